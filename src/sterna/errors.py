@@ -1,0 +1,66 @@
+"""The exception tree; foreign errors are translated into it at the boundary.
+
+SternaError                 anything Sterna itself raises; its text is one line that says what to do
+ ├── UsageError             the user asked for something that cannot be: a wrong URL, a wrong option
+ │    └── ConfigError       a configuration file that cannot be read or holds a wrong value
+ ├── CollectionError        a folder that cannot serve as a collection
+ │    ├── NotACollection    it holds something else
+ │    └── CollectionInUse   another crawl works in it
+ ├── StorageError           the disk refuses: full, read-only, damaged
+ ├── QueryError             a query that DuckDB refuses
+ ├── ParcelRefused          intake does not take a parcel: its lease is not the one in force
+ ├── FetchError             a request that brought no answer; its `kind` is counted in the summary
+ └── ReadError              a body that cannot be read; its `kind` is counted in the summary
+"""
+
+
+class SternaError(Exception):
+    """Anything Sterna itself raises."""
+
+
+class UsageError(SternaError):
+    """The user asked for something that cannot be."""
+
+
+class ConfigError(UsageError):
+    """A configuration file that cannot be read or holds a wrong value."""
+
+
+class CollectionError(SternaError):
+    """A folder that cannot serve as a collection."""
+
+
+class NotACollection(CollectionError):
+    """The folder holds something else."""
+
+
+class CollectionInUse(CollectionError):
+    """Another crawl works in the collection."""
+
+
+class StorageError(SternaError):
+    """The disk refuses: full, read-only, damaged."""
+
+
+class QueryError(SternaError):
+    """A query that DuckDB refuses."""
+
+
+class ParcelRefused(SternaError):
+    """Intake does not take a parcel: its lease is not the one in force."""
+
+
+class FetchError(SternaError):
+    """A request that brought no answer."""
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        super().__init__(f"{kind}: {detail}" if detail else kind)
+        self.kind = kind
+
+
+class ReadError(SternaError):
+    """A body that cannot be read."""
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        super().__init__(f"{kind}: {detail}" if detail else kind)
+        self.kind = kind

@@ -1,0 +1,215 @@
+"""The frozen records everyone speaks: Visit, Target, Page, Link, Parcel, Budget, Usage ..."""
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+Stay = Literal["site", "domain", "any"]
+TargetKind = Literal["page", "sitemap"]
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The common base: immutable, slotted, an array on the wire."""
+
+
+class Scope(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_fields=True):
+    """Where a crawler may go: `stay` decides between sites, the rest within one."""
+
+    stay: Stay = "site"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    max_depth: int = 64
+    drop_params: tuple[str, ...] = ()
+    use_sitemaps: bool = True
+
+
+class Etiquette(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_fields=True):
+    """How a crawler behaves towards one site."""
+
+    user_agent: str = "Sterna"
+    sender: str = ""
+    delay_seconds: float = 1.0
+    response_factor: float = 5.0
+    max_delay_seconds: float = 60.0
+    connections: int = 1
+    obey_robots: bool = True
+
+
+class Crawler(Record, frozen=True, array_like=False, kw_only=True):
+    """The program that travels; until it has rules of its own, its name and its scope."""
+
+    name: str = "default"
+    scope: Scope = Scope()
+    keeps_raw: bool = False
+
+
+class Target(Record, frozen=True):
+    """A URL to fetch, and how it was come by."""
+
+    url: str
+    depth: int = 0
+    referrer: str = ""
+    kind: TargetKind = "page"
+    hops: int = 0  # redirects that led here, one after the other
+    attempts: int = 0
+    not_before: float = 0.0
+
+
+class Validator(Record, frozen=True):
+    """What lets a page that is known be asked for only if it changed."""
+
+    fingerprint: int
+    etag: str = ""
+    modified: str = ""
+    digest: bytes = b""
+
+
+class Known(Record, frozen=True):
+    """What is known of a site (the Crawlets paper's F)."""
+
+    fingerprints: bytes = b""  # sorted signed 64-bit integers, not to be fetched in this visit
+    validators: tuple[Validator, ...] = ()  # of those start URLs that were fetched before
+
+
+class RobotsState(StrEnum):
+    """Agarwal 3.4: what the last try at robots.txt made of a site."""
+
+    UNKNOWN = "unknown"
+    QUALIFIED = "qualified"
+    DISQUALIFIED = "disqualified"
+
+
+class Robots(Record, frozen=True):
+    """A site's robots.txt as last tried: persistent date, failure count, rules."""
+
+    state: RobotsState = RobotsState.UNKNOWN
+    tried_at: float = 0.0  # the paper's robots date
+    failures: int = 0  # successive
+    retry_at: float = 0.0
+    rules: bytes = b""
+    reason: str = ""
+
+
+class Hold(Record, frozen=True):
+    """No request under `key` (a site, an address, a domain, all) may start before `until`."""
+
+    key: str
+    until: float
+
+
+class Budget(Record, frozen=True, kw_only=True):
+    """What a visit may use before it must end."""
+
+    pages: int = 2_000
+    seconds: float = 600.0
+    urls: int = 200_000  # found in the visit and held in its memory
+    depth: int = 64  # the deepest page to fetch; what lies deeper is only reported
+
+
+class Usage(Record, frozen=True, kw_only=True):
+    """What was used, since the last parcel."""
+
+    requests: int = 0
+    bytes_received: int = 0
+    pages: int = 0
+    unchanged: int = 0
+    redirects: int = 0
+    errors: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class Visit(Record, frozen=True, kw_only=True):
+    """One trip of one crawler to one site or a part of it."""
+
+    id: str
+    site: str
+    part: str
+    epoch: int
+    crawler: Crawler
+    etiquette: Etiquette
+    starts: tuple[Target, ...]
+    known: Known
+    budget: Budget
+    robots: Robots
+    holds: tuple[Hold, ...] = ()
+    may_be_private: bool = False
+
+
+class Link(Record, frozen=True):
+    """A link of a page, absolute and canonical."""
+
+    url: str
+    text: str = ""
+    rel: str = ""
+
+
+class Raw(Record, frozen=True):
+    """A response as it came, for the WARC file."""
+
+    request_head: bytes
+    response_head: bytes
+    body: bytes
+    address: str
+    is_http2: bool = False
+
+
+class Page(Record, frozen=True, kw_only=True):
+    """What a visit found under one URL; `status` 0 and an `error` where there was no answer."""
+
+    url: str
+    fingerprint: int
+    depth: int
+    fetched: float
+    status: int = 0
+    error: str = ""
+    is_unchanged: bool = False  # 304, or the digest that was known
+    content_type: str = ""
+    title: str = ""
+    text: str = ""
+    language: str = ""
+    digest: bytes = b""
+    size: int = 0
+    modified: str = ""
+    etag: str = ""
+    referrer: str = ""
+    links: tuple[Link, ...] = ()
+    raw: Raw | None = None
+
+
+class Checkpoint(Record, frozen=True, kw_only=True):
+    """The change of the frontier since the last parcel."""
+
+    found: tuple[Target, ...] = ()  # of this site, seen for the first time in this visit
+    done: tuple[int, ...] = ()  # fingerprints that left the frontier without a page
+    again: tuple[Target, ...] = ()  # to be tried once more, with their attempts
+
+
+class Ended(StrEnum):
+    """Why a visit ended."""
+
+    FINISHED = "finished"  # its frontier is empty
+    BUDGET = "budget"
+    STOPPED = "stopped"  # home asked for it
+    BLOCKED = "blocked"  # the site asked for a long pause
+    FAILING = "failing"  # too many failures one after the other
+    DISQUALIFIED = "disqualified"  # robots.txt is not to be had
+    REFUSED = "refused"  # by ourselves: it lies in a private network that nobody named
+    LOST = "lost"  # its runtime was never heard of again
+
+
+class Parcel(Record, frozen=True, kw_only=True):
+    """A numbered batch of results with its checkpoint; the last one of a visit says how it ended."""
+
+    visit: str
+    site: str
+    part: str
+    epoch: int
+    number: int
+    pages: tuple[Page, ...] = ()
+    outlinks: tuple[Target, ...] = ()  # of other sites, each reported once a visit
+    checkpoint: Checkpoint = Checkpoint()
+    holds: tuple[Hold, ...] = ()
+    delay_seconds: float = 0.0  # the site's delay as it is now
+    robots: Robots | None = None
+    usage: Usage = Usage()
+    ended: Ended | None = None
