@@ -1,0 +1,1 @@
+"""Reading the web: URLs, names, HTTP, robots.txt, politeness, HTML, sitemaps."""

@@ -1,0 +1,122 @@
+"""Content codings undone, with a bound on what comes out of them."""
+
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from io import BytesIO
+
+import brotli
+import zstandard
+
+from sterna.errors import ReadError
+
+_MAX_CODINGS = 3
+_MAX_MEMBERS = 10_000  # of a gzip body; empty ones cost time and give nothing
+_CHUNK_BYTES = 2**16
+
+# Four bytes of zstd can stand for 128 KiB, and its decoder gives all that its input holds: 8 MiB at a time.
+_ZSTD_CHUNK_BYTES = 2**8
+_MAX_ZSTD_WINDOW_BYTES = 2**27
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_WBITS, _ZLIB_WBITS, _RAW_WBITS = 31, 15, -15
+
+
+def decode_body(body: bytes, content_encoding: str, *, max_bytes: int) -> bytes:
+    """Gives the body without its content codings; ReadError "bomb" where it exceeds `max_bytes`."""
+    codings = [name for coding in content_encoding.split(",") if (name := coding.strip().lower())]
+    if len(codings) > _MAX_CODINGS:
+        raise ReadError("encoding", f"more than {_MAX_CODINGS} content codings: {content_encoding[:80]!r}")
+    for coding in reversed(codings):
+        body = _undo(body, coding, max_bytes=max_bytes)
+    if len(body) > max_bytes:
+        raise _bomb(max_bytes)
+    return body
+
+
+def _undo(body: bytes, coding: str, *, max_bytes: int) -> bytes:
+    if coding == "identity" or not body:
+        return body  # nothing at all, under any coding, is how servers send an empty page
+    decode = _DECODERS.get(coding)
+    if decode is None:
+        raise ReadError("encoding", f"unknown content coding {coding[:40]!r}")
+    out = BytesIO()
+    try:
+        for piece in decode(body):
+            out.write(piece)
+            if out.tell() > max_bytes:
+                raise _bomb(max_bytes)
+    except (zlib.error, brotli.error, zstandard.ZstdError) as error:
+        raise ReadError("encoding", f"broken {coding} body: {error}") from error
+    return out.getvalue()
+
+
+def _bomb(max_bytes: int) -> ReadError:
+    return ReadError("bomb", f"more than {max_bytes} bytes when decompressed")
+
+
+def _cut_off() -> ReadError:
+    return ReadError("encoding", "the compressed body ends too early")
+
+
+def _gunzip(body: bytes) -> Iterator[bytes]:
+    position = 0
+    for _ in range(_MAX_MEMBERS):
+        position = yield from _inflate(body, position, wbits=_GZIP_WBITS)
+        if not body.startswith(_GZIP_MAGIC, position):
+            return  # servers pad; gzip itself ignores what follows
+    raise ReadError("encoding", f"more than {_MAX_MEMBERS} gzip members")
+
+
+def _undeflate(body: bytes) -> Iterator[bytes]:
+    # "deflate" means a zlib stream (RFC 9110 8.4.1.2), but some servers send a raw one, and browsers take it.
+    is_zlib = body[0] & 0x0F == 8 and int.from_bytes(body[:2]) % 31 == 0
+    yield from _inflate(body, 0, wbits=_ZLIB_WBITS if is_zlib else _RAW_WBITS)
+
+
+def _inflate(body: bytes, position: int, *, wbits: int) -> Generator[bytes, None, int]:
+    """Yields the pieces of the stream that starts at `position`, and returns where it ends."""
+    inflater = zlib.decompressobj(wbits)
+    while not inflater.eof:
+        pending = inflater.unconsumed_tail
+        if not pending:
+            pending = body[position : position + _CHUNK_BYTES]
+            position += len(pending)
+        piece = inflater.decompress(pending, _CHUNK_BYTES)
+        if not piece and not pending:
+            raise _cut_off()
+        yield piece
+    return position - len(inflater.unused_data)
+
+
+def _unbrotli(body: bytes) -> Iterator[bytes]:
+    decoder = brotli.Decompressor()
+    piece: bytes = decoder.process(body, output_buffer_limit=_CHUNK_BYTES)
+    while piece:
+        yield piece
+        piece = decoder.process(b"", output_buffer_limit=_CHUNK_BYTES)
+    if not decoder.is_finished():
+        raise _cut_off()
+
+
+def _unzstd(body: bytes) -> Iterator[bytes]:
+    # Not stream_reader: it takes a frame that is cut off for a whole one.
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW_BYTES)
+    frame = decompressor.decompressobj()
+    for start in range(0, len(body), _ZSTD_CHUNK_BYTES):
+        rest = body[start : start + _ZSTD_CHUNK_BYTES]
+        while rest:
+            if frame.eof:
+                frame = decompressor.decompressobj()
+            yield frame.decompress(rest)
+            rest = frame.unused_data
+    if not frame.eof:
+        raise _cut_off()
+
+
+_DECODERS: dict[str, Callable[[bytes], Iterator[bytes]]] = {
+    "gzip": _gunzip,
+    "x-gzip": _gunzip,
+    "deflate": _undeflate,
+    "br": _unbrotli,
+    "zstd": _unzstd,
+}

@@ -1,0 +1,110 @@
+"""Names to addresses: asynchronous, cached, all addresses of a name known."""
+
+import asyncio
+import ipaddress
+import socket
+from collections import OrderedDict
+from typing import Protocol
+
+import aiodns
+
+from sterna.errors import FetchError
+from sterna.model import Record
+from sterna.web.clock import Clock
+
+MIN_KEEP_SECONDS = 60.0
+MAX_KEEP_SECONDS = 3600.0
+KEEP_FAILURE_SECONDS = 30.0
+MAX_NAMES = 50_000
+
+
+class Resolver(Protocol):
+    """Finds the addresses of a hostname, the one that worked last in front."""
+
+    async def resolve(self, hostname: str) -> tuple[str, ...]:
+        """All addresses of the name; FetchError("dns") if it has none."""
+
+    def prefer(self, hostname: str, address: str) -> None:
+        """Tells that this address answered."""
+
+
+class _Entry(Record, frozen=True):
+    addresses: tuple[str, ...]
+    until: float
+    failure: str = ""
+
+
+class DnsResolver:
+    """Asks the system's name servers through c-ares; must be made inside a running loop."""
+
+    def __init__(self, clock: Clock, *, timeout_seconds: float = 5.0, tries: int = 2) -> None:
+        self._clock = clock
+        self._resolver = aiodns.DNSResolver(timeout=timeout_seconds, tries=tries)
+        # Both are changed by resolve() and prefer() alone, in the loop's thread.
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[_Entry]] = {}
+
+    async def resolve(self, hostname: str) -> tuple[str, ...]:
+        literal = literal_address(hostname)
+        if literal:
+            return (literal,)
+        entry = self._entries.get(hostname)
+        if entry is None or entry.until <= self._clock.now():
+            entry = await self._ask_once(hostname)
+        if entry.failure:
+            raise FetchError("dns", f"no address found for {hostname}: {entry.failure}")
+        return entry.addresses
+
+    def prefer(self, hostname: str, address: str) -> None:
+        entry = self._entries.get(hostname)
+        if entry is None or entry.addresses[:1] == (address,) or address not in entry.addresses:
+            return
+        others = tuple(other for other in entry.addresses if other != address)
+        self._entries[hostname] = _Entry((address, *others), entry.until)
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+    async def _ask_once(self, hostname: str) -> _Entry:
+        """One question for all who wait for the same name."""
+        task = self._asking.get(hostname)
+        if task is None:
+            task = asyncio.create_task(self._ask(hostname))
+            self._asking[hostname] = task
+            task.add_done_callback(lambda _: self._asking.pop(hostname, None))
+        return await asyncio.shield(task)
+
+    async def _ask(self, hostname: str) -> _Entry:
+        entry = await self._answer(hostname)
+        self._entries[hostname] = entry
+        self._entries.move_to_end(hostname)
+        if len(self._entries) > MAX_NAMES:
+            self._entries.popitem(last=False)
+        return entry
+
+    async def _answer(self, hostname: str) -> _Entry:
+        try:
+            answer = await self._resolver.getaddrinfo(
+                hostname, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM
+            )
+        except (aiodns.error.DNSError, UnicodeError) as error:
+            reason = str(error.args[-1]) if error.args else "unknown"
+            return _Entry((), self._clock.now() + KEEP_FAILURE_SECONDS, reason)
+        found = dict.fromkeys(_text(node.addr[0]) for node in answer.nodes)
+        if not found:
+            return _Entry((), self._clock.now() + KEEP_FAILURE_SECONDS, "empty answer")
+        ttl = min((node.ttl for node in answer.nodes), default=0)
+        keep = min(max(float(ttl), MIN_KEEP_SECONDS), MAX_KEEP_SECONDS)
+        return _Entry(tuple(found), self._clock.now() + keep)
+
+
+def literal_address(hostname: str) -> str:
+    """The address that a hostname spells out itself, or ""."""
+    try:
+        return str(ipaddress.ip_address(hostname.strip("[]")))
+    except ValueError:
+        return ""
+
+
+def _text(address: bytes | str) -> str:
+    return address.decode() if isinstance(address, bytes) else address

@@ -1,0 +1,20 @@
+"""The registrable domain of a hostname, by the public suffix list."""
+
+from functools import cache, lru_cache
+
+from publicsuffixlist import PublicSuffixList
+
+
+@cache
+def _suffixes() -> PublicSuffixList:
+    # Reading the list takes a while, and many commands never ask for a domain.
+    return PublicSuffixList()
+
+
+@lru_cache(maxsize=65_536)
+def domain_of(hostname: str) -> str:
+    """Gives the registrable domain; addresses, single names and public suffixes stand for themselves."""
+    name = hostname.rstrip(".")
+    if ":" in name or "." not in name or name.rpartition(".")[2].isdigit():
+        return name
+    return _suffixes().privatesuffix(name) or name

@@ -1,0 +1,68 @@
+"""One request and its response, and the interface of whatever fetches it."""
+
+import email.utils
+from typing import Protocol
+
+from sterna.model import Record
+
+
+class Request(Record, frozen=True, kw_only=True):
+    """A GET to one address of the URL's host; redirects are never followed by the fetcher itself."""
+
+    url: str
+    address: str = ""  # "" where a proxy finds it
+    headers: tuple[tuple[str, str], ...] = ()
+    max_bytes: int = 16 * 1024 * 1024
+    may_cut: bool = False  # a longer body is cut at max_bytes instead of refused
+    timeout_seconds: float = 60.0
+    is_fresh: bool = False  # on a connection of its own
+
+
+class Response(Record, frozen=True, kw_only=True):
+    """What came back: the head and the body as received, transfer coding removed."""
+
+    status: int
+    head: bytes
+    body: bytes
+    headers: tuple[tuple[str, str], ...]  # names in lower case
+    seconds: float  # from the request's start to the first byte of the answer
+    wire_bytes: int
+    is_http2: bool = False
+    is_cut: bool = False
+
+    def header(self, name: str) -> str:
+        """All values of a header, joined; "" where it is absent."""
+        return ", ".join(value for key, value in self.headers if key == name)
+
+
+class Fetcher(Protocol):
+    """Carries out requests; refuses with FetchError."""
+
+    async def fetch(self, request: Request) -> Response: ...
+
+
+def read_head(head: bytes) -> tuple[tuple[str, str], ...]:
+    """The header fields of a response's head, in order, folded lines joined."""
+    fields: list[tuple[str, str]] = []
+    for line in head.decode("latin-1").split("\r\n")[1:]:
+        if line[:1] in (" ", "\t") and fields:
+            name, value = fields[-1]
+            fields[-1] = (name, f"{value} {line.strip()}")
+            continue
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.append((name.strip().lower(), value.strip()))
+    return tuple(fields)
+
+
+def retry_after_seconds(value: str, now: float) -> float | None:
+    """What a Retry-After header asks for, as seconds from now; None where it says nothing."""
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return float(value[:12])
+    if not value:
+        return None
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None

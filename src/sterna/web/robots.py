@@ -1,0 +1,220 @@
+"""What a robots.txt allows (RFC 9309), and what a try to get it makes of its site (Agarwal 3.4)."""
+
+import codecs
+import re
+import string
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Self
+from urllib.parse import quote
+
+from protego import Protego
+
+from sterna.model import Record, Robots, RobotsState
+
+MAX_BYTES = 500 * 1024  # RFC 9309 2.5: at least this much is to be read
+MAX_REDIRECTS = 5  # RFC 9309 2.3.1.2
+KEEP_SECONDS = 24 * 3600  # RFC 9309 2.4
+RETRY_HOURS = (1, 4, 12, 24)  # after the first, second, third and every later failure in a row
+MAX_FAILURES = 8  # in a row; after these the site is given up
+NEVER = 1e12  # a time that does not come; an infinity does not survive every store
+
+MAX_SITEMAPS = 100
+MAX_DELAY_SECONDS = 24 * 3600.0
+MAX_WILDCARDS = 2_000
+_MAX_BAD_SHARE = 0.1
+
+# The prefixes and the misspellings that Google's parser takes; `lastgroup` is the field's proper name.
+_FIELD = re.compile(
+    r"(?:(?P<agent>user[- ]?agent)|(?P<disallow>dis{1,2}al{1,2}ow|diasllow|disallaw)|(?P<allow>allow)"
+    r"|(?P<delay>crawl[- ]?delay)|(?P<sitemap>site-?map))[a-z-]*",
+    re.IGNORECASE,
+)
+_PRODUCT = re.compile(r"[A-Za-z_-]+")
+_LINE_END = re.compile(r"[\r\n]+")
+_COMMENT = re.compile(r"#[^\r\n]*")
+_BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
+_HTML = re.compile(r"\s*(?:<\?xml\b[^>]*>\s*)?<(?:!doctype|html|head|body|title|script)\b", re.IGNORECASE)
+
+_NO_FILE = frozenset({400, 404, 410})
+
+Line = tuple[str, str]
+
+
+class Rules:
+    """What one robots.txt says to one agent."""
+
+    __slots__ = ("_protego", "crawl_delay", "sitemaps")
+
+    def __init__(self, rules: list[Line], sitemaps: tuple[str, ...]) -> None:
+        self._protego = Protego.parse(_rewrite(rules)) if rules else None
+        delay = self._protego.crawl_delay("*") if self._protego else None
+        self.crawl_delay = delay if delay is not None and delay <= MAX_DELAY_SECONDS else None
+        self.sitemaps = sitemaps
+
+    @classmethod
+    def parse(cls, body: bytes, agent: str) -> Self:
+        """The rules for `agent` in any bytes at all; there are none in what is no robots.txt."""
+        lines = list(_lines(_read(body) or ""))
+        sitemaps = dict.fromkeys(value for field, value in lines if field == "sitemap" and value)
+        return cls(_choose(lines, _product(agent)), tuple(islice(sitemaps, MAX_SITEMAPS)))
+
+    def may_fetch(self, url: str) -> bool:
+        """Whether the agent may fetch `url`, of which only path and query are looked at."""
+        if self._protego is None:
+            return True
+        try:
+            return self._protego.can_fetch(url, "*")
+        except ValueError:  # no URL: a rule that cannot be checked must not be broken
+            return False
+
+
+class RobotsAnswer(Record, frozen=True):
+    """What asking for robots.txt came to; status 0 is no answer, a body may be cut beyond MAX_BYTES."""
+
+    status: int
+    body: bytes = b""
+    is_truncated: bool = False  # fewer bytes than announced, or a broken transfer
+    content_type: str = ""
+
+
+def judge(answer: RobotsAnswer, before: Robots, *, now: float, reason: str = "") -> Robots:
+    """The site's state after a try that ended in `answer`; `reason` says why, where the caller knows more."""
+    if answer.status in _NO_FILE:
+        return _qualify(b"", now, reason=f"HTTP {answer.status}: no rules")
+    if not 200 <= answer.status < 300 or answer.is_truncated:
+        return _disqualify(before, now, reason=reason or _explain(answer))
+    text = _read(answer.body)
+    if text is None:
+        return _qualify(b"", now, reason="HTML or binary: no rules")
+    return _qualify(text.encode(), now)
+
+
+def is_due(robots: Robots, now: float) -> bool:
+    """Whether robots.txt is to be asked for before anything else of the site."""
+    if robots.state is RobotsState.DISQUALIFIED:
+        return now >= robots.retry_at
+    # A date in the future is a clock that was set back: it must not keep old rules alive.
+    return robots.state is RobotsState.UNKNOWN or not 0 <= now - robots.tried_at < KEEP_SECONDS
+
+
+def is_qualified(robots: Robots, now: float) -> bool:
+    """Whether the site may be crawled now, by the rules that are kept."""
+    return robots.state is RobotsState.QUALIFIED and not is_due(robots, now)
+
+
+def is_try_again(status: int) -> bool:
+    """Whether `status` counts as a bad connection, so that the site's other addresses are tried."""
+    return status in {0, 429} or status >= 500
+
+
+def _qualify(rules: bytes, now: float, *, reason: str = "") -> Robots:
+    return Robots(RobotsState.QUALIFIED, tried_at=now, rules=rules, reason=reason)
+
+
+def _disqualify(before: Robots, now: float, *, reason: str) -> Robots:
+    failures = before.failures + 1
+    retry_at = now + RETRY_HOURS[min(failures, len(RETRY_HOURS)) - 1] * 3600
+    if failures >= MAX_FAILURES:
+        retry_at, reason = NEVER, f"{reason}; given up after {failures} failures"
+    return Robots(RobotsState.DISQUALIFIED, tried_at=now, failures=failures, retry_at=retry_at, reason=reason)
+
+
+def _explain(answer: RobotsAnswer) -> str:
+    if answer.status == 0:
+        return "no answer from any address"
+    if 200 <= answer.status < 300:
+        return "truncated"
+    if 300 <= answer.status < 400:
+        return f"HTTP {answer.status} left after at most {MAX_REDIRECTS} redirects"
+    return f"HTTP {answer.status}{' on every address' if is_try_again(answer.status) else ''}"
+
+
+def _read(body: bytes) -> str | None:
+    """The text of a robots.txt, or None if it is something else."""
+    text = _decode(_cut(body)).lstrip("\ufeff")
+    return None if _HTML.match(text) or _is_binary(text) else text.replace("\0", "")
+
+
+def _cut(body: bytes) -> bytes:
+    """The complete lines within the first MAX_BYTES: half a line may say more than the whole."""
+    if len(body) <= MAX_BYTES:
+        return body
+    head = body[:MAX_BYTES]
+    return head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
+
+
+def _decode(body: bytes) -> str:
+    if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return body[: len(body) // 2 * 2].decode("utf-16", "replace")
+    return body.decode("utf-8", "replace")
+
+
+def _is_binary(text: str) -> bool:
+    # Comments in an old code page are no reason to ignore the rules beside them.
+    rest = _COMMENT.sub("", text)
+    return len(_BAD.findall(rest)) > _MAX_BAD_SHARE * len(rest)
+
+
+def _lines(text: str) -> Iterator[Line]:
+    """The lines that say something, as field and value; all others are dropped."""
+    for raw in _LINE_END.split(text):
+        line = raw.partition("#")[0].strip()
+        key, colon, value = line.partition(":")
+        match = _FIELD.fullmatch(key.rstrip()) if colon else None
+        if match is None:  # the colon may be missing, if no more than two words are left
+            words = line.split()
+            match = _FIELD.fullmatch(words[0]) if len(words) == 2 else None
+            value = words[-1] if words else ""
+        if match is not None and match.lastgroup is not None:
+            yield match.lastgroup, value.strip()
+
+
+def _product(agent: str) -> str:
+    """The name an agent goes by in robots.txt (RFC 9309 2.2.1), or `*`."""
+    if agent == "*" or (agent[:1] == "*" and agent[1].isspace()):
+        return "*"
+    match = _PRODUCT.match(agent)
+    return match[0].lower() if match else ""
+
+
+def _choose(lines: Iterable[Line], product: str) -> list[Line]:
+    """The rules of all groups for `product` or, if it has no group, of those for everyone."""
+    chosen: dict[str, list[Line]] = {"*": []}
+    group: set[str] = set()
+    is_open = False  # a further agent line joins the group
+    for field, value in lines:
+        if field == "agent":
+            group = (group if is_open else set()) | ({_product(value)} & {product, "*"})
+            is_open = True
+            for name in group - {""}:
+                chosen.setdefault(name, [])
+        elif field != "sitemap":
+            is_open = False
+            for name in group - {""}:
+                chosen[name].append((field, value))
+    return chosen.get(product, chosen["*"])
+
+
+def _rewrite(rules: Iterable[Line]) -> str:
+    """One group for Protego, in ASCII: it would break lines at any character Unicode calls a line end."""
+    lines = ["user-agent: *"]
+    wildcards = 0
+    for field, value in rules:
+        pattern = quote(value, safe=string.punctuation)
+        wildcards += "*" in pattern
+        if wildcards > MAX_WILDCARDS and "*" in pattern:
+            if field == "allow":
+                continue
+            pattern = _widen(pattern)
+        lines.append(f"{'crawl-delay' if field == 'delay' else field}: {pattern}")
+    return "\n".join(lines)
+
+
+def _widen(pattern: str) -> str:
+    """A pattern that forbids no less, ranks the same and costs one comparison of a prefix.
+
+    Each query tries every wildcard pattern, and 500 KiB hold enough of them to stop the crawler.
+    """
+    prefix = pattern.partition("*")[0]
+    return prefix.ljust(len(pattern), "*")

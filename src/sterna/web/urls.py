@@ -1,0 +1,162 @@
+"""URLs as the WHATWG reads them, brought to one spelling each, and what can be told from a URL alone."""
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from fnmatch import translate
+from hashlib import blake2b
+from string import ascii_letters, digits, hexdigits
+
+import can_ada
+
+MAX_URL_LENGTH = 2048
+
+# A href may shrink: its fragment, its white space and its tracking parameters are dropped.
+_MAX_HREF_LENGTH = 4 * MAX_URL_LENGTH
+
+# Names that mean the visitor or his way here, on every site; "sid" and "session_id" also name contents.
+DEFAULT_DROP_PARAMS: tuple[str, ...] = (
+    "utm_*", "mtm_*", "pk_campaign", "pk_kwd", "pk_source", "pk_medium",
+    "_ga", "_gl", "gclid", "gclsrc", "dclid", "gbraid", "wbraid",
+    "fbclid", "igsh", "igshid", "msclkid", "twclid", "ttclid", "yclid", "ymclid", "li_fat_id",
+    "mc_cid", "mc_eid", "mkt_tok", "_hsenc", "_hsmi", "__hstc", "__hssc", "__hsfp", "hsctatracking",
+    "vero_id", "oly_anon_id", "oly_enc_id", "ml_subscriber", "ml_subscriber_hash", "wickedid", "xtor",
+    "jsessionid", "phpsessid", "aspsessionid*", "cfid", "cftoken", "oscsid", "zenid",
+)  # fmt: skip
+
+_UNRESERVED = frozenset(ascii_letters + digits + "-._~")
+# Not after a stray "%" or "%h", which together with the decoded character would be a new triplet: "%%34%31".
+_TRIPLET = re.compile("(?<!%)(?<!%[0-9a-fA-F])%[0-9a-fA-F]{2}")
+_PATH_PARAM = re.compile(r";([^/;=]+)=[^/;]*")
+
+# Every %xx to its normal form: the unreserved character, or upper-case hex (RFC 3986 6.2.2).
+_NORMAL_TRIPLETS = {
+    f"%{high}{low}": char if (char := chr(int(high + low, 16))) in _UNRESERVED else f"%{high}{low}".upper()
+    for high in hexdigits
+    for low in hexdigits
+}
+
+_MAX_SEGMENTS = 24
+_REPETITION = re.compile(r"(/[^/]+(?:/[^/]+)?)\1{3,}(?=/|$)")
+
+
+class Canonical:
+    """Gives each href the one spelling of its absolute URL, or None where it is no URL of the web."""
+
+    def __init__(self, drop_params: Sequence[str] = DEFAULT_DROP_PARAMS) -> None:
+        # An empty pattern would match the empty name, so no patterns means a pattern that never matches.
+        pattern = "|".join(translate(glob) for glob in drop_params) or r"(?!)"
+        self._is_dropped = re.compile(pattern, re.IGNORECASE).match
+        # The base of the last call, parsed: all links of a page share theirs.
+        self._base = ""
+        self._parsed_base: can_ada.URL | None = None
+
+    def __call__(self, href: str, base: str | None = None) -> str | None:
+        """Gives the canonical absolute http or https URL of `href`, None for anything else."""
+        if len(href) > _MAX_HREF_LENGTH:
+            return None
+        try:
+            url: str = (can_ada.parse(href) if base is None else self._parse_base(base) + href).href
+        except (ValueError, TypeError):  # TypeError: a lone surrogate
+            return None
+        if not url.startswith(("http://", "https://")):
+            return None
+        if "?" in url or "%" in url or "#" in url or "@" in url or ";" in url:
+            url = self._clean(url)
+        return url if len(url) <= MAX_URL_LENGTH else None
+
+    def _parse_base(self, base: str) -> can_ada.URL:
+        if self._parsed_base is None or base != self._base:
+            self._parsed_base = can_ada.parse(base)
+            self._base = base
+        return self._parsed_base
+
+    def _clean(self, url: str) -> str:
+        site = site_of(url)
+        path, _, query = url[len(site) :].partition("#")[0].partition("?")
+        if "@" in site:
+            scheme, _, authority = site.partition("://")
+            site = f"{scheme}://{authority.rpartition('@')[2]}"
+        if "%" in path:
+            path = _normalise_percent(path)
+        if ";" in path:
+            path = self._drop_path_params(site, path)
+        if query:
+            query = self._drop_query_params(_normalise_percent(query) if "%" in query else query)
+        return f"{site}{path}?{query}" if query else site + path
+
+    def _drop_path_params(self, site: str, path: str) -> str:
+        kept = _PATH_PARAM.sub(lambda param: "" if self._is_dropped(param[1]) else param[0], path)
+        if kept == path:
+            return path
+        # What remains may be a dot segment: "/..;jsessionid=1".
+        return path_of(can_ada.parse(site + kept).href)
+
+    def _drop_query_params(self, query: str) -> str:
+        params = query.split("&")
+        return "&".join(param for param in params if not self._is_dropped(param.partition("=")[0]))
+
+
+def _normalise_percent(text: str) -> str:
+    return _TRIPLET.sub(lambda triplet: _NORMAL_TRIPLETS[triplet[0]], text)
+
+
+def site_of(url: str) -> str:
+    """Gives the origin, "scheme://host[:port]", of a canonical URL."""
+    end = url.find("/", len("https://"))
+    return url if end < 0 else url[:end]
+
+
+def hostname_of(url: str) -> str:
+    """Gives the host of a canonical URL without its port, an IPv6 address without its brackets."""
+    host = site_of(url).partition("://")[2]
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def path_of(url: str) -> str:
+    """Gives the path and query of a canonical URL."""
+    return url[len(site_of(url)) :]
+
+
+def fingerprint(url: str) -> int:
+    """Gives the signed 64-bit integer under which a canonical URL is remembered."""
+    return int.from_bytes(blake2b(url.encode(), digest_size=8).digest(), signed=True)
+
+
+def is_trap(url: str) -> bool:
+    """Tells whether the path repeats itself, or is so deep, that only a trap makes such URLs."""
+    path = path_of(url).partition("?")[0]
+    segments = path.split("/")[1:]
+    if len(segments) > _MAX_SEGMENTS:
+        return True
+    # The pattern is slow, and a repetition leaves at least three segments fewer that differ.
+    return len(segments) - len(set(segments)) >= 3 and _REPETITION.search(path) is not None
+
+
+# Only 2000::/3 is handed out for global use (RFC 4291 2.4); these parts of it and these translations are not.
+_GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
+_DOCUMENTATION_V6 = ipaddress.IPv6Network("3fff::/20")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def is_private(address: str) -> bool:
+    """Tells whether an IP address is not globally routable; what is no address is not either."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return True
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = _embedded_v4(ip)
+        if inner is None:
+            return ip not in _GLOBAL_V6 or ip in _DOCUMENTATION_V6 or not ip.is_global
+        ip = inner
+    return ip.is_multicast or not ip.is_global
+
+
+def _embedded_v4(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Gives the IPv4 address that packets to `ip` end at: mapped, 6to4 (RFC 3056) or NAT64 (RFC 6052)."""
+    if ip in _NAT64:
+        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.ipv4_mapped or ip.sixtofour

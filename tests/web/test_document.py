@@ -1,0 +1,145 @@
+"""Documents: from an answer as it came to what it says."""
+
+import gzip
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+import pytest
+
+from sterna.errors import ReadError
+from sterna.web.document import Answer, Document, read_document
+
+HTML = b"<html lang=en><title>Title</title><a href=a?sort=1>text</a>"
+SITEMAP = b"<urlset><url><loc>/a</loc></url></urlset>"
+
+
+def answer(body: bytes = HTML, **changes: Any) -> Answer:
+    settled = {
+        "url": "http://www.example.org/",
+        "status": 200,
+        "content_type": "text/html",
+        "max_bytes": 10_000,
+    }
+    return Answer(**{**settled, "body": body, **changes})
+
+
+def read(body: bytes = HTML, **changes: Any) -> Document:
+    return read_document(answer(body, **changes))
+
+
+def test_a_page_is_read_with_digest_and_size() -> None:
+    document = read(gzip.compress(HTML), content_encoding="gzip", content_type="Text/HTML; charset=utf-8")
+    assert document.digest == blake2b(HTML, digest_size=16).digest()
+    assert (document.size, document.content_type) == (len(HTML), "text/html")
+    assert (document.title, document.text, document.language) == ("Title", "text", "en")
+    assert [link.url for link in document.links] == ["http://www.example.org/a?sort=1"]
+    assert (document.may_index, document.may_follow, document.may_archive) == (True, True, True)
+
+
+def test_answers_and_documents_cross_to_another_process() -> None:
+    sent = answer(known_digest=b"x")
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(sent), type=Answer) == sent
+    document = read_document(sent)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(document), type=Document) == document
+
+
+def test_the_parameters_to_drop_are_those_of_the_answer() -> None:
+    assert [link.url for link in read(drop_params=("sort",)).links] == ["http://www.example.org/a"]
+
+
+def test_the_charset_of_the_header_is_used() -> None:
+    body = "<title>Привет</title>".encode("koi8-r")
+    assert read(body, content_type="text/html; charset=koi8-r").title == "Привет"
+    assert read("Привет".encode("koi8-r"), content_type="text/plain; charset=koi8-r").text == "Привет"
+
+
+def test_an_unchanged_body_is_known_by_its_digest() -> None:
+    digest = read().digest
+    assert read(known_digest=digest).is_unchanged
+    assert not read(known_digest=digest[::-1]).is_unchanged
+    assert not read().is_unchanged
+    assert read(gzip.compress(HTML), content_encoding="gzip", known_digest=digest).is_unchanged
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "expected"),
+    [
+        ("", b"<!DOCTYPE html><title>x</title>", "text/html"),
+        ("application/octet-stream", b"\xef\xbb\xbf \n<HTML>", "text/html"),
+        ("", b"<!-- x --><p>", "text/html"),
+        ("", b"<htmlx>", ""),
+        ("application/octet-stream", b"\x7fELF<html>", "application/octet-stream"),
+        ("text/plain", b"<html>", "text/plain"),
+        ("image/png", b"<html>", "image/png"),
+        ("application/xhtml+xml; charset=utf-8", b"<html>", "application/xhtml+xml"),
+        ("text/html, text/html", b"", "text/html"),
+    ],
+)
+def test_the_type_is_the_header_s_and_sniffed_only_where_it_says_nothing(
+    content_type: str, body: bytes, expected: str
+) -> None:
+    assert read(body, content_type=content_type).content_type == expected
+
+
+def test_plain_text_is_read_as_it_is() -> None:
+    document = read(b"one\n\n <b>two</b>\0 ", content_type="text/plain")
+    assert (document.text, document.title, document.links) == ("one <b>two</b>\ufffd", "", ())
+
+
+def test_other_types_have_digest_and_size_only() -> None:
+    document = read(HTML, content_type="application/pdf")
+    assert (document.size, document.text, document.links) == (len(HTML), "", ())
+    assert document.digest == read().digest
+
+
+@pytest.mark.parametrize("status", [301, 404, 410, 500])
+def test_only_good_answers_are_read(status: int) -> None:
+    document = read(status=status)
+    assert (document.content_type, document.size) == ("text/html", len(HTML))
+    assert (document.title, document.text, document.links) == ("", "", ())
+    assert read(b"<html>", status=status, kind="sitemap").urls == ()
+
+
+def test_a_sitemap_is_read_as_one_whatever_its_type() -> None:
+    document = read(gzip.compress(SITEMAP), kind="sitemap", content_type="application/x-gzip")
+    assert document.urls == ("http://www.example.org/a",)
+    index = b"<sitemapindex><sitemap><loc>/s.xml</loc></sitemap></sitemapindex>"
+    assert read(index, kind="sitemap").sitemaps == ("http://www.example.org/s.xml",)
+
+
+def test_what_may_not_be_indexed_has_no_title_and_no_text() -> None:
+    by_header = read(x_robots="noindex")
+    by_meta = read(b"<meta name=robots content=noindex>" + HTML)
+    for document in (by_header, by_meta):
+        assert not document.may_index
+        assert (document.title, document.text) == ("", "")
+        assert len(document.links) == 1
+
+
+def test_the_header_s_directives_hold_for_every_type() -> None:
+    text = read(b"secret", content_type="text/plain", x_robots="none")
+    pdf = read(b"%PDF", content_type="application/pdf", x_robots="noarchive")
+    assert (text.text, text.may_index, text.may_follow) == ("", False, False)
+    assert (pdf.may_index, pdf.may_archive) == (True, False)
+
+
+def test_the_language_falls_back_to_the_header() -> None:
+    assert read(b"<title>x</title>", content_language="pt-BR, en").language == "pt-br"
+    assert read(HTML, content_language="de").language == "en"
+    assert read(b"x", content_type="text/plain", content_language="de").language == "de"
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"content_encoding": "gzip"}, "encoding"),
+        ({"max_bytes": 10}, "bomb"),
+        ({"kind": "sitemap"}, "sitemap"),
+        ({"status": 404, "content_encoding": "gzip"}, "encoding"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_kind(changes: dict[str, Any], kind: str) -> None:
+    with pytest.raises(ReadError) as caught:
+        read(**changes)
+    assert caught.value.kind == kind
