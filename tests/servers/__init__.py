@@ -1,0 +1,1 @@
+"""Servers that the tests and the benches crawl: real, hostile and synthetic."""

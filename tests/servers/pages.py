@@ -1,0 +1,81 @@
+"""Sites of a few pages that a test writes down: each on its own loopback address, all on one port."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from tests.servers.plain import Listener, Reply, Request, in_thread, send
+
+
+Page = Reply | str | list[Reply]
+
+
+@dataclass(frozen=True, slots=True)
+class PageHit:
+    """A request as it arrived, by the wall clock, and when its answer was about to be sent."""
+
+    began: float
+    ended: float
+    address: str
+    path: str
+    headers: Mapping[str, str]
+    sent_bytes: int
+
+
+class PageServer:
+    """`sites` maps an address to its paths and their replies; `{port}` in a body becomes the port.
+
+    A list of replies is given out one after the other, the last one for good.
+    """
+
+    def __init__(
+        self, sites: Mapping[str, Mapping[str, Page]], *, latency_seconds: float = 0.0, port: int = 0
+    ) -> None:
+        self.sites = sites
+        self.log: list[PageHit] = []
+        self._latency_seconds = latency_seconds
+        self._listener = Listener(self._answer, addresses=tuple(sites), port=port)
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    def url(self, address: str, path: str = "/") -> str:
+        return f"http://{address}:{self.port}{path}"
+
+    def run_in_thread(self) -> AbstractContextManager["PageServer"]:
+        return in_thread(self)
+
+    async def __aenter__(self) -> Self:
+        await self._listener.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._listener.__aexit__(kind, error, trace)
+
+    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
+        began = time.time()
+        await asyncio.sleep(self._latency_seconds)
+        reply: Page = self.sites[request.address].get(request.target, Reply(404, body=b"not here"))
+        if isinstance(reply, list):
+            reply = reply.pop(0) if len(reply) > 1 else reply[0]
+        if isinstance(reply, str):
+            reply = Reply(body=reply.encode())
+        body = reply.body.replace(b"{port}", str(self.port).encode())
+        # Noted before it is sent: afterwards the client may have had it for a while already.
+        ended = time.time()
+        is_open = await send(request, writer, Reply(reply.status, reply.headers, body))
+        self.log.append(PageHit(began, ended, request.address, request.target, request.headers, len(body)))
+        return is_open
+
+
+def linking(*urls: str, title: str = "") -> str:
+    """A page with these links."""
+    anchors = "".join(f'<a href="{url}">{url}</a> ' for url in urls)
+    return f"<!doctype html><title>{title}</title><p>{anchors}"
