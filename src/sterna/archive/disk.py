@@ -1,0 +1,59 @@
+"""The disk: durable renames, names that sort by time, and its refusals in clear words."""
+
+import errno
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sterna.errors import StorageError
+
+OnStep = Callable[[str], None]
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full: free some space and run the same command again",
+    errno.EDQUOT: "the disk quota is full: free some space and run the same command again",
+    errno.EROFS: "the disk is read-only: mount it writable and run the same command again",
+    errno.EACCES: "permission denied: make the folder writable and run the same command again",
+    errno.EPERM: "not permitted: make the folder writable and run the same command again",
+    errno.EFBIG: "files may not grow so large here: raise `ulimit -f` and run the same command again",
+    errno.EIO: "the disk reports a fault: check it before you run the same command again",
+}
+
+
+def ignore_step(_step: str) -> None:
+    """The step hook outside crash tests."""
+
+
+def new_id() -> str:
+    """A name that no other has, and that sorts by the time it was made."""
+    return f"{time.time_ns() // 1_000:014x}{secrets.token_hex(4)}"
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turns the disk's refusals into StorageError, naming `path` and what to do."""
+    try:
+        yield
+    except OSError as error:
+        advice = _ADVICE.get(error.errno or 0, error.strerror or str(error))
+        raise StorageError(f"cannot store in '{path}': {advice}") from error
+
+
+def make_folder(folder: Path) -> None:
+    """Makes the folder, so that it survives a power loss."""
+    with storage_errors(folder):
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the folder's names durable: a rename is safe only after this."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,101 @@
+"""A page as WARC 1.1 records, each a gzip member of its own (ISO 28500:2017)."""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from io import BytesIO
+from ipaddress import ip_address
+
+from fastwarc.stream_io import GzipWriter
+from fastwarc.warc import WarcRecord, WarcRecordType
+
+from sterna.archive.heads import request_head, response_head
+from sterna.archive.rows import clean
+from sterna.archive.times import moment
+from sterna.model import Page, Raw
+
+_LEVEL = 6
+_REVISIT = "http://netpreserve.org/warc/1.1/revisit/"
+
+
+def warcinfo(name: str, fields: Mapping[str, str], *, now: datetime) -> bytes:
+    """The record that begins a file: who wrote it, and how it behaved."""
+    described = {"format": "WARC File Format 1.1", **fields}
+    block = "".join(f"{key}: {' '.join(value.split())}\r\n" for key, value in described.items() if value)
+    headers = {"WARC-Date": _date(now), "WARC-Filename": name, "Content-Type": "application/warc-fields"}
+    member, _ = _member(WarcRecordType.warcinfo, block.encode(), headers=headers)
+    return member
+
+
+def page_records(page: Page, raw: Raw) -> bytes:
+    """The response, or the revisit that stands for it, and the request that brought it."""
+    headers = {"WARC-Target-URI": clean(page.url), "WARC-Date": _date(moment(page.fetched))}
+    if raw.is_http2:
+        headers["WARC-Protocol"] = "h2"
+    address = {"WARC-IP-Address": raw.address} if _is_address(raw.address) else {}
+    answer, record_id = (_revisit if page.is_unchanged else _response)(page, raw, headers=headers | address)
+    if not raw.request_head.strip():
+        return answer
+    headers |= {"WARC-Concurrent-To": record_id, "Content-Type": "application/http; msgtype=request"}
+    request, _ = _member(WarcRecordType.request, request_head(raw.request_head), headers=headers)
+    return answer + request
+
+
+def _response(page: Page, raw: Raw, *, headers: Mapping[str, str]) -> tuple[bytes, str]:
+    head = response_head(raw.response_head, page.status, body_bytes=len(raw.body))
+    described = {
+        **headers,
+        "Content-Type": "application/http; msgtype=response",
+        "WARC-Payload-Digest": _digest(raw.body),
+    }
+    return _member(WarcRecordType.response, head + raw.body, headers=described)
+
+
+def _revisit(page: Page, raw: Raw, *, headers: Mapping[str, str]) -> tuple[bytes, str]:
+    """The head alone: the body is the one that an earlier record of this URL holds."""
+    is_not_modified = page.status == 304
+    # A 304 may state the length of the body that it does not send (RFC 9110, 8.6): that is no error.
+    body_bytes = None if is_not_modified else len(raw.body)
+    head = response_head(raw.response_head, page.status, body_bytes=body_bytes)
+    described = {
+        **headers,
+        "Content-Type": "application/http; msgtype=response",
+        "WARC-Profile": _REVISIT + ("server-not-modified" if is_not_modified else "identical-payload-digest"),
+        "WARC-Refers-To-Target-URI": headers["WARC-Target-URI"],
+    }
+    if not is_not_modified:
+        described["WARC-Payload-Digest"] = _digest(raw.body)
+    return _member(WarcRecordType.revisit, head, headers=described)
+
+
+def _member(kind: WarcRecordType, block: bytes, *, headers: Mapping[str, str]) -> tuple[bytes, str]:
+    """The compressed record and its id."""
+    record = WarcRecord()
+    record.init_headers(kind)
+    for name, value in headers.items():
+        record.headers[name] = value
+    record.headers["WARC-Block-Digest"] = _digest(block)
+    record.set_bytes_content(block)
+    buffer = BytesIO()
+    writer = GzipWriter(buffer, _LEVEL)
+    record.write(writer)
+    writer.finish()
+    return buffer.getvalue(), record.headers["WARC-Record-ID"]
+
+
+def _digest(data: bytes) -> str:
+    # SHA-1 in base 32 is what other tools write and compare; it guards against damage, not against malice.
+    return "sha1:" + base64.b32encode(hashlib.sha1(data, usedforsecurity=False).digest()).decode()
+
+
+def _date(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,205 @@
+"""WARC files: appended to, synced, and brought back to what the manifest knows after a crash.
+
+A file is called `<name>.open` until it is complete, then `<name>`; the manifest knows it by `<name>`, with
+its committed length and whether it is open. The file and the manifest cannot change at the same instant, so
+`recover` accepts either order:
+
+- A file that became full during an append is handed back as closed first and renamed by the next call. After
+  a crash between the two the manifest says closed and the file is still called open: it is renamed.
+- `close` renames first and hands back after. After a crash between the two the manifest says open and the
+  file has its final name: it gets the open name back, and is written on.
+- Bytes beyond the committed length were never acknowledged: they are cut off. An `.open` file that the
+  manifest does not know was never acknowledged at all: it is removed. A file with a final name is never
+  removed, and not even looked at while the manifest calls it closed: an owner may move complete files away.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sterna.archive.disk import OnStep, ignore_step, make_folder, new_id, storage_errors, sync_folder
+from sterna.archive.records import page_records, warcinfo
+from sterna.errors import StorageError
+from sterna.model import Page, Record
+
+MAX_BYTES = 1 << 30
+_OPEN = ".open"
+
+
+class WarcPosition(Record, frozen=True):
+    """A WARC file as the manifest knows it."""
+
+    name: str
+    committed_bytes: int
+    is_open: bool
+
+
+class _Part:
+    """What one append adds to one file."""
+
+    def __init__(self, name: str, offset: int) -> None:
+        self.name = name
+        self.offset = offset
+        self.members: list[bytes] = []
+        self.end = offset
+
+    def add(self, member: bytes) -> None:
+        self.members.append(member)
+        self.end += len(member)
+
+
+class WarcStore:
+    """The folder of WARC files; how much of each exists is the manifest's to say."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        software: str,
+        user_agent: str = "",
+        robots: str = "classic",
+        max_bytes: int = MAX_BYTES,
+        on_step: OnStep = ignore_step,
+        make_id: Callable[[], str] = new_id,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._folder = folder
+        self._info = {"software": software, "robots": robots, "http-header-user-agent": user_agent}
+        self._max_bytes = max_bytes
+        self._on_step = on_step
+        self._make_id = make_id
+        self._clock = clock
+        # Changed by recover, append and close only, and only after the disk has done its part.
+        self._open: list[WarcPosition] = []  # the last is written on
+        self._full: list[str] = []  # handed back as closed, not yet renamed
+        make_folder(folder)
+
+    def append(self, pages: Sequence[Page]) -> list[WarcPosition]:
+        """The files that grew, now durable: the last is open, others are full; none where no page is raw."""
+        members = [page_records(page, page.raw) for page in pages if page.raw is not None]
+        if not members:
+            return []
+        self._rename_full()
+        parts = self._spread(members)
+        self._write(parts)
+        closed = [WarcPosition(part.name, part.end, is_open=False) for part in parts[:-1]]
+        grown = WarcPosition(parts[-1].name, parts[-1].end, is_open=True)
+        self._full = [position.name for position in closed]
+        self._open[-1:] = [grown]
+        return [*closed, grown]
+
+    def recover(self, positions: Sequence[WarcPosition]) -> None:
+        """Makes the folder what the manifest says; called at the start, before anything else."""
+        known = {position.name + _OPEN for position in positions}
+        with storage_errors(self._folder):
+            present = [position for position in positions if self._restore(position)]
+            for path in self._folder.glob("*.warc.gz" + _OPEN):
+                if path.name not in known:
+                    path.unlink()
+            sync_folder(self._folder)
+        self._open = [position for position in present if position.is_open]
+        self._full = []
+
+    def close(self) -> list[WarcPosition]:
+        """Renames what is open, and hands it back as closed."""
+        self._rename_full()
+        with storage_errors(self._folder):
+            for position in self._open:
+                # A failed append may have left a tail that it could not cut: it must not pass for complete.
+                self._cut(self._open_path(position.name), position.committed_bytes)
+                self._open_path(position.name).rename(self.path(position.name))
+            sync_folder(self._folder)
+        closed, self._open = self._open, []
+        return [WarcPosition(each.name, each.committed_bytes, is_open=False) for each in closed]
+
+    def path(self, name: str) -> Path:
+        """Where the file lies once it is complete."""
+        return self._folder / name
+
+    def _open_path(self, name: str) -> Path:
+        return self._folder / (name + _OPEN)
+
+    def _rename_full(self) -> None:
+        """By now the manifest knows that these files are closed: its commit lies between two calls."""
+        with storage_errors(self._folder):
+            for name in self._full:
+                self._open_path(name).rename(self.path(name))
+            if self._full:
+                sync_folder(self._folder)
+        self._full = []
+
+    def _spread(self, members: Sequence[bytes]) -> list[_Part]:
+        """Which bytes go to which file; a page too large for any file gets one of its own."""
+        parts = [_Part(each.name, each.committed_bytes) for each in self._open[-1:]] or [self._begin()]
+        has_pages = bool(self._open)
+        for member in members:
+            if has_pages and parts[-1].end + len(member) > self._max_bytes:
+                parts.append(self._begin())
+            parts[-1].add(member)
+            has_pages = True
+        return parts
+
+    def _begin(self) -> _Part:
+        now = self._clock()
+        name = f"sterna-{now:%Y%m%d%H%M%S}-{self._make_id()}.warc.gz"
+        part = _Part(name, 0)
+        part.add(warcinfo(name, self._info, now=now))
+        return part
+
+    def _write(self, parts: Sequence[_Part]) -> None:
+        """All the parts, durable, or none."""
+        try:
+            with storage_errors(self._folder):
+                for part in parts:
+                    self._write_part(part)
+                if any(part.offset == 0 for part in parts):
+                    sync_folder(self._folder)
+        except StorageError:
+            for part in parts:
+                self._undo(part)
+            raise
+        self._on_step("warc-synced")
+
+    def _write_part(self, part: _Part) -> None:
+        with self._open_path(part.name).open("r+b" if part.offset else "xb") as file:
+            file.truncate(part.offset)  # what an earlier append could neither finish nor undo
+            file.seek(part.offset)
+            file.writelines(part.members)
+            file.flush()
+            self._on_step("warc-written")
+            os.fsync(file.fileno())
+
+    def _undo(self, part: _Part) -> None:
+        with suppress(OSError):
+            if part.offset:
+                os.truncate(self._open_path(part.name), part.offset)
+            else:
+                self._open_path(part.name).unlink(missing_ok=True)
+
+    def _restore(self, position: WarcPosition) -> bool:
+        """Whether the file is there, after it got the name and the length that the manifest states."""
+        complete, unfinished = self.path(position.name), self._open_path(position.name)
+        if not position.is_open and complete.exists():
+            return True
+        if complete.exists():
+            complete.rename(unfinished)
+        if not unfinished.exists():
+            return False
+        self._cut(unfinished, position.committed_bytes)
+        if not position.is_open:
+            unfinished.rename(complete)
+        return True
+
+    def _cut(self, path: Path, committed_bytes: int) -> None:
+        size_bytes = path.stat().st_size
+        if size_bytes < committed_bytes:
+            raise StorageError(
+                f"'{path}' has lost data: it holds {size_bytes} of {committed_bytes} bytes; "
+                "restore it from a copy, or remove it to go on without it"
+            )
+        if size_bytes > committed_bytes:
+            with path.open("r+b") as file:
+                file.truncate(committed_bytes)
+                os.fsync(file.fileno())

@@ -1,0 +1,109 @@
+"""Pages as rows: which are kept, and what hostile ones become."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sterna.archive.rows import LINK_SCHEMA, PAGE_SCHEMA, link_table, page_table
+from sterna.model import Link, Page
+
+SITE = "https://www.example.org"
+
+
+def page(**fields: Any) -> Page:
+    defaults: dict[str, Any] = {"url": f"{SITE}/", "fingerprint": 1, "depth": 0, "fetched": 1_700_000_000.0}
+    return Page(**(defaults | fields))
+
+
+def test_every_field_reaches_its_column() -> None:
+    full = page(
+        url=f"{SITE}/a",
+        depth=3,
+        status=200,
+        content_type="text/html",
+        title="Title",
+        text="Some text",
+        language="en",
+        digest=b"\x01\xff",
+        size=12,
+        modified="Wed, 21 Oct 2015 07:28:00 GMT",
+        etag='"x"',
+        referrer=f"{SITE}/",
+    )
+    assert page_table([(SITE, full)]).to_pylist() == [
+        {
+            "url": f"{SITE}/a",
+            "site": SITE,
+            "status": 200,
+            "error": None,
+            "content_type": "text/html",
+            "title": "Title",
+            "text": "Some text",
+            "language": "en",
+            "digest": "01ff",
+            "size": 12,
+            "depth": 3,
+            "fetched": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+            "modified": datetime(2015, 10, 21, 7, 28, tzinfo=UTC),
+            "etag": '"x"',
+            "referrer": f"{SITE}/",
+        }
+    ]
+
+
+def test_page_without_an_answer_has_no_status() -> None:
+    (row,) = page_table([(SITE, page(error="timeout"))]).to_pylist()
+    assert (row["status"], row["error"], row["digest"]) == (None, "timeout", None)
+
+
+def test_links_stand_beside_the_page_they_come_from() -> None:
+    first = page(url=f"{SITE}/1", links=(Link(f"{SITE}/a", "A", "next"), Link(f"{SITE}/b")))
+    second = page(url=f"{SITE}/2", links=(Link(f"{SITE}/a", "again"),))
+    rows = link_table([(SITE, first), (SITE, page()), (SITE, second)]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        (f"{SITE}/1", f"{SITE}/a", "A", "next"),
+        (f"{SITE}/1", f"{SITE}/b", None, None),
+        (f"{SITE}/2", f"{SITE}/a", "again", None),
+    ]
+
+
+def test_unchanged_page_leaves_neither_row_nor_links() -> None:
+    unchanged = page(is_unchanged=True, status=304, links=(Link(f"{SITE}/a"),))
+    assert page_table([(SITE, unchanged)]).num_rows == 0
+    assert link_table([(SITE, unchanged)]).num_rows == 0
+
+
+def test_no_pages_give_empty_tables_of_the_right_schema() -> None:
+    assert page_table([]).schema == PAGE_SCHEMA
+    assert link_table([]).schema == LINK_SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("hostile", "kept"),
+    [
+        ("a\ud800b", "a\ufffdb"),
+        ("\ud83d\ude00", "\U0001f600"),
+        ("nul\x00 escape\x1b[31m", "nul\x00 escape\x1b[31m"),
+        ("\udcff", "\ufffd"),
+    ],
+)
+def test_text_that_utf8_cannot_hold_is_replaced(hostile: str, kept: str) -> None:
+    clean, other = page_table([(SITE, page(title=hostile)), (SITE, page(title="untouched"))])["title"]
+    assert (clean.as_py(), other.as_py()) == (kept, "untouched")
+
+
+@given(st.text(st.characters(), min_size=1))
+def test_any_text_can_be_kept(text: str) -> None:
+    hostile = page(url=text, title=text, text=text, etag=text, links=(Link(text, text, text),))
+    assert page_table([(text, hostile)]).num_rows == link_table([(text, hostile)]).num_rows == 1
+
+
+@given(st.integers(), st.integers(), st.integers(), st.floats())
+def test_any_number_can_be_kept(status: int, size: int, depth: int, fetched: float) -> None:
+    (row,) = page_table([(SITE, page(status=status, size=size, depth=depth, fetched=fetched))]).to_pylist()
+    assert row["status"] is None or 1 <= row["status"] <= 999
+    assert row["size"] >= 0
+    assert row["depth"] >= 0

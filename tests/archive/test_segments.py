@@ -1,0 +1,223 @@
+"""Segments: written whole, merged without loss, and what happens when the disk refuses."""
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sterna.archive import segments as module
+from sterna.archive.segments import Segment, SegmentStore
+from sterna.errors import StorageError
+from sterna.model import Link, Page
+
+SITE = "https://www.example.org"
+
+
+def pages(first: int, count: int, *, text_bytes: int = 100) -> list[tuple[str, Page]]:
+    return [
+        (
+            SITE,
+            Page(
+                url=f"{SITE}/{number}",
+                fingerprint=number,
+                depth=1,
+                fetched=1_700_000_000.0 + number,
+                status=200,
+                text=f"{number} " * (text_bytes // 4),
+                links=(Link(f"{SITE}/{number + 1}", "next"), Link(f"{SITE}/")),
+            ),
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def urls(store: SegmentStore, segment: Segment) -> list[str]:
+    return list(pq.read_table(store.path(segment.name))["url"].to_pylist())
+
+
+@contextmanager
+def largest_file(size_bytes: int) -> Iterator[None]:
+    """A write beyond this size fails half way, as on a disk that fills up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_pages_and_links_come_back_as_they_were_written(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path / "segments")
+    page_segment, link_segment = store.write_pages(pages(0, 3))
+    assert (page_segment.table, page_segment.rows, page_segment.tier) == ("page", 3, 0)
+    assert (link_segment.table, link_segment.rows) == ("link", 6)
+    assert urls(store, page_segment) == [f"{SITE}/0", f"{SITE}/1", f"{SITE}/2"]
+    assert pq.read_table(store.path(link_segment.name))["to_url"][0].as_py() == f"{SITE}/1"
+    assert page_segment.size_bytes == store.path(page_segment.name).stat().st_size
+    assert names(tmp_path / "segments") == {page_segment.name, link_segment.name}
+
+
+def test_no_empty_segment_is_written(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    without_links = [(SITE, Page(url=SITE, fingerprint=1, depth=0, fetched=1.0))]
+    assert store.write_pages([]) == []
+    assert [segment.table for segment in store.write_pages(without_links)] == ["page"]
+
+
+def test_later_segments_have_later_names(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    written = [store.write_pages(pages(number, 1))[0].name for number in range(5)]
+    assert written == sorted(written)
+
+
+def test_nothing_is_renamed_before_it_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+    sync, rename = os.fsync, Path.rename
+
+    def noted_sync(handle: int) -> None:
+        target = Path(f"/proc/self/fd/{handle}").readlink()
+        happened.append("sync folder" if target.is_dir() else f"sync {target.suffix}")
+        sync(handle)
+
+    def noted_rename(path: Path, target: Path) -> Path:
+        happened.append("rename")
+        return rename(path, target)
+
+    store = SegmentStore(tmp_path, on_step=happened.append)
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "rename", noted_rename)
+    store.write_pages([(SITE, Page(url=SITE, fingerprint=1, depth=0, fetched=1.0))])
+    assert happened == [
+        "segment-begun",
+        "sync .tmp",
+        "segment-written",
+        "rename",
+        "sync folder",
+        "segment-renamed",
+    ]
+
+
+def test_merged_segment_has_the_rows_of_all(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    parts = [store.write_pages(pages(10 * number, 10))[0] for number in range(4)]
+    merged = store.merge(parts)
+    assert (merged.table, merged.rows, merged.tier) == ("page", 40, 1)
+    expected = pa.concat_tables([pq.read_table(store.path(part.name)) for part in parts])
+    assert pq.read_table(store.path(merged.name)).equals(expected)
+    assert pq.ParquetFile(store.path(merged.name)).num_row_groups == 1
+
+
+def test_merge_writes_row_groups_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GROUP_BYTES", 20_000)
+    store = SegmentStore(tmp_path)
+    parts = [store.write_pages(pages(20 * number, 20, text_bytes=1_000))[0] for number in range(6)]
+    merged = pq.ParquetFile(store.path(store.merge(parts).name)).metadata
+    sizes = [merged.row_group(number).total_byte_size for number in range(merged.num_row_groups)]
+    assert merged.num_rows == 120
+    assert len(sizes) > 3
+    assert max(sizes) < 60_000
+
+
+def test_merge_of_different_tables_is_refused(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    with pytest.raises(ValueError, match="one table"):
+        store.merge(store.write_pages(pages(0, 2)))
+
+
+@pytest.mark.parametrize("place", ["start", "text", "footer"])
+def test_merge_names_a_damaged_segment_and_leaves_nothing(tmp_path: Path, place: str) -> None:
+    store = SegmentStore(tmp_path)
+    good, bad = (store.write_pages(pages(number, 50))[0] for number in (0, 50))
+    text = pq.read_metadata(store.path(bad.name)).row_group(0).column(6)
+    end_of_text = text.data_page_offset + text.total_compressed_size
+    position = {"start": 0, "text": end_of_text - 8, "footer": bad.size_bytes - 8}[place]
+    data = bytearray(store.path(bad.name).read_bytes())
+    data[position : position + 8] = bytes(byte ^ 0xFF for byte in data[position : position + 8])
+    store.path(bad.name).write_bytes(data)
+    before = names(tmp_path)
+    with pytest.raises(StorageError, match=f"{bad.name}' is damaged"):
+        store.merge([good, bad])
+    assert names(tmp_path) == before
+
+
+def test_merge_names_a_missing_segment(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    with pytest.raises(StorageError, match=r"gone\.page\.parquet"):
+        store.merge([Segment("gone.page.parquet", "page", 1, 1)])
+
+
+def test_sweep_removes_what_the_manifest_does_not_know(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    kept, unknown = store.write_pages(pages(0, 1))
+    (tmp_path / "0.page.parquet.tmp").write_bytes(b"half")
+    (tmp_path / "notes.txt").write_text("the owner's own")
+    assert store.sweep({kept.name}) == ["0.page.parquet.tmp", unknown.name]
+    assert names(tmp_path) == {kept.name, "notes.txt"}
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [(errno.ENOSPC, "the disk is full: free some space"), (errno.EROFS, "read-only"), (errno.EIO, "fault")],
+)
+def test_refusal_of_the_disk_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, advice: str
+) -> None:
+    def refuse(_handle: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    store = SegmentStore(tmp_path)
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(StorageError, match=advice):
+        store.write_pages(pages(0, 1))
+    assert names(tmp_path) == set()
+
+
+def test_disk_that_fills_up_half_way_leaves_nothing(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    many = [(site, page) for number in range(200) for site, page in pages(number, 1, text_bytes=number * 40)]
+    with largest_file(4_096), pytest.raises(StorageError, match="files may not grow so large"):
+        store.write_pages(many)
+    assert names(tmp_path) == set()
+    assert [segment.rows for segment in store.write_pages(many)] == [200, 400]
+
+
+def test_pages_go_when_their_links_find_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = os.fsync
+
+    def refuse_links(handle: int) -> None:
+        if ".link." in Path(f"/proc/self/fd/{handle}").readlink().name:
+            raise OSError(errno.ENOSPC, "no space")
+        sync(handle)
+
+    store = SegmentStore(tmp_path)
+    monkeypatch.setattr(os, "fsync", refuse_links)
+    with pytest.raises(StorageError, match="disk is full"):
+        store.write_pages(pages(0, 1))
+    assert names(tmp_path) == set()
+
+
+def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError, match="file/segments"):
+        SegmentStore(tmp_path / "file" / "segments")
+
+
+def test_hostile_texts_survive_a_segment(tmp_path: Path) -> None:
+    hostile: dict[str, Any] = {"title": "\x00\x1b]0;x\x07\u202e", "text": "\ud800" + "\U0010ffff" * 1_000}
+    store = SegmentStore(tmp_path)
+    page = Page(url=SITE, fingerprint=1, depth=0, fetched=1.0, **hostile)
+    (segment,) = store.write_pages([(SITE, page)])
+    (row,) = pq.read_table(store.path(segment.name)).to_pylist()
+    assert row["title"] == hostile["title"]
+    assert row["text"] == "\ufffd" + "\U0010ffff" * 1_000
