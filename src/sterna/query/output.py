@@ -1,0 +1,81 @@
+"""The rows of a result written for a reader: a person (table), a spreadsheet (csv), a program (json).
+
+A table is always harmless to the terminal that shows it. CSV and JSON carry the data unchanged: a program
+reads them, and a value altered on the way is a wrong value. So nothing is put before a cell that begins with
+`=`, which a spreadsheet might take for a formula: who opens the file in one should import its columns as
+text. Control characters are escaped in JSON, which has a way to write them, and in CSV only for a terminal.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Sequence
+from typing import Literal, TextIO
+
+from sterna.query.engine import Result
+from sterna.query.table import table_lines
+from sterna.query.terminal import harmless
+from sterna.query.values import as_plain, as_text
+
+Format = Literal["table", "csv", "json"]
+_WIDTH = 100
+
+# What json leaves as it is and a terminal does not: DEL, C1, bidirectional and line controls, surrogates.
+_UNSAFE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def write(result: Result, *, format: Format, out: TextIO, width: int = _WIDTH) -> None:
+    """Writes all rows as they come; `width` is the terminal's, for tables."""
+    match format:
+        case "table":
+            out.writelines(f"{line}\n" for line in table_lines(result.columns, result.rows, width=width))
+        case "csv":
+            _write_csv(result, out)
+        case "json":
+            _write_json(result, out)
+
+
+def _write_csv(result: Result, out: TextIO) -> None:
+    show = harmless if out.isatty() else str
+    writer = csv.writer(_UnixLines(out))
+    writer.writerow([show(name) for name in result.columns])
+    for row in result.rows:
+        writer.writerow([show(as_text(value)) for value in row])
+
+
+class _UnixLines:
+    """Ends rows as Unix tools expect; the csv module, told to do so itself, leaves a bare CR unquoted."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, row: str) -> int:
+        return self._out.write(row.removesuffix("\r\n") + "\n")
+
+
+def _write_json(result: Result, out: TextIO) -> None:
+    """One array, a line for each row; after an error it stays open, so that no part passes for the whole."""
+    names = _distinct(result.columns)
+    before = "["
+    for row in result.rows:
+        record = {name: as_plain(value) for name, value in zip(names, row, strict=True)}
+        out.write(f"{before}\n{_UNSAFE.sub(_escaped, json.dumps(record, ensure_ascii=False))}")
+        before = ","
+    out.write("[]\n" if before == "[" else "\n]\n")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
+
+
+def _distinct(columns: Sequence[str]) -> list[str]:
+    """The names with a number where one comes again: an object would keep only the last."""
+    names: list[str] = []
+    for column in columns:
+        again = 2
+        name = column
+        while name in names:
+            name = f"{column}_{again}"
+            again += 1
+        names.append(name)
+    return names

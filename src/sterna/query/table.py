@@ -1,0 +1,95 @@
+"""A result as plain aligned text, fitted to the width of a terminal."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from itertools import chain, islice
+from typing import Any
+from unicodedata import category, east_asian_width
+
+from sterna.query.terminal import harmless
+from sterna.query.values import as_text
+
+_SAMPLE_ROWS = 200  # the widths come from these; the rest streams through them
+_GAP = "  "
+_LEAST_WIDTH = 4
+_CUT = "…"
+
+
+def table_lines(columns: Sequence[str], rows: Iterable[tuple[Any, ...]], *, width: int) -> Iterator[str]:
+    """The lines of the table, the last of them the number of rows."""
+    waiting = iter(rows)
+    sample = list(islice(waiting, _SAMPLE_ROWS))
+    heads = [_cell(name, width) for name in columns]
+    widths = _widths(heads, sample, width=width)
+    is_number = [_is_number(values) for values in zip(*sample, strict=True)] or [False] * len(columns)
+    yield _line(heads, widths, is_number=is_number)
+    yield _GAP.join("-" * each for each in widths)
+    count = 0
+    for row in chain(sample, waiting):
+        yield _line([_cell(value, width) for value in row], widths, is_number=is_number)
+        count += 1
+    yield f"({count} row{'' if count == 1 else 's'})"
+
+
+def fitted(wanted: Sequence[int], room: int) -> list[int]:
+    """Widths that fit into the room together: narrow columns whole, wide ones alike."""
+    widths = list(wanted)
+    for position, column in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        share = room // (len(wanted) - position)
+        widths[column] = min(wanted[column], max(share, _LEAST_WIDTH))
+        room -= widths[column]
+    return widths
+
+
+def _widths(heads: Sequence[str], sample: Sequence[tuple[Any, ...]], *, width: int) -> list[int]:
+    cells = [[_cell(value, width) for value in row] for row in sample]
+    wanted = [max(map(_columns_of, column)) for column in zip(heads, *cells, strict=True)]
+    return fitted(wanted, width - len(_GAP) * (len(heads) - 1))
+
+
+def _cell(value: Any, width: int) -> str:
+    """Its text; what lies beyond the width of the whole terminal is not worth making harmless."""
+    return harmless(as_text(value)[: width + 1])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], *, is_number: Sequence[bool]) -> str:
+    placed = (_placed(*each) for each in zip(cells, widths, is_number, strict=True))
+    return _GAP.join(placed).rstrip()
+
+
+def _placed(cell: str, width: int, to_right: bool) -> str:
+    taken = _columns_of(cell)
+    if taken > width:
+        cell = _cut(cell, width)
+        taken = _columns_of(cell)
+    padding = " " * (width - taken)
+    return padding + cell if to_right else cell + padding
+
+
+def _cut(cell: str, width: int) -> str:
+    room = width - len(_CUT)
+    for position, character in enumerate(cell):
+        room -= _columns_of(character)
+        if room < 0:
+            return cell[:position] + _CUT
+    return cell
+
+
+def _columns_of(text: str) -> int:
+    """How many columns of the terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_width_of(character) for character in text)
+
+
+def _width_of(character: str) -> int:
+    if category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
+
+
+def _is_number(values: Sequence[Any]) -> bool:
+    present = [value for value in values if value is not None]
+    return bool(present) and all(
+        isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in present
+    )
