@@ -1,0 +1,1 @@
+"""What travels: the crawler's scope; later its spec, rules and facts."""

@@ -1,0 +1,1 @@
+"""What runs a crawler: the visit's loop, its frontier, the processes that read pages."""

@@ -1,0 +1,196 @@
+"""Requests to a site under all its politeness: names, addresses, holds, connections."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sterna.errors import FetchError
+from sterna.model import Etiquette, Record
+from sterna.runtime.readers import Readers
+from sterna.web.clock import Clock
+from sterna.web.dns import Resolver
+from sterna.web.domains import domain_of
+from sterna.web.http import Fetcher, Request, Response
+from sterna.web.politeness import TOTAL, Gate, Keys, next_delay, site_key
+from sterna.web.urls import hostname_of, is_private, site_of
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What all visits of a runtime share."""
+
+    clock: Clock
+    resolver: Resolver
+    fetcher: Fetcher
+    gate: Gate
+    slots: asyncio.Semaphore
+    readers: Readers
+    is_proxied: bool = False
+    timeout_seconds: float = 60.0
+    max_body_bytes: int = MAX_BODY_BYTES
+
+
+class Reply(Record, frozen=True):
+    """A response, the address it came from, and the head that was sent for it."""
+
+    response: Response
+    address: str
+    request_head: bytes
+
+
+@dataclass(slots=True)
+class Tally:
+    """What requests cost and which holds they touched; changed by Access, taken with each parcel."""
+
+    requests: int = 0
+    bytes_received: int = 0
+    keys: set[str] = field(default_factory=set)
+
+
+class Access:
+    """Asks for URLs, one polite request at a time; shared by all that a visit does."""
+
+    def __init__(self, kit: Kit, etiquette: Etiquette, *, may_be_private: bool) -> None:
+        self._kit = kit
+        self._etiquette = etiquette
+        self._may_be_private = may_be_private
+        self.crawl_delay = 0.0  # set once robots.txt is known
+        self.waiting: set[asyncio.Task[Any]] = set()  # those that wait for a hold or a connection
+        self._last_response_seconds = 0.0
+        self._tally = Tally()
+
+    @property
+    def delay_seconds(self) -> float:
+        """The pause that the site gets after each request, as things are now."""
+        etiquette = self._etiquette
+        return next_delay(
+            etiquette.delay_seconds,
+            response_seconds=self._last_response_seconds,
+            factor=etiquette.response_factor,
+            crawl_delay=self.crawl_delay,
+            most_seconds=etiquette.max_delay_seconds,
+        )
+
+    @property
+    def has_news(self) -> bool:
+        """True if there were requests or holds that no parcel has told of yet."""
+        return bool(self._tally.requests or self._tally.keys)
+
+    def take_tally(self) -> Tally:
+        """What requests cost since the last call."""
+        tally, self._tally = self._tally, Tally()
+        return tally
+
+    def hold_site(self, site: str, seconds: float) -> None:
+        """Lets no request to the site start for so long."""
+        key = site_key(site)
+        self._tally.keys.add(key)
+        self._kit.gate.hold(key, self._kit.clock.now() + seconds)
+
+    async def addresses(self, url: str) -> tuple[str, ...]:
+        """Every address that may be asked for the URL; FetchError if there is none."""
+        if self._kit.is_proxied:
+            return ("",)
+        hostname = hostname_of(url)
+        found = await self._kit.resolver.resolve(hostname)
+        allowed = tuple(each for each in found if self._may_be_private or not is_private(each))
+        if not allowed:
+            raise FetchError("private_address", f"{hostname} is on a private network: name it yourself")
+        return allowed
+
+    async def get(
+        self,
+        url: str,
+        *,
+        validators: Sequence[tuple[str, str]] = (),
+        addresses: Sequence[str] = (),
+        max_bytes: int = 0,
+        may_cut: bool = False,
+    ) -> Reply:
+        """The answer of the first address that takes the connection."""
+        found = tuple(addresses) or await self.addresses(url)
+        headers = (*self._headers(), *validators)
+        for address in found:
+            request = Request(
+                url=url,
+                address=address,
+                headers=headers,
+                max_bytes=max_bytes or self._kit.max_body_bytes,
+                may_cut=may_cut,
+                timeout_seconds=self._kit.timeout_seconds,
+                is_fresh=bool(addresses),
+            )
+            try:
+                response = await self._ask(request)
+            except FetchError as error:
+                if error.kind != "connect" or address == found[-1]:
+                    raise
+            else:
+                self._kit.resolver.prefer(hostname_of(url), address)
+                return Reply(response, address, _head(url, headers))
+        raise FetchError("connect", url)
+
+    async def _ask(self, request: Request) -> Response:
+        hostname = hostname_of(request.url)
+        keys = Keys.of(site_of(request.url), address=request.address or hostname, domain=domain_of(hostname))
+        task = asyncio.current_task()
+        assert task
+        self.waiting.add(task)
+        try:
+            await self._take_turn(keys)
+        finally:
+            self.waiting.discard(task)
+        kit = self._kit
+        began = kit.clock.now()
+        kit.gate.start(keys, began, delay=self.delay_seconds)
+        self._tally.requests += 1
+        self._tally.keys.update((keys.site, keys.address, keys.domain, TOTAL))
+        response: Response | None = None
+        try:
+            response = await kit.fetcher.fetch(request)
+            return response
+        finally:
+            now = kit.clock.now()
+            size = response.wire_bytes if response else 0
+            self._tally.bytes_received += size
+            self._last_response_seconds = response.seconds if response else now - began
+            kit.gate.finish(keys, now, delay=self.delay_seconds, size_bytes=size)
+            kit.slots.release()
+
+    async def _take_turn(self, keys: Keys) -> None:
+        """Waits until every hold lets a request start and a connection is free, which is then ours."""
+        kit = self._kit
+        while True:
+            while (wait := kit.gate.ready_at(keys) - kit.clock.now()) > 0:
+                await kit.clock.sleep(wait)
+            await kit.slots.acquire()
+            try:
+                if (wait := kit.gate.reserve(kit.clock.now()) - kit.clock.now()) > 0:
+                    await kit.clock.sleep(wait)
+            except asyncio.CancelledError:
+                kit.slots.release()
+                raise
+            if kit.gate.ready_at(keys) <= kit.clock.now():
+                return
+            kit.slots.release()
+
+    def _headers(self) -> tuple[tuple[str, str], ...]:
+        sender = (("From", self._etiquette.sender),) if self._etiquette.sender else ()
+        return (
+            ("User-Agent", self._etiquette.user_agent),
+            *sender,
+            ("Accept", ACCEPT),
+            ("Accept-Encoding", "gzip, br, zstd"),
+        )
+
+
+def _head(url: str, headers: Sequence[tuple[str, str]]) -> bytes:
+    """The request's head as HTTP/1.1 spells it, for the archive."""
+    scheme_host, _, rest = url.partition("://")[2].partition("/")
+    lines = [f"GET /{rest} HTTP/1.1", f"Host: {scheme_host}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")

@@ -1,0 +1,267 @@
+"""One URL of a visit: fetch, read, follow its links, keep the page, or say what went wrong."""
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from sterna.crawler.scope import ScopeRules
+from sterna.errors import FetchError, ReadError
+from sterna.model import Ended, Link, Page, Raw, Target, Validator, Visit
+from sterna.runtime.access import Access, Kit, Reply
+from sterna.runtime.frontier import Frontier
+from sterna.runtime.packer import Packer
+from sterna.web.document import Answer, Document
+from sterna.web.http import Response, retry_after_seconds
+from sterna.web.robots import Rules
+from sterna.web.urls import Canonical, fingerprint, site_of
+
+MAX_TRIES = 3
+MAX_BUSY_TRIES = 8
+MAX_REDIRECTS = 10
+MAX_FAILURES_IN_A_ROW = 10
+FAILING_PAUSE_SECONDS = 600.0
+BACKOFF_SECONDS = 2.0
+BUSY_SECONDS = 30.0
+MAX_PAUSE_SECONDS = 24 * 3600.0
+LONGEST_WAIT_SECONDS = 30.0  # a longer pause ends the visit, and its slot goes to another site
+MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
+
+# Failures that may pass: the URL is tried again, and many in a row mean that the site is down.
+_PASSING = frozenset({"connect", "timeout", "network", "empty", "truncated", "dns", "proxy"})
+
+_log = logging.getLogger(__name__)
+
+
+class Handler:
+    """Handles a visit's URLs; shares the visit's frontier and packer, and may end it."""
+
+    def __init__(
+        self,
+        visit: Visit,
+        kit: Kit,
+        *,
+        access: Access,
+        frontier: Frontier,
+        packer: Packer,
+        end: Callable[[Ended], None],
+    ) -> None:
+        self._visit = visit
+        self._kit = kit
+        self._access = access
+        self._frontier = frontier
+        self._packer = packer
+        self._end = end
+        self._canonical = Canonical(visit.crawler.scope.drop_params)
+        self._scope = ScopeRules(visit.crawler.scope)
+        self._validators = {each.fingerprint: each for each in visit.known.validators}
+        self.rules: Rules | None = None  # set once robots.txt is known
+        self._outside: set[int] = set()
+        self._failures = 0
+
+    @property
+    def held_count(self) -> int:
+        """How many URLs the visit keeps in memory."""
+        return self._frontier.seen_count + len(self._outside)
+
+    async def handle(self, target: Target) -> None:
+        """Takes one URL to its end: a page, an error, a redirect, or another try later."""
+        mark = fingerprint(target.url)
+        if self.rules and not self.rules.may_fetch(target.url):
+            self._packer.add_done(mark, error="robots")
+            return
+        known = self._validators.get(mark)
+        try:
+            reply = await self._access.get(target.url, validators=_conditions(known))
+            self._failures = 0
+            await self._judge(target, reply, known)
+        except FetchError as error:
+            self._fail(target, error.kind)
+        except Exception:
+            # One page must not end a crawl, and a crash would meet the same page again after each restart.
+            _log.exception("the page %s was given up", target.url)
+            self._give_up(target, "internal")
+
+    async def _judge(self, target: Target, reply: Reply, known: Validator | None) -> None:
+        status = reply.response.status
+        if status in (429, 503):
+            self._be_told_to_wait(target, reply.response)
+        elif status >= 500 and target.attempts + 1 < MAX_TRIES:
+            self._try_again(target)
+        elif status == 304 and known:
+            self._packer.add_page(self._page(target, reply, digest=known.digest, is_unchanged=True))
+        elif 300 <= status < 400:
+            self._redirect(target, reply)
+        else:
+            await self._read(target, reply, known)
+
+    async def _read(self, target: Target, reply: Reply, known: Validator | None) -> None:
+        try:
+            document = await self._kit.readers.read(self._answer(target, reply.response, known))
+        except ReadError as error:
+            self._packer.add_page(self._page(target, reply, error=error.kind))
+            return
+        self._follow(target, document)
+        if target.kind == "sitemap":
+            self._packer.add_done(fingerprint(target.url))
+            return
+        page = self._page(target, reply, digest=document.digest, is_unchanged=document.is_unchanged)
+        self._packer.add_page(
+            msgspec.structs.replace(
+                page,
+                content_type=document.content_type,
+                title=document.title,
+                text=document.text,
+                language=document.language,
+                size=document.size,
+                links=document.links,
+                raw=page.raw if document.may_archive and document.may_index else None,
+            )
+        )
+
+    def _answer(self, target: Target, response: Response, known: Validator | None) -> Answer:
+        return Answer(
+            url=target.url,
+            status=response.status,
+            content_type=response.header("content-type"),
+            content_encoding=response.header("content-encoding"),
+            x_robots=response.header("x-robots-tag"),
+            content_language=response.header("content-language"),
+            body=response.body,
+            kind=target.kind,
+            drop_params=self._visit.crawler.scope.drop_params,
+            max_bytes=MAX_DOCUMENT_BYTES,
+            known_digest=known.digest if known else b"",
+        )
+
+    def _page(
+        self,
+        target: Target,
+        reply: Reply,
+        *,
+        digest: bytes = b"",
+        is_unchanged: bool = False,
+        error: str = "",
+        links: tuple[Link, ...] = (),
+    ) -> Page:
+        response = reply.response
+        return Page(
+            url=target.url,
+            fingerprint=fingerprint(target.url),
+            depth=target.depth,
+            fetched=self._kit.clock.now(),
+            status=response.status,
+            error=error,
+            is_unchanged=is_unchanged,
+            content_type=response.header("content-type").partition(";")[0].strip().lower(),
+            digest=digest,
+            size=len(response.body),
+            modified=response.header("last-modified"),
+            etag=response.header("etag"),
+            referrer=target.referrer,
+            links=links,
+            raw=self._raw(reply),
+        )
+
+    def _raw(self, reply: Reply) -> Raw | None:
+        if not self._visit.crawler.keeps_raw:
+            return None
+        response = reply.response
+        return Raw(reply.request_head, response.head, response.body, reply.address, response.is_http2)
+
+    # -- links -------------------------------------------------------------------------------------------
+
+    def add(self, target: Target, *, is_wanted: bool = False) -> None:
+        """A link of this site joins the frontier; one of another site is reported."""
+        if site_of(target.url) != self._visit.site:
+            self._report(target)
+        elif (is_wanted or target.kind == "sitemap" or self._scope.admits(target.url)) and self._frontier.add(
+            target, fingerprint(target.url)
+        ):
+            self._packer.add_found(target)
+
+    def _follow(self, target: Target, document: Document) -> None:
+        for url in document.sitemaps:
+            self.add(Target(url, target.depth, target.url, "sitemap"))
+        for url in document.urls:
+            self.add(Target(url, target.depth + 1, target.url))
+        if not document.may_follow:
+            return
+        for link in document.links:
+            if "nofollow" not in link.rel:
+                self.add(Target(link.url, target.depth + 1, target.url))
+
+    def _report(self, target: Target) -> None:
+        # A redirect of a start page (depth 0) is always told: home may follow it to the site's new name.
+        if target.kind == "sitemap" or (self._visit.crawler.scope.stay == "site" and target.depth > 0):
+            return
+        mark = fingerprint(target.url)
+        if mark not in self._outside and self._scope.admits(target.url):
+            self._outside.add(mark)
+            self._packer.add_outlink(target)
+
+    def _redirect(self, target: Target, reply: Reply) -> None:
+        location = self._canonical(reply.response.header("location"), target.url)
+        if location is None or target.hops + 1 > MAX_REDIRECTS:
+            self._packer.add_page(self._page(target, reply, error="redirect"))
+            return
+        self._packer.add_page(self._page(target, reply, links=(Link(location, rel="redirect"),)))
+        onward = Target(location, target.depth, target.url, target.kind, target.hops + 1)
+        self.add(onward, is_wanted=target.depth == 0)
+
+    # -- what goes wrong ---------------------------------------------------------------------------------
+
+    def _fail(self, target: Target, kind: str) -> None:
+        if kind not in _PASSING:
+            self._give_up(target, kind)
+            return
+        self._failures += 1
+        if self._failures >= MAX_FAILURES_IN_A_ROW:
+            self._frontier.put_back(target)
+            self._pause_site(FAILING_PAUSE_SECONDS)
+            self._end(Ended.FAILING)
+        elif target.attempts + 1 < MAX_TRIES:
+            self._try_again(target)
+        else:
+            self._give_up(target, kind)
+
+    def _give_up(self, target: Target, kind: str) -> None:
+        self._packer.add_page(
+            Page(
+                url=target.url,
+                fingerprint=fingerprint(target.url),
+                depth=target.depth,
+                fetched=self._kit.clock.now(),
+                error=kind,
+                referrer=target.referrer,
+            )
+        )
+
+    def _try_again(self, target: Target, *, after_seconds: float | None = None) -> None:
+        wait = BACKOFF_SECONDS * 2**target.attempts if after_seconds is None else after_seconds
+        not_before = self._kit.clock.now() + wait
+        self._frontier.put_back(
+            msgspec.structs.replace(target, attempts=target.attempts + 1, not_before=not_before)
+        )
+
+    def _be_told_to_wait(self, target: Target, response: Response) -> None:
+        """429 and 503 hold the whole site; the page itself is tried again, not for ever."""
+        asked = retry_after_seconds(response.header("retry-after"), self._kit.clock.now())
+        seconds = min(BUSY_SECONDS * 2**target.attempts if asked is None else asked, MAX_PAUSE_SECONDS)
+        if target.attempts + 1 < MAX_BUSY_TRIES:
+            self._try_again(target, after_seconds=seconds)
+        else:
+            self._give_up(target, f"http_{response.status}")
+        self._pause_site(seconds)
+        if seconds > LONGEST_WAIT_SECONDS:
+            self._end(Ended.BLOCKED)
+
+    def _pause_site(self, seconds: float) -> None:
+        self._access.hold_site(self._visit.site, seconds)
+
+
+def _conditions(known: Validator | None) -> tuple[tuple[str, str], ...]:
+    if known is None:
+        return ()
+    fields = (("If-None-Match", known.etag), ("If-Modified-Since", known.modified))
+    return tuple((name, value) for name, value in fields if value)

@@ -1,0 +1,60 @@
+"""The process that reads hostile bodies: answers in, documents out, until its input ends.
+
+A body that makes the parser crash or grow without bound ends this process and not the crawl.
+"""
+
+import resource
+import signal
+import sys
+from typing import BinaryIO
+
+import msgspec
+
+from sterna.errors import ReadError
+from sterna.model import Record
+from sterna.web.document import Answer, Document, read_document
+
+MAX_MEMORY_BYTES = 2 * 1024**3
+
+
+class Outcome(Record, frozen=True):
+    """A document, or the kind and the words of what went wrong."""
+
+    document: Document | None = None
+    kind: str = ""
+    detail: str = ""
+
+
+def read(body: bytes) -> Outcome:
+    """The outcome for one encoded answer."""
+    try:
+        return Outcome(read_document(msgspec.msgpack.decode(body, type=Answer)))
+    except ReadError as error:
+        return Outcome(kind=error.kind, detail=str(error))
+    except MemoryError:
+        return Outcome(kind="parser", detail="out of memory")
+    # Whatever a parser raises on hostile bytes is that page's error; the next page is read all the same.
+    except Exception as error:
+        return Outcome(kind="parser", detail=f"{type(error).__name__}: {error}")
+
+
+def serve(source: BinaryIO, sink: BinaryIO) -> None:
+    """Answers frames (four bytes of length, then msgpack) in their order."""
+    encoder = msgspec.msgpack.Encoder()
+    while len(head := source.read(4)) == 4:
+        encoded = encoder.encode(read(source.read(int.from_bytes(head, "big"))))
+        sink.write(len(encoded).to_bytes(4, "big"))
+        sink.write(encoded)
+        sink.flush()
+
+
+def main() -> None:
+    """Runs until the parent closes the pipe; Ctrl-C is the parent's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""A pool of reader processes: hands bodies out, takes documents back, replaces a reader that broke."""
+
+import asyncio
+import sys
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from sterna.errors import ReadError
+from sterna.model import Record
+from sterna.runtime.reader import Outcome
+from sterna.web.document import Answer, Document
+
+READ_SECONDS = 60.0
+MAX_WAITING = 16  # bodies that wait in front of one reader
+DEFAULT_COMMAND = (sys.executable, "-m", "sterna.runtime.reader")
+
+
+class _Job(Record, frozen=True):
+    frame: bytes
+    done: asyncio.Future[Outcome]
+
+
+class Readers:
+    """Reads answers in other processes; an async context manager that owns them."""
+
+    def __init__(
+        self, count: int, *, command: tuple[str, ...] = DEFAULT_COMMAND, seconds: float = READ_SECONDS
+    ) -> None:
+        self._workers = [_Reader(command, seconds) for _ in range(count)]
+        self._encoder = msgspec.msgpack.Encoder()
+        self._room = asyncio.Semaphore(count * MAX_WAITING)
+
+    async def __aenter__(self) -> "Readers":
+        for worker in self._workers:
+            await worker.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self._workers:
+            await worker.close()
+
+    async def read(self, answer: Answer) -> Document:
+        """The document of an answer; ReadError if it cannot be read."""
+        encoded = self._encoder.encode(answer)
+        frame = len(encoded).to_bytes(4, "big") + encoded
+        async with self._room:
+            outcome = await min(self._workers, key=_Reader.load).submit(frame)
+        if outcome.document is None:
+            raise ReadError(outcome.kind, outcome.detail)
+        return outcome.document
+
+    def peak_memory_bytes(self) -> int:
+        """The largest resident memory of the readers that run now, added up."""
+        return sum(worker.peak_memory_bytes() for worker in self._workers)
+
+
+class _Reader:
+    """One process and the jobs it has; jobs are answered in their order."""
+
+    def __init__(self, command: tuple[str, ...], seconds: float) -> None:
+        self._command = command
+        self._seconds = seconds
+        # All of these are changed in the loop's thread, by submit() and the watching task.
+        self._jobs: deque[_Job] = deque()
+        self._process: asyncio.subprocess.Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._decoder = msgspec.msgpack.Decoder(Outcome)
+        self._has_jobs = asyncio.Event()
+
+    async def start(self) -> None:
+        await self._spawn()
+        self._watch = asyncio.create_task(self._take_answers())
+
+    async def close(self) -> None:
+        if self._watch:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        for job in self._jobs:
+            job.done.cancel()
+        self._jobs.clear()
+        await self._end()
+
+    def load(self) -> int:
+        return len(self._jobs)
+
+    def peak_memory_bytes(self) -> int:
+        if self._process is None or self._process.returncode is not None:
+            return 0
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return next((int(line.split()[1]) * 1024 for line in status.splitlines() if "VmHWM" in line), 0)
+
+    async def submit(self, frame: bytes) -> Outcome:
+        job = _Job(frame, asyncio.get_running_loop().create_future())
+        self._jobs.append(job)
+        self._has_jobs.set()
+        self._send(job)
+        return await job.done
+
+    def _send(self, job: _Job) -> None:
+        if self._process and self._process.stdin and not self._process.stdin.is_closing():
+            self._process.stdin.write(job.frame)
+
+    async def _take_answers(self) -> None:
+        while True:
+            if not self._jobs:
+                self._has_jobs.clear()
+                await self._has_jobs.wait()
+            outcome = await self._answer()
+            job = self._jobs.popleft()
+            if not job.done.done():
+                job.done.set_result(outcome)
+
+    async def _answer(self) -> Outcome:
+        """The answer to the first job; if the process dies over it, that is the answer."""
+        assert self._process
+        assert self._process.stdout
+        try:
+            async with asyncio.timeout(self._seconds):
+                head = await self._process.stdout.readexactly(4)
+                body = await self._process.stdout.readexactly(int.from_bytes(head, "big"))
+            return self._decoder.decode(body)
+        except TimeoutError:
+            detail = f"not read within {self._seconds:g} seconds"
+        except (asyncio.IncompleteReadError, ConnectionError, msgspec.MsgspecError):
+            detail = "the reader died"
+        await self._end()
+        await self._spawn()
+        for job in list(self._jobs)[1:]:
+            self._send(job)
+        return Outcome(kind="parser", detail=detail)
+
+    async def _spawn(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=1024 * 1024,
+            start_new_session=True,
+        )
+
+    async def _end(self) -> None:
+        if self._process and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()

@@ -1,0 +1,74 @@
+"""The runtime: the same for a visit here, at a station or at a site."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from sterna.model import Hold, Visit
+from sterna.runtime.access import MAX_BODY_BYTES, Kit
+from sterna.runtime.readers import Readers
+from sterna.runtime.visit import Deliver, VisitLoop
+from sterna.web.clock import Clock
+from sterna.web.curl import CurlConfig, CurlFetcher
+from sterna.web.dns import DnsResolver
+from sterna.web.politeness import Gate, Limits
+
+
+class RuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a runtime may use."""
+
+    connections: int = 100
+    readers: int = 2
+    limits: Limits = Limits()
+    proxy: str = ""
+    ca_file: str = ""
+    timeout_seconds: float = 60.0
+    max_body_bytes: int = MAX_BODY_BYTES
+
+
+class Runtime:
+    """Carries out visits, as many at once as it is given."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+
+    def restore(self, holds: Iterable[Hold]) -> None:
+        """Takes over the holds of an earlier run."""
+        self._kit.gate.restore(holds)
+
+    async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None:
+        """Returns when the visit's last parcel is delivered."""
+        self._kit.gate.restore(visit.holds)
+        await VisitLoop(visit, self._kit, deliver=deliver, stop=stop).run()
+
+    def peak_memory_bytes(self) -> int:
+        """What its reader processes took at most."""
+        return self._kit.readers.peak_memory_bytes()
+
+
+@asynccontextmanager
+async def open_runtime(config: RuntimeConfig, clock: Clock) -> AsyncIterator[Runtime]:
+    """A runtime that reads over HTTP; its processes and connections end with the context."""
+    fetcher = CurlFetcher(
+        CurlConfig(connections=config.connections, proxy=config.proxy, ca_file=config.ca_file)
+    )
+    resolver = DnsResolver(clock)
+    try:
+        async with Readers(config.readers) as readers:
+            kit = Kit(
+                clock=clock,
+                resolver=resolver,
+                fetcher=fetcher,
+                gate=Gate(config.limits),
+                slots=asyncio.Semaphore(config.connections),
+                readers=readers,
+                is_proxied=bool(config.proxy),
+                timeout_seconds=config.timeout_seconds,
+                max_body_bytes=config.max_body_bytes,
+            )
+            yield Runtime(kit)
+    finally:
+        await resolver.close()
+        await fetcher.close()

@@ -1,0 +1,221 @@
+"""The visit's loop: which URL next, when to end, and parcels home as they fill."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from sterna.errors import FetchError
+from sterna.model import Ended, Parcel, RobotsState, Target, Visit
+from sterna.runtime.access import Access, Kit
+from sterna.runtime.frontier import Frontier
+from sterna.runtime.handler import Handler
+from sterna.runtime.packer import Packer
+from sterna.runtime.qualification import qualify
+from sterna.web.robots import Rules, is_due
+from sterna.web.urls import fingerprint
+
+FLUSH_SECONDS = 5.0
+STOP_GRACE_SECONDS = 5.0
+LOOK_SECONDS = 0.2
+
+Deliver = Callable[[Parcel], Awaitable[None]]
+
+
+class VisitLoop:
+    """Carries out one visit; `deliver` returns when home has the parcel for good."""
+
+    def __init__(self, visit: Visit, kit: Kit, *, deliver: Deliver, stop: asyncio.Event) -> None:
+        self._visit = visit
+        self._kit = kit
+        self._deliver = deliver
+        self._stop = stop
+        self._access = Access(kit, visit.etiquette, may_be_private=visit.may_be_private)
+        self._packer = Packer(visit)
+        self._frontier = Frontier(
+            visit.known.fingerprints, max_depth=min(visit.budget.depth, visit.crawler.scope.max_depth)
+        )
+        self._handler = Handler(
+            visit, kit, access=self._access, frontier=self._frontier, packer=self._packer, end=self._end
+        )
+        # The loop's state: changed by the workers between two waits, never across one.
+        self._in_flight: dict[asyncio.Task[None], Target] = {}
+        self._changed = asyncio.Event()
+        self._over = asyncio.Event()
+        self._sending = asyncio.Lock()
+        self._ended: Ended | None = None
+        self._deadline = kit.clock.now() + visit.budget.seconds
+
+    async def run(self) -> None:
+        """Returns when the last parcel is delivered."""
+        watch = asyncio.create_task(self._watch_stop())
+        try:
+            if await self._may_reach() and await self._qualify():
+                await self._crawl()
+        finally:
+            watch.cancel()
+        await self._send(self._ended or Ended.FINISHED)
+
+    async def _crawl(self) -> None:
+        for target in self._visit.starts:
+            self._frontier.add(target, fingerprint(target.url))
+        self._announce_sitemaps()
+        try:
+            async with asyncio.TaskGroup() as group:
+                flusher = group.create_task(self._flush_now_and_then())
+                workers = {group.create_task(self._work()) for _ in range(self._visit.etiquette.connections)}
+                await self._wait_for(workers)
+                flusher.cancel()
+        except BaseExceptionGroup as failures:
+            # All of them come from one refused or unstorable parcel; home wants it as it was raised.
+            raise failures.exceptions[0] from failures
+
+    # -- when to end -------------------------------------------------------------------------------------
+
+    def _end(self, reason: Ended) -> None:
+        """The first reason counts; no new URL is taken after it."""
+        if self._ended is None:
+            self._ended = reason
+            self._over.set()
+            self._tell_change()
+
+    async def _watch_stop(self) -> None:
+        await self._stop.wait()
+        self._end(Ended.STOPPED)
+
+    async def _wait_for(self, workers: set[asyncio.Task[None]]) -> None:
+        over = asyncio.create_task(self._over.wait())
+        done_at_all = asyncio.create_task(asyncio.wait(workers))
+        await asyncio.wait({over, done_at_all}, return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        late_at = self._kit.clock.now() + self._kit.timeout_seconds
+        while not done_at_all.done():
+            now = self._kit.clock.now()
+            if self._stop.is_set():
+                late_at = min(late_at, now + STOP_GRACE_SECONDS)
+            # Who waits for a delay has nothing to lose; who is in a transfer may end it.
+            for worker in workers if now >= late_at else self._access.waiting & workers:
+                worker.cancel()
+            await asyncio.wait({done_at_all}, timeout=LOOK_SECONDS)
+
+    def _check_budget(self) -> None:
+        budget = self._visit.budget
+        if (
+            self._packer.pages_total >= budget.pages
+            or self._handler.held_count >= budget.urls
+            or self._kit.clock.now() >= self._deadline
+        ):
+            self._end(Ended.BUDGET)
+
+    # -- which URL next ----------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        task = asyncio.current_task()
+        assert task
+        while (target := await self._next()) is not None:
+            self._in_flight[task] = target
+            try:
+                await self._handler.handle(target)
+            finally:
+                del self._in_flight[task]
+                self._tell_change()
+            if self._packer.is_full:
+                await self._send()
+
+    async def _next(self) -> Target | None:
+        """The next target, or None when the visit is at its end."""
+        while True:
+            self._check_budget()
+            if self._ended:
+                return None
+            now = self._kit.clock.now()
+            target = self._frontier.next(now) if self._may_take() else None
+            if target is not None:
+                return target
+            if not self._in_flight and not len(self._frontier):
+                self._tell_change()
+                return None
+            await self._wait_for_change(now)
+
+    def _may_take(self) -> bool:
+        """Within the page budget, and not before the level above is done: so depths are exact."""
+        if self._packer.pages_total + len(self._in_flight) >= self._visit.budget.pages:
+            return False
+        depth = self._frontier.next_depth()
+        return depth is None or all(target.depth >= depth for target in self._in_flight.values())
+
+    async def _wait_for_change(self, now: float) -> None:
+        wakes_at = min(self._deadline, self._frontier.wakes_at() or self._deadline)
+        changed = asyncio.create_task(self._changed.wait())
+        try:
+            await asyncio.wait({changed}, timeout=max(wakes_at - now, 0.001))
+        finally:
+            changed.cancel()
+
+    def _tell_change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # -- whether to begin, and with what -----------------------------------------------------------------
+
+    async def _may_reach(self) -> bool:
+        """False where the site lies in a network that this visit must not enter."""
+        try:
+            await self._access.addresses(self._visit.site)
+        except FetchError as error:
+            if error.kind != "private_address":
+                return True  # robots.txt will tell, and be tried again
+            self._packer.count_error(error.kind)
+            self._end(Ended.REFUSED)
+            return False
+        return True
+
+    async def _qualify(self) -> bool:
+        if not self._visit.etiquette.obey_robots:
+            return True
+        robots = self._visit.robots
+        if is_due(robots, self._kit.clock.now()):
+            asking = asyncio.create_task(
+                qualify(self._visit.site, robots, access=self._access, kit=self._kit)
+            )
+            over = asyncio.create_task(self._over.wait())
+            await asyncio.wait({asking, over}, return_when=asyncio.FIRST_COMPLETED)
+            over.cancel()
+            if not asking.done():
+                asking.cancel()
+                return False
+            robots = asking.result()
+            self._packer.set_robots(robots)
+        if robots.state is not RobotsState.QUALIFIED:
+            self._end(Ended.DISQUALIFIED)
+            return False
+        self._handler.rules = Rules.parse(robots.rules, agent=self._visit.etiquette.user_agent)
+        self._access.crawl_delay = self._handler.rules.crawl_delay or 0.0
+        if not self._packer.is_empty:
+            await self._send()  # the rules and their delay must outlive a crash before any page is asked for
+        return True
+
+    def _announce_sitemaps(self) -> None:
+        rules = self._handler.rules
+        if rules and self._visit.crawler.scope.use_sitemaps:
+            for url in rules.sitemaps:
+                self._handler.add(Target(url, kind="sitemap"))
+
+    # -- parcels -----------------------------------------------------------------------------------------
+
+    async def _flush_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            if not self._packer.is_empty or self._access.has_news:
+                await self._send()
+
+    async def _send(self, ended: Ended | None = None) -> None:
+        async with self._sending:
+            tally = self._access.take_tally()
+            parcel = self._packer.take(
+                requests=tally.requests,
+                bytes_received=tally.bytes_received,
+                holds=self._kit.gate.holds(sorted(tally.keys), self._kit.clock.now()),
+                delay_seconds=self._access.delay_seconds,
+                again=self._frontier.again(),
+                ended=ended,
+            )
+            await self._deliver(parcel)

@@ -1,0 +1,55 @@
+"""The URLs of one visit."""
+
+from array import array
+
+from sterna.model import Target
+from sterna.runtime.frontier import Frontier
+
+
+def target(name: str, depth: int = 0, **fields: float) -> Target:
+    return Target(f"https://a.example/{name}", depth, **fields)  # type: ignore[arg-type]
+
+
+def test_lowest_depth_comes_first_and_then_the_order_of_finding() -> None:
+    frontier = Frontier(b"", max_depth=9)
+    for number, (name, depth) in enumerate([("c", 2), ("a", 1), ("b", 1)]):
+        assert frontier.add(target(name, depth), number)
+    order = []
+    while (each := frontier.next(0.0)) is not None:
+        order.append(each.url[-1])
+    assert order == ["a", "b", "c"]
+    assert len(frontier) == 0
+
+
+def test_url_is_taken_once() -> None:
+    frontier = Frontier(b"", max_depth=9)
+    assert frontier.add(target("a"), 1)
+    assert not frontier.add(target("a"), 1)
+    assert len(frontier) == 1
+
+
+def test_what_home_knows_is_not_taken() -> None:
+    known = array("q", sorted([-5, 3, 2**62])).tobytes()
+    frontier = Frontier(known, max_depth=9)
+    assert [frontier.add(target("x"), mark) for mark in (-5, 3, 2**62, 4)] == [False, False, False, True]
+
+
+def test_too_deep_url_is_new_but_not_fetched() -> None:
+    frontier = Frontier(b"", max_depth=2)
+    assert frontier.add(target("deep", 3), 1)
+    assert frontier.next(0.0) is None
+    assert (len(frontier), frontier.seen_count) == (0, 1)
+
+
+def test_url_tried_again_waits_for_its_time_and_comes_first_then() -> None:
+    frontier = Frontier(b"", max_depth=9)
+    frontier.add(target("a"), 1)
+    frontier.put_back(target("late", not_before=50.0))
+    frontier.put_back(target("soon", not_before=10.0))
+    assert frontier.wakes_at() == 10.0
+    assert {each.url[-4:] for each in frontier.again()} == {"late", "soon"}
+    first, second, third = frontier.next(10.0), frontier.next(10.0), frontier.next(10.0)
+    assert first and first.url.endswith("soon")
+    assert second and second.url.endswith("/a")
+    assert third is None
+    assert len(frontier) == 1
