@@ -1,0 +1,1 @@
+"""The owner's side: ledger, dispatch, intake, and the collection they keep."""

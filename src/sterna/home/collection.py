@@ -1,0 +1,107 @@
+"""The collection: the folder in which a user's crawl lives, and who may work in it."""
+
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from sterna.errors import CollectionError, CollectionInUse, NotACollection, StorageError
+
+MARKER = "collection.json"
+FORMAT = 1
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """What tells a collection from any other folder."""
+
+    sterna_collection: int
+    id: str
+    made: float
+
+
+class Collection:
+    """Where its things lie; nothing is opened by naming it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def ledger_path(self) -> Path:
+        return self.folder / "ledger.sqlite"
+
+    @property
+    def segments_folder(self) -> Path:
+        return self.folder / "segments"
+
+    @property
+    def warc_folder(self) -> Path:
+        return self.folder / "warc"
+
+    def check(self) -> None:
+        """Raises NotACollection unless the folder is one."""
+        try:
+            marker = msgspec.json.decode((self.folder / MARKER).read_bytes(), type=Marker)
+        except FileNotFoundError:
+            raise NotACollection(
+                f"{self.folder} is not a collection: name a folder that 'sterna crawl' made"
+            ) from None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise NotACollection(f"{self.folder / MARKER} cannot be read: {error}") from error
+        if marker.sterna_collection != FORMAT:
+            raise CollectionError(
+                f"{self.folder} has format {marker.sterna_collection}, this Sterna reads {FORMAT}:"
+                " use the Sterna it was made with"
+            )
+
+    @contextmanager
+    def open_for_crawl(self) -> Iterator[None]:
+        """Makes the folder if it is new, and keeps every other crawl out while it is open."""
+        self._make()
+        try:
+            handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StorageError(f"{self.folder} cannot be written: {error.strerror}") from error
+        try:
+            _lock(handle, self.folder)
+            yield
+        finally:
+            os.close(handle)
+
+    def _make(self) -> None:
+        if (self.folder / MARKER).exists():
+            self.check()
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # The lock alone may be there: two crawls that begin in the same new folder.
+            if {entry.name for entry in self.folder.iterdir()} - {"lock"}:
+                raise NotACollection(
+                    f"{self.folder} holds other files: name a new folder, or one that 'sterna crawl' made"
+                )
+            for folder in (self.segments_folder, self.warc_folder):
+                folder.mkdir(exist_ok=True)
+            self._write_marker()
+        except (FileExistsError, NotADirectoryError) as error:
+            raise NotACollection(f"{self.folder} is not a folder") from error
+        except OSError as error:
+            raise StorageError(f"{self.folder} cannot be made: {error.strerror}") from error
+
+    def _write_marker(self) -> None:
+        marker = Marker(FORMAT, secrets.token_hex(8), time.time())
+        temporary = self.folder / f"{MARKER}.tmp"
+        temporary.write_bytes(msgspec.json.encode(marker) + b"\n")
+        temporary.replace(self.folder / MARKER)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise CollectionInUse(
+            f"{folder} is in use by another crawl: wait for it or name another folder"
+        ) from None

@@ -1,0 +1,266 @@
+"""One run of a crawl: composes dispatch, runtime, intake and archive around a collection."""
+
+import asyncio
+import resource
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sterna import __version__
+from sterna.archive.disk import ignore_step
+from sterna.archive.segments import SegmentStore
+from sterna.archive.warc import WarcStore
+from sterna.home.borders import Borders
+from sterna.home.collection import Collection
+from sterna.home.compaction import Compaction
+from sterna.home.dispatch import Dispatch, Plan
+from sterna.home.intake import Intake, Step
+from sterna.home.ledger import Counts, Ledger
+from sterna.home.options import Options, dump
+from sterna.home.progress import Progress, Summary
+from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.model import Crawler, Hold, Parcel, Target
+from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
+from sterna.web.clock import Clock, SystemClock
+from sterna.web.politeness import TOTAL, Limits
+
+COUNT_SECONDS = 1.0
+DEFAULT_READERS = 2
+SLOTS_PER_CONNECTION = 2  # a visit that waits for its site's delay needs no connection meanwhile
+
+
+@dataclass(slots=True)
+class Run:
+    """What a run is given besides its options; a test injects clock and steps."""
+
+    stop: asyncio.Event
+    clock: Clock = field(default_factory=SystemClock)
+    refresh_seconds: float | None = None
+    max_seconds: float | None = None
+    unblock: tuple[str, ...] = ()
+    on_step: Step = ignore_step
+
+
+async def crawl(collection: Collection, options: Options, *, run: Run, progress: Progress) -> Summary:
+    """Crawls until nothing is left, a limit is reached or the run is stopped."""
+    with collection.open_for_crawl(), _ledger(collection) as ledger, ThreadPoolExecutor(1) as thread:
+        home = _Home(collection, options, ledger=ledger, thread=thread, run=run, progress=progress)
+        return await home.run()
+
+
+@contextmanager
+def _ledger(collection: Collection) -> Iterator[SqliteLedger]:
+    ledger = SqliteLedger(collection.ledger_path)
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+class _Home:
+    def __init__(
+        self,
+        collection: Collection,
+        options: Options,
+        *,
+        ledger: Ledger,
+        thread: Executor,
+        run: Run,
+        progress: Progress,
+    ) -> None:
+        self._collection = collection
+        self._options = options
+        self._ledger = ledger
+        self._thread = thread
+        self._run = run
+        self._progress = progress
+        self._segments = SegmentStore(collection.segments_folder, on_step=run.on_step)
+        self._warc = self._open_warc() if options.warc else None
+        self._dispatch: Dispatch | None = None  # made once the runtime is open
+
+    async def run(self) -> Summary:
+        self._recover()
+        self._begin()
+        config = self._runtime_config()
+        async with open_runtime(config, self._run.clock) as runtime:
+            runtime.restore(self._ledger.holds(now=self._run.clock.now()))
+            intake = self._intake()
+            self._dispatch = self._make_dispatch(runtime, intake)
+            ended = await self._work(self._dispatch, intake)
+            readers_peak = runtime.peak_memory_bytes()
+        if self._warc:
+            self._ledger.set_warc_positions(self._warc.close())
+        return self._summary(ended, readers_peak)
+
+    # -- before ------------------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """Brings the folder to what the ledger last committed."""
+        options, now = self._options, self._run.clock.now()
+        etiquette = options.etiquette(__version__)
+        lost = self._ledger.recover(now=now, least_pause=etiquette.delay_seconds)
+        if lost:
+            self._rest_after_crash(options.shared_limits(), now)
+        for name in self._ledger.forget_retired(before=now):
+            self._segments.remove(name)
+        self._segments.sweep({segment.name for segment in self._ledger.segments()})
+        if self._warc:
+            self._warc.recover(self._ledger.warc_positions())
+
+    def _rest_after_crash(self, limits: Limits, now: float) -> None:
+        """Requests that were never committed may have been made just now: all rates wait for one interval."""
+        slowest = [rate.requests for rate in (limits.address, limits.domain, limits.total) if rate.requests]
+        pause = 1.0 / min(slowest) if slowest else 0.0
+        self._ledger.hold([Hold(TOTAL, now + pause)])
+
+    def _begin(self) -> None:
+        options, run, ledger = self._options, self._run, self._ledger
+        now = run.clock.now()
+        ledger.block(options.block)
+        ledger.unblock(run.unblock)
+        ledger.seed([Target(url) for url in options.seed_urls()], now=now)
+        if run.refresh_seconds is not None:
+            ledger.refresh(older_than=now - run.refresh_seconds, now=now)
+        ledger.wake(now=now)
+        ledger.set_setting("options", dump(options))
+        self._note_counts(ledger.counts(now=now))
+
+    def _open_warc(self) -> WarcStore:
+        agent = self._options.etiquette(__version__).user_agent
+        return WarcStore(
+            self._collection.warc_folder,
+            software=f"Sterna/{__version__}",
+            user_agent=agent,
+            on_step=self._run.on_step,
+        )
+
+    # -- during ------------------------------------------------------------------------------------------
+
+    def _runtime_config(self) -> RuntimeConfig:
+        options = self._options
+        return RuntimeConfig(
+            connections=options.concurrency,
+            readers=options.readers or DEFAULT_READERS,
+            limits=options.shared_limits(),
+            proxy=options.proxy,
+            ca_file=options.ca_file,
+            timeout_seconds=options.timeout,
+        )
+
+    def _make_dispatch(self, runtime: Runtime, intake: Intake) -> Dispatch:
+        options = self._options
+        plan = Plan(
+            crawler=Crawler(scope=options.scope(), keeps_raw=options.warc),
+            etiquette=options.etiquette(__version__),
+            slots=SLOTS_PER_CONNECTION * options.concurrency,
+            max_pages=options.max_pages,
+            wait_seconds=options.wait,
+            allow_private=options.allow_private,
+        )
+        return Dispatch(
+            self._ledger,
+            runtime,
+            plan=plan,
+            clock=self._run.clock,
+            thread=self._thread,
+            deliver=intake.take,
+            progress=self._progress,
+            round_pages=self._ledger.counts(now=self._run.clock.now()).round_pages,
+        )
+
+    def _intake(self) -> Intake:
+        borders = Borders(
+            self._options.scope().stay,
+            seed_sites=self._ledger.seed_sites(),
+            blocked=self._ledger.blocked(),
+        )
+        return Intake(
+            self._ledger,
+            self._segments,
+            warc=self._warc,
+            clock=self._run.clock,
+            thread=self._thread,
+            admit_outlink=borders.admits,
+            on_commit=self._note_commit,
+            on_step=self._run.on_step,
+        )
+
+    def _note_commit(self, parcels: tuple[Parcel, ...]) -> None:
+        self._progress.add(parcels)
+        if self._dispatch:
+            self._dispatch.take_note(parcels)
+
+    async def _work(self, dispatch: Dispatch, intake: Intake) -> str:
+        """Runs dispatch to its end beside those who serve it; if one of them fails, the run fails."""
+        with ThreadPoolExecutor(1) as merging:
+            compaction = Compaction(
+                self._ledger,
+                self._segments,
+                clock=self._run.clock,
+                ledger_thread=self._thread,
+                thread=merging,
+            )
+            main = asyncio.create_task(dispatch.run(self._run.stop))
+            services = [
+                asyncio.create_task(service)
+                for service in (intake.run(), compaction.run(), self._count(), self._watch_time())
+            ]
+            try:
+                await asyncio.wait({main, *services}, return_when=asyncio.FIRST_COMPLETED)
+                for service in services:
+                    if service.done():
+                        service.result()
+                return main.result()
+            finally:
+                for task in (main, *services):
+                    task.cancel()
+                await asyncio.gather(main, *services, return_exceptions=True)
+
+    async def _watch_time(self) -> None:
+        if self._run.max_seconds is not None:
+            await self._run.clock.sleep(self._run.max_seconds)
+            self._progress.note = f"--max-seconds {self._run.max_seconds:g} reached"
+            self._run.stop.set()
+        await asyncio.Event().wait()  # a service ends only by failing or by being cancelled
+
+    async def _count(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            counts = await loop.run_in_executor(
+                self._thread, lambda: self._ledger.counts(now=self._run.clock.now())
+            )
+            self._note_counts(counts)
+            await asyncio.sleep(COUNT_SECONDS)
+
+    def _note_counts(self, counts: Counts) -> None:
+        self._progress.pending = counts.pending
+        self._progress.sites = counts.sites
+        self._progress.total_pages = counts.round_pages
+
+    # -- after -------------------------------------------------------------------------------------------
+
+    def _summary(self, ended: str, readers_peak: int) -> Summary:
+        progress, now = self._progress, self._run.clock.now()
+        counts = self._ledger.counts(now=now)
+        seconds = now - progress.began
+        own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return Summary(
+            ended=ended,
+            pages=progress.pages,
+            requests=progress.requests,
+            bytes_received=progress.bytes_received,
+            errors=dict(sorted(progress.errors.items())),
+            visits={"here": progress.visits["here"]},
+            seconds=round(seconds, 3),
+            pages_per_second=round(progress.pages / seconds, 2) if seconds > 0 else 0.0,
+            peak_memory_bytes=own_peak + readers_peak,
+            unchanged=progress.unchanged,
+            redirects=progress.redirects,
+            sites=counts.sites,
+            pending=counts.pending,
+            waiting_sites=counts.waiting_sites,
+            total_pages=counts.pages,
+            next_turn=counts.next_turn,
+            collection=str(self._collection.folder),
+        )

@@ -1,0 +1,179 @@
+"""Dispatch: leases what is due and has visits carried out, as many at once as there are slots."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+from sterna.errors import ParcelRefused
+from sterna.home.ledger import Lease, Ledger
+from sterna.home.progress import Progress
+from sterna.model import Budget, Crawler, Etiquette, Parcel, Visit
+from sterna.web.clock import Clock
+
+VISIT_PAGES = 5_000
+VISIT_SECONDS = 600.0
+POLL_SECONDS = 1.0
+
+T = TypeVar("T")
+Deliver = Callable[[Parcel], Awaitable[None]]
+
+
+class Carrier(Protocol):
+    """Whatever carries a visit out: the runtime here, later a host or a station."""
+
+    async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all visits of a crawl have in common."""
+
+    crawler: Crawler
+    etiquette: Etiquette
+    slots: int
+    max_pages: int | None
+    wait_seconds: float
+    allow_private: bool
+
+
+class Dispatch:
+    """A big site has one lease as a small one has, so it can never fill every slot."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        carrier: Carrier,
+        *,
+        plan: Plan,
+        clock: Clock,
+        thread: Executor,
+        deliver: Deliver,
+        progress: Progress,
+        round_pages: int,
+    ) -> None:
+        self._ledger = ledger
+        self._carrier = carrier
+        self._plan = plan
+        self._clock = clock
+        self._thread = thread
+        self._deliver = deliver
+        self._progress = progress
+        # Changed by run() and by take_note() in the loop's thread.
+        self._visits: dict[asyncio.Task[None], str] = {}
+        self._granted: dict[str, int] = {}  # pages that visits under way may still bring
+        self._committed = round_pages
+        self._news = asyncio.Event()
+
+    def take_note(self, parcels: tuple[Parcel, ...]) -> None:
+        """Called after each commit: budgets shrink, and new sites may be due."""
+        for parcel in parcels:
+            self._committed += parcel.usage.pages
+            if parcel.visit in self._granted:
+                self._granted[parcel.visit] -= parcel.usage.pages
+        self._news.set()
+
+    async def run(self, stop: asyncio.Event) -> str:
+        """Visits until nothing is left, a limit is reached or `stop` is set; tells which."""
+        watch = asyncio.create_task(self._ring(stop))
+        try:
+            while True:
+                self._news.clear()
+                if not stop.is_set():
+                    await self._send_out(stop)
+                if not self._visits:
+                    ended = await self._why_idle(stop)
+                    if ended:
+                        return ended
+                await self._wait_for_news()
+        finally:
+            watch.cancel()
+            await self._end_all()
+
+    async def _ring(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._news.set()
+
+    def _pages_left(self) -> int:
+        if self._plan.max_pages is None:
+            return VISIT_PAGES * self._plan.slots
+        return self._plan.max_pages - self._committed - sum(self._granted.values())
+
+    async def _send_out(self, stop: asyncio.Event) -> None:
+        """Fills the free slots; the pages that are left are shared among what is due."""
+        free = self._plan.slots - len(self._visits)
+        due = await self._in_thread(lambda: self._ledger.due_count(now=self._clock.now(), most=free))
+        for waiting in range(min(free, due), 0, -1):
+            left = self._pages_left()
+            if left <= 0:
+                return
+            pages = max(1, min(VISIT_PAGES, left // waiting))
+            lease = await self._in_thread(partial(self._lease, pages))
+            if lease is None:
+                return
+            visit = self._visit(lease, pages)
+            self._granted[visit.id] = pages
+            self._visits[asyncio.create_task(self._carry(visit, stop))] = visit.id
+            self._progress.active = len(self._visits)
+
+    def _lease(self, pages: int) -> Lease | None:
+        return self._ledger.lease(
+            secrets.token_hex(8),
+            now=self._clock.now(),
+            pages=pages,
+            max_depth=self._plan.crawler.scope.max_depth,
+        )
+
+    def _visit(self, lease: Lease, pages: int) -> Visit:
+        return Visit(
+            id=lease.visit,
+            site=lease.site,
+            part=lease.part,
+            epoch=lease.epoch,
+            crawler=self._plan.crawler,
+            etiquette=self._plan.etiquette,
+            starts=lease.starts,
+            known=lease.known,
+            budget=Budget(pages=pages, seconds=VISIT_SECONDS, depth=lease.depth),
+            robots=lease.robots,
+            holds=lease.holds,
+            may_be_private=lease.may_be_private or self._plan.allow_private,
+        )
+
+    async def _carry(self, visit: Visit, stop: asyncio.Event) -> None:
+        try:
+            await self._carrier.carry_out(visit, deliver=self._deliver, stop=stop)
+        except ParcelRefused:
+            self._progress.errors["parcel_refused"] += 1
+        self._progress.visits["here"] += 1
+
+    async def _wait_for_news(self) -> None:
+        news = asyncio.create_task(self._news.wait())
+        await asyncio.wait({*self._visits, news}, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        news.cancel()
+        for task in [task for task in self._visits if task.done()]:
+            self._granted.pop(self._visits.pop(task), None)
+            task.result()  # a visit's own failure, such as a full disk, ends the crawl
+        self._progress.active = len(self._visits)
+
+    async def _why_idle(self, stop: asyncio.Event) -> str:
+        """Why there is nothing under way; "" if it is only a matter of waiting a little."""
+        counts = await self._in_thread(lambda: self._ledger.counts(now=self._clock.now()))
+        if stop.is_set():
+            return "stopped"
+        if self._pages_left() <= 0:
+            return "limit"
+        if counts.next_turn is None:
+            return "finished"
+        return "waiting" if counts.next_turn > self._clock.now() + self._plan.wait_seconds else ""
+
+    async def _end_all(self) -> None:
+        for task in self._visits:
+            task.cancel()
+        await asyncio.gather(*self._visits, return_exceptions=True)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)

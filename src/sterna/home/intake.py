@@ -1,0 +1,122 @@
+"""Intake: takes parcels, writes their facts to the archive, commits them to the ledger, once each."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+
+import msgspec
+
+from sterna.archive.segments import SegmentStore
+from sterna.archive.warc import WarcPosition, WarcStore
+from sterna.errors import ParcelRefused
+from sterna.home.ledger import Change, Ledger, Verdict
+from sterna.model import Page, Parcel, Target
+from sterna.web.clock import Clock
+
+MAX_BATCH = 64
+QUEUE_ROOM = 256
+
+Step = Callable[[str], None]
+Admit = Callable[[Target], bool]
+
+
+class _Waiting(msgspec.Struct, frozen=True):
+    parcel: Parcel
+    done: asyncio.Future[None]
+
+
+class Intake:
+    """Parcels of many visits are committed together: one segment, one transaction, one flush to disk."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        segments: SegmentStore,
+        *,
+        warc: WarcStore | None,
+        clock: Clock,
+        thread: Executor,
+        admit_outlink: Admit,
+        on_commit: Callable[[tuple[Parcel, ...]], None],
+        on_step: Step,
+    ) -> None:
+        self._ledger = ledger
+        self._segments = segments
+        self._warc = warc
+        self._clock = clock
+        self._thread = thread
+        self._admit_outlink = admit_outlink
+        self._on_commit = on_commit
+        self._on_step = on_step
+        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue(QUEUE_ROOM)
+
+    async def take(self, parcel: Parcel) -> None:
+        """Returns when the parcel is on disk; ParcelRefused if it is not of the lease in force."""
+        done = asyncio.get_running_loop().create_future()
+        await self._queue.put(_Waiting(parcel, done))
+        await done
+
+    async def run(self) -> None:
+        """Stores parcels until it is cancelled."""
+        while True:
+            batch = [await self._queue.get()]
+            while len(batch) < MAX_BATCH and not self._queue.empty():
+                batch.append(self._queue.get_nowait())
+            await self._commit(batch)
+
+    async def _commit(self, batch: list[_Waiting]) -> None:
+        loop = asyncio.get_running_loop()
+        parcels = [waiting.parcel for waiting in batch]
+        try:
+            verdicts = await loop.run_in_executor(self._thread, self._store, parcels)
+        except Exception as error:
+            # Nothing of the batch is acknowledged; whoever waits for it ends, and the crawl with it.
+            for waiting in batch:
+                _settle(waiting.done, error)
+            return
+        new = tuple(p for p, verdict in zip(parcels, verdicts, strict=True) if verdict is Verdict.NEW)
+        if new:
+            self._on_commit(new)
+        for waiting, verdict in zip(batch, verdicts, strict=True):
+            refusal = None if verdict in (Verdict.NEW, Verdict.STORED) else _refusal(waiting.parcel, verdict)
+            _settle(waiting.done, refusal)
+
+    def _store(self, parcels: list[Parcel]) -> list[Verdict]:
+        """Runs in the ledger's thread."""
+        self._on_step("received")
+        verdicts = [self._ledger.judge(parcel) for parcel in parcels]
+        new = [
+            self._filtered(p) for p, verdict in zip(parcels, verdicts, strict=True) if verdict is Verdict.NEW
+        ]
+        if new:
+            segments = self._segments.write_pages([(p.site, page) for p in new for page in p.pages])
+            positions = self._write_warc(page for p in new for page in p.pages)
+            self._on_step("archived")
+            change = Change(parcels=tuple(new), segments=tuple(segments), warc=positions)
+            self._ledger.commit(change, now=self._clock.now())
+            self._on_step("committed")
+        return verdicts
+
+    def _filtered(self, parcel: Parcel) -> Parcel:
+        wanted = tuple(target for target in parcel.outlinks if self._admit_outlink(target))
+        return msgspec.structs.replace(parcel, outlinks=wanted)
+
+    def _write_warc(self, pages: Iterable[Page]) -> tuple[WarcPosition, ...]:
+        raw = [page for page in pages if page.raw]
+        return tuple(self._warc.append(raw)) if self._warc and raw else ()
+
+
+def _refusal(parcel: Parcel, verdict: Verdict) -> ParcelRefused:
+    return ParcelRefused(
+        f"parcel {parcel.number} of visit {parcel.visit} to {parcel.site} (epoch {parcel.epoch})"
+        f" was refused: {verdict}"
+    )
+
+
+def _settle(done: asyncio.Future[None], error: Exception | None) -> None:
+    if done.done():
+        return
+    if error:
+        done.set_exception(error)
+    else:
+        done.set_result(None)

@@ -1,0 +1,160 @@
+"""The interface of the ledger: what home knows of every site and URL, and who has it on lease."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from sterna.archive.segments import Segment
+from sterna.archive.warc import WarcPosition
+from sterna.model import Hold, Known, Parcel, Record, Robots, Target
+
+WHOLE = "/"  # the part that is a whole site
+
+
+class Lease(Record, frozen=True, kw_only=True):
+    """The right to visit a part of a site, and what the visit starts from."""
+
+    visit: str
+    site: str
+    part: str
+    epoch: int
+    starts: tuple[Target, ...]
+    known: Known
+    depth: int  # the deepest level that may be fetched so that levels stay in order
+    robots: Robots
+    holds: tuple[Hold, ...]
+    may_be_private: bool
+
+
+class Verdict(StrEnum):
+    """What intake does with a parcel."""
+
+    NEW = "new"
+    STORED = "stored"  # acknowledged before, and not stored again
+    STALE = "stale"  # of an old epoch, or of a visit that is over
+    GAP = "gap"  # a parcel before it is missing
+
+
+class Counts(Record, frozen=True, kw_only=True):
+    """Where a crawl stands."""
+
+    sites: int = 0
+    pending: int = 0  # URLs still to fetch
+    pages: int = 0  # good ones, each counted once
+    round_pages: int = 0  # fetched since the crawl, or its last refresh, began
+    requests: int = 0
+    bytes_received: int = 0
+    unchanged: int = 0
+    redirects: int = 0
+    visits: int = 0
+    leased: int = 0
+    waiting_sites: int = 0  # that may not be visited yet
+    next_turn: float | None = None
+    errors: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class Change(Record, frozen=True, kw_only=True):
+    """What one commit stores: parcels, and where their facts lie in the archive."""
+
+    parcels: tuple[Parcel, ...]
+    segments: tuple[Segment, ...] = ()
+    warc: tuple[WarcPosition, ...] = ()
+
+
+class SiteRow(Record, frozen=True, kw_only=True):
+    """A site as `status` and queries show it."""
+
+    site: str
+    pages: int
+    requests: int
+    bytes_received: int
+    errors: int
+    robots: str
+    robots_failures: int
+    robots_retry_at: float
+    reason: str
+    next_turn: float | None
+
+
+class VisitRow(Record, frozen=True, kw_only=True):
+    """A visit as `status` and queries show it."""
+
+    visit: str
+    site: str
+    part: str
+    epoch: int
+    place: str
+    began: float
+    over: float | None
+    ended: str | None
+    parcels: int
+    pages: int
+    requests: int
+    bytes_received: int
+
+
+class Ledger(Protocol):
+    """One writer, any number of readers. Every call is one transaction: all of it or nothing."""
+
+    def seed(self, targets: Sequence[Target], *, now: float) -> int:
+        """Adds URLs that the user named; tells how many were new."""
+
+    def lease(self, visit: str, *, now: float, pages: int, max_depth: int) -> Lease | None:
+        """The part whose turn it is, under a new epoch; None if nothing is due."""
+
+    def judge(self, parcel: Parcel) -> Verdict:
+        """Whether the parcel is to be stored."""
+
+    def commit(self, change: Change, *, now: float) -> None:
+        """Stores what is new of the parcels; the rest is left out."""
+
+    def recover(self, *, now: float, least_pause: float) -> int:
+        """Ends the leases of a run that never ended them; their sites rest for their delay first."""
+
+    def refresh(self, *, older_than: float, now: float) -> int:
+        """Puts pages fetched before a time back into the frontier; tells how many."""
+
+    def wake(self, *, now: float) -> None:
+        """Gives every part with something in its frontier a turn: limits may have changed."""
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment, *, now: float) -> None: ...
+
+    def segments(self) -> list[Segment]: ...
+
+    def forget_retired(self, *, before: float) -> list[str]:
+        """Names of replaced segments that no reader can still be using; they are forgotten."""
+
+    def warc_positions(self) -> list[WarcPosition]: ...
+
+    def set_warc_positions(self, positions: Sequence[WarcPosition]) -> None: ...
+
+    def holds(self, *, now: float) -> tuple[Hold, ...]: ...
+
+    def hold(self, holds: Sequence[Hold]) -> None:
+        """Adds holds; an earlier one never shortens a later one."""
+
+    def block(self, names: Sequence[str]) -> None: ...
+
+    def unblock(self, names: Sequence[str]) -> None: ...
+
+    def blocked(self) -> frozenset[str]: ...
+
+    def seed_sites(self) -> frozenset[str]:
+        """The sites that count as named by the user, those that their start pages moved to included."""
+
+    def setting(self, name: str) -> str | None: ...
+
+    def set_setting(self, name: str, value: str) -> None: ...
+
+    def counts(self, *, now: float) -> Counts: ...
+
+    def due_count(self, *, now: float, most: int) -> int:
+        """How many parts could be leased now, counted up to `most`."""
+
+    def site_rows(self) -> list[SiteRow]: ...
+
+    def visit_rows(self) -> list[VisitRow]: ...
+
+    def close(self) -> None: ...

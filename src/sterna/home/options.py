@@ -1,0 +1,136 @@
+"""What a crawl is to do, as the user says it; kept in the ledger, so that the next run goes on alike."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from sterna.errors import ConfigError, UsageError
+from sterna.model import Etiquette, Scope
+from sterna.web.politeness import NO_LIMITS, Limits
+from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical
+
+GENTLE_SECONDS = 30.0
+MAX_CONNECTIONS = 1000
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be set for a crawl; a configuration file has the same fields."""
+
+    seeds: tuple[str, ...] = ()
+    max_pages: int | None = None
+    stay: str = "site"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    max_depth: int = Scope().max_depth
+    drop_params: tuple[str, ...] = DEFAULT_DROP_PARAMS
+    sitemaps: bool = True
+    delay: float = 1.0
+    response_factor: float = 5.0
+    gentle: bool = False
+    concurrency: int = 100
+    limits: Limits | None = None
+    warc: bool = False
+    block: tuple[str, ...] = ()
+    user_agent: str = ""
+    contact: str = ""
+    sender: str = ""
+    ignore_robots: bool = False
+    allow_private: bool = False
+    proxy: str = ""
+    ca_file: str = ""
+    timeout: float = 60.0
+    wait: float = 300.0
+    readers: int = 0
+
+    def check(self) -> None:
+        """Raises UsageError with the option's name if a value makes no sense."""
+        _check(self.stay in ("site", "domain", "any"), "--stay", self.stay, "site, domain or any")
+        _check(self.max_pages is None or self.max_pages > 0, "--max-pages", self.max_pages, "1 or more")
+        _check(self.max_depth >= 0, "--max-depth", self.max_depth, "0 or more")
+        _check(0 <= self.delay <= 86_400, "--delay", self.delay, "seconds from 0 to 86400")
+        _check(
+            1 <= self.concurrency <= MAX_CONNECTIONS,
+            "--concurrency",
+            self.concurrency,
+            f"1 to {MAX_CONNECTIONS}",
+        )
+        _check(1 <= self.timeout <= 3600, "--timeout", self.timeout, "seconds from 1 to 3600")
+        _check(self.wait >= 0, "--wait", self.wait, "seconds, 0 or more")
+        for text in (self.user_agent, self.contact, self.sender):
+            _check(text.isprintable(), "--user-agent, --contact", text, "printable characters only")
+
+    def seed_urls(self) -> list[str]:
+        """The start URLs, canonical; UsageError names the one that is none."""
+        canonical = Canonical(self.drop_params)
+        return [_seed_url(seed, canonical) for seed in self.seeds]
+
+    def scope(self) -> Scope:
+        return Scope(
+            stay=self.stay,  # type: ignore[arg-type]  # check() has seen to it
+            include=self.include,
+            exclude=self.exclude,
+            max_depth=self.max_depth,
+            drop_params=self.drop_params,
+            use_sitemaps=self.sitemaps,
+        )
+
+    def etiquette(self, version: str) -> Etiquette:
+        delay = max(self.delay, GENTLE_SECONDS) if self.gentle else self.delay
+        return Etiquette(
+            user_agent=self.user_agent or _user_agent(version, self.contact),
+            sender=self.sender or (self.contact if "@" in self.contact else ""),
+            delay_seconds=delay,
+            # Without a delay nothing waits; with one, requests come one at a time.
+            response_factor=self.response_factor if delay else 0.0,
+            connections=1 if delay else max(1, self.concurrency // 2),
+            obey_robots=not self.ignore_robots,
+        )
+
+    def shared_limits(self) -> Limits:
+        if self.limits is not None:
+            return self.limits
+        return Limits() if self.delay or self.gentle else NO_LIMITS
+
+
+def read_config(path: Path) -> Options:
+    """The options in a TOML file; ConfigError says what is wrong and where."""
+    try:
+        options = msgspec.toml.decode(path.read_bytes(), type=Options)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}: see 'sterna crawl --help' for the options") from error
+    return options
+
+
+def load(text: str | None) -> Options:
+    """The options that the ledger kept; the defaults where it has none."""
+    return msgspec.json.decode(text, type=Options) if text else Options()
+
+
+def dump(options: Options) -> str:
+    return msgspec.json.encode(options).decode()
+
+
+def merge_seeds(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*old, *new)))
+
+
+def _user_agent(version: str, contact: str) -> str:
+    return f"Sterna/{version} (+{contact})" if contact else f"Sterna/{version}"
+
+
+def _seed_url(text: str, canonical: Canonical) -> str:
+    has_scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)", text) is not None
+    url = canonical(text if has_scheme else f"https://{text}")
+    # A bare word is a slip more often than a hostname; with its scheme it is taken at its word.
+    if url is None or not (has_scheme or "." in text or ":" in text or text.startswith("localhost")):
+        raise UsageError(f"{text!r} is not a web address: write it like https://www.example.org/")
+    return url
+
+
+def _check(is_good: bool, option: str, value: object, allowed: str) -> None:
+    if not is_good:
+        raise UsageError(f"{option} {value} cannot be: {allowed}")

@@ -1,0 +1,62 @@
+"""How a run goes: counters for the display and the summary."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from sterna.model import Parcel
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did; the last line of `--json`."""
+
+    ended: str  # finished, limit, stopped, waiting
+    pages: int
+    requests: int
+    bytes_received: int
+    errors: dict[str, int]
+    visits: dict[str, int]
+    seconds: float
+    pages_per_second: float
+    peak_memory_bytes: int
+    unchanged: int
+    redirects: int
+    sites: int
+    pending: int
+    waiting_sites: int
+    total_pages: int
+    next_turn: float | None
+    collection: str
+
+
+@dataclass(slots=True)
+class Progress:
+    """Changed by dispatch and intake in the loop's thread; read by the display."""
+
+    began: float
+    pages: int = 0
+    requests: int = 0
+    bytes_received: int = 0
+    unchanged: int = 0
+    redirects: int = 0
+    pending: int = 0
+    sites: int = 0
+    active: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    visits: Counter[str] = field(default_factory=Counter)
+    total_pages: int = 0
+    max_pages: int | None = None
+    note: str = ""
+
+    def add(self, parcels: Iterable[Parcel]) -> None:
+        for parcel in parcels:
+            usage = parcel.usage
+            self.pages += usage.pages
+            self.total_pages += usage.pages
+            self.requests += usage.requests
+            self.bytes_received += usage.bytes_received
+            self.unchanged += usage.unchanged
+            self.redirects += usage.redirects
+            self.errors.update(usage.errors)

@@ -1,0 +1,1 @@
+"""The embedded ledger: one SQLite file in WAL mode."""

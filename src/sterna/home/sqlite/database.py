@@ -1,0 +1,84 @@
+"""The SQLite file itself: opening it durably, transactions, and its errors in our words."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sterna.errors import CollectionError, StorageError
+from sterna.home.sqlite import schema
+
+BUSY_MS = 10_000
+CACHE_KIB = 64 * 1024
+
+
+class Database:
+    """One connection; the ledger calls it from one thread at a time."""
+
+    def __init__(self, path: Path, *, is_reader: bool = False) -> None:
+        self._path = path
+        with self._translated():
+            self.connection = self._connect(is_reader)
+            if not is_reader:
+                self._prepare()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing; durable when it returns."""
+        with self._translated():
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+            except BaseException:
+                self.connection.rollback()
+                raise
+            self.connection.execute("COMMIT")
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with self._translated():
+            yield self.connection
+
+    def _connect(self, is_reader: bool) -> sqlite3.Connection:
+        mode = "ro" if is_reader else "rwc"
+        connection = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        return connection
+
+    def _prepare(self) -> None:
+        execute = self.connection.execute
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = FULL")  # a commit is on the disk, not only in its cache
+        execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        execute("PRAGMA temp_store = MEMORY")
+        version = execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            self.connection.executescript(
+                f"BEGIN IMMEDIATE; {schema.TABLES} PRAGMA user_version = {schema.VERSION}; COMMIT;"
+            )
+        elif version != schema.VERSION:
+            raise CollectionError(
+                f"{self._path} has format {version}, this Sterna reads {schema.VERSION}:"
+                " use the Sterna it was made with"
+            )
+        self.connection.executescript(schema.BATCH)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            text = str(error)
+            if "full" in text:
+                raise StorageError(
+                    f"the disk of {self._path.parent} is full: free some space and run the same command again"
+                ) from error
+            raise StorageError(f"the ledger {self._path} cannot be used: {text}") from error

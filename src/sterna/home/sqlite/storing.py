@@ -1,0 +1,310 @@
+"""Storing parcels: pages, links, holds, robots, counters, all in the transaction of one commit."""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+
+from sterna.archive.segments import Segment
+from sterna.archive.warc import WarcPosition
+from sterna.home.ledger import WHOLE, Change, Verdict
+from sterna.model import Ended, Hold, Page, Parcel, Robots, Target
+from sterna.web.politeness import site_key
+from sterna.web.robots import NEVER
+from sterna.web.urls import fingerprint, site_of
+
+CHUNK = 500  # values in one IN list
+
+
+class Storing:
+    """Works inside a transaction that the ledger holds."""
+
+    def __init__(self, db: sqlite3.Connection, *, now: float) -> None:
+        self._db = db
+        self._now = now
+
+    def store(self, change: Change) -> None:
+        for parcel in change.parcels:
+            if self.judge(parcel) is Verdict.NEW:
+                self._store_parcel(parcel)
+        self._db.executemany(
+            "INSERT INTO segment VALUES (?, ?, ?, ?, ?, NULL)",
+            [_segment_row(each) for each in change.segments],
+        )
+        write_warc(self._db, change.warc)
+
+    def judge(self, parcel: Parcel) -> Verdict:
+        row = self._db.execute(
+            "SELECT part.visit, part.epoch, part.parcel FROM part JOIN site ON site.id = site_id"
+            " WHERE origin = ? AND part = ?",
+            (parcel.site, parcel.part),
+        ).fetchone()
+        if row is None or row[:2] != (parcel.visit, parcel.epoch):
+            return self._judge_ended(parcel)
+        if parcel.number <= row[2]:
+            return Verdict.STORED
+        return Verdict.NEW if parcel.number == row[2] + 1 else Verdict.GAP
+
+    def _judge_ended(self, parcel: Parcel) -> Verdict:
+        """A visit that is over may have its parcels acknowledged again, but not stored."""
+        row = self._db.execute("SELECT parcels FROM visit WHERE id = ?", (parcel.visit,)).fetchone()
+        return Verdict.STORED if row and parcel.number <= row[0] else Verdict.STALE
+
+    def _store_parcel(self, parcel: Parcel) -> None:
+        db, part = self._db, parcel.part
+        (site_id,) = db.execute("SELECT id FROM site WHERE origin = ?", (parcel.site,)).fetchone()
+        add_targets(db, parcel.checkpoint.found, part=part, now=self._now)
+        self._add_outlinks(parcel.outlinks)
+        self._finish(site_id, part, [page.fingerprint for page in parcel.pages])
+        self._finish(site_id, part, parcel.checkpoint.done)
+        self._count_new(site_id, parcel.pages)
+        self._store_pages(site_id, parcel.pages)
+        self._try_again(site_id, part, parcel.checkpoint.again)
+        add_holds(db, parcel.holds)
+        if parcel.robots:
+            self._store_robots(site_id, parcel.robots)
+        self._count(site_id, parcel)
+        if parcel.ended:
+            self._end(site_id, parcel)
+
+    def _add_outlinks(self, outlinks: Sequence[Target]) -> None:
+        sites = add_targets(self._db, outlinks, part=WHOLE, now=self._now)
+        # Depth 0 is a start page that moved: its new site counts as named too, but never as a private one.
+        moved = {site_of(target.url) for target in outlinks if target.depth == 0}
+        if moved and sites:
+            self._db.executemany(
+                "UPDATE site SET is_seed = 1 WHERE origin = ?", [(origin,) for origin in moved]
+            )
+
+    def _finish(self, site_id: int, part: str, fingerprints: Iterable[int]) -> None:
+        marks = [(site_id, part, mark, site_id, mark) for mark in fingerprints]
+        removed = self._db.executemany(
+            "DELETE FROM frontier WHERE site_id = ? AND part = ? AND fingerprint = ?"
+            " AND depth = (SELECT depth FROM known WHERE site_id = ? AND fingerprint = ?)",
+            marks,
+        ).rowcount
+        self._db.executemany(
+            "INSERT INTO known VALUES (?, ?, 1, 0) ON CONFLICT DO UPDATE SET is_done = 1",
+            [(site_id, mark) for _, _, mark, _, _ in marks],
+        )
+        add_to_tally(self._db, {"pending": -max(removed, 0)})
+
+    def _count_new(self, site_id: int, pages: Sequence[Page]) -> None:
+        """Counts how many more good pages there are than before: one that is visited again counts once."""
+        changed = [page for page in pages if not page.is_unchanged]
+        good = sum(200 <= page.status < 300 for page in changed)
+        for start in range(0, len(changed), CHUNK):
+            marks = [page.fingerprint for page in changed[start : start + CHUNK]]
+            good -= self._db.execute(
+                "SELECT count(*) FROM page WHERE status BETWEEN 200 AND 299 AND site_id = ?"  # noqa: S608
+                f" AND fingerprint IN ({', '.join('?' * len(marks))})",
+                (site_id, *marks),
+            ).fetchone()[0]
+        self._db.execute("UPDATE site SET pages = pages + ? WHERE id = ?", (good, site_id))
+        add_to_tally(self._db, {"pages": good})
+
+    def _store_pages(self, site_id: int, pages: Sequence[Page]) -> None:
+        changed = [page for page in pages if not page.is_unchanged]
+        self._db.executemany(
+            "INSERT OR REPLACE INTO page VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    site_id,
+                    page.fingerprint,
+                    page.url,
+                    page.status,
+                    page.error,
+                    page.depth,
+                    page.fetched,
+                    page.etag,
+                    page.modified,
+                    page.digest,
+                )
+                for page in changed
+            ],
+        )
+        self._db.executemany(
+            "UPDATE page SET fetched = ? WHERE site_id = ? AND fingerprint = ?",
+            [(page.fetched, site_id, page.fingerprint) for page in pages if page.is_unchanged],
+        )
+
+    def _try_again(self, site_id: int, part: str, targets: Sequence[Target]) -> None:
+        self._db.executemany(
+            "UPDATE frontier SET attempts = ?, not_before = ?"
+            " WHERE site_id = ? AND part = ? AND fingerprint = ?"
+            " AND depth = (SELECT depth FROM known WHERE site_id = ? AND fingerprint = ?)",
+            [
+                (target.attempts, target.not_before, site_id, part, mark, site_id, mark)
+                for target in targets
+                for mark in (fingerprint(target.url),)
+            ],
+        )
+
+    def _store_robots(self, site_id: int, robots: Robots) -> None:
+        self._db.execute(
+            "UPDATE site SET robots_state = ?, robots_tried_at = ?, robots_failures = ?, robots_retry_at = ?,"
+            " robots_rules = ?, robots_reason = ? WHERE id = ?",
+            (
+                robots.state,
+                robots.tried_at,
+                robots.failures,
+                robots.retry_at,
+                robots.rules,
+                robots.reason,
+                site_id,
+            ),
+        )
+
+    def _count(self, site_id: int, parcel: Parcel) -> None:
+        usage = parcel.usage
+        used = (usage.pages, usage.requests, usage.bytes_received)
+        self._db.execute(
+            "UPDATE site SET requests = requests + ?, bytes_received = bytes_received + ?,"
+            " errors = errors + ?, delay_seconds = ? WHERE id = ?",
+            (*used[1:], sum(usage.errors.values()), parcel.delay_seconds, site_id),
+        )
+        self._db.execute(
+            "UPDATE visit SET pages = pages + ?, requests = requests + ?,"
+            " bytes_received = bytes_received + ?, parcels = ? WHERE id = ?",
+            (*used, parcel.number, parcel.visit),
+        )
+        self._db.execute(
+            "UPDATE part SET parcel = ? WHERE site_id = ? AND part = ?", (parcel.number, site_id, parcel.part)
+        )
+        add_to_tally(
+            self._db,
+            {
+                "round_pages": usage.pages,
+                "requests": usage.requests,
+                "bytes_received": usage.bytes_received,
+                "unchanged": usage.unchanged,
+                "redirects": usage.redirects,
+                **{f"error {kind}": count for kind, count in usage.errors.items()},
+            },
+        )
+
+    def _end(self, site_id: int, parcel: Parcel) -> None:
+        """The lease is over; the part has its next turn when its site may be visited again."""
+        db = self._db
+        (has_more,) = db.execute(
+            "SELECT EXISTS (SELECT 1 FROM frontier WHERE site_id = ? AND part = ?)", (site_id, parcel.part)
+        ).fetchone()
+        may_return = has_more and parcel.ended is not Ended.REFUSED
+        turn = _free_at(db, site_id, parcel.site, self._now) if may_return else None
+        db.execute(
+            "UPDATE part SET visit = NULL, turn = ? WHERE site_id = ? AND part = ?",
+            (turn, site_id, parcel.part),
+        )
+        db.execute(
+            "UPDATE visit SET over = ?, ended = ? WHERE id = ?", (self._now, parcel.ended, parcel.visit)
+        )
+        add_to_tally(db, {"visits": 1})
+
+
+def add_targets(db: sqlite3.Connection, targets: Sequence[Target], *, part: str, now: float) -> list[int]:
+    """Puts URLs that were never seen into the frontier; gives the ids of all their sites."""
+    if not targets:
+        return []
+    site_ids = _site_ids(db, {site_of(target.url) for target in targets})
+    db.execute("DELETE FROM batch")
+    db.executemany(
+        "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET depth = min(depth, excluded.depth)",
+        [
+            (
+                site_ids[site_of(target.url)],
+                fingerprint(target.url),
+                part,
+                target.depth,
+                target.url,
+                target.referrer,
+                target.kind,
+                target.hops,
+            )
+            for target in targets
+        ],
+    )
+    _raise_up(db)
+    added = db.execute(
+        "INSERT INTO frontier (site_id, part, depth, fingerprint, url, referrer, kind, hops)"
+        " SELECT site_id, part, depth, fingerprint, url, referrer, kind, hops FROM batch WHERE NOT EXISTS"
+        " (SELECT 1 FROM known WHERE known.site_id = batch.site_id AND known.fingerprint = batch.fingerprint)"
+    ).rowcount
+    db.execute("INSERT OR IGNORE INTO known SELECT site_id, fingerprint, 0, depth FROM batch")
+    add_to_tally(db, {"pending": added})
+    for origin, site_id in site_ids.items():
+        _wake(db, site_id, origin, part, now)
+    return list(site_ids.values())
+
+
+def add_to_tally(db: sqlite3.Connection, amounts: Mapping[str, int]) -> None:
+    """Adds to the counters of the whole collection."""
+    db.executemany(
+        "INSERT INTO tally VALUES (?, ?) ON CONFLICT DO UPDATE SET amount = amount + excluded.amount",
+        [(name, amount) for name, amount in amounts.items() if amount],
+    )
+
+
+def add_holds(db: sqlite3.Connection, holds: Sequence[Hold]) -> None:
+    """Notes holds; an earlier one never shortens a later one."""
+    db.executemany(
+        "INSERT INTO hold VALUES (?, ?) ON CONFLICT DO UPDATE SET until = max(until, excluded.until)",
+        [(hold.key, hold.until) for hold in holds],
+    )
+
+
+def write_warc(db: sqlite3.Connection, positions: Sequence[WarcPosition]) -> None:
+    """Notes how far each WARC file counts."""
+    db.executemany(
+        "INSERT OR REPLACE INTO warc VALUES (?, ?, ?)",
+        [(each.name, each.committed_bytes, each.is_open) for each in positions],
+    )
+
+
+def _raise_up(db: sqlite3.Connection) -> None:
+    """A waiting URL that turns out to be nearer than it seemed moves up to its new depth."""
+    nearer = db.execute(
+        "SELECT b.depth, k.site_id, k.depth, k.fingerprint"
+        " FROM batch b JOIN known k USING (site_id, fingerprint)"
+        " WHERE NOT k.is_done AND k.depth > b.depth"
+    ).fetchall()
+    db.executemany(
+        "UPDATE frontier SET depth = ?1 WHERE site_id = ?2 AND depth = ?3 AND fingerprint = ?4"
+        " AND part IN (SELECT part FROM part WHERE site_id = ?2)",
+        nearer,
+    )
+    db.executemany(
+        "UPDATE known SET depth = ?1 WHERE site_id = ?2 AND depth = ?3 AND fingerprint = ?4", nearer
+    )
+
+
+def _site_ids(db: sqlite3.Connection, origins: set[str]) -> dict[str, int]:
+    rows = [(origin,) for origin in sorted(origins)]
+    db.executemany("INSERT OR IGNORE INTO site (origin) VALUES (?)", rows)
+    return {
+        origin: db.execute("SELECT id FROM site WHERE origin = ?", (origin,)).fetchone()[0]
+        for (origin,) in rows
+    }
+
+
+def _wake(db: sqlite3.Connection, site_id: int, origin: str, part: str, now: float) -> None:
+    """An idle part that has something to do again gets a turn."""
+    turn = _free_at(db, site_id, origin, now)
+    db.execute(
+        "INSERT INTO part (site_id, part, turn) VALUES (?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET turn = excluded.turn WHERE visit IS NULL AND turn IS NULL",
+        (site_id, part, turn),
+    )
+
+
+def _free_at(db: sqlite3.Connection, site_id: int, origin: str, now: float) -> float | None:
+    """When the site may next be visited: after its hold, and not while it is disqualified; None is never."""
+    row = db.execute("SELECT until FROM hold WHERE key = ?", (site_key(origin),)).fetchone()
+    (retry_at,) = db.execute(
+        "SELECT CASE robots_state WHEN 'disqualified' THEN robots_retry_at ELSE 0 END FROM site WHERE id = ?",
+        (site_id,),
+    ).fetchone()
+    free_at = max(now, row[0] if row else 0.0, float(retry_at))
+    return free_at if free_at < NEVER else None
+
+
+def _segment_row(segment: Segment) -> tuple[str, str, int, int, int]:
+    return (segment.name, segment.table, segment.rows, segment.size_bytes, segment.tier)

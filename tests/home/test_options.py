@@ -1,0 +1,88 @@
+"""What a crawl is to do."""
+
+from pathlib import Path
+
+import pytest
+
+from sterna.errors import ConfigError, UsageError
+from sterna.home.options import Options, dump, load, merge_seeds, read_config
+from sterna.web.politeness import NO_LIMITS, Limits, Rate
+
+
+@pytest.mark.parametrize(
+    "seed", ["http://", "not a url", "mailto:me@example.org", "foo", "ftp://a.b/", "http://a b/"]
+)
+def test_wrong_url_is_named(seed: str) -> None:
+    with pytest.raises(UsageError, match="is not a web address"):
+        Options(seeds=(seed,)).seed_urls()
+
+
+def test_seed_without_a_scheme_is_https() -> None:
+    assert Options(seeds=("Example.org/a#b",)).seed_urls() == ["https://example.org/a"]
+    assert Options(seeds=("localhost:8080/x", "http://intranet")).seed_urls() == [
+        "https://localhost:8080/x",
+        "http://intranet/",
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(stay="town"),
+        Options(max_pages=0),
+        Options(max_depth=-1),
+        Options(delay=-1),
+        Options(concurrency=1001),
+        Options(timeout=0),
+        Options(user_agent="evil\r\nHost: x"),
+    ],
+)
+def test_senseless_value_is_refused_with_the_options_name(options: Options) -> None:
+    with pytest.raises(UsageError, match=r"^--"):
+        options.check()
+
+
+def test_gentle_is_thirty_seconds_unless_more_is_asked() -> None:
+    assert Options(gentle=True).etiquette("1").delay_seconds == 30.0
+    assert Options(gentle=True, delay=60.0).etiquette("1").delay_seconds == 60.0
+
+
+def test_no_delay_means_several_connections_and_no_limits() -> None:
+    quick = Options(delay=0.0, concurrency=20)
+    assert quick.etiquette("1").connections == 10
+    assert quick.shared_limits() == NO_LIMITS
+    assert Options().etiquette("1").connections == 1
+    assert Options().shared_limits() == Limits()
+
+
+def test_user_agent_is_honest_and_carries_the_contact() -> None:
+    etiquette = Options(contact="https://example.org/bot").etiquette("1.2")
+    assert etiquette.user_agent == "Sterna/1.2 (+https://example.org/bot)"
+    assert etiquette.sender == ""
+    assert Options(contact="me@example.org").etiquette("1").sender == "me@example.org"
+
+
+def test_config_file_has_the_same_fields(tmp_path: Path) -> None:
+    path = tmp_path / "crawl.toml"
+    path.write_text(
+        'seeds = ["https://example.org/"]\ndelay = 2.5\n'
+        "[limits]\naddress = {requests = 3.0}\ntotal = {bytes = 1e6}\n"
+    )
+    options = read_config(path)
+    assert options.delay == 2.5
+    assert options.shared_limits().address == Rate(requests=3.0)
+    assert load(dump(options)) == options
+
+
+@pytest.mark.parametrize("text", ["delay = 'slow'", "dealy = 1", "= broken", "[limits]\naddress = 3"])
+def test_unreadable_config_names_the_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "crawl.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"crawl\.toml"):
+        read_config(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_config(tmp_path / "missing.toml")
+
+
+def test_seeds_are_joined_without_repeats() -> None:
+    assert merge_seeds(("a", "b"), ("b", "c")) == ("a", "b", "c")
