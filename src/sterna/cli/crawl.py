@@ -1,0 +1,312 @@
+"""`sterna crawl`: from flags, a configuration file and what the collection remembers to a running crawl."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+import uvloop
+
+from sterna.cli.display import Display, choose_display
+from sterna.cli.exits import Exit
+from sterna.cli.report import report
+from sterna.errors import UsageError
+from sterna.home.collection import Collection
+from sterna.home.crawl import Run
+from sterna.home.crawl import crawl as run_crawl
+from sterna.home.options import Options, load, merge_seeds, read_config
+from sterna.home.progress import Progress, Summary
+from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.web.dns import literal_address
+from sterna.web.urls import hostname_of
+
+_SCOPE, _POLITE, _OUTPUT, _NETWORK = "What to crawl", "Politeness", "Collection and output", "Network"
+
+
+def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
+    urls: Annotated[list[str] | None, typer.Argument(metavar="[URL]...", help="Where to start.")] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(help="The collection's folder. [default: crawls/HOSTNAME]", rich_help_panel=_OUTPUT),
+    ] = None,
+    max_pages: Annotated[
+        int | None, typer.Option(help="Stop at so many pages in the collection.", rich_help_panel=_SCOPE)
+    ] = None,
+    max_depth: Annotated[
+        int | None,
+        typer.Option(help="Links from a start page at most. [default: 64]", rich_help_panel=_SCOPE),
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="End this run after so long.", rich_help_panel=_SCOPE)
+    ] = None,
+    stay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="site|domain|any",
+            help="Follow links within the start sites, within their domains, or anywhere. [default: site]",
+            rich_help_panel=_SCOPE,
+        ),
+    ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(help="Follow only URLs that match this regular expression.", rich_help_panel=_SCOPE),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="Never follow URLs that match this one.", rich_help_panel=_SCOPE),
+    ] = None,
+    sitemaps: Annotated[
+        bool | None,
+        typer.Option(
+            "--sitemaps/--no-sitemaps",
+            help="Read the sitemaps that robots.txt names.",
+            rich_help_panel=_SCOPE,
+        ),
+    ] = None,
+    refresh: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AGE",
+            help="Visit pages again that are older than this, such as 0, 90m, 12h or 7d.",
+            rich_help_panel=_SCOPE,
+        ),
+    ] = None,
+    delay: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds between two requests to a site, or five times its response time if that is longer;"
+            " 0 is for sites of your own. [default: 1]",
+            rich_help_panel=_POLITE,
+        ),
+    ] = None,
+    gentle: Annotated[
+        bool | None, typer.Option("--gentle/--no-gentle", help="30 seconds instead.", rich_help_panel=_POLITE)
+    ] = None,
+    block: Annotated[
+        list[str] | None,
+        typer.Option(help="Never visit this hostname or domain.", rich_help_panel=_POLITE),
+    ] = None,
+    unblock: Annotated[
+        list[str] | None, typer.Option(help="Take a name off the block list.", rich_help_panel=_POLITE)
+    ] = None,
+    user_agent: Annotated[
+        str | None, typer.Option(help="The User-Agent header, whole.", rich_help_panel=_POLITE)
+    ] = None,
+    contact: Annotated[
+        str | None,
+        typer.Option(
+            envvar="STERNA_CONTACT",
+            help="A URL or mail address for the owners of sites; goes into User-Agent and From.",
+            rich_help_panel=_POLITE,
+        ),
+    ] = None,
+    ignore_robots: Annotated[
+        bool | None,
+        typer.Option(
+            "--ignore-robots/--obey-robots",
+            help="Do not ask for robots.txt. Only for sites of your own.",
+            rich_help_panel=_POLITE,
+        ),
+    ] = None,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds to wait for sites that ask for a pause, before the run ends. [default: 300]",
+            rich_help_panel=_POLITE,
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(help="Open connections at most, 1 to 1000. [default: 100]", rich_help_panel=_NETWORK),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds for one request. [default: 60]", rich_help_panel=_NETWORK)
+    ] = None,
+    proxy: Annotated[
+        str | None,
+        typer.Option(envvar="STERNA_PROXY", help="Fetch through this proxy.", rich_help_panel=_NETWORK),
+    ] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(help="Trust the certificates in this file instead.", rich_help_panel=_NETWORK),
+    ] = None,
+    allow_private: Annotated[
+        bool | None,
+        typer.Option(
+            "--allow-private/--no-allow-private",
+            help="Follow links into private networks too; start URLs always may be there.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
+    warc: Annotated[
+        bool | None,
+        typer.Option("--warc/--no-warc", help="Keep raw responses as WARC 1.1.", rich_help_panel=_OUTPUT),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file with options; flags come first.", rich_help_panel=_OUTPUT),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Progress and summary as JSON lines.", rich_help_panel=_OUTPUT)
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Say nothing but errors.", rich_help_panel=_OUTPUT)
+    ] = False,
+) -> None:
+    """Crawl sites into a collection; the same command again goes on where it ended.
+
+    Pages are asked for one at a time and site by site, as robots.txt allows. Ctrl-C stops cleanly.
+    """
+    flags: dict[str, Any] = {
+        "max_pages": max_pages,
+        "max_depth": max_depth,
+        "stay": stay,
+        "include": _tuple(include),
+        "exclude": _tuple(exclude),
+        "sitemaps": sitemaps,
+        "delay": delay,
+        "gentle": gentle,
+        "block": _tuple(block),
+        "user_agent": user_agent,
+        "contact": contact,
+        "ignore_robots": ignore_robots,
+        "wait": wait,
+        "concurrency": concurrency,
+        "timeout": timeout,
+        "proxy": proxy,
+        "ca_file": str(ca_file.absolute()) if ca_file else None,
+        "allow_private": allow_private,
+        "warc": warc,
+    }
+    collection = Collection(into or _default_folder(urls or []))
+    options = gather_options(collection, urls or [], flags=flags, config=config)
+    start(
+        collection,
+        options,
+        display=choose_display(as_json=as_json, quiet=quiet),
+        refresh_seconds=read_age(refresh) if refresh else None,
+        max_seconds=max_seconds,
+        unblock=_tuple(unblock) or (),
+    )
+
+
+def gather_options(
+    collection: Collection, urls: list[str], *, flags: dict[str, Any], config: Path | None
+) -> Options:
+    """What the collection remembers, the file over it, the flags over both."""
+    kept = _kept(collection)
+    base = read_config(config) if config else kept
+    given = {name: value for name, value in flags.items() if value is not None}
+    seeds = merge_seeds(kept.seeds, merge_seeds(base.seeds, urls))
+    options = msgspec.structs.replace(base, **given, seeds=seeds)
+    options.check()
+    if not options.seeds:
+        raise UsageError("no URL to start from: sterna crawl https://www.example.org/")
+    options.seed_urls()
+    return options
+
+
+def start(
+    collection: Collection,
+    options: Options,
+    *,
+    display: Display,
+    refresh_seconds: float | None = None,
+    max_seconds: float | None = None,
+    unblock: tuple[str, ...] = (),
+) -> None:
+    """Runs the crawl under the display and ends the process with the fitting exit code."""
+    if options.ignore_robots:
+        display.warn("robots.txt is not asked for: do this only on sites of your own")
+    summary = uvloop.run(
+        _run(
+            collection,
+            options,
+            display=display,
+            refresh_seconds=refresh_seconds,
+            max_seconds=max_seconds,
+            unblock=unblock,
+        )
+    )
+    display.finish(summary, report(summary, collection))
+    raise typer.Exit(exit_code(summary))
+
+
+async def _run(
+    collection: Collection,
+    options: Options,
+    *,
+    display: Display,
+    refresh_seconds: float | None,
+    max_seconds: float | None,
+    unblock: tuple[str, ...],
+) -> Summary:
+    stop = asyncio.Event()
+    run = Run(stop=stop, refresh_seconds=refresh_seconds, max_seconds=max_seconds, unblock=unblock)
+    progress = Progress(began=run.clock.now(), max_pages=options.max_pages)
+    task = asyncio.current_task()
+    assert task
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            task.cancel()  # asked twice: nothing that was acknowledged is lost
+        progress.note = "stopping; once more ends at once"
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    with display.showing(progress):
+        try:
+            return await run_crawl(collection, options, run=run, progress=progress)
+        except asyncio.CancelledError:
+            sys.stderr.write(f"sterna: ended at once; go on with: sterna crawl --into {collection.folder}\n")
+            raise SystemExit(int(Exit.STOPPED)) from None
+
+
+def exit_code(summary: Summary) -> Exit:
+    """What a script is told."""
+    if summary.ended == "stopped":
+        return Exit.STOPPED
+    if summary.total_pages == 0:
+        return Exit.NOTHING
+    return Exit.WAITING if summary.ended == "waiting" else Exit.FINISHED
+
+
+def read_age(text: str) -> float:
+    """Seconds in an age such as 0, 90m, 12h or 7d."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise UsageError(f"--refresh {text} is not an age: write it like 90m, 12h or 7d")
+    return seconds
+
+
+def _kept(collection: Collection) -> Options:
+    if not collection.ledger_path.exists():
+        return Options()
+    collection.check()
+    ledger = SqliteLedger(collection.ledger_path, is_reader=True)
+    try:
+        return load(ledger.setting("options"))
+    finally:
+        ledger.close()
+
+
+def _default_folder(urls: list[str]) -> Path:
+    if not urls:
+        raise UsageError("no URL to start from: sterna crawl https://www.example.org/")
+    urls_canonical = Options(seeds=(urls[0],)).seed_urls()
+    host = hostname_of(urls_canonical[0])
+    return Path("crawls") / (literal_address(host) or host).replace(":", "_")
+
+
+def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
+    return tuple(values) if values else None

@@ -1,0 +1,55 @@
+"""`sterna demo`: serves a small site that ships with the package, and crawls it."""
+
+import functools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sterna.cli.crawl import gather_options, start
+from sterna.cli.display import choose_display
+from sterna.home.collection import Collection
+
+PORT = 8737  # the same each time, so that a second run finds its pages again
+
+
+def demo(
+    into: Annotated[Path, typer.Option(help="The collection's folder.")] = Path("crawls/demo"),
+    as_json: Annotated[bool, typer.Option("--json", help="Progress and summary as JSON lines.")] = False,
+) -> None:
+    """Crawl a small site that ships with Sterna; needs no network."""
+    collection = Collection(into)
+    with as_file(files("sterna.cli") / "demo_site") as root, served(root) as url:
+        options = gather_options(collection, [url], flags={"delay": 0.0}, config=None)
+        start(collection, options, display=choose_display(as_json=as_json, quiet=False), refresh_seconds=0.0)
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """The display is for the crawl."""
+
+
+@contextmanager
+def served(root: Path, port: int = PORT) -> Iterator[str]:
+    """Serves a folder on loopback; on another port where the usual one is taken."""
+    handler = functools.partial(_Handler, directory=str(root))
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+    except OSError:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

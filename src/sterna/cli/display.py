@@ -1,0 +1,185 @@
+"""What a person or a script sees while a crawl runs."""
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+import msgspec
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from sterna.cli.numbers import bytes_text, duration_text
+from sterna.home.progress import Progress, Summary
+
+RATE_SECONDS = 10.0
+LINE_SECONDS = 10.0
+JSON_SECONDS = 5.0
+
+
+class Display(Protocol):
+    """Shows how a run goes."""
+
+    def warn(self, text: str) -> None: ...
+
+    def showing(self, progress: Progress) -> AbstractContextManager[None]: ...
+
+    def finish(self, summary: Summary, lines: list[str]) -> None: ...
+
+
+def choose_display(*, as_json: bool, quiet: bool) -> Display:
+    """JSON lines for scripts, a live table for a terminal, a line now and then for a log."""
+    if as_json:
+        return JsonDisplay()
+    if quiet:
+        return QuietDisplay()
+    return LiveDisplay() if sys.stderr.isatty() else LineDisplay()
+
+
+class QuietDisplay:
+    """Says nothing."""
+
+    def warn(self, text: str) -> None:
+        pass
+
+    @contextmanager
+    def showing(self, progress: Progress) -> Iterator[None]:
+        yield
+
+    def finish(self, summary: Summary, lines: list[str]) -> None:
+        pass
+
+
+class JsonDisplay(QuietDisplay):
+    """A JSON object now and then; the last line is the summary."""
+
+    def warn(self, text: str) -> None:
+        _write_json({"warning": text})
+
+    @contextmanager
+    def showing(self, progress: Progress) -> Iterator[None]:
+        def show() -> None:
+            _write_json(
+                {"progress": {"pages": progress.pages, "pending": progress.pending, **_basics(progress)}}
+            )
+
+        with _every(JSON_SECONDS, show):
+            yield
+
+    def finish(self, summary: Summary, lines: list[str]) -> None:
+        _write_json(summary)
+
+
+class LineDisplay:
+    """Plain lines on stderr; the report on stdout."""
+
+    def warn(self, text: str) -> None:
+        sys.stderr.write(f"sterna: {text}\n")
+
+    @contextmanager
+    def showing(self, progress: Progress) -> Iterator[None]:
+        meter = Meter()
+
+        def show() -> None:
+            sys.stderr.write("  ".join(f"{name} {value}" for name, value in _fields(progress, meter)) + "\n")
+
+        with _every(LINE_SECONDS, show):
+            yield
+
+    def finish(self, summary: Summary, lines: list[str]) -> None:
+        sys.stdout.write("\n".join(lines) + "\n")
+
+
+class LiveDisplay(LineDisplay):
+    """A table that renews itself."""
+
+    @contextmanager
+    def showing(self, progress: Progress) -> Iterator[None]:
+        meter = Meter()
+        console = Console(stderr=True)
+
+        def table() -> Table:
+            grid = Table.grid(padding=(0, 2))
+            fields = _fields(progress, meter)
+            for _ in fields:
+                grid.add_column(justify="right")
+            grid.add_row(*(f"[dim]{name}[/]" for name, _ in fields))
+            grid.add_row(*(value for _, value in fields))
+            grid.add_row(*([progress.note] if progress.note else []))
+            return grid
+
+        with Live(get_renderable=table, console=console, refresh_per_second=4, transient=True):
+            yield
+
+
+class Meter:
+    """Pages a second over the last seconds."""
+
+    def __init__(self) -> None:
+        self._points: deque[tuple[float, int]] = deque()
+
+    def rate(self, pages: int) -> float:
+        now = time.monotonic()
+        self._points.append((now, pages))
+        while len(self._points) > 2 and now - self._points[0][0] > RATE_SECONDS:
+            self._points.popleft()
+        began, before = self._points[0]
+        return (pages - before) / (now - began) if now > began else 0.0
+
+
+def _fields(progress: Progress, meter: Meter) -> list[tuple[str, str]]:
+    rate = meter.rate(progress.pages)
+    return [
+        ("pages", f"{progress.pages:,}"),
+        ("a second", f"{rate:,.1f}"),
+        ("sites", f"{progress.active:,}/{progress.sites:,}"),
+        ("queue", f"{progress.pending:,}"),
+        ("received", bytes_text(progress.bytes_received)),
+        ("errors", f"{sum(progress.errors.values()):,}"),
+        ("time left", _time_left(progress, rate)),
+    ]
+
+
+def _time_left(progress: Progress, rate: float) -> str:
+    """From what is known to be left; links still to be found are not in it."""
+    left = progress.pending
+    if progress.max_pages is not None:
+        left = min(left, progress.max_pages - progress.total_pages)
+    return duration_text(left / rate) if rate and left > 0 else "-"
+
+
+def _basics(progress: Progress) -> dict[str, int]:
+    return {
+        "requests": progress.requests,
+        "bytes_received": progress.bytes_received,
+        "errors": sum(progress.errors.values()),
+        "sites": progress.sites,
+        "active": progress.active,
+    }
+
+
+def _write_json(answer: object) -> None:
+    sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def _every(seconds: float, show: Callable[[], None]) -> Iterator[None]:
+    """Calls `show` now and then from a thread of its own, so that a busy loop is shown too."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        while not over.wait(seconds):
+            show()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

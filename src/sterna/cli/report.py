@@ -1,0 +1,67 @@
+"""The words after a run: what it did, what is left, how to go on."""
+
+import time
+
+from sterna.cli.numbers import bytes_text, duration_text
+from sterna.home.collection import Collection
+from sterna.home.ledger import SiteRow
+from sterna.home.progress import Summary
+from sterna.home.sqlite.ledger import SqliteLedger
+
+MAX_SITES = 5
+
+
+def report(summary: Summary, collection: Collection) -> list[str]:
+    """A few lines for a person."""
+    folder = collection.folder
+    lines = [
+        f"{summary.pages:,} pages in {duration_text(summary.seconds)}"
+        f" ({summary.pages_per_second:,.1f} a second),"
+        f" {bytes_text(summary.bytes_received)} received, {summary.sites:,} sites -> {folder}"
+    ]
+    if summary.unchanged:
+        lines.append(f"{summary.unchanged:,} of them were unchanged since the last visit")
+    if summary.errors:
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items())
+        lines.append(f"errors: {kinds}")
+    lines += _what_is_left(summary, collection)
+    if summary.total_pages:
+        example = '"SELECT url, title FROM page LIMIT 10"'
+        lines.append(f"look at it: sterna query {folder} {example}")
+    return lines
+
+
+def _what_is_left(summary: Summary, collection: Collection) -> list[str]:
+    again = f"sterna crawl --into {collection.folder}"
+    if summary.ended == "stopped":
+        return [f"stopped cleanly with {summary.pending:,} URLs to go; go on with: {again}"]
+    if summary.ended == "limit":
+        return [f"the limit is reached with {summary.pending:,} URLs to go; for more: {again} --max-pages N"]
+    if summary.ended == "waiting":
+        return [*_troubled_sites(collection), f"go on when their time has come, with: {again}"]
+    if summary.total_pages == 0:
+        return _troubled_sites(collection)
+    if summary.pages == 0:
+        return [f"nothing was left to do; to visit the pages again: {again} --refresh 1d"]
+    return []
+
+
+def _troubled_sites(collection: Collection) -> list[str]:
+    """The sites that keep the crawl waiting, or that it had to give up."""
+    ledger = SqliteLedger(collection.ledger_path, is_reader=True)
+    try:
+        rows = [row for row in ledger.site_rows() if row.next_turn or row.robots == "disqualified"]
+    finally:
+        ledger.close()
+    lines = [_trouble(row) for row in rows[:MAX_SITES]]
+    if len(rows) > MAX_SITES:
+        lines.append(f"and {len(rows) - MAX_SITES:,} more sites: sterna status {collection.folder}")
+    return lines
+
+
+def _trouble(row: SiteRow) -> str:
+    cause = f": its robots.txt is not to be had ({row.reason})" if row.robots == "disqualified" else ""
+    if row.next_turn is None:
+        return f"{row.site} is given up{cause}"
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.next_turn))
+    return f"{row.site} may be visited again at {when}{cause}"

@@ -1,0 +1,97 @@
+"""Running a whole crawl in a test: in this process, or as the command in another."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import uvloop
+
+from sterna.archive.disk import ignore_step
+from sterna.home.collection import Collection
+from sterna.home.crawl import Run, crawl
+from sterna.home.intake import Step
+from sterna.home.options import Options
+from sterna.home.progress import Progress, Summary
+
+COMMAND = (sys.executable, "-m", "sterna.cli")
+
+
+def crawl_here(
+    folder: Path, *seeds: str, on_step: Step = ignore_step, refresh: float | None = None, **fields: Any
+) -> Summary:
+    """Crawls in this process, without a delay unless one is given."""
+    options = Options(seeds=seeds, **{"delay": 0.0, "wait": 0.0, **fields})
+
+    async def main() -> Summary:
+        run = Run(stop=asyncio.Event(), on_step=on_step, refresh_seconds=refresh)
+        progress = Progress(began=run.clock.now(), max_pages=options.max_pages)
+        return await crawl(Collection(folder), options, run=run, progress=progress)
+
+    return uvloop.run(main())
+
+
+def sterna(*arguments: str | Path, timeout: float = 100.0) -> subprocess.CompletedProcess[str]:
+    """Runs the command to its end."""
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "NO_COLOR": "1"},
+        check=False,
+    )
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    """Starts the command in a process group of its own."""
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """kill -9, for the whole group: its readers too."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def summary_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The last line of --json."""
+    last: dict[str, Any] = json.loads(result.stdout.strip().splitlines()[-1])
+    return last
+
+
+def segment_paths(folder: Path, table: str) -> list[str]:
+    """The files that the ledger names."""
+    with sqlite3.connect(folder / "ledger.sqlite") as db:
+        rows = db.execute(
+            "SELECT name FROM segment WHERE tbl = ? AND retired_at IS NULL", (table,)
+        ).fetchall()
+    return [str(folder / "segments" / name) for (name,) in rows]
+
+
+def rows(folder: Path, sql: str, table: str = "page", *, with_names: bool = False) -> list[tuple[Any, ...]]:
+    """SQL over all rows of a table as `t`, every version of them."""
+    paths = segment_paths(folder, table)
+    if not paths:
+        return []
+    with duckdb.connect() as db:
+        return db.execute(
+            f"WITH t AS (SELECT * FROM read_parquet({paths!r}, filename={with_names})) {sql}"
+        ).fetchall()
+
+
+def stored_urls(folder: Path, status: int = 200) -> list[str]:
+    """The URL of every page row with this status, repeats included, sorted."""
+    return [url for (url,) in rows(folder, f"SELECT url FROM t WHERE status = {status} ORDER BY url")]

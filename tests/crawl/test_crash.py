@@ -1,0 +1,138 @@
+"""kill -9 at random moments and at every named step: nothing is lost, nothing is stored twice."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.crawl.running import crawl_here, kill, rows, start, sterna, stored_urls, summary_of
+from tests.servers.synthetic import SyntheticServer, SyntheticWeb
+from warcio.archiveiterator import ArchiveIterator
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
+
+PAGES = 900
+STEPS = [
+    "received",
+    "segment-begun",
+    "segment-written",
+    "segment-renamed",
+    "warc-written",
+    "warc-synced",
+    "archived",
+    "committed",
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SyntheticServer]:
+    web = SyntheticWeb(sites=1, pages_per_site=PAGES, mean_degree=6, bytes_per_page=20_000, seed=7)
+    with SyntheticServer(web).run_in_thread() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def undisturbed(server: SyntheticServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed") / "c"
+    crawl_here(folder, server.url(0), warc=True, concurrency=16)
+    return folder
+
+
+def warc_urls(folder: Path) -> Counter[str]:
+    """How often each URL is in the WARC files, all of which must be whole."""
+    found: Counter[str] = Counter()
+    assert not list((folder / "warc").glob("*.open"))
+    for path in (folder / "warc").iterdir():
+        with path.open("rb") as stream:
+            for record in ArchiveIterator(stream, check_digests="raise"):
+                if record.rec_type == "response":
+                    record.content_stream().read()
+                    found[record.rec_headers["WARC-Target-URI"]] += 1
+    return found
+
+
+def assert_same(folder: Path, undisturbed: Path, server: SyntheticServer) -> None:
+    expected = sorted(server.expected_urls(0))
+    assert stored_urls(folder) == expected
+    links = "SELECT from_url, to_url, count(*) FROM t GROUP BY ALL ORDER BY ALL"
+    assert rows(folder, links, "link") == rows(undisturbed, links, "link")
+    assert warc_urls(folder) == warc_urls(undisturbed)
+    named = {Path(name).name for table in ("page", "link") for name in _segments(folder, table)}
+    assert {path.name for path in (folder / "segments").iterdir()} == named
+
+
+def _segments(folder: Path, table: str) -> list[str]:
+    return [name for (name,) in rows(folder, "SELECT DISTINCT filename FROM t", table, with_names=True)]
+
+
+def test_undisturbed_crawl_has_every_page_once(undisturbed: Path, server: SyntheticServer) -> None:
+    assert_same(undisturbed, undisturbed, server)
+
+
+@pytest.mark.parametrize("moment", range(20))
+def test_killed_at_a_random_moment_it_resumes_to_the_same_end(
+    moment: int, tmp_path: Path, server: SyntheticServer, undisturbed: Path
+) -> None:
+    folder = tmp_path / "c"
+    command = (
+        "crawl",
+        server.url(0),
+        "--into",
+        folder,
+        "--delay",
+        "0",
+        "--warc",
+        "--concurrency",
+        "16",
+        "--json",
+    )
+    process = start(*command)
+    _wait_for(folder / "ledger.sqlite")
+    time.sleep(random.Random(moment).uniform(0.0, 2.5))
+    kill(process)
+    result = sterna(*command)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert summary_of(result)["total_pages"] == PAGES
+    assert_same(folder, undisturbed, server)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("count", [1, 4])
+def test_killed_at_a_named_step_it_resumes_to_the_same_end(
+    step: str, count: int, tmp_path: Path, server: SyntheticServer, undisturbed: Path
+) -> None:
+    folder = tmp_path / "c"
+    died = subprocess.run(
+        [sys.executable, "-m", "tests.crawl.dying", folder, server.url(0), step, str(count)], check=False
+    )
+    assert died.returncode == -signal.SIGKILL, f"the crawl never came to {step} {count} times"
+    crawl_here(folder, server.url(0), warc=True, concurrency=16)
+    assert_same(folder, undisturbed, server)
+
+
+def test_at_most_the_uncommitted_parcels_are_fetched_again(tmp_path: Path, server: SyntheticServer) -> None:
+    folder = tmp_path / "c"
+    before = len(server.log)
+    died = subprocess.run(
+        [sys.executable, "-m", "tests.crawl.dying", folder, server.url(0), "archived", "4"], check=False
+    )
+    assert died.returncode == -signal.SIGKILL
+    committed = len(stored_urls(folder))
+    fetched = len(server.log) - before
+    crawl_here(folder, server.url(0), warc=True, concurrency=16)
+    again = Counter(hit.path for hit in server.log[before:])
+    repeated = sum(count - 1 for path, count in again.items() if path != "/robots.txt")
+    assert committed > 100
+    assert repeated <= fetched - committed
+
+
+def _wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.01)

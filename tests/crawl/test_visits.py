@@ -1,0 +1,154 @@
+"""Whole crawls of small sites: visits, slots, limits, scope."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tests.crawl.running import crawl_here, rows, stored_urls
+from tests.servers.pages import Page, PageServer, linking
+from tests.servers.plain import Reply
+
+pytestmark = pytest.mark.servers
+
+A, B, C = "127.0.2.1", "127.0.2.2", "127.0.2.3"
+
+
+def visits(folder: Path) -> list[tuple[str, int, int, str]]:
+    with sqlite3.connect(folder / "ledger.sqlite") as db:
+        return db.execute(
+            "SELECT origin, epoch, visit.pages, ended FROM visit JOIN site ON site.id = site_id"
+            " ORDER BY began"
+        ).fetchall()
+
+
+def test_figure_2_of_the_crawlets_paper_three_sites_two_visits_to_the_first(tmp_path: Path) -> None:
+    """w11 leads to w12; w21 and w32 lie outside; w13 is found only by way of w22, and leads to w14."""
+    sites = {
+        A: {
+            "/w11": linking("/w12", f"http://{B}:{{port}}/w21"),
+            "/w12": linking(f"http://{C}:{{port}}/w32"),
+            "/w13": linking("/w14"),
+            "/w14": linking("/w11"),
+        },
+        B: {"/w21": linking("/w22"), "/w22": linking(f"http://{A}:{{port}}/w13")},
+        C: {"/w31": linking(), "/w32": linking("/w31")},
+    }
+    with PageServer(sites).run_in_thread() as server:
+        summary = crawl_here(tmp_path / "c", server.url(A, "/w11"), stay="any", allow_private=True)
+    urls = [url.rpartition("/")[2] for url in stored_urls(tmp_path / "c")]
+    assert urls == ["w11", "w12", "w13", "w14", "w21", "w22", "w31", "w32"]
+    by_site = [origin.split("/")[2].split(":")[0] for origin, *_ in visits(tmp_path / "c")]
+    assert sorted(by_site) == [A, A, B, C]
+    first, *_, last = visits(tmp_path / "c")
+    assert (first[1], first[2]) == (1, 2)
+    assert (last[1], last[2]) == (2, 2)
+    assert summary.visits == {"here": 4}
+    assert [hit.path for hit in server.log].count("/w11") == 1
+
+
+def test_many_sites_are_visited_while_a_big_one_goes_on(tmp_path: Path) -> None:
+    big = {"/": linking(*(f"/{n}" for n in range(200)))} | {f"/{n}": linking() for n in range(200)}
+    small = {f"127.0.3.{n}": {"/": linking("/a"), "/a": linking()} for n in range(1, 6)}
+    with PageServer({A: big, **small}, latency_seconds=0.02).run_in_thread() as server:
+        seeds = [server.url(address) for address in (A, *small)]
+        crawl_here(tmp_path / "c", *seeds, concurrency=4)
+    ended = {
+        address: max(hit.ended for hit in server.log if hit.address == address) for address in (A, *small)
+    }
+    assert max(ended[address] for address in small) < ended[A]
+
+
+def test_page_limit_is_exact_and_shared(tmp_path: Path) -> None:
+    page = {"/": linking(*(f"/{n}" for n in range(50)))} | {f"/{n}": linking() for n in range(50)}
+    with PageServer({A: page, B: page}).run_in_thread() as server:
+        summary = crawl_here(tmp_path / "c", server.url(A), server.url(B), max_pages=30)
+        assert (summary.pages, summary.ended) == (30, "limit")
+        by_site = rows(tmp_path / "c", "SELECT site, count(*) FROM t GROUP BY site")
+        assert sorted(count for _, count in by_site) == [15, 15]
+        again = crawl_here(tmp_path / "c", server.url(A), server.url(B), max_pages=40)
+    assert (again.pages, again.total_pages) == (10, 40)
+    assert len(set(stored_urls(tmp_path / "c"))) == 40
+
+
+def test_depth_limit_is_exact_whatever_the_order_of_answers(tmp_path: Path) -> None:
+    """/deep is two links away by /a, and four by the chain that answers sooner."""
+    sites = {
+        A: {
+            "/": linking("/a", "/b"),
+            "/a": linking("/deep"),
+            "/b": linking("/c"),
+            "/c": linking("/d"),
+            "/d": linking("/deep"),
+            "/deep": linking("/below"),
+            "/below": linking("/too-deep"),
+            "/too-deep": linking(),
+        }
+    }
+    with PageServer(sites).run_in_thread() as server:
+        crawl_here(tmp_path / "c", server.url(A), max_depth=3)
+        depths = dict(rows(tmp_path / "c", "SELECT url, depth FROM t"))
+        assert depths[server.url(A, "/deep")] == 2
+        assert depths[server.url(A, "/below")] == 3
+        assert server.url(A, "/too-deep") not in depths
+        crawl_here(tmp_path / "c", server.url(A), max_depth=9)
+    assert server.url(A, "/too-deep") in stored_urls(tmp_path / "c")
+
+
+def test_include_and_exclude_hold_for_links_and_not_for_start_pages(tmp_path: Path) -> None:
+    sites = {A: {"/": linking("/docs/a", "/docs/b.pdf", "/blog"), "/docs/a": linking(), "/blog": linking()}}
+    with PageServer(sites).run_in_thread() as server:
+        crawl_here(tmp_path / "c", server.url(A), include=("/docs/",), exclude=(r"\.pdf$",))
+    assert stored_urls(tmp_path / "c") == [server.url(A), server.url(A, "/docs/a")]
+
+
+def test_nofollow_noindex_and_robots_tags_are_obeyed(tmp_path: Path) -> None:
+    sites: dict[str, dict[str, Page]] = {
+        A: {
+            "/": '<a rel="nofollow" href="/no">n</a><a href="/quiet">q</a><a href="/dead-end">d</a>',
+            "/quiet": '<meta name="robots" content="noindex"><title>Secret</title><a href="/beyond">b</a>',
+            "/beyond": linking(),
+            "/dead-end": Reply(headers={"X-Robots-Tag": "nofollow"}, body=b'<a href="/hidden">h</a>'),
+            "/no": linking(),
+            "/hidden": linking(),
+        }
+    }
+    with PageServer(sites).run_in_thread() as server:
+        crawl_here(tmp_path / "c", server.url(A))
+    paths = [url.removeprefix(server.url(A, "")) for url in stored_urls(tmp_path / "c")]
+    assert paths == ["/", "/beyond", "/dead-end", "/quiet"]
+    assert rows(tmp_path / "c", "SELECT title, text FROM t WHERE url LIKE '%/quiet'") == [(None, None)]
+
+
+def test_start_page_that_moved_to_another_site_takes_the_crawl_along(tmp_path: Path) -> None:
+    sites: dict[str, dict[str, Page]] = {
+        A: {},
+        B: {"/": linking("/new"), "/new": linking(f"http://{C}:{{port}}/")},
+        C: {"/": linking()},
+    }
+    with PageServer(sites).run_in_thread() as server:
+        sites[A]["/"] = Reply(301, {"Location": server.url(B)})
+        crawl_here(tmp_path / "c", server.url(A), allow_private=True)
+    assert stored_urls(tmp_path / "c") == [server.url(B), server.url(B, "/new")]
+
+
+def test_link_into_a_private_network_is_not_followed(tmp_path: Path) -> None:
+    sites = {A: {"/": linking(f"http://{B}:{{port}}/admin")}, B: {"/admin": linking()}}
+    with PageServer(sites).run_in_thread() as server:
+        summary = crawl_here(tmp_path / "c", server.url(A), stay="any")
+    assert {hit.address for hit in server.log} == {A}
+    assert stored_urls(tmp_path / "c") == [server.url(A)]
+    assert (summary.ended, summary.errors) == ("finished", {"private_address": 1})
+
+
+def test_pages_that_only_a_sitemap_names_are_found(tmp_path: Path) -> None:
+    sites: dict[str, dict[str, Page]] = {A: {"/": linking(), "/only": linking()}}
+    with PageServer(sites).run_in_thread() as server:
+        sites[A]["/robots.txt"] = f"User-agent: *\nSitemap: {server.url(A, '/index.xml')}\n"
+        sites[A]["/index.xml"] = (
+            f"<sitemapindex><sitemap><loc>{server.url(A, '/s.xml')}</loc></sitemap></sitemapindex>"
+        )
+        sites[A]["/s.xml"] = f"<urlset><url><loc>{server.url(A, '/only')}</loc></url></urlset>"
+        crawl_here(tmp_path / "c", server.url(A))
+        assert stored_urls(tmp_path / "c") == [server.url(A), server.url(A, "/only")]
+        crawl_here(tmp_path / "d", server.url(A), sitemaps=False)
+    assert stored_urls(tmp_path / "d") == [server.url(A)]
