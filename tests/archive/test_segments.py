@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ def pages(first: int, count: int, *, text_bytes: int = 100) -> list[tuple[str, P
                 depth=1,
                 fetched=1_700_000_000.0 + number,
                 status=200,
-                text=f"{number} " * (text_bytes // 4),
+                text=random.Random(number).randbytes(text_bytes // 2).hex(),
                 links=(Link(f"{SITE}/{number + 1}", "next"), Link(f"{SITE}/")),
             ),
         )
@@ -129,21 +130,32 @@ def test_merge_writes_row_groups_of_bounded_size(tmp_path: Path, monkeypatch: py
     assert max(sizes) < 60_000
 
 
+def test_merge_reads_on_only_when_a_group_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GROUP_BYTES", 20_000)
+    read: list[int] = []
+
+    def groups() -> Iterator[pa.Table]:
+        for number in range(100):
+            read.append(number)
+            yield pa.table({"text": ["x" * 5_000]})
+
+    assert next(module._gathered(groups())).num_rows == len(read) == 4
+
+
 def test_merge_of_different_tables_is_refused(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
     with pytest.raises(ValueError, match="one table"):
         store.merge(store.write_pages(pages(0, 2)))
 
 
-@pytest.mark.parametrize("place", ["start", "text", "footer"])
+@pytest.mark.parametrize("place", ["start", "middle", "footer"])
 def test_merge_names_a_damaged_segment_and_leaves_nothing(tmp_path: Path, place: str) -> None:
     store = SegmentStore(tmp_path)
     good, bad = (store.write_pages(pages(number, 50))[0] for number in (0, 50))
     text = pq.read_metadata(store.path(bad.name)).row_group(0).column(6)
-    end_of_text = text.data_page_offset + text.total_compressed_size
-    position = {"start": 0, "text": end_of_text - 8, "footer": bad.size_bytes - 8}[place]
+    middle = text.data_page_offset + text.total_compressed_size // 2
     data = bytearray(store.path(bad.name).read_bytes())
-    data[position : position + 8] = bytes(byte ^ 0xFF for byte in data[position : position + 8])
+    data[{"start": 0, "middle": middle, "footer": -8}[place]] ^= 0x10
     store.path(bad.name).write_bytes(data)
     before = names(tmp_path)
     with pytest.raises(StorageError, match=f"{bad.name}' is damaged"):

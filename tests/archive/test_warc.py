@@ -241,6 +241,26 @@ def test_full_file_is_renamed_only_after_it_was_handed_back(tmp_path: Path) -> N
     assert store.path(full.name).exists()
 
 
+def test_append_is_handed_back_only_when_it_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+    sync = os.fsync
+
+    def noted_sync(handle: int) -> None:
+        target = Path(f"/proc/self/fd/{handle}").readlink()
+        happened.append("sync folder" if target.is_dir() else f"sync {target.suffix}")
+        sync(handle)
+
+    store = warc_store(tmp_path, on_step=happened.append)
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    store.append([page(1)])
+    assert happened == ["warc-written", "sync .open", "sync folder", "warc-synced"]
+    happened.clear()
+    store.append([page(2)])
+    assert happened == ["warc-written", "sync .open", "warc-synced"]
+
+
 def test_append_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_handle: int) -> None:
         raise OSError(errno.ENOSPC, "no space")
@@ -258,13 +278,17 @@ def test_append_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
     assert len(answers((tmp_path / f"{position.name}.open").read_bytes())) == 2
 
 
-def test_tail_that_could_not_be_undone_does_not_pass_for_complete(tmp_path: Path) -> None:
+@pytest.mark.parametrize("later", [[], [page(2)]])
+def test_tail_that_could_not_be_undone_does_not_pass_for_complete(tmp_path: Path, later: list[Page]) -> None:
     store = warc_store(tmp_path)
     (position,) = store.append([page(1)])
     with (tmp_path / f"{position.name}.open").open("ab") as file:
-        file.write(b"half a record")
+        file.write(b"half a record" * 1_000)
+    store.append(later)
+    if later:
+        assert len(answers((tmp_path / f"{position.name}.open").read_bytes())) == 2
     store.close()
-    assert len(answers(store.path(position.name).read_bytes())) == 1
+    assert len(answers(store.path(position.name).read_bytes())) == 1 + len(later)
 
 
 def test_recover_cuts_what_was_not_committed(tmp_path: Path) -> None:
@@ -306,6 +330,18 @@ def test_crash_between_manifest_and_rename_leaves_the_file_closed(tmp_path: Path
     assert [path.name for path in sorted(tmp_path.iterdir())] == sorted(
         [positions[0].name, f"{positions[1].name}.open"]
     )
+
+
+def test_file_left_open_beside_another_is_closed_with_it(tmp_path: Path) -> None:
+    positions = [position for number in range(2) for position in warc_store(tmp_path).append([page(number)])]
+    store = warc_store(tmp_path)
+    store.recover(positions)
+    (grown,) = store.append([page(3)])
+    assert grown.name == positions[1].name
+    assert store.close() == [
+        WarcPosition(positions[0].name, positions[0].committed_bytes, is_open=False),
+        WarcPosition(grown.name, grown.committed_bytes, is_open=False),
+    ]
 
 
 def test_complete_files_may_be_moved_away(tmp_path: Path) -> None:

@@ -86,3 +86,7 @@ def test_unreadable_config_names_the_file(tmp_path: Path, text: str) -> None:
 
 def test_seeds_are_joined_without_repeats() -> None:
     assert merge_seeds(("a", "b"), ("b", "c")) == ("a", "b", "c")
+
+
+def test_password_of_a_proxy_is_not_kept() -> None:
+    assert "secret" not in dump(Options(proxy="http://me:secret@proxy.example:3128"))

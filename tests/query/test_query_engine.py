@@ -15,6 +15,7 @@ import pytest
 from sterna.archive.segments import SegmentStore
 from sterna.errors import QueryError
 from sterna.model import Link, Page
+from sterna.query import engine as module
 from sterna.query.engine import Engine
 
 SITE = "https://www.example.org"
@@ -110,6 +111,7 @@ def test_files_may_be_named_from_the_working_folder(tmp_path: Path, monkeypatch:
     tables = stored(tmp_path, [page("a", 1)])
     monkeypatch.chdir(tmp_path)
     with Engine({"page": [Path(path.name) for path in tables["page"]]}) as engine:
+        monkeypatch.chdir("/")
         assert rows(engine, "SELECT count(*) FROM page") == [(1,)]
 
 
@@ -183,11 +185,10 @@ def test_settings_are_locked_below_the_check_of_the_statement(engine: Engine, tm
     connection.close()
 
 
-def test_variables_of_the_program_are_out_of_reach(engine: Engine) -> None:
-    secret = pa.table({"key": ["hidden"]})
+def test_variables_of_the_program_are_out_of_reach(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "secret", pa.table({"key": ["hidden"]}), raising=False)
     with pytest.raises(QueryError, match="secret does not exist"):
         engine.run("SELECT * FROM secret")
-    assert secret.num_rows == 1
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,11 @@ def test_long_cells_are_cut_to_the_width() -> None:
     assert lines[2] == "https://a/  " + ("word " * 6)[:27] + "…"
 
 
+def test_cell_one_too_long_shows_that_it_is_cut() -> None:
+    lines = shown(["text"], ("x" * 11,), width=10).splitlines()
+    assert lines[2] == "x" * 9 + "…"
+
+
 def test_wide_characters_keep_the_columns_aligned() -> None:
     lines = shown(["title", "n"], ("日本", 1), ("e\u0301a", 2)).splitlines()
     assert lines[2:4] == ["日本   1", "e\u0301a     2"]

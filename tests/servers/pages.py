@@ -10,7 +10,6 @@ from typing import Self
 
 from tests.servers.plain import Listener, Reply, Request, in_thread, send
 
-
 Page = Reply | str | list[Reply]
 
 

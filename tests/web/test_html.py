@@ -323,6 +323,11 @@ def test_comparisons_in_scripts_do_not_count_as_tags() -> None:
     assert page.text.startswith("xy xy")
 
 
+def test_the_shapes_of_a_drawing_do_not_count_as_nested() -> None:
+    page = read("<svg>" + "<path d='M0'/>" * 20_000 + "</svg>" + "<p>x<b>y</b></p>")
+    assert page.text == "xy"
+
+
 TAGS = st.sampled_from([
     "<a href=x>", "</a>", "<b>", "</b>", "<p>", "</p>", "<div>", "</div>", "<table>", "<td>", "</table>",
     "<svg>", "</svg>", "<title>", "</title>", "<noscript>", "</noscript>", "<script>", "</script>", "x",

@@ -21,42 +21,52 @@ from sterna.home.options import Options, load, merge_seeds, read_config
 from sterna.home.progress import Progress, Summary
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.web.dns import literal_address
-from sterna.web.urls import hostname_of
+from sterna.web.urls import hostname_of, is_private
 
 _SCOPE, _POLITE, _OUTPUT, _NETWORK = "What to crawl", "Politeness", "Collection and output", "Network"
 
 
 def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
-    urls: Annotated[list[str] | None, typer.Argument(metavar="[URL]...", help="Where to start.")] = None,
+    urls: Annotated[list[str] | None, typer.Argument(metavar="URL", help="Where to start.")] = None,
     into: Annotated[
         Path | None,
-        typer.Option(help="The collection's folder. [default: crawls/HOSTNAME]", rich_help_panel=_OUTPUT),
+        typer.Option(
+            metavar="DIR", help="The collection's folder. (default: crawls/HOSTNAME)", rich_help_panel=_OUTPUT
+        ),
     ] = None,
     max_pages: Annotated[
-        int | None, typer.Option(help="Stop at so many pages in the collection.", rich_help_panel=_SCOPE)
+        int | None,
+        typer.Option(metavar="N", help="Stop at so many pages in the collection.", rich_help_panel=_SCOPE),
     ] = None,
     max_depth: Annotated[
         int | None,
-        typer.Option(help="Links from a start page at most. [default: 64]", rich_help_panel=_SCOPE),
+        typer.Option(
+            metavar="N", help="Links from a start page at most. (default: 64)", rich_help_panel=_SCOPE
+        ),
     ] = None,
     max_seconds: Annotated[
-        float | None, typer.Option(help="End this run after so long.", rich_help_panel=_SCOPE)
+        float | None,
+        typer.Option(metavar="SECONDS", help="End this run after so long.", rich_help_panel=_SCOPE),
     ] = None,
     stay: Annotated[
         str | None,
         typer.Option(
             metavar="site|domain|any",
-            help="Follow links within the start sites, within their domains, or anywhere. [default: site]",
+            help="Follow links within the start sites, within their domains, or anywhere. (default: site)",
             rich_help_panel=_SCOPE,
         ),
     ] = None,
     include: Annotated[
         list[str] | None,
-        typer.Option(help="Follow only URLs that match this regular expression.", rich_help_panel=_SCOPE),
+        typer.Option(
+            metavar="REGEX",
+            help="Follow only URLs that match this regular expression.",
+            rich_help_panel=_SCOPE,
+        ),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(help="Never follow URLs that match this one.", rich_help_panel=_SCOPE),
+        typer.Option(metavar="REGEX", help="Never follow URLs that match this one.", rich_help_panel=_SCOPE),
     ] = None,
     sitemaps: Annotated[
         bool | None,
@@ -77,27 +87,36 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     delay: Annotated[
         float | None,
         typer.Option(
+            metavar="SECONDS",
             help="Seconds between two requests to a site, or five times its response time if that is longer;"
-            " 0 is for sites of your own. [default: 1]",
+            " 0 is for sites of your own. (default: 1)",
             rich_help_panel=_POLITE,
         ),
     ] = None,
     gentle: Annotated[
-        bool | None, typer.Option("--gentle/--no-gentle", help="30 seconds instead.", rich_help_panel=_POLITE)
+        bool | None,
+        typer.Option(
+            "--gentle/--no-gentle",
+            help="30 seconds instead, for slow or small servers.",
+            rich_help_panel=_POLITE,
+        ),
     ] = None,
     block: Annotated[
         list[str] | None,
-        typer.Option(help="Never visit this hostname or domain.", rich_help_panel=_POLITE),
+        typer.Option(metavar="NAME", help="Never visit this hostname or domain.", rich_help_panel=_POLITE),
     ] = None,
     unblock: Annotated[
-        list[str] | None, typer.Option(help="Take a name off the block list.", rich_help_panel=_POLITE)
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Take a name off the block list.", rich_help_panel=_POLITE),
     ] = None,
     user_agent: Annotated[
-        str | None, typer.Option(help="The User-Agent header, whole.", rich_help_panel=_POLITE)
+        str | None,
+        typer.Option(metavar="TEXT", help="The User-Agent header, whole.", rich_help_panel=_POLITE),
     ] = None,
     contact: Annotated[
         str | None,
         typer.Option(
+            metavar="URL|MAIL",
             envvar="STERNA_CONTACT",
             help="A URL or mail address for the owners of sites; goes into User-Agent and From.",
             rich_help_panel=_POLITE,
@@ -114,24 +133,34 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     wait: Annotated[
         float | None,
         typer.Option(
-            help="Seconds to wait for sites that ask for a pause, before the run ends. [default: 300]",
+            metavar="SECONDS",
+            help="Seconds to wait for sites that ask for a pause, before the run ends. (default: 300)",
             rich_help_panel=_POLITE,
         ),
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(help="Open connections at most, 1 to 1000. [default: 100]", rich_help_panel=_NETWORK),
+        typer.Option(
+            metavar="N", help="Open connections at most, 1 to 1000. (default: 100)", rich_help_panel=_NETWORK
+        ),
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(help="Seconds for one request. [default: 60]", rich_help_panel=_NETWORK)
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Seconds for one request. (default: 60)", rich_help_panel=_NETWORK
+        ),
     ] = None,
     proxy: Annotated[
         str | None,
-        typer.Option(envvar="STERNA_PROXY", help="Fetch through this proxy.", rich_help_panel=_NETWORK),
+        typer.Option(
+            metavar="URL", envvar="STERNA_PROXY", help="Fetch through this proxy.", rich_help_panel=_NETWORK
+        ),
     ] = None,
     ca_file: Annotated[
         Path | None,
-        typer.Option(help="Trust the certificates in this file instead.", rich_help_panel=_NETWORK),
+        typer.Option(
+            metavar="FILE", help="Trust the certificates in this file instead.", rich_help_panel=_NETWORK
+        ),
     ] = None,
     allow_private: Annotated[
         bool | None,
@@ -147,7 +176,9 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="A TOML file with options; flags come first.", rich_help_panel=_OUTPUT),
+        typer.Option(
+            metavar="FILE", help="A TOML file with options; flags come first.", rich_help_panel=_OUTPUT
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Progress and summary as JSON lines.", rich_help_panel=_OUTPUT)
@@ -221,6 +252,8 @@ def start(
     """Runs the crawl under the display and ends the process with the fitting exit code."""
     if options.ignore_robots:
         display.warn("robots.txt is not asked for: do this only on sites of your own")
+    if not (options.contact or options.user_agent) and not _are_local(options.seed_urls()):
+        display.warn("no --contact: the owners of the sites cannot tell who is crawling them")
     summary = uvloop.run(
         _run(
             collection,
@@ -306,6 +339,11 @@ def _default_folder(urls: list[str]) -> Path:
     urls_canonical = Options(seeds=(urls[0],)).seed_urls()
     host = hostname_of(urls_canonical[0])
     return Path("crawls") / (literal_address(host) or host).replace(":", "_")
+
+
+def _are_local(urls: list[str]) -> bool:
+    addresses = [literal_address(hostname_of(url)) for url in urls]
+    return all(address and is_private(address) for address in addresses)
 
 
 def _tuple(values: list[str] | None) -> tuple[str, ...] | None:

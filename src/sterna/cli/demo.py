@@ -20,13 +20,25 @@ PORT = 8737  # the same each time, so that a second run finds its pages again
 
 def demo(
     into: Annotated[Path, typer.Option(help="The collection's folder.")] = Path("crawls/demo"),
+    serve: Annotated[bool, typer.Option("--serve", help="Only serve the site, until Ctrl-C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Progress and summary as JSON lines.")] = False,
 ) -> None:
     """Crawl a small site that ships with Sterna; needs no network."""
     collection = Collection(into)
     with as_file(files("sterna.cli") / "demo_site") as root, served(root) as url:
+        if serve:
+            typer.echo(f"serving {url} until Ctrl-C")
+            _wait_for_ctrl_c()
+            return
         options = gather_options(collection, [url], flags={"delay": 0.0}, config=None)
         start(collection, options, display=choose_display(as_json=as_json, quiet=False), refresh_seconds=0.0)
+
+
+def _wait_for_ctrl_c() -> None:
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        typer.echo("stopped")
 
 
 class _Handler(SimpleHTTPRequestHandler):

@@ -19,3 +19,8 @@ def duration_text(seconds: float) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min"
+
+
+def plural(count: int, noun: str) -> str:
+    """1 site, 2 sites and the like."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

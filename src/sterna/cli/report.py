@@ -2,7 +2,7 @@
 
 import time
 
-from sterna.cli.numbers import bytes_text, duration_text
+from sterna.cli.numbers import bytes_text, duration_text, plural
 from sterna.home.collection import Collection
 from sterna.home.ledger import SiteRow
 from sterna.home.progress import Summary
@@ -17,7 +17,7 @@ def report(summary: Summary, collection: Collection) -> list[str]:
     lines = [
         f"{summary.pages:,} pages in {duration_text(summary.seconds)}"
         f" ({summary.pages_per_second:,.1f} a second),"
-        f" {bytes_text(summary.bytes_received)} received, {summary.sites:,} sites -> {folder}"
+        f" {bytes_text(summary.bytes_received)} received, {plural(summary.sites, 'site')} -> {folder}"
     ]
     if summary.unchanged:
         lines.append(f"{summary.unchanged:,} of them were unchanged since the last visit")

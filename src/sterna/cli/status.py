@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from sterna.cli.numbers import bytes_text
+from sterna.cli.numbers import bytes_text, plural
 from sterna.home.collection import Collection
 from sterna.home.ledger import Counts, SiteRow
 from sterna.home.sqlite.ledger import SqliteLedger
@@ -39,9 +39,10 @@ def status(
 
 def _lines(folder: Path, counts: Counts, sites: list[SiteRow]) -> list[str]:
     lines = [
-        f"{folder}: {counts.pages:,} pages of {counts.sites:,} sites, {counts.pending:,} URLs to go",
+        f"{folder}: {counts.pages:,} pages of {plural(counts.sites, 'site')}, {counts.pending:,} URLs to go",
         f"  {counts.requests:,} requests, {bytes_text(counts.bytes_received)} received,"
-        f" {counts.visits:,} visits, {counts.leased:,} under way, {counts.waiting_sites:,} sites waiting",
+        f" {plural(counts.visits, 'visit')}, {counts.leased:,} under way,"
+        f" {counts.waiting_sites:,} sites waiting",
     ]
     if counts.errors:
         lines.append("  errors: " + ", ".join(f"{kind} {count:,}" for kind, count in counts.errors.items()))

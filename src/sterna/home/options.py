@@ -111,7 +111,8 @@ def load(text: str | None) -> Options:
 
 
 def dump(options: Options) -> str:
-    return msgspec.json.encode(options).decode()
+    """The options for the ledger; a proxy's address may hold a password, so each run names it anew."""
+    return msgspec.json.encode(msgspec.structs.replace(options, proxy="")).decode()
 
 
 def merge_seeds(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ _KINDS = {
     pycurl.E_SSL_CONNECT_ERROR: "tls",
     pycurl.E_PEER_FAILED_VERIFICATION: "tls",
     pycurl.E_SSL_CACERT: "tls",
+    pycurl.E_SSL_CACERT_BADFILE: "tls",
     pycurl.E_SSL_CERTPROBLEM: "tls",
     pycurl.E_SSL_CIPHER: "tls",
     pycurl.E_UNSUPPORTED_PROTOCOL: "protocol",
@@ -35,6 +36,7 @@ _KINDS = {
     pycurl.E_HTTP2: "protocol",
     92: "protocol",  # CURLE_HTTP2_STREAM
     97: "proxy",  # CURLE_PROXY
+    100: "too_large",  # CURLE_TOO_LARGE, a line of the head
 }
 
 
@@ -105,14 +107,17 @@ class CurlFetcher:
         set_option(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         set_option(pycurl.NOSIGNAL, 1)
         set_option(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
-        set_option(pycurl.HTTPHEADER, [f"{name}: {value}" for name, value in request.headers])
+        # A validator goes back as it came, and servers do not keep to ASCII.
+        fields = [f"{name}: {value}".encode("latin-1", "replace") for name, value in request.headers]
+        set_option(pycurl.HTTPHEADER, fields)
         set_option(pycurl.HTTP_CONTENT_DECODING, 0)
         set_option(pycurl.CONNECTTIMEOUT, CONNECT_SECONDS)
         set_option(pycurl.TIMEOUT_MS, int(request.timeout_seconds * 1000))
         set_option(pycurl.LOW_SPEED_LIMIT, SLOWEST_BYTES_PER_SECOND)
         set_option(pycurl.LOW_SPEED_TIME, SLOW_SECONDS)
-        # An empty proxy also keeps libcurl from reading the environment.
+        # Empty values also keep libcurl from reading the environment.
         set_option(pycurl.PROXY, self._config.proxy)
+        set_option(pycurl.NOPROXY, "")
         set_option(pycurl.CAINFO, self._config.ca_file or certifi.where())
         if request.address:
             set_option(pycurl.CONNECT_TO, [f"::{_bracketed(request.address)}:"])
@@ -183,18 +188,18 @@ class _Sink:
     def __init__(self, request: Request) -> None:
         self.body = BytesIO()
         self.head = bytearray()
+        self.is_head_done = False
         self.is_cut = False
         self._max_bytes = request.max_bytes
-        self._is_head_done = False
 
     def add_head_line(self, line: bytes) -> None:
         if line.startswith(b"HTTP/"):  # of an interim response too: the last one counts
             self.head.clear()
-            self._is_head_done = False
-        if self._is_head_done:
+            self.is_head_done = False
+        if self.is_head_done:
             return  # a trailer
         self.head += line
-        self._is_head_done = line == b"\r\n"
+        self.is_head_done = not line.strip(b"\r\n")
 
     def write_or_cut(self, data: bytes) -> int:
         room = self._max_bytes - self.body.tell()
@@ -206,6 +211,8 @@ class _Sink:
 def _response(handle: pycurl.Curl, sink: _Sink, code: int) -> Response:
     if code and not (code == pycurl.E_WRITE_ERROR and sink.is_cut):
         raise FetchError(_kind(handle, code), handle.errstr())
+    if not sink.is_head_done:  # libcurl takes it for a whole answer without a body
+        raise FetchError("truncated", "the connection ended within the head")
     head = bytes(sink.head)
     return Response(
         status=handle.getinfo(pycurl.RESPONSE_CODE),
@@ -222,6 +229,8 @@ def _response(handle: pycurl.Curl, sink: _Sink, code: int) -> Response:
 def _kind(handle: pycurl.Curl, code: int) -> str:
     if code == pycurl.E_RECV_ERROR and handle.getinfo(pycurl.SIZE_DOWNLOAD_T) > 0:
         return "truncated"
+    if code == pycurl.E_OPERATION_TIMEDOUT and not handle.getinfo(pycurl.REQUEST_SIZE):
+        return "connect"  # nothing was sent yet, so that another address may be asked
     return _KINDS.get(code, "network")
 
 

@@ -327,9 +327,11 @@ _MAX_TOIL = 50_000_000  # looks at an open element: a third of a second
 _TOIL_OF_A_COPY = 50  # in looks; it also takes 300 bytes
 
 _TAG_NAME = re.compile(r"<(/?[a-z][a-z0-9]*+)")
+# Elements without an end tag, those that end where their like begins, and the shapes of a drawing.
 _NEVER_DEEP = frozenset({
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
     "wbr", "dd", "dt", "li", "option", "p", "rp", "rt", "tbody", "td", "tfoot", "th", "thead", "tr",
+    "circle", "ellipse", "image", "line", "path", "polygon", "polyline", "rect", "stop", "use",
 })  # fmt: skip
 _FORMATTING = frozenset({
     "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",

@@ -1,9 +1,12 @@
 """One request and its response, and the interface of whatever fetches it."""
 
 import email.utils
+import re
 from typing import Protocol
 
 from sterna.model import Record
+
+_LINE_END = re.compile("\r?\n")  # RFC 9112 2.2: a bare LF ends a line too
 
 
 class Request(Record, frozen=True, kw_only=True):
@@ -44,7 +47,7 @@ class Fetcher(Protocol):
 def read_head(head: bytes) -> tuple[tuple[str, str], ...]:
     """The header fields of a response's head, in order, folded lines joined."""
     fields: list[tuple[str, str]] = []
-    for line in head.decode("latin-1").split("\r\n")[1:]:
+    for line in _LINE_END.split(head.decode("latin-1"))[1:]:
         if line[:1] in (" ", "\t") and fields:
             name, value = fields[-1]
             fields[-1] = (name, f"{value} {line.strip()}")

@@ -1,0 +1,138 @@
+"""The examples in the docs run, and print what they say."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+
+import pytest
+
+from sterna.cli.demo import PORT
+from sterna.cli.exits import Exit
+
+ROOT = Path(__file__).parent.parent
+STERNA = [sys.executable, "-m", "sterna.cli"]
+
+# What differs from run to run: times, rates and sizes.
+_VARYING = [
+    (re.compile(r"\bin [\d.,]+ s \([\d.,]+ a second\)"), r"in [\\d.,]+ s \\([\\d.,]+ a second\\)"),
+    (re.compile(r"\b[\d.,]+ (k?B|MB)\b"), r"[\\d.,]+ \1"),
+]
+
+
+def examples(document: str) -> list[tuple[str, list[str]]]:
+    """The commands of a document's console blocks, each with the lines that it prints."""
+    found: list[tuple[str, list[str]]] = []
+    for block in re.findall(r"```console\n(.*?)```", (ROOT / document).read_text(), re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line.removeprefix("$ "), []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def run(command: str, folder: Path) -> list[str]:
+    words = shlex.split(command)
+    if words[0] == "scripts/crawl":
+        words = [*STERNA, *(["crawl", *words[1:]] if words[1:] else ["demo"])]
+    elif words[0] == "sterna":
+        words = [*STERNA, *words[1:]]
+    result = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, env=os.environ)
+    return (result.stdout + result.stderr).splitlines()
+
+
+def pattern(line: str) -> str:
+    """The line as an expression: what varies may vary, and ... stands for anything."""
+    parts = []
+    for part in line.split("..."):
+        masked = part
+        escaped = re.escape(masked)
+        for varying, replacement in _VARYING:
+            masked_pattern = varying.search(part)
+            if masked_pattern:
+                escaped = escaped.replace(
+                    re.escape(masked_pattern.group()), varying.sub(replacement, masked_pattern.group())
+                )
+        parts.append(escaped)
+    return ".*".join(parts)
+
+
+def check(document: str, folder: Path) -> None:
+    for command, expected in examples(document):
+        printed = run(command, folder)
+        text = "\n".join(printed)
+        wanted = "\n".join(pattern(line) for line in expected)
+        assert re.fullmatch(wanted, text, re.DOTALL), f"$ {command}\nprinted:\n{text}\nexpected:\n{wanted}"
+
+
+@contextmanager
+def demo_site() -> Iterator[None]:
+    process = subprocess.Popen([*STERNA, "demo", "--serve"], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 20
+        while not _answers():
+            assert time.monotonic() < deadline, "the demo site never came up"
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _answers() -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/", timeout=1):
+            return True
+    except URLError:
+        return False
+
+
+@pytest.mark.servers
+def test_readme_prints_what_it_says(tmp_path: Path) -> None:
+    assert len(examples("README.md")) >= 5
+    check("README.md", tmp_path)
+
+
+@pytest.mark.servers
+def test_tutorial_prints_what_it_says(tmp_path: Path) -> None:
+    assert len(examples("docs/tutorial.md")) >= 8
+    with demo_site():
+        check("docs/tutorial.md", tmp_path)
+
+
+def test_reference_lists_every_exit_code() -> None:
+    rows = re.findall(r"^\| (\d) \|", (ROOT / "docs/reference.md").read_text(), re.MULTILINE)
+    assert [int(row) for row in rows] == [code.value for code in Exit]
+
+
+def test_reference_names_every_option() -> None:
+    from sterna.home.options import Options  # noqa: PLC0415 - beside its only use
+
+    text = (ROOT / "docs/reference.md").read_text()
+    inner = {"readers"}  # how many processes read pages is for measuring
+    assert [
+        name
+        for name in Options.__struct_fields__
+        if f"`{name}" not in text and name not in inner | {"limits"}
+    ] == []
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for document in [
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "bench/README.md",
+    ]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
+            assert (document.parent / target).exists(), (
+                f"{document.name} points to {target}, which is not there"
+            )
