@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import socket
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Protocol
 
 import aiodns
@@ -35,11 +36,18 @@ class _Entry(Record, frozen=True):
 
 
 class DnsResolver:
-    """Asks the system's name servers through c-ares; must be made inside a running loop."""
+    """Asks name servers, the system's if none are given, through c-ares; made inside a running loop."""
 
-    def __init__(self, clock: Clock, *, timeout_seconds: float = 5.0, tries: int = 2) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        timeout_seconds: float = 5.0,
+        tries: int = 2,
+        nameservers: Sequence[str] = (),
+    ) -> None:
         self._clock = clock
-        self._resolver = aiodns.DNSResolver(timeout=timeout_seconds, tries=tries)
+        self._resolver = aiodns.DNSResolver(nameservers, timeout=timeout_seconds, tries=tries)
         # Both are changed by resolve() and prefer() alone, in the loop's thread.
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._asking: dict[str, asyncio.Task[_Entry]] = {}

@@ -1,0 +1,46 @@
+"""A synthetic web of many sites: every page that can be reached, once, within bounded memory."""
+
+from pathlib import Path
+
+import pytest
+from tests.crawl.running import sterna, stored_urls, summary_of
+from tests.servers.synthetic import SyntheticServer, SyntheticWeb, path
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+
+
+def reachable(web: SyntheticWeb, sites: list[int]) -> set[tuple[int, int]]:
+    """The (site, page) pairs that links lead to from page 0 of these sites."""
+    seen = {(site, 0) for site in sites}
+    todo = list(seen)
+    while todo:
+        for link in web.links(*todo.pop()):
+            if link not in seen:
+                seen.add(link)
+                todo.append(link)
+    return seen
+
+
+def test_web_of_300_sites_with_a_power_law_of_sizes_is_crawled_whole(tmp_path: Path) -> None:
+    web = SyntheticWeb(
+        sites=300, pages_per_site=15, size_exponent=2.3, external_share=0.2, bytes_per_page=2_000, seed=3
+    )
+    starts = list(range(0, 300, 50))
+    with SyntheticServer(web).run_in_thread() as server:
+        command = (
+            "crawl",
+            *map(server.url, starts),
+            "--into",
+            tmp_path / "c",
+            "--stay",
+            "any",
+            "--allow-private",
+        )
+        result = sterna(*command, "--delay", "0", "--json", timeout=250)
+    expected = sorted(
+        f"http://{web.host(site)}:{server.port}{path(page)}" for site, page in reachable(web, starts)
+    )
+    assert result.returncode == 0
+    assert len(expected) > 3_000
+    assert stored_urls(tmp_path / "c") == expected
+    assert summary_of(result)["peak_memory_bytes"] < 600e6
