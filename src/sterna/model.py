@@ -104,6 +104,7 @@ class Budget(Record, frozen=True, kw_only=True):
     pages: int = 2_000
     seconds: float = 600.0
     urls: int = 200_000  # found in the visit and held in its memory
+    patience_seconds: float = 60.0  # a longer wait for the site's delay ends the visit
     depth: int = 64  # the deepest page to fetch; what lies deeper is only reported
 
 

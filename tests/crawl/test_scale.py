@@ -27,16 +27,9 @@ def test_web_of_300_sites_with_a_power_law_of_sizes_is_crawled_whole(tmp_path: P
     )
     starts = list(range(0, 300, 50))
     with SyntheticServer(web).run_in_thread() as server:
-        command = (
-            "crawl",
-            *map(server.url, starts),
-            "--into",
-            tmp_path / "c",
-            "--stay",
-            "any",
-            "--allow-private",
-        )
-        result = sterna(*command, "--delay", "0", "--json", timeout=250)
+        seeds = [server.url(site) for site in starts]
+        flags = ("--into", tmp_path / "c", "--stay", "any", "--allow-private", "--delay", "0", "--json")
+        result = sterna("crawl", *seeds, *flags, timeout=250)
     expected = sorted(
         f"http://{web.host(site)}:{server.port}{path(page)}" for site, page in reachable(web, starts)
     )

@@ -59,8 +59,7 @@ class LedgerSuite:
         raise NotImplementedError
 
     def lease(self, ledger: Ledger, now: float = 10.0, **fields: int) -> Lease:
-        lease = ledger.lease(f"visit-{now}", now=now, **{"pages": 100, "max_depth": 64, **fields})
-        assert lease is not None
+        (lease,) = ledger.lease([f"visit-{now}"], now=now, **{"pages": 100, "max_depth": 64, **fields})
         return lease
 
     def commit(self, ledger: Ledger, *parcels: Parcel, now: float = 20.0) -> None:
@@ -69,7 +68,7 @@ class LedgerSuite:
     # -- leases ------------------------------------------------------------------------------------------
 
     def test_empty_ledger_has_nothing_to_lease(self, ledger: Ledger) -> None:
-        assert ledger.lease("v", now=1.0, pages=10, max_depth=5) is None
+        assert ledger.lease(["v"], now=1.0, pages=10, max_depth=5) == []
 
     def test_seed_is_leased_once(self, ledger: Ledger) -> None:
         assert ledger.seed([Target(f"{SITE}/")], now=1.0) == 1
@@ -77,7 +76,7 @@ class LedgerSuite:
         assert (lease.site, lease.part, lease.epoch) == (SITE, WHOLE, 1)
         assert [target.url for target in lease.starts] == [f"{SITE}/"]
         assert lease.may_be_private
-        assert ledger.lease("second", now=11.0, pages=10, max_depth=5) is None
+        assert ledger.lease(["second"], now=11.0, pages=10, max_depth=5) == []
 
     def test_seed_that_is_known_is_not_added_again(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
@@ -86,7 +85,8 @@ class LedgerSuite:
     def test_sites_take_turns_in_the_order_they_became_due(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=2.0)
         ledger.seed([Target(f"{OTHER}/")], now=1.0)
-        assert [self.lease(ledger, 10.0).site, self.lease(ledger, 11.0).site] == [OTHER, SITE]
+        leases = ledger.lease(["v", "w", "x"], now=10.0, pages=5, max_depth=5)
+        assert [(lease.visit, lease.site) for lease in leases] == [("v", OTHER), ("w", SITE)]
 
     def test_lease_gives_lowest_depth_first_and_goes_no_deeper_than_it_could_hold(
         self, ledger: Ledger
@@ -110,7 +110,7 @@ class LedgerSuite:
             ledger,
             parcel(lease, pages=(page("/"),), checkpoint=Checkpoint(found=found), ended=Ended.FINISHED),
         )
-        assert ledger.lease("no", now=30.0, pages=5, max_depth=0) is None
+        assert ledger.lease(["no"], now=30.0, pages=5, max_depth=0) == []
         assert ledger.counts(now=30.0).next_turn is None
         ledger.wake(now=31.0)
         assert self.lease(ledger, 32.0, max_depth=1).starts[0].url == f"{SITE}/below"
@@ -127,7 +127,7 @@ class LedgerSuite:
     def test_blocked_site_is_not_leased_until_it_is_unblocked(self, ledger: Ledger) -> None:
         ledger.block(["a.example"])
         ledger.seed([Target(f"{SITE}/")], now=1.0)
-        assert ledger.lease("v", now=2.0, pages=1, max_depth=1) is None
+        assert ledger.lease(["v"], now=2.0, pages=1, max_depth=1) == []
         ledger.unblock(["a.example"])
         ledger.wake(now=3.0)
         assert self.lease(ledger).site == SITE
@@ -220,7 +220,7 @@ class LedgerSuite:
         again = Target(f"{SITE}/", attempts=2, not_before=500.0)
         ended = parcel(self.lease(ledger), checkpoint=Checkpoint(again=(again,)), ended=Ended.STOPPED)
         self.commit(ledger, ended)
-        assert ledger.lease("early", now=400.0, pages=1, max_depth=1) is None
+        assert ledger.lease(["early"], now=400.0, pages=1, max_depth=1) == []
         assert ledger.counts(now=400.0).next_turn == 500.0
         assert self.lease(ledger, 501.0).starts[0].attempts == 2
 
@@ -262,7 +262,7 @@ class LedgerSuite:
         self.commit(ledger, ended)
         ledger.close()
         again = reopen()
-        assert again.lease("early", now=899.0, pages=1, max_depth=1) is None
+        assert again.lease(["early"], now=899.0, pages=1, max_depth=1) == []
         assert again.holds(now=899.0) == (hold,)
         assert self.lease(again, 901.0).site == SITE
 
@@ -275,14 +275,14 @@ class LedgerSuite:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         robots = Robots(RobotsState.DISQUALIFIED, 20.0, 1, 3600.0, b"", "HTTP 503")
         self.commit(ledger, parcel(self.lease(ledger), robots=robots, ended=Ended.DISQUALIFIED))
-        assert ledger.lease("early", now=3599.0, pages=1, max_depth=1) is None
+        assert ledger.lease(["early"], now=3599.0, pages=1, max_depth=1) == []
         assert self.lease(ledger, 3600.0).robots == robots
 
     def test_site_of_a_lost_visit_rests_for_its_own_delay(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         self.commit(ledger, parcel(self.lease(ledger), delay_seconds=30.0))
         assert ledger.recover(now=100.0, least_pause=1.0) == 1
-        assert ledger.lease("early", now=129.0, pages=1, max_depth=1) is None
+        assert ledger.lease(["early"], now=129.0, pages=1, max_depth=1) == []
         lease = self.lease(ledger, 130.0)
         assert lease.holds == ()
         assert ledger.recover(now=200.0, least_pause=60.0) == 1

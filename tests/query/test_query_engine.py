@@ -41,8 +41,8 @@ def stored(folder: Path, *batches: list[tuple[str, Page]]) -> dict[str, list[Pat
 def engine(tmp_path: Path) -> Iterator[Engine]:
     batches = (
         [page("a", 1, title="first", links=(Link(f"{SITE}/b", "to b"),)), page("b", 1, title="only")],
-        [page("a", 3, title="newest")],
-        [page("a", 2, title="between")],
+        [page("a", 3, title="newest", links=(Link(f"{SITE}/b", "to b"),))],
+        [page("a", 2, title="between", links=(Link(f"{SITE}/gone", "to gone"),))],
     )
     site = pa.table({"site": [SITE], "pages": [2], "since": [datetime(2026, 1, 1, tzinfo=UTC)]})
     with Engine(stored(tmp_path, *batches), extra={"site": site}, time_limit_seconds=30) as opened:
@@ -73,6 +73,10 @@ def test_page_and_its_history_have_the_columns_of_the_archive(engine: Engine) ->
     assert columns[:3] == ["url", "site", "status"]
     assert columns == engine.run("FROM page_history").columns
     assert engine.run("FROM link").columns == ["from_url", "to_url", "text", "rel"]
+
+
+def test_link_is_of_the_newest_version_of_its_page(engine: Engine) -> None:
+    assert rows(engine, "FROM link") == [(f"{SITE}/a", f"{SITE}/b", "to b", None)]
 
 
 def test_links_and_extra_tables_can_be_joined(engine: Engine) -> None:

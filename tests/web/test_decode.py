@@ -64,6 +64,12 @@ def test_what_was_coded_comes_back(name: str, code: Coder, data: bytes) -> None:
 
 
 @each_coder
+def test_a_body_may_end_anywhere_in_the_buffer(name: str, code: Coder) -> None:
+    for size in range(2**16 - 2, 2**16 + 300):
+        assert len(decode_body(code(b"x" * size), name, max_bytes=MAX_BYTES)) == size
+
+
+@each_coder
 def test_a_body_may_be_as_long_as_the_bound_and_no_longer(name: str, code: Coder) -> None:
     assert len(decode_body(code(b"x" * 70_000), name, max_bytes=70_000)) == 70_000
     assert refusal(code(b"x" * 70_001), name, max_bytes=70_000) == "bomb"

@@ -16,6 +16,7 @@ from sterna.web.domains import domain_of
         ("www.xn--85x722f.xn--55qx5d.cn", "xn--85x722f.xn--55qx5d.cn"),
         ("www.example.notlisted", "example.notlisted"),
         ("www.example.com.", "example.com"),
+        ("localhost.", "localhost"),
     ],
 )
 def test_the_domain_is_one_label_under_the_public_suffix(hostname: str, domain: str) -> None:

@@ -281,6 +281,12 @@ HOSTILE = {
     "nested lists": "<ul><li>" * 50_000 + "the end",
     "nested inline elements": "<span>" * 100_000 + "the end",
     "nested links": "<a href=a><object>" * 20_000 + "the end",
+    "links around a long text": "".join(f"<a href={n}><object>" for n in range(3_000))
+    + "x " * 900_000
+    + "the end",
+    "links around much text": "".join(f"<a href={n}><object>" for n in range(3_000))
+    + "x<br>" * 90_000
+    + "the end",
     "open formatting elements": "<p>"
     + "".join(f"<font n{n}>" for n in range(3_000))
     + "<p>x" * 3_000

@@ -28,7 +28,10 @@ PAGE_SCHEMA = pa.schema(
         ("referrer", pa.string()),
     ]
 )
-LINK_SCHEMA = pa.schema([(name, pa.string()) for name in ("from_url", "to_url", "text", "rel")])
+# `fetched` is that of the page: it tells of which version a link is.
+LINK_SCHEMA = pa.schema(
+    [*((name, pa.string()) for name in ("from_url", "to_url", "text", "rel")), ("fetched", _TIME)]
+)
 SCHEMAS = {"page": PAGE_SCHEMA, "link": LINK_SCHEMA}
 
 
@@ -68,6 +71,7 @@ def link_table(site_pages: Sequence[tuple[str, Page]]) -> pa.Table:
         _strings(link.url for link in links),
         _strings(link.text for link in links),
         _strings(link.rel for link in links),
+        pa.array([at for page in pages for at in [moment(page.fetched)] * len(page.links)], _TIME),
     ]
     return pa.table(columns, schema=LINK_SCHEMA)
 

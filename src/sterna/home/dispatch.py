@@ -16,7 +16,10 @@ from sterna.web.clock import Clock
 
 VISIT_PAGES = 5_000
 VISIT_SECONDS = 600.0
+LEASES_AT_ONCE = 64
 POLL_SECONDS = 1.0
+PATIENCE_SECONDS = 60.0
+CROWDED_PATIENCE_SECONDS = 1.0  # while other sites wait for a slot
 
 T = TypeVar("T")
 Deliver = Callable[[Parcel], Awaitable[None]]
@@ -104,30 +107,45 @@ class Dispatch:
 
     async def _send_out(self, stop: asyncio.Event) -> None:
         """Fills the free slots; the pages that are left are shared among what is due."""
-        free = self._plan.slots - len(self._visits)
-        due = await self._in_thread(lambda: self._ledger.due_count(now=self._clock.now(), most=free))
-        for waiting in range(min(free, due), 0, -1):
+        while free := self._plan.slots - len(self._visits):
+            due = await self._in_thread(partial(self._due_count, free + 1))
             left = self._pages_left()
-            if left <= 0:
+            count = min(free, due, left, LEASES_AT_ONCE)
+            if count <= 0:
                 return
-            pages = max(1, min(VISIT_PAGES, left // waiting))
-            lease = await self._in_thread(partial(self._lease, pages))
-            if lease is None:
+            pages = min(VISIT_PAGES, left // count)
+            patience = PATIENCE_SECONDS if due <= free else CROWDED_PATIENCE_SECONDS
+            leases = await self._in_thread(partial(self._lease, count, pages))
+            for lease in leases:
+                self._begin(
+                    self._visit(
+                        lease,
+                        Budget(
+                            pages=pages, seconds=VISIT_SECONDS, depth=lease.depth, patience_seconds=patience
+                        ),
+                    ),
+                    stop,
+                )
+            if not leases:
                 return
-            visit = self._visit(lease, pages)
-            self._granted[visit.id] = pages
-            self._visits[asyncio.create_task(self._carry(visit, stop))] = visit.id
-            self._progress.active = len(self._visits)
 
-    def _lease(self, pages: int) -> Lease | None:
+    def _begin(self, visit: Visit, stop: asyncio.Event) -> None:
+        self._granted[visit.id] = visit.budget.pages
+        self._visits[asyncio.create_task(self._carry(visit, stop))] = visit.id
+        self._progress.active = len(self._visits)
+
+    def _due_count(self, most: int) -> int:
+        return self._ledger.due_count(now=self._clock.now(), most=most)
+
+    def _lease(self, count: int, pages: int) -> list[Lease]:
         return self._ledger.lease(
-            secrets.token_hex(8),
+            [secrets.token_hex(8) for _ in range(count)],
             now=self._clock.now(),
             pages=pages,
             max_depth=self._plan.crawler.scope.max_depth,
         )
 
-    def _visit(self, lease: Lease, pages: int) -> Visit:
+    def _visit(self, lease: Lease, budget: Budget) -> Visit:
         return Visit(
             id=lease.visit,
             site=lease.site,
@@ -137,7 +155,7 @@ class Dispatch:
             etiquette=self._plan.etiquette,
             starts=lease.starts,
             known=lease.known,
-            budget=Budget(pages=pages, seconds=VISIT_SECONDS, depth=lease.depth),
+            budget=budget,
             robots=lease.robots,
             holds=lease.holds,
             may_be_private=lease.may_be_private or self._plan.allow_private,

@@ -101,8 +101,8 @@ class Ledger(Protocol):
     def seed(self, targets: Sequence[Target], *, now: float) -> int:
         """Adds URLs that the user named; tells how many were new."""
 
-    def lease(self, visit: str, *, now: float, pages: int, max_depth: int) -> Lease | None:
-        """The part whose turn it is, under a new epoch; None if nothing is due."""
+    def lease(self, visits: Sequence[str], *, now: float, pages: int, max_depth: int) -> list[Lease]:
+        """The parts whose turn it is, each under a new epoch; fewer than asked for if fewer are due."""
 
     def judge(self, parcel: Parcel) -> Verdict:
         """Whether the parcel is to be stored."""

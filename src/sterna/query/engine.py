@@ -43,6 +43,15 @@ _NEWEST = """
 """
 
 
+# Links of the newest version of their page: what a page no longer carries is no link any more.
+_NEWEST_LINKS = """
+    CREATE VIEW link AS
+    SELECT from_url, to_url, "text", rel FROM {source} AS stored
+    SEMI JOIN (SELECT url, max(fetched) AS fetched FROM page_history GROUP BY url) AS newest
+    ON stored.from_url = newest.url AND stored.fetched = newest.fetched
+"""
+
+
 class Result(NamedTuple):
     """What a query gives; `rows` can be read once, and DuckDB works on as it is read."""
 
@@ -154,9 +163,9 @@ def _define_pages(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -
 
 def _define_links(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
     if files:
-        connection.execute(f"CREATE VIEW link AS FROM {_source(files)}")
+        connection.execute(_NEWEST_LINKS.format(source=_source(files)))
     else:
-        _load(connection, "link", rows=SCHEMAS["link"].empty_table())
+        _load(connection, "link", rows=SCHEMAS["link"].empty_table().drop_columns(["fetched"]))
 
 
 def _source(files: Sequence[str], *options: str) -> str:

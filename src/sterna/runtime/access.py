@@ -85,6 +85,10 @@ class Access:
         tally, self._tally = self._tally, Tally()
         return tally
 
+    def wait_seconds(self, site: str) -> float:
+        """How long the site's own hold still lasts."""
+        return self._kit.gate.until(site_key(site)) - self._kit.clock.now()
+
     def hold_site(self, site: str, seconds: float) -> None:
         """Lets no request to the site start for so long."""
         key = site_key(site)

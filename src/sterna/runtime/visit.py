@@ -1,7 +1,7 @@
 """The visit's loop: which URL next, when to end, and parcels home as they fill."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 from sterna.errors import FetchError
 from sterna.model import Ended, Parcel, RobotsState, Target, Visit
@@ -40,6 +40,7 @@ class VisitLoop:
         self._in_flight: dict[asyncio.Task[None], Target] = {}
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
+        self._full = asyncio.Event()
         self._sending = asyncio.Lock()
         self._ended: Ended | None = None
         self._deadline = kit.clock.now() + visit.budget.seconds
@@ -48,7 +49,7 @@ class VisitLoop:
         """Returns when the last parcel is delivered."""
         watch = asyncio.create_task(self._watch_stop())
         try:
-            if await self._may_reach() and await self._qualify():
+            if await self._unless_over(self._qualify()):
                 await self._crawl()
         finally:
             watch.cancel()
@@ -60,10 +61,11 @@ class VisitLoop:
         self._announce_sitemaps()
         try:
             async with asyncio.TaskGroup() as group:
-                flusher = group.create_task(self._flush_now_and_then())
+                sender = group.create_task(self._send_when_full_or_old())
                 workers = {group.create_task(self._work()) for _ in range(self._visit.etiquette.connections)}
                 await self._wait_for(workers)
-                flusher.cancel()
+                async with self._sending:  # never in the middle of a parcel: its failure must be heard
+                    sender.cancel()
         except BaseExceptionGroup as failures:
             # All of them come from one refused or unstorable parcel; home wants it as it was raised.
             raise failures.exceptions[0] from failures
@@ -102,6 +104,7 @@ class VisitLoop:
             self._packer.pages_total >= budget.pages
             or self._handler.held_count >= budget.urls
             or self._kit.clock.now() >= self._deadline
+            or self._access.wait_seconds(self._visit.site) > budget.patience_seconds
         ):
             self._end(Ended.BUDGET)
 
@@ -117,8 +120,6 @@ class VisitLoop:
             finally:
                 del self._in_flight[task]
                 self._tell_change()
-            if self._packer.is_full:
-                await self._send()
 
     async def _next(self) -> Target | None:
         """The next target, or None when the visit is at its end."""
@@ -136,8 +137,11 @@ class VisitLoop:
             await self._wait_for_change(now)
 
     def _may_take(self) -> bool:
-        """Within the page budget, and not before the level above is done: so depths are exact."""
+        """Within the page budget, with room in the parcel, and level by level, so that depths are exact."""
         if self._packer.pages_total + len(self._in_flight) >= self._visit.budget.pages:
+            return False
+        if self._packer.is_full:
+            self._full.set()
             return False
         depth = self._frontier.next_depth()
         return depth is None or all(target.depth >= depth for target in self._in_flight.values())
@@ -156,6 +160,37 @@ class VisitLoop:
 
     # -- whether to begin, and with what -----------------------------------------------------------------
 
+    async def _unless_over(self, begin: Coroutine[None, None, bool]) -> bool:
+        """What `begin` says; False if the visit is ended before it says anything."""
+        beginning = asyncio.create_task(begin)
+        over = asyncio.create_task(self._over.wait())
+        await asyncio.wait({beginning, over}, return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        if beginning.done():
+            return beginning.result()
+        beginning.cancel()
+        await asyncio.wait({beginning})
+        return False
+
+    async def _qualify(self) -> bool:
+        """Whether the site may be crawled: it is no private one, and its robots.txt is known."""
+        if not await self._may_reach():
+            return False
+        if not self._visit.etiquette.obey_robots:
+            return True
+        robots = self._visit.robots
+        if is_due(robots, self._kit.clock.now()):
+            robots = await qualify(self._visit.site, robots, access=self._access, kit=self._kit)
+            self._packer.set_robots(robots)
+        if robots.state is not RobotsState.QUALIFIED:
+            self._end(Ended.DISQUALIFIED)
+            return False
+        self._handler.rules = Rules.parse(robots.rules, agent=self._visit.etiquette.user_agent)
+        self._access.crawl_delay = self._handler.rules.crawl_delay or 0.0
+        if not self._packer.is_empty:
+            await self._send()  # the rules and their delay must outlive a crash before any page is asked for
+        return True
+
     async def _may_reach(self) -> bool:
         """False where the site lies in a network that this visit must not enter."""
         try:
@@ -168,31 +203,6 @@ class VisitLoop:
             return False
         return True
 
-    async def _qualify(self) -> bool:
-        if not self._visit.etiquette.obey_robots:
-            return True
-        robots = self._visit.robots
-        if is_due(robots, self._kit.clock.now()):
-            asking = asyncio.create_task(
-                qualify(self._visit.site, robots, access=self._access, kit=self._kit)
-            )
-            over = asyncio.create_task(self._over.wait())
-            await asyncio.wait({asking, over}, return_when=asyncio.FIRST_COMPLETED)
-            over.cancel()
-            if not asking.done():
-                asking.cancel()
-                return False
-            robots = asking.result()
-            self._packer.set_robots(robots)
-        if robots.state is not RobotsState.QUALIFIED:
-            self._end(Ended.DISQUALIFIED)
-            return False
-        self._handler.rules = Rules.parse(robots.rules, agent=self._visit.etiquette.user_agent)
-        self._access.crawl_delay = self._handler.rules.crawl_delay or 0.0
-        if not self._packer.is_empty:
-            await self._send()  # the rules and their delay must outlive a crash before any page is asked for
-        return True
-
     def _announce_sitemaps(self) -> None:
         rules = self._handler.rules
         if rules and self._visit.crawler.scope.use_sitemaps:
@@ -201,9 +211,13 @@ class VisitLoop:
 
     # -- parcels -----------------------------------------------------------------------------------------
 
-    async def _flush_now_and_then(self) -> None:
+    async def _send_when_full_or_old(self) -> None:
+        """The only one that sends while the visit goes on; workers wait while the next parcel is full too."""
         while True:
-            await asyncio.sleep(FLUSH_SECONDS)
+            waiting = asyncio.create_task(self._full.wait())
+            await asyncio.wait({waiting}, timeout=FLUSH_SECONDS)
+            waiting.cancel()
+            self._full.clear()
             if not self._packer.is_empty or self._access.has_news:
                 await self._send()
 
@@ -218,4 +232,5 @@ class VisitLoop:
                 again=self._frontier.again(),
                 ended=ended,
             )
+            self._tell_change()
             await self._deliver(parcel)

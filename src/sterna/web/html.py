@@ -14,7 +14,9 @@ MAX_LINKS = 10_000
 _MAX_HREFS = 2 * MAX_LINKS  # before they are joined: several can mean one URL, and some mean none
 _MAX_TITLE_LENGTH = 500
 _MAX_LINK_TEXT_LENGTH = 200
-_MAX_LINK_PIECES = 64  # of text; links can nest, and each would read the text of all the inner ones
+# What is looked at of a link's text, in pieces and in characters of each: links can nest, and each would
+# read the text of all the inner ones.
+_MAX_LINK_PIECES, _MAX_LINK_PIECE_LENGTH = 64, 1_000
 
 _AGENT = "sterna"
 
@@ -123,7 +125,8 @@ class _Findings:
 
     def close_link(self, anchor: _Anchor) -> None:
         href, rel, start = anchor
-        text = collapse("".join(self.pieces[start : start + _MAX_LINK_PIECES]))
+        pieces = self.pieces[start : start + _MAX_LINK_PIECES]
+        text = collapse("".join([piece[:_MAX_LINK_PIECE_LENGTH] for piece in pieces]))
         self.add_link(href, rel, text=text[:_MAX_LINK_TEXT_LENGTH].rstrip())
 
     def add_link(self, href: str, rel: str, *, text: str = "") -> None:

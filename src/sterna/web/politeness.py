@@ -67,6 +67,10 @@ class Gate:
         if until > self._until.get(key, 0.0):
             self._until[key] = until
 
+    def until(self, key: str) -> float:
+        """When the hold on one key ends."""
+        return self._until.get(key, 0.0)
+
     def ready_at(self, keys: Keys) -> float:
         """When site, address and domain let a request start."""
         until = self._until.get

@@ -36,17 +36,20 @@ class SqliteLedger:
 
     # -- leases ------------------------------------------------------------------------------------------
 
-    def lease(self, visit: str, *, now: float, pages: int, max_depth: int) -> Lease | None:
+    def lease(self, visits: Sequence[str], *, now: float, pages: int, max_depth: int) -> list[Lease]:
+        leases: list[Lease] = []
         with self._database.transaction() as db:
-            while True:
+            while len(leases) < len(visits):
                 row = db.execute(
                     "SELECT site_id, part, epoch FROM part WHERE turn <= ? ORDER BY turn LIMIT 1", (now,)
                 ).fetchone()
                 if row is None:
-                    return None
+                    break
+                visit = visits[len(leases)]
                 lease = self._try_lease(db, row, visit=visit, now=now, pages=pages, max_depth=max_depth)
                 if lease:
-                    return lease
+                    leases.append(lease)
+        return leases
 
     def _try_lease(
         self,
@@ -225,7 +228,7 @@ class SqliteLedger:
             tally = _tally(db)
             turn = db.execute("SELECT min(turn) FROM part WHERE turn IS NOT NULL").fetchone()[0]
             return Counts(
-                sites=_count(db, "SELECT count(*) FROM site"),
+                sites=tally.pop("sites", 0),
                 leased=_count(db, "SELECT count(*) FROM part WHERE visit IS NOT NULL"),
                 waiting_sites=_count(db, "SELECT count(*) FROM part WHERE turn > ?", now),
                 visits=tally.pop("visits", 0),

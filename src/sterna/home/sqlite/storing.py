@@ -278,7 +278,8 @@ def _raise_up(db: sqlite3.Connection) -> None:
 
 def _site_ids(db: sqlite3.Connection, origins: set[str]) -> dict[str, int]:
     rows = [(origin,) for origin in sorted(origins)]
-    db.executemany("INSERT OR IGNORE INTO site (origin) VALUES (?)", rows)
+    added = db.executemany("INSERT OR IGNORE INTO site (origin) VALUES (?)", rows).rowcount
+    add_to_tally(db, {"sites": added})
     return {
         origin: db.execute("SELECT id FROM site WHERE origin = ?", (origin,)).fetchone()[0]
         for (origin,) in rows
