@@ -12,8 +12,9 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 import sterna
+from sterna.archive.manifest import WarcPosition
 from sterna.archive.segments import SegmentStore
-from sterna.archive.warc import WarcPosition, WarcStore
+from sterna.archive.warc import WarcStore
 from sterna.model import Link, Page, Raw
 
 SITE = "https://www.example.org"
@@ -23,8 +24,10 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import msgspec
-from sterna.archive.segments import Segment, SegmentStore
-from sterna.archive.warc import WarcPosition, WarcStore
+from sterna.archive.manifest import Segment
+from sterna.archive.segments import SegmentStore
+from sterna.archive.manifest import WarcPosition
+from sterna.archive.warc import WarcStore
 from sterna.model import Page
 
 action, folder, step, count, pages, known = sys.argv[1:]

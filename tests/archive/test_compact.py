@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sterna.archive.compact import choose
-from sterna.archive.segments import Segment
+from sterna.archive.manifest import Segment
 
 
 def segments(count: int, *, table: str = "page", tier: int = 0, size_bytes: int = 10) -> list[Segment]:

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sterna.archive import segments as module
-from sterna.archive.segments import Segment, SegmentStore
+from sterna.archive.manifest import Segment
+from sterna.archive.segments import SegmentStore
 from sterna.errors import StorageError
 from sterna.model import Link, Page
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
-from sterna.archive.warc import WarcPosition, WarcStore
+from sterna.archive.manifest import WarcPosition
+from sterna.archive.warc import WarcStore
 from sterna.errors import StorageError
 from sterna.model import Page, Raw
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sterna.archive.segments import Segment
-from sterna.archive.warc import WarcPosition
+from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger import WHOLE, Change, Lease, Ledger, Verdict
 from sterna.model import (
     Checkpoint,

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from sterna.archive.segments import Segment
+from sterna.archive.manifest import Segment
 
 FAN_IN = 16
 MAX_BYTES = 512 << 20

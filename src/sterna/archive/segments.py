@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sterna.archive.disk import OnStep, ignore_step, make_folder, new_id, storage_errors, sync_folder
+from sterna.archive.manifest import Segment
 from sterna.archive.rows import SCHEMAS, link_table, page_table
 from sterna.errors import StorageError
-from sterna.model import Page, Record
+from sterna.model import Page
 
 # A row group, which a merge holds in memory and a query reads or skips, has about this size uncompressed.
 GROUP_BYTES = 32 << 20
@@ -30,16 +31,6 @@ _DICTIONARIES = {
     "link": ["from_url", "to_url", "rel"],
 }
 _OPTIONS = {"compression": "zstd", "write_page_checksum": True}
-
-
-class Segment(Record, frozen=True):
-    """A Parquet file as the manifest knows it."""
-
-    name: str
-    table: str
-    rows: int
-    size_bytes: int
-    tier: int = 0
 
 
 class SegmentStore:

@@ -20,20 +20,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sterna.archive.disk import OnStep, ignore_step, make_folder, new_id, storage_errors, sync_folder
+from sterna.archive.manifest import WarcPosition
 from sterna.archive.records import page_records, warcinfo
 from sterna.errors import StorageError
-from sterna.model import Page, Record
+from sterna.model import Page
 
 MAX_BYTES = 1 << 30
 _OPEN = ".open"
-
-
-class WarcPosition(Record, frozen=True):
-    """A WARC file as the manifest knows it."""
-
-    name: str
-    committed_bytes: int
-    is_open: bool
 
 
 class _Part:

@@ -15,8 +15,6 @@ from sterna.cli.exits import Exit
 from sterna.cli.report import report
 from sterna.errors import UsageError
 from sterna.home.collection import Collection
-from sterna.home.crawl import Run
-from sterna.home.crawl import crawl as run_crawl
 from sterna.home.options import Options, load, merge_seeds, read_config
 from sterna.home.progress import Progress, Summary
 from sterna.home.sqlite.ledger import SqliteLedger
@@ -277,6 +275,10 @@ async def _run(
     max_seconds: float | None,
     unblock: tuple[str, ...],
 ) -> Summary:
+    # Arrow takes a while to load, and who asks for help should not wait for it.
+    from sterna.home.crawl import Run  # noqa: PLC0415
+    from sterna.home.crawl import crawl as run_crawl  # noqa: PLC0415
+
     stop = asyncio.Event()
     run = Run(stop=stop, refresh_seconds=refresh_seconds, max_seconds=max_seconds, unblock=unblock)
     progress = Progress(began=run.clock.now(), max_pages=options.max_pages)

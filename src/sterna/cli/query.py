@@ -1,49 +1,11 @@
 """`sterna query`: SQL over a collection, also while it is crawled."""
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-import pyarrow as pa
 import typer
 
 from sterna.home.collection import Collection
-from sterna.home.ledger import SiteRow, VisitRow
-from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.model import Record
-from sterna.query.engine import Engine
-from sterna.query.output import Format, write
-
-_TEXT, _COUNT, _TIME = pa.string(), pa.int64(), pa.timestamp("us", "UTC")
-_COLUMNS: dict[type[Record], dict[str, pa.DataType]] = {
-    SiteRow: {
-        "site": _TEXT,
-        "pages": _COUNT,
-        "requests": _COUNT,
-        "bytes_received": _COUNT,
-        "errors": _COUNT,
-        "robots": _TEXT,
-        "robots_failures": _COUNT,
-        "robots_retry_at": _TIME,
-        "reason": _TEXT,
-        "next_turn": _TIME,
-    },
-    VisitRow: {
-        "visit": _TEXT,
-        "site": _TEXT,
-        "part": _TEXT,
-        "epoch": _COUNT,
-        "place": _TEXT,
-        "began": _TIME,
-        "over": _TIME,
-        "ended": _TEXT,
-        "parcels": _COUNT,
-        "pages": _COUNT,
-        "requests": _COUNT,
-        "bytes_received": _COUNT,
-    },
-}
 
 
 def query(
@@ -51,7 +13,9 @@ def query(
     sql: Annotated[
         str, typer.Argument(metavar="SQL", help="A SELECT over page, page_history, link, site, visit.")
     ],
-    form: Annotated[Format, typer.Option("--format", "-f", help="How to print the rows.")] = "table",
+    form: Annotated[
+        Literal["table", "csv", "json"], typer.Option("--format", "-f", help="How to print the rows.")
+    ] = "table",
 ) -> None:
     """Ask a collection in SQL.
 
@@ -59,30 +23,7 @@ def query(
     """
     collection = Collection(folder)
     collection.check()
-    ledger = SqliteLedger(collection.ledger_path, is_reader=True)
-    try:
-        segments = ledger.segments()
-        extra = {"site": _table(SiteRow, ledger.site_rows()), "visit": _table(VisitRow, ledger.visit_rows())}
-    finally:
-        ledger.close()
-    tables = {
-        name: [collection.segments_folder / segment.name for segment in segments if segment.table == name]
-        for name in ("page", "link")
-    }
-    with Engine(tables, extra=extra) as engine:
-        write(engine.run(sql), format=form, out=sys.stdout)
+    # DuckDB takes a while to load, and who asks for help should not wait for it.
+    from sterna.cli.asking import ask  # noqa: PLC0415
 
-
-def _table(kind: type[Record], rows: Sequence[Record]) -> pa.Table:
-    """Rows of the ledger as DuckDB takes them; times become timestamps."""
-    arrays = {
-        name: pa.array([_value(getattr(row, name), column) for row in rows], column)
-        for name, column in _COLUMNS[kind].items()
-    }
-    return pa.table(arrays)
-
-
-def _value(value: object, column: pa.DataType) -> object:
-    if column is not _TIME or not isinstance(value, float):
-        return value
-    return int(value * 1_000_000) if 0 < value < 1e11 else None
+    ask(collection, sql, form=form)

@@ -6,8 +6,9 @@ from concurrent.futures import Executor
 
 import msgspec
 
+from sterna.archive.manifest import WarcPosition
 from sterna.archive.segments import SegmentStore
-from sterna.archive.warc import WarcPosition, WarcStore
+from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
 from sterna.home.ledger import Change, Ledger, Verdict
 from sterna.model import Page, Parcel, Target

@@ -6,8 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from sterna.archive.segments import Segment
-from sterna.archive.warc import WarcPosition
+from sterna.archive.manifest import Segment, WarcPosition
 from sterna.model import Hold, Known, Parcel, Record, Robots, Target
 
 WHOLE = "/"  # the part that is a whole site

@@ -5,8 +5,7 @@ from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
-from sterna.archive.segments import Segment
-from sterna.archive.warc import WarcPosition
+from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.borders import is_blocked
 from sterna.home.ledger import WHOLE, Change, Counts, Lease, SiteRow, Verdict, VisitRow
 from sterna.home.sqlite.database import Database

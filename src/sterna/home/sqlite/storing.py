@@ -3,8 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 
-from sterna.archive.segments import Segment
-from sterna.archive.warc import WarcPosition
+from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger import WHOLE, Change, Verdict
 from sterna.model import Ended, Hold, Page, Parcel, Robots, Target
 from sterna.web.politeness import site_key
