@@ -28,6 +28,7 @@ class Etiquette(Record, frozen=True, array_like=False, kw_only=True, forbid_unkn
     """How a crawler behaves towards one site."""
 
     user_agent: str = "Sterna"
+    robots_name: str = "Sterna"  # by which robots.txt calls it
     sender: str = ""
     delay_seconds: float = 1.0
     response_factor: float = 5.0

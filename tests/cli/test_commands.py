@@ -200,6 +200,19 @@ def test_warning_is_given_when_robots_txt_is_ignored(server: PageServer, tmp_pat
     assert len(stored_urls(tmp_path / "b")) == PAGES
 
 
+def test_ctrl_c_ends_a_query_at_once(server: PageServer, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    sterna("crawl", server.url(A), "--into", folder, "--delay", "0", "--max-pages", "1")
+    process = start("query", folder, "SELECT count(*) FROM range(1e12::BIGINT) a, range(1e6::BIGINT) b")
+    deadline = time.monotonic() + 30
+    while not _is_busy(process.pid):
+        assert time.monotonic() < deadline, "the query never began"
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=5)
+    assert process.returncode == -signal.SIGINT
+
+
 # -- bad input -------------------------------------------------------------------------------------------
 
 
@@ -310,6 +323,12 @@ def test_demo_crawls_without_a_network_and_finds_its_pages_again(tmp_path: Path)
     assert (first["total_pages"], first["errors"]) == (12, {"http_404": 1, "robots": 1})
     assert (second["unchanged"], second["total_pages"]) == (12, 12)
     assert not rows(tmp_path / "c", "SELECT url FROM t WHERE url LIKE '%private%'")
+
+
+def _is_busy(pid: int) -> bool:
+    """True once the process has used two seconds of CPU: it works on the query by then."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") > 2
 
 
 def _wait_for_hits(server: PageServer, count: int) -> None:

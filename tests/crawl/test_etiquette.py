@@ -123,6 +123,17 @@ def test_block_list_survives_a_restart(tmp_path: Path) -> None:
         assert {hit.address for hit in server.log} == {A}
 
 
+def test_unblocked_site_stays_unblocked(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    with PageServer({A: site(3), B: site(3)}).run_in_thread() as server:
+        flags = ("--into", folder, "--delay", "0", "--quiet")
+        sterna("crawl", server.url(A), server.url(B), *flags, "--block", B)
+        assert {hit.address for hit in server.log} == {A}
+        sterna("crawl", *flags, "--unblock", B, "--max-pages", "4")
+        sterna("crawl", *flags, "--max-pages", "100")
+    assert len(stored_urls(folder)) == 6
+
+
 def test_disqualified_site_is_left_alone_until_its_retry(tmp_path: Path) -> None:
     sites: dict[str, dict[str, Page]] = {A: {"/": linking(), "/robots.txt": Reply(503)}}
     with PageServer(sites).run_in_thread() as server:

@@ -90,3 +90,16 @@ def test_seeds_are_joined_without_repeats() -> None:
 
 def test_password_of_a_proxy_is_not_kept() -> None:
     assert "secret" not in dump(Options(proxy="http://me:secret@proxy.example:3128"))
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "name"),
+    [
+        ("", "Sterna"),
+        ("TernBot/2.0 (+https://example.org)", "TernBot"),
+        ("Mozilla/5.0 (compatible; TernBot/2.0; +https://example.org)", "TernBot"),
+        ("42", "Sterna"),
+    ],
+)
+def test_robots_txt_is_read_for_the_name_in_the_user_agent(user_agent: str, name: str) -> None:
+    assert Options(user_agent=user_agent).etiquette("1").robots_name == name

@@ -284,8 +284,8 @@ def test_two_results_can_be_read_side_by_side(engine: Engine) -> None:
     assert sum(left == right for left, right in zip(first, second, strict=True)) == 3_000
 
 
-def test_ctrl_c_ends_a_query_as_it_ends_anything_else() -> None:
-    with Engine({}, time_limit_seconds=30) as engine:
+def test_ctrl_c_is_not_swallowed_by_the_time_limit() -> None:
+    with Engine({}, time_limit_seconds=1.5) as engine:
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):

@@ -78,7 +78,7 @@ def test_a_declaration_is_found_as_the_standard_scans_for_it(markup: str) -> Non
     [
         "<!-- <meta charset=windows-1251> -->",
         "<!-- > <meta charset=windows-1251>",
-        "<p title='<meta charset=windows-1251>",
+        "<p title='> <meta charset=windows-1251>",
         "<p title='<meta charset=windows-1251>'>",
         "<metal charset=windows-1251>",
         "<meta content='text/html; charset=windows-1251'>",

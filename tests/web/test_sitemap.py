@@ -108,6 +108,7 @@ def test_no_more_urls_are_read_than_asked_for() -> None:
 
 def test_a_sitemap_may_be_empty() -> None:
     assert read(urlset()) == Sitemap((), ())
+    assert read(urlset("", " ")) == Sitemap((), ())
 
 
 @pytest.mark.parametrize(

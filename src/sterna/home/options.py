@@ -78,8 +78,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def etiquette(self, version: str) -> Etiquette:
         delay = max(self.delay, GENTLE_SECONDS) if self.gentle else self.delay
+        user_agent = self.user_agent or _user_agent(version, self.contact)
         return Etiquette(
-            user_agent=self.user_agent or _user_agent(version, self.contact),
+            user_agent=user_agent,
+            robots_name=_robots_name(user_agent),
             sender=self.sender or (self.contact if "@" in self.contact else ""),
             delay_seconds=delay,
             # Without a delay nothing waits; with one, requests come one at a time.
@@ -111,8 +113,11 @@ def load(text: str | None) -> Options:
 
 
 def dump(options: Options) -> str:
-    """The options for the ledger; a proxy's address may hold a password, so each run names it anew."""
-    return msgspec.json.encode(msgspec.structs.replace(options, proxy="")).decode()
+    """The options for the ledger, which keeps the block list itself.
+
+    A proxy's address may hold a password, so each run names it anew.
+    """
+    return msgspec.json.encode(msgspec.structs.replace(options, proxy="", block=())).decode()
 
 
 def merge_seeds(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
@@ -121,6 +126,12 @@ def merge_seeds(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
 
 def _user_agent(version: str, contact: str) -> str:
     return f"Sterna/{version} (+{contact})" if contact else f"Sterna/{version}"
+
+
+def _robots_name(user_agent: str) -> str:
+    """The crawler's name in a User-Agent, also in one that begins as browsers' do."""
+    found = re.search(r"compatible;\s*([A-Za-z_-]+)", user_agent) or re.match(r"([A-Za-z_-]+)", user_agent)
+    return found[1] if found else "Sterna"
 
 
 def _seed_url(text: str, canonical: Canonical) -> str:
