@@ -3,6 +3,7 @@
 The site is real (Debian's handbook, SQLite's and Apache's documentation) and served by nginx on loopback.
 The bare loop is the limit of our own fetching: it asks for every page, reads nothing and stores nothing.
 """
+
 import argparse
 import asyncio
 import json

@@ -51,11 +51,12 @@ class ParcelRefused(SternaError):
 
 
 class FetchError(SternaError):
-    """A request that brought no answer."""
+    """A request that brought no answer, or none that could be used; what it received counts all the same."""
 
-    def __init__(self, kind: str, detail: str = "") -> None:
+    def __init__(self, kind: str, detail: str = "", *, wire_bytes: int = 0) -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)
         self.kind = kind
+        self.wire_bytes = wire_bytes
 
 
 class ReadError(SternaError):

@@ -238,7 +238,7 @@ class LedgerSuite:
         self, ledger: Ledger
     ) -> None:
         ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/gone")], now=1.0)
-        first = (page("/"), page("/gone", status=404))
+        first = (page("/"), page("/gone", status=404), page("/bomb", error="bomb"))
         self.commit(ledger, parcel(self.lease(ledger), pages=first, ended=Ended.FINISHED))
         assert ledger.counts(now=30.0).pages == ledger.site_rows()[0].pages == 1
         ledger.refresh(older_than=500.0, now=1000.0)

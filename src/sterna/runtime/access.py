@@ -154,12 +154,16 @@ class Access:
         self._tally.requests += 1
         self._tally.keys.update((keys.site, keys.address, keys.domain, TOTAL))
         response: Response | None = None
+        size = 0
         try:
             response = await kit.fetcher.fetch(request)
+            size = response.wire_bytes
             return response
+        except FetchError as error:
+            size = error.wire_bytes
+            raise
         finally:
             now = kit.clock.now()
-            size = response.wire_bytes if response else 0
             self._tally.bytes_received += size
             self._last_response_seconds = response.seconds if response else now - began
             kit.gate.finish(keys, now, delay=self.delay_seconds, size_bytes=size)

@@ -201,7 +201,8 @@ class Handler:
             self._packer.add_outlink(target)
 
     def _redirect(self, target: Target, reply: Reply) -> None:
-        location = self._canonical(reply.response.header("location"), target.url)
+        written = reply.response.location()
+        location = self._canonical(written, target.url) if written else None
         if location is None or target.hops + 1 > MAX_REDIRECTS:
             self._packer.add_page(self._page(target, reply, error="redirect"))
             return

@@ -1,11 +1,16 @@
 """Whether a site may be crawled: robots.txt tried at every address, as Agarwal 3.4 says."""
 
-from sterna.errors import FetchError
+import msgspec
+
+from sterna.errors import FetchError, ReadError
 from sterna.model import Robots
 from sterna.runtime.access import Access, Kit
+from sterna.web.decode import decode_body
+from sterna.web.http import Response
 from sterna.web.robots import MAX_BYTES, MAX_REDIRECTS, RobotsAnswer, is_try_again, judge
 from sterna.web.urls import Canonical
 
+MAX_DECODED_BYTES = 16 * MAX_BYTES  # small enough to be decompressed here, without a reader
 PAUSE_SECONDS = 2.0
 ROUNDS = 2
 
@@ -48,11 +53,21 @@ async def _ask(url: str, address: str, access: Access) -> tuple[RobotsAnswer, st
                 200 if error.kind == "truncated" else 0, is_truncated=error.kind == "truncated"
             ), str(error)
         response = reply.response
-        target = canonical(response.header("location"), url) if 300 <= response.status < 400 else None
+        location = response.location() if 300 <= response.status < 400 else ""
+        target = canonical(location, url) if location else None
         if target is None:
             break
         url, addresses = target, ()
-    return (
-        RobotsAnswer(response.status, response.body, content_type=response.header("content-type")),
-        f"HTTP {response.status}",
-    )
+    return _read(response)
+
+
+def _read(response: Response) -> tuple[RobotsAnswer, str]:
+    answer = RobotsAnswer(response.status, content_type=response.header("content-type"))
+    if not 200 <= response.status < 300:
+        return answer, ""
+    coding = response.header("content-encoding")
+    try:
+        body = decode_body(response.body, coding, max_bytes=MAX_DECODED_BYTES)
+    except ReadError as error:
+        return msgspec.structs.replace(answer, is_truncated=True), str(error)
+    return msgspec.structs.replace(answer, body=body), ""

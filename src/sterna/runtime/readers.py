@@ -14,6 +14,7 @@ from sterna.runtime.reader import Outcome
 from sterna.web.document import Answer, Document
 
 READ_SECONDS = 60.0
+RESTART_SECONDS = 1.0
 MAX_WAITING = 16  # bodies that wait in front of one reader
 DEFAULT_COMMAND = (sys.executable, "-m", "sterna.runtime.reader")
 
@@ -91,7 +92,10 @@ class _Reader:
     def peak_memory_bytes(self) -> int:
         if self._process is None or self._process.returncode is not None:
             return 0
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        try:
+            status = Path(f"/proc/{self._process.pid}/status").read_text()
+        except OSError:  # it ended just now
+            return 0
         return next((int(line.split()[1]) * 1024 for line in status.splitlines() if "VmHWM" in line), 0)
 
     async def submit(self, frame: bytes) -> Outcome:
@@ -110,10 +114,24 @@ class _Reader:
             if not self._jobs:
                 self._has_jobs.clear()
                 await self._has_jobs.wait()
+                await self._revive()
             outcome = await self._answer()
             job = self._jobs.popleft()
             if not job.done.done():
                 job.done.set_result(outcome)
+
+    async def _revive(self) -> None:
+        """A reader that died while it had nothing to do is nobody's fault: another gets its job."""
+        assert self._process
+        assert self._process.stdout
+        if not self._process.stdout.at_eof():
+            return
+        try:
+            await self._spawn()
+        except OSError:
+            return  # asking the dead one for an answer tells it to whoever waits
+        for job in self._jobs:
+            self._send(job)
 
     async def _answer(self) -> Outcome:
         """The answer to the first job; if the process dies over it, that is the answer."""
@@ -129,7 +147,11 @@ class _Reader:
         except (asyncio.IncompleteReadError, ConnectionError, msgspec.MsgspecError):
             detail = "the reader died"
         await self._end()
-        await self._spawn()
+        try:
+            await self._spawn()
+        except OSError as error:  # memory may be short for a while; the next job tries again
+            detail = f"{detail}, and no other could be started: {error}"
+            await asyncio.sleep(RESTART_SECONDS)
         for job in list(self._jobs)[1:]:
             self._send(job)
         return Outcome(kind="parser", detail=detail)

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any
 
 from sterna.errors import FetchError
 from sterna.model import Ended, Parcel, RobotsState, Target, Visit
@@ -86,8 +88,17 @@ class VisitLoop:
     async def _wait_for(self, workers: set[asyncio.Task[None]]) -> None:
         over = asyncio.create_task(self._over.wait())
         done_at_all = asyncio.create_task(asyncio.wait(workers))
-        await asyncio.wait({over, done_at_all}, return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
+        left = max(self._deadline - self._kit.clock.now(), 0.0)
+        try:
+            await asyncio.wait({over, done_at_all}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if not done_at_all.done():
+                self._end(Ended.BUDGET)  # all of them may wait for something that takes longer
+            await self._end_workers(workers, done_at_all)
+        finally:
+            over.cancel()
+            done_at_all.cancel()
+
+    async def _end_workers(self, workers: set[asyncio.Task[None]], done_at_all: asyncio.Future[Any]) -> None:
         late_at = self._kit.clock.now() + self._kit.timeout_seconds
         while not done_at_all.done():
             now = self._kit.clock.now()
@@ -128,13 +139,16 @@ class VisitLoop:
             if self._ended:
                 return None
             now = self._kit.clock.now()
-            target = self._frontier.next(now) if self._may_take() else None
+            may_take = self._may_take()
+            target = self._frontier.next(now) if may_take else None
             if target is not None:
                 return target
             if not self._in_flight and not len(self._frontier):
                 self._tell_change()
                 return None
-            await self._wait_for_change(now)
+            # What comes due meanwhile is no reason to look again as long as nothing may be taken.
+            wakes_at = self._frontier.wakes_at() if may_take else None
+            await self._wait_for_change(min(self._deadline, wakes_at or self._deadline) - now)
 
     def _may_take(self) -> bool:
         """Within the page budget, with room in the parcel, and level by level, so that depths are exact."""
@@ -146,13 +160,10 @@ class VisitLoop:
         depth = self._frontier.next_depth()
         return depth is None or all(target.depth >= depth for target in self._in_flight.values())
 
-    async def _wait_for_change(self, now: float) -> None:
-        wakes_at = min(self._deadline, self._frontier.wakes_at() or self._deadline)
-        changed = asyncio.create_task(self._changed.wait())
-        try:
-            await asyncio.wait({changed}, timeout=max(wakes_at - now, 0.001))
-        finally:
-            changed.cancel()
+    async def _wait_for_change(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(seconds, 0.001)):
+                await self._changed.wait()
 
     def _tell_change(self) -> None:
         self._changed.set()
@@ -164,13 +175,16 @@ class VisitLoop:
         """What `begin` says; False if the visit is ended before it says anything."""
         beginning = asyncio.create_task(begin)
         over = asyncio.create_task(self._over.wait())
-        await asyncio.wait({beginning, over}, return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
-        if beginning.done():
-            return beginning.result()
-        beginning.cancel()
-        await asyncio.wait({beginning})
-        return False
+        try:
+            await asyncio.wait({beginning, over}, return_when=asyncio.FIRST_COMPLETED)
+            if not beginning.done():
+                async with self._sending:  # never in the middle of a parcel: the next one would leave a gap
+                    beginning.cancel()
+                await asyncio.wait({beginning})
+            return not beginning.cancelled() and beginning.result()
+        finally:
+            over.cancel()
+            beginning.cancel()
 
     async def _qualify(self) -> bool:
         """Whether the site may be crawled: it is no private one, and its robots.txt is known."""
@@ -185,7 +199,7 @@ class VisitLoop:
         if robots.state is not RobotsState.QUALIFIED:
             self._end(Ended.DISQUALIFIED)
             return False
-        self._handler.rules = Rules.parse(robots.rules, agent=self._visit.etiquette.user_agent)
+        self._handler.rules = Rules.parse(robots.rules, agent=self._visit.etiquette.robots_name)
         self._access.crawl_delay = self._handler.rules.crawl_delay or 0.0
         if not self._packer.is_empty:
             await self._send()  # the rules and their delay must outlive a crash before any page is asked for
@@ -214,9 +228,9 @@ class VisitLoop:
     async def _send_when_full_or_old(self) -> None:
         """The only one that sends while the visit goes on; workers wait while the next parcel is full too."""
         while True:
-            waiting = asyncio.create_task(self._full.wait())
-            await asyncio.wait({waiting}, timeout=FLUSH_SECONDS)
-            waiting.cancel()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FLUSH_SECONDS):
+                    await self._full.wait()
             self._full.clear()
             if not self._packer.is_empty or self._access.has_news:
                 await self._send()

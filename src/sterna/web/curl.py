@@ -210,7 +210,8 @@ class _Sink:
 
 def _response(handle: pycurl.Curl, sink: _Sink, code: int) -> Response:
     if code and not (code == pycurl.E_WRITE_ERROR and sink.is_cut):
-        raise FetchError(_kind(handle, code), handle.errstr())
+        received = len(sink.head) + sink.body.tell()
+        raise FetchError(_kind(handle, code), handle.errstr(), wire_bytes=received)
     if not sink.is_head_done:  # libcurl takes it for a whole answer without a body
         raise FetchError("truncated", "the connection ended within the head")
     head = bytes(sink.head)

@@ -15,7 +15,7 @@ from sterna.web.clock import Clock
 
 MIN_KEEP_SECONDS = 60.0
 MAX_KEEP_SECONDS = 3600.0
-KEEP_FAILURE_SECONDS = 30.0
+KEEP_FAILURE_SECONDS = 1.0  # shorter than the pause before a second try
 MAX_NAMES = 50_000
 
 

@@ -37,6 +37,14 @@ class Response(Record, frozen=True, kw_only=True):
         """All values of a header, joined; "" where it is absent."""
         return ", ".join(value for key, value in self.headers if key == name)
 
+    def location(self) -> str:
+        """Where a redirect leads, as the server wrote it; "" where it does not say."""
+        value = next((value for key, value in self.headers if key == "location"), "")
+        try:
+            return value.encode("latin-1").decode()  # what is not ASCII is UTF-8 nearly always
+        except UnicodeError:
+            return value
+
 
 class Fetcher(Protocol):
     """Carries out requests; refuses with FetchError."""

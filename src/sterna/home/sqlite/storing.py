@@ -89,11 +89,11 @@ class Storing:
     def _count_new(self, site_id: int, pages: Sequence[Page]) -> None:
         """Counts how many more good pages there are than before: one that is visited again counts once."""
         changed = [page for page in pages if not page.is_unchanged]
-        good = sum(200 <= page.status < 300 for page in changed)
+        good = sum(200 <= page.status < 300 and not page.error for page in changed)
         for start in range(0, len(changed), CHUNK):
             marks = [page.fingerprint for page in changed[start : start + CHUNK]]
             good -= self._db.execute(
-                "SELECT count(*) FROM page WHERE status BETWEEN 200 AND 299 AND site_id = ?"  # noqa: S608
+                "SELECT count(*) FROM page WHERE status BETWEEN 200 AND 299 AND error = '' AND site_id = ?"  # noqa: S608
                 f" AND fingerprint IN ({', '.join('?' * len(marks))})",
                 (site_id, *marks),
             ).fetchone()[0]

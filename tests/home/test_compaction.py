@@ -1,0 +1,50 @@
+"""Compaction: fewer and larger segments, the same rows, and old files kept while a reader may need them."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from tests.home.ledger_suite import SITE
+
+from sterna.archive.segments import SegmentStore
+from sterna.home.compaction import READER_GRACE_SECONDS, Compaction
+from sterna.home.ledger import Change
+from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.model import Link, Page
+
+
+class FixedClock:
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+
+def some_page(number: int) -> Page:
+    url = f"{SITE}/{number}"
+    return Page(url=url, fingerprint=number, depth=0, fetched=1.0, status=200, links=(Link(f"{SITE}/"),))
+
+
+async def test_small_segments_are_merged_and_removed_after_a_grace(tmp_path: Path) -> None:
+    ledger, store, clock = SqliteLedger(tmp_path / "l"), SegmentStore(tmp_path / "s"), FixedClock()
+    (tmp_path / "s").mkdir(exist_ok=True)
+    for number in range(20):
+        segments = tuple(store.write_pages([(SITE, some_page(number))]))
+        ledger.commit(Change(parcels=(), segments=segments), now=1.0)
+    before = {segment.name for segment in ledger.segments()}
+    with ThreadPoolExecutor(1) as ledger_thread, ThreadPoolExecutor(1) as thread:
+        compaction = Compaction(ledger, store, clock=clock, ledger_thread=ledger_thread, thread=thread)
+        assert await compaction.merge_once() == 2
+        assert {path.name for path in (tmp_path / "s").iterdir()} > before
+        clock.time += READER_GRACE_SECONDS + 1
+        assert await compaction.merge_once() == 0
+    named = ledger.segments()
+    assert {path.name for path in (tmp_path / "s").iterdir()} == {segment.name for segment in named}
+    pages = [segment for segment in named if segment.table == "page"]
+    assert len(pages) == 5
+    urls = [url for each in pages for url in pq.read_table(store.path(each.name))["url"].to_pylist()]
+    assert sorted(urls) == sorted(f"{SITE}/{number}" for number in range(20))

@@ -1,0 +1,172 @@
+"""Dispatch: slots, shares, and how a run ends, with a carrier that only notes what it is given."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sterna.errors import ParcelRefused, StorageError
+from sterna.home.dispatch import Deliver, Dispatch, Plan
+from sterna.home.ledger import Change
+from sterna.home.progress import Progress
+from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.model import Crawler, Ended, Etiquette, Page, Parcel, Target, Usage, Visit
+from sterna.web.clock import SystemClock
+from sterna.web.urls import fingerprint
+
+CLOCK = SystemClock()
+
+
+def last_parcel(visit: Visit, *, pages: int = 1, ended: Ended = Ended.FINISHED) -> Parcel:
+    found = tuple(
+        Page(url=start.url, fingerprint=fingerprint(start.url), depth=0, fetched=1.0, status=200)
+        for start in visit.starts
+    )
+    return Parcel(
+        visit=visit.id,
+        site=visit.site,
+        part=visit.part,
+        epoch=visit.epoch,
+        number=1,
+        pages=found,
+        usage=Usage(pages=pages),
+        ended=ended,
+    )
+
+
+class NotingCarrier:
+    """Brings each visit home at once, unless the test says otherwise."""
+
+    def __init__(self, answer: Callable[[Visit], Parcel] = last_parcel) -> None:
+        self.visits: list[Visit] = []
+        self.active = self.most_active = 0
+        self._answer = answer
+
+    async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None:
+        self.visits.append(visit)
+        self.active += 1
+        self.most_active = max(self.most_active, self.active)
+        await asyncio.sleep(0.01)
+        self.active -= 1
+        await deliver(self._answer(visit))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> SqliteLedger:
+    return SqliteLedger(tmp_path / "ledger.sqlite")
+
+
+@pytest.fixture
+def thread() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+def seed(ledger: SqliteLedger, sites: int, pages: int = 1) -> None:
+    urls = [Target(f"https://s{site}.example/{page}") for site in range(sites) for page in range(pages)]
+    ledger.seed(urls, now=CLOCK.now() - 1)
+
+
+def make(
+    ledger: SqliteLedger, carrier: NotingCarrier, thread: ThreadPoolExecutor, **fields: int | None
+) -> Dispatch:
+    async def deliver(parcel: Parcel) -> None:
+        ledger.commit(Change(parcels=(parcel,)), now=CLOCK.now())
+        dispatch.take_note((parcel,))
+
+    limits = {"slots": 4, "max_pages": None, **fields}
+    plan = Plan(
+        crawler=Crawler(),
+        etiquette=Etiquette(),
+        slots=limits["slots"] or 0,
+        max_pages=limits["max_pages"],
+        wait_seconds=0.0,
+        allow_private=False,
+    )
+    progress = Progress(began=0.0)
+    dispatch = Dispatch(
+        ledger,
+        carrier,
+        plan=plan,
+        clock=CLOCK,
+        thread=thread,
+        deliver=deliver,
+        progress=progress,
+        round_pages=0,
+    )
+    return dispatch
+
+
+async def test_every_site_is_visited_and_never_more_at_once_than_there_are_slots(
+    ledger: SqliteLedger, thread: ThreadPoolExecutor
+) -> None:
+    seed(ledger, 30)
+    carrier = NotingCarrier()
+    assert await make(ledger, carrier, thread).run(asyncio.Event()) == "finished"
+    assert len({visit.site for visit in carrier.visits}) == 30
+    assert carrier.most_active == 4
+
+
+async def test_pages_that_are_left_are_shared_among_what_is_due(
+    ledger: SqliteLedger, thread: ThreadPoolExecutor
+) -> None:
+    seed(ledger, 4, pages=50)
+    carrier = NotingCarrier(lambda visit: last_parcel(visit, pages=visit.budget.pages, ended=Ended.BUDGET))
+    assert await make(ledger, carrier, thread, max_pages=40).run(asyncio.Event()) == "limit"
+    assert [visit.budget.pages for visit in carrier.visits] == [10, 10, 10, 10]
+
+
+async def test_visits_are_impatient_only_while_others_wait_for_a_slot(
+    ledger: SqliteLedger, thread: ThreadPoolExecutor
+) -> None:
+    seed(ledger, 6)
+    carrier = NotingCarrier()
+    await make(ledger, carrier, thread, slots=4).run(asyncio.Event())
+    patience = [visit.budget.patience_seconds for visit in carrier.visits]
+    assert max(patience[:4]) <= 1.0
+    assert patience[-1] == 60.0
+
+
+async def test_site_that_must_wait_ends_the_run_as_waiting(
+    ledger: SqliteLedger, thread: ThreadPoolExecutor
+) -> None:
+    ledger.seed([Target("https://later.example/")], now=CLOCK.now() + 3600)
+    assert await make(ledger, NotingCarrier(), thread).run(asyncio.Event()) == "waiting"
+
+
+async def test_refused_parcel_costs_its_visit_and_not_the_run(
+    ledger: SqliteLedger, thread: ThreadPoolExecutor
+) -> None:
+    seed(ledger, 2)
+
+    def refuse_first(visit: Visit) -> Parcel:
+        if visit.site == "https://s0.example":
+            raise ParcelRefused("stale")
+        return last_parcel(visit)
+
+    carrier = NotingCarrier(refuse_first)
+    assert await make(ledger, carrier, thread).run(asyncio.Event()) == "finished"
+    assert len(carrier.visits) == 2
+
+
+async def test_disk_that_refuses_ends_the_run_with_its_words(
+    ledger: SqliteLedger, thread: ThreadPoolExecutor
+) -> None:
+    seed(ledger, 3)
+
+    def refuse(visit: Visit) -> Parcel:
+        raise StorageError("the disk is full")
+
+    with pytest.raises(StorageError, match="full"):
+        await make(ledger, NotingCarrier(refuse), thread).run(asyncio.Event())
+
+
+async def test_stopped_run_begins_nothing_new(ledger: SqliteLedger, thread: ThreadPoolExecutor) -> None:
+    seed(ledger, 3)
+    stop = asyncio.Event()
+    stop.set()
+    carrier = NotingCarrier()
+    assert await make(ledger, carrier, thread).run(stop) == "stopped"
+    assert carrier.visits == []

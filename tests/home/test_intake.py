@@ -1,0 +1,124 @@
+"""Intake: each parcel once, in batches, and what the ledger refuses stays out of the archive."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tests.home.ledger_suite import OTHER, SITE, page, parcel, targets
+
+from sterna.archive.segments import SegmentStore
+from sterna.errors import ParcelRefused, StorageError
+from sterna.home.intake import Intake
+from sterna.home.ledger import Lease
+from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.model import Ended, Parcel, Target, Usage
+from sterna.web.clock import SystemClock
+
+
+class Desk:
+    """An intake over a real ledger and a real archive, and what it told."""
+
+    def __init__(self, folder: Path, thread: ThreadPoolExecutor) -> None:
+        self.ledger = SqliteLedger(folder / "ledger.sqlite")
+        self.segments = SegmentStore(folder / "segments")
+        self.committed: list[int] = []
+        self.steps: list[str] = []
+        self.intake = Intake(
+            self.ledger,
+            self.segments,
+            warc=None,
+            clock=SystemClock(),
+            thread=thread,
+            admit_outlink=lambda target: "wanted" in target.url,
+            on_commit=lambda parcels: self.committed.extend(each.number for each in parcels),
+            on_step=self.steps.append,
+        )
+
+    def lease(self, now: float = 10.0) -> Lease:
+        (lease,) = self.ledger.lease([f"v{now}"], now=now, pages=100, max_depth=9)
+        return lease
+
+    async def take(self, *parcels: Parcel) -> list[BaseException | None]:
+        """Gives them in at once, and tells what became of each."""
+        running = asyncio.create_task(self.intake.run())
+        try:
+            return await asyncio.gather(*map(self.intake.take, parcels), return_exceptions=True)
+        finally:
+            running.cancel()
+
+    def stored(self) -> list[str]:
+        paths = [self.segments.path(each.name) for each in self.ledger.segments() if each.table == "page"]
+        return sorted(url for path in paths for url in pq.read_table(path)["url"].to_pylist())
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    (tmp_path / "segments").mkdir()
+    with ThreadPoolExecutor(1) as thread:
+        desk = Desk(tmp_path, thread)
+        desk.ledger.seed([Target(f"{SITE}/")], now=1.0)
+        yield desk
+
+
+async def test_parcels_that_come_together_are_one_commit(desk: Desk) -> None:
+    desk.ledger.seed([Target(f"{OTHER}/")], now=2.0)
+    one, two = desk.lease(), desk.lease(11.0)
+    outcome = await desk.take(parcel(one, pages=(page("/"),)), parcel(two, pages=(page("/", OTHER),)))
+    assert outcome == [None, None]
+    assert desk.steps == ["received", "archived", "committed"]
+    assert desk.stored() == [f"{SITE}/", f"{OTHER}/"]
+    assert len([each for each in desk.ledger.segments() if each.table == "page"]) == 1
+
+
+async def test_parcel_given_twice_is_acknowledged_twice_and_stored_once(desk: Desk) -> None:
+    one = parcel(desk.lease(), pages=(page("/"),), usage=Usage(pages=1))
+    assert await desk.take(one) == [None]
+    assert await desk.take(one) == [None]
+    assert desk.stored() == [f"{SITE}/"]
+    assert desk.committed == [1]
+
+
+async def test_parcel_of_an_old_epoch_is_refused_and_leaves_nothing(desk: Desk) -> None:
+    old = desk.lease()
+    desk.ledger.recover(now=20.0, least_pause=0.0)
+    desk.lease(30.0)
+    (outcome,) = await desk.take(parcel(old, pages=(page("/"),)))
+    assert isinstance(outcome, ParcelRefused)
+    assert "stale" in str(outcome)
+    assert desk.stored() == []
+
+
+async def test_parcel_that_leaves_a_gap_is_refused_and_its_neighbour_is_stored(desk: Desk) -> None:
+    desk.ledger.seed([Target(f"{OTHER}/")], now=2.0)
+    one, two = desk.lease(), desk.lease(11.0)
+    good, gap = parcel(one, pages=(page("/"),)), parcel(two, 2, pages=(page("/", OTHER),))
+    first, second = await desk.take(good, gap)
+    assert first is None
+    assert isinstance(second, ParcelRefused)
+    assert desk.stored() == [f"{SITE}/"]
+
+
+async def test_links_that_the_borders_refuse_do_not_enter_the_frontier(desk: Desk) -> None:
+    outlinks = targets("/wanted", "/other", site=OTHER)
+    await desk.take(parcel(desk.lease(), pages=(page("/"),), outlinks=outlinks, ended=Ended.FINISHED))
+    assert [target.url for target in desk.lease(1e12).starts] == [f"{OTHER}/wanted"]
+
+
+async def test_disk_that_refuses_acknowledges_nothing_and_the_parcel_can_come_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = parcel(desk.lease(), pages=(page("/"),))
+
+    def refuse(*_: object) -> None:
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.segments, "write_pages", refuse)
+        (outcome,) = await desk.take(one)
+    assert isinstance(outcome, StorageError)
+    assert desk.committed == []
+    assert await desk.take(one) == [None]
+    assert desk.stored() == [f"{SITE}/"]

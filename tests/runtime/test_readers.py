@@ -1,0 +1,209 @@
+"""Reader processes: what they bring back, and what becomes of those that break."""
+
+import asyncio
+import gzip
+import os
+import signal
+import stat
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from tests.runtime import obedient
+
+from sterna.errors import ReadError
+from sterna.runtime import readers as readers_module
+from sterna.runtime.readers import Readers
+from sterna.web.document import Answer, Document, read_document
+
+Loop = Callable[[Coroutine[Any, Any, None]], None]
+LOOPS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="uvloop")]
+
+OBEDIENT = (sys.executable, obedient.__file__)
+
+
+def answer(body: bytes, **fields: object) -> Answer:
+    given = {"url": "https://a.test/", "status": 200, "content_type": "text/html", "max_bytes": 2**24}
+    return Answer(body=body, **(given | fields))  # type: ignore[arg-type]
+
+
+def page(title: str) -> Answer:
+    return answer(f"<title>{title}</title><a href=/next>{title}</a>".encode())
+
+
+async def kind_of(readers: Readers, asked: Answer) -> str:
+    with pytest.raises(ReadError) as error:
+        await asyncio.wait_for(readers.read(asked), 20)
+    return error.value.kind
+
+
+def children() -> set[int]:
+    """The processes that this one started and that still run."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(parent) == os.getpid() and state != "Z":
+            found.add(int(path.parent.name))
+    return found
+
+
+@pytest.fixture
+def others() -> Iterator[set[int]]:
+    """Children that are there already; at the end there are no more."""
+    before = children()
+    yield before
+    assert children() <= before
+
+
+async def test_document_comes_back_as_it_was_read() -> None:
+    asked = answer(b"<title>Terns</title><p>Far away. <a href='/b'>on</a>", content_language="en")
+    async with Readers(1) as readers:
+        document = await readers.read(asked)
+    assert document == read_document(asked)
+    assert document.title == "Terns"
+    assert [link.url for link in document.links] == ["https://a.test/b"]
+
+
+async def test_what_is_wrong_with_a_body_crosses_the_border_as_its_kind() -> None:
+    bodies = {
+        "encoding": answer(b"no gzip at all", content_encoding="gzip"),
+        "bomb": answer(gzip.compress(bytes(2**20)), content_encoding="gzip", max_bytes=2**16),
+        "sitemap": answer(b"no sitemap at all", kind="sitemap"),
+    }
+    async with Readers(1) as readers:
+        assert {kind: await kind_of(readers, body) for kind, body in bodies.items()} == {
+            kind: kind for kind in bodies
+        }
+        with pytest.raises(ReadError, match="more than 65536 bytes"):
+            await readers.read(bodies["bomb"])
+
+
+async def test_each_of_many_reads_at_once_gets_its_own_answer() -> None:
+    async with Readers(3) as readers:
+        asked = [page(f"Page {n}" + "x" * (n % 7) * 10_000) for n in range(200)]
+        documents = await asyncio.wait_for(asyncio.gather(*map(readers.read, asked)), 60)
+    assert documents == [read_document(each) for each in asked]
+
+
+async def test_bodies_larger_than_any_pipe_pass_both_ways_at_once() -> None:
+    async with Readers(1) as readers:
+        asked = [answer(b"<p>" + bytes([65 + n]) * 2**22) for n in range(6)]
+        documents = await asyncio.wait_for(asyncio.gather(*map(readers.read, asked)), 60)
+    assert [(document.text[:1], len(document.text)) for document in documents] == [
+        (chr(65 + n), 2**22) for n in range(6)
+    ]
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_killed_reader_costs_its_first_job_and_its_successor_does_the_others(
+    others: set[int], run: Loop
+) -> None:
+    async def kill() -> None:
+        async with Readers(1) as readers:
+            await readers.read(page("before"))
+            (pid,) = children() - others
+            os.kill(pid, signal.SIGSTOP)  # so that it cannot have answered any of these
+            jobs = [asyncio.create_task(readers.read(page(f"Page {n}"))) for n in range(8)]
+            await asyncio.sleep(0)
+            os.kill(pid, signal.SIGKILL)
+            first, *rest = await asyncio.wait_for(asyncio.gather(*jobs, return_exceptions=True), 20)
+            assert pid not in children()
+        assert isinstance(first, ReadError)
+        assert str(first) == "parser: the reader died"
+        titles = [each.title for each in rest if isinstance(each, Document)]
+        assert titles == [f"Page {n}" for n in range(1, 8)]
+
+    run(kill())
+
+
+async def test_body_that_breaks_the_reader_is_an_error_and_its_neighbours_are_read() -> None:
+    async with Readers(1, command=OBEDIENT) as readers:
+        asked = [page("one"), page("please die"), page("two"), page("please die"), page("three")]
+        results = await asyncio.wait_for(
+            asyncio.gather(*map(readers.read, asked), return_exceptions=True), 20
+        )
+    kinds = [each.title if isinstance(each, Document) else getattr(each, "kind", each) for each in results]
+    assert kinds == ["one", "parser", "two", "parser", "three"]
+
+
+async def test_reader_that_hangs_is_replaced_after_its_time(others: set[int]) -> None:
+    async with Readers(1, command=OBEDIENT, seconds=2.0) as readers:
+        await readers.read(page("before"))
+        (pid,) = children() - others
+        hanging = asyncio.create_task(kind_of(readers, page("please hang")))
+        after = asyncio.create_task(readers.read(page("after")))
+        assert await hanging == "parser"
+        assert (await asyncio.wait_for(after, 20)).title == "after"
+        assert pid not in children()
+
+
+async def test_body_beyond_the_memory_limit_is_an_error_and_the_next_is_read() -> None:
+    async with Readers(1, command=OBEDIENT) as readers:
+        assert await kind_of(readers, answer(b"<p>" * 2**20)) == "parser"
+        assert (await readers.read(page("after"))).title == "after"
+        assert 0 < readers.peak_memory_bytes() < obedient.MAX_MEMORY_BYTES
+
+
+async def test_reader_that_cannot_be_replaced_is_an_error_and_no_hang(
+    tmp_path: Path, others: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers_module, "RESTART_SECONDS", 0.0)
+    command = tmp_path / "reader"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sterna.runtime.reader\n')
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    async with Readers(1, command=(str(command),)) as readers:
+        await readers.read(page("before"))
+        command.rename(tmp_path / "elsewhere")
+        (pid,) = children() - others
+        os.kill(pid, signal.SIGKILL)
+        assert [await kind_of(readers, page("during")) for _ in range(2)] == ["parser"] * 2
+        assert readers.peak_memory_bytes() == 0
+        (tmp_path / "elsewhere").rename(command)
+        assert (await readers.read(page("after"))).title == "after"
+
+
+async def test_reader_that_died_idle_costs_no_page(others: set[int]) -> None:
+    async with Readers(1) as readers:
+        await readers.read(page("before"))
+        (pid,) = children() - others
+        os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(10):
+            while pid in children():
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)  # its pipe closes with it, and the loop hears of that
+        assert (await readers.read(page("after"))).title == "after"
+
+
+async def test_who_stops_waiting_does_not_disturb_the_others() -> None:
+    async with Readers(1) as readers:
+        jobs = [asyncio.create_task(readers.read(page(f"Page {n}"))) for n in range(6)]
+        await asyncio.sleep(0)
+        for job in jobs[::2]:
+            job.cancel()
+        rest = await asyncio.wait_for(asyncio.gather(*jobs[1::2]), 20)
+    assert [document.title for document in rest] == ["Page 1", "Page 3", "Page 5"]
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_close_ends_the_processes_and_cancels_who_waits(others: set[int], run: Loop) -> None:
+    counts = []
+
+    async def start_and_close() -> None:
+        async with Readers(3, command=OBEDIENT) as readers:
+            assert len(children() - others) == 3
+            waiting = [asyncio.create_task(readers.read(page("please hang"))) for _ in range(6)]
+            await asyncio.sleep(0)
+        await asyncio.wait(waiting, timeout=5)
+        assert all(each.cancelled() for each in waiting)
+        assert children() <= others
+
+    for _ in range(2):  # the first round also opens what the process keeps
+        run(start_and_close())
+        counts.append(len(list(Path("/proc/self/fd").iterdir())))
+    assert counts[1] <= counts[0]
