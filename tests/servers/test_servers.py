@@ -23,6 +23,8 @@ from tests.servers.hostile import GREETING, PAGES, STREAMS, HostileServer
 from tests.servers.nginx import real_site, serve
 from tests.servers.synthetic import SyntheticServer, SyntheticWeb
 
+pytestmark = pytest.mark.servers
+
 
 def get(url: str, **headers: str) -> tuple[int, http.client.HTTPMessage, bytes]:
     parts = urlsplit(url)

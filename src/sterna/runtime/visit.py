@@ -15,6 +15,7 @@ from sterna.runtime.qualification import qualify
 from sterna.web.robots import Rules, is_due
 from sterna.web.urls import fingerprint
 
+FIRST_FLUSH_SECONDS = 0.5  # so that whoever watches soon sees something; then at longer intervals
 FLUSH_SECONDS = 5.0
 STOP_GRACE_SECONDS = 5.0
 LOOK_SECONDS = 0.2
@@ -227,10 +228,12 @@ class VisitLoop:
 
     async def _send_when_full_or_old(self) -> None:
         """The only one that sends while the visit goes on; workers wait while the next parcel is full too."""
+        seconds = FIRST_FLUSH_SECONDS
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(FLUSH_SECONDS):
+                async with asyncio.timeout(seconds):
                     await self._full.wait()
+            seconds = min(2 * seconds, FLUSH_SECONDS)
             self._full.clear()
             if not self._packer.is_empty or self._access.has_news:
                 await self._send()
