@@ -5,6 +5,7 @@ SternaError                 anything Sterna itself raises; its text is one line 
  │    └── ConfigError       a configuration file that cannot be read or holds a wrong value
  ├── CollectionError        a folder that cannot serve as a collection
  │    ├── NotACollection    it holds something else
+ │    ├── EmptyCollection   nothing was crawled into it yet
  │    └── CollectionInUse   another crawl works in it
  ├── StorageError           the disk refuses: full, read-only, damaged
  ├── QueryError             a query that DuckDB refuses
@@ -32,6 +33,10 @@ class CollectionError(SternaError):
 
 class NotACollection(CollectionError):
     """The folder holds something else."""
+
+
+class EmptyCollection(CollectionError):
+    """Nothing was crawled into the collection yet."""
 
 
 class CollectionInUse(CollectionError):

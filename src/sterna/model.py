@@ -22,6 +22,7 @@ class Scope(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_
     max_depth: int = 64
     drop_params: tuple[str, ...] = ()
     use_sitemaps: bool = True
+    seed_sites: tuple[str, ...] = ()  # links to these are reported even where the crawl stays on its sites
 
 
 class Etiquette(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +36,7 @@ class Etiquette(Record, frozen=True, array_like=False, kw_only=True, forbid_unkn
     max_delay_seconds: float = 60.0
     connections: int = 1
     obey_robots: bool = True
+    blocked: tuple[str, ...] = ()  # hostnames and domains that must not be asked for anything
 
 
 class Crawler(Record, frozen=True, array_like=False, kw_only=True):
@@ -134,7 +136,8 @@ class Visit(Record, frozen=True, kw_only=True):
     budget: Budget
     robots: Robots
     holds: tuple[Hold, ...] = ()
-    may_be_private: bool = False
+    may_be_private: bool = False  # this site: the user named it by a private address
+    allow_private: bool = False  # whatever a redirect leads to, too
 
 
 class Link(Record, frozen=True):

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -213,6 +214,62 @@ def test_ctrl_c_ends_a_query_at_once(server: PageServer, tmp_path: Path) -> None
     assert process.returncode == -signal.SIGINT
 
 
+def test_config_file_changes_only_what_it_names(server: PageServer, tmp_path: Path) -> None:
+    folder, config = tmp_path / "c", tmp_path / "crawl.toml"
+    config.write_text("max_pages = 3\n")
+    sterna(
+        "crawl", server.url(A), "--into", folder, "--delay", "0", "--max-pages", "1", "--user-agent", "Foo/1"
+    )
+    sterna("crawl", "--into", folder, "--config", config)
+    assert {hit.headers["user-agent"] for hit in server.log} == {"Foo/1"}
+    assert len(stored_urls(folder)) == 3
+
+
+def test_password_in_a_url_is_not_kept(server: PageServer, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    sterna("crawl", server.url(A).replace("://", "://me:sesame@"), "--into", folder, "--delay", "0")
+    assert b"sesame" not in b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert len(stored_urls(folder)) == PAGES
+
+
+def test_code_in_the_working_folder_is_not_run(server: PageServer, tmp_path: Path) -> None:
+    (tmp_path / "brotli.py").write_text("import pathlib; pathlib.Path('owned').touch()")
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "sterna.cli",
+        "crawl",
+        server.url(A),
+        "--into",
+        "c",
+        "--delay",
+        "0",
+    ]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize("state", ["empty", "lock", "half a marker", "marker only", "ledger without tables"])
+def test_crash_while_the_collection_is_made_does_no_harm(
+    server: PageServer, tmp_path: Path, state: str
+) -> None:
+    folder = tmp_path / "c"
+    folder.mkdir()
+    if state == "lock":
+        (folder / "lock").touch()
+    if state == "half a marker":
+        (folder / "collection.json.tmp").write_text("{")
+    if state in ("marker only", "ledger without tables"):
+        (folder / "collection.json").write_text('{"sterna_collection": 1, "id": "x", "made": 1.0}')
+    if state == "ledger without tables":
+        with sqlite3.connect(folder / "ledger.sqlite") as db:
+            db.execute("PRAGMA journal_mode = WAL")
+    result = sterna("crawl", server.url(A), "--into", folder, "--delay", "0", "--quiet")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert len(stored_urls(folder)) == PAGES
+
+
 # -- bad input -------------------------------------------------------------------------------------------
 
 
@@ -235,6 +292,8 @@ def test_unreachable_host_says_so_and_is_code_1(url: str, tmp_path: Path) -> Non
     result = sterna("crawl", url, "--into", tmp_path / "c", "--wait", "0", "--delay", "0")
     assert result.returncode == 1
     assert "robots.txt is not to be had" in result.stdout
+    quiet = sterna("crawl", url, "--into", tmp_path / "q", "--wait", "0", "--delay", "0", "--quiet")
+    assert "robots.txt is not to be had" in quiet.stderr
 
 
 def test_folder_that_is_no_collection_is_left_alone(server: PageServer, tmp_path: Path) -> None:
@@ -273,6 +332,7 @@ def test_wrong_pattern_age_and_sql_are_one_line_each(server: PageServer, tmp_pat
     folder = tmp_path / "c"
     pattern = sterna("crawl", server.url(A), "--into", folder, "--include", "(")
     assert (pattern.returncode, "not a regular expression" in one_line(pattern.stderr)) == (2, True)
+    assert not folder.exists()
     age = sterna("crawl", server.url(A), "--into", folder, "--refresh", "soon")
     assert (age.returncode, "is not an age" in one_line(age.stderr)) == (2, True)
     sterna("crawl", server.url(A), "--into", folder, "--delay", "0", "--max-pages", "1")

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -115,6 +115,21 @@ def test_long_retry_after_survives_a_restart(tmp_path: Path) -> None:
     assert 3500 < second.next_turn - time.time() <= 3600
 
 
+def test_short_retry_after_survives_a_kill(tmp_path: Path) -> None:
+    busy = Reply(429, {"Retry-After": "4"})
+    command = ("--into", tmp_path / "c", "--delay", "0.1", "--quiet")
+    with PageServer({A: site(4, **{"/1": [busy, Reply()]})}).run_in_thread() as server:
+        process = start("crawl", server.url(A), *command)
+        _wait_for(lambda: any(hit.path == "/1" for hit in server.log))
+        time.sleep(0.5)
+        kill(process)
+        sterna("crawl", server.url(A), *command)
+    refused, *_ = [hit for hit in server.log if hit.path == "/1"]
+    later = [hit.began - refused.ended for hit in server.log if hit.began > refused.ended]
+    assert later
+    assert min(later) >= 4.0 - CLOCK_SLACK
+
+
 def test_block_list_survives_a_restart(tmp_path: Path) -> None:
     with PageServer({A: site(3), B: site(3)}).run_in_thread() as server:
         seeds = (server.url(A), server.url(B))
@@ -197,7 +212,11 @@ def test_pages_are_asked_for_conditionally_when_visited_again(tmp_path: Path) ->
 
 
 def _wait_for_hits(server: PageServer, count: int) -> None:
+    _wait_for(lambda: len(server.log) >= count)
+
+
+def _wait_for(is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
-    while len(server.log) < count:
-        assert time.monotonic() < deadline, "the crawl never began"
+    while not is_so():
+        assert time.monotonic() < deadline, "it never came to that"
         time.sleep(0.01)

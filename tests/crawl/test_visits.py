@@ -152,3 +152,89 @@ def test_pages_that_only_a_sitemap_names_are_found(tmp_path: Path) -> None:
         assert stored_urls(tmp_path / "c") == [server.url(A), server.url(A, "/only")]
         crawl_here(tmp_path / "d", server.url(A), sitemaps=False)
     assert stored_urls(tmp_path / "d") == [server.url(A)]
+
+
+def test_links_between_start_sites_are_followed(tmp_path: Path) -> None:
+    sites = {A: {"/": linking(f"http://{B}:{{port}}/hidden")}, B: {"/": linking(), "/hidden": linking()}}
+    with PageServer(sites).run_in_thread() as server:
+        crawl_here(tmp_path / "c", server.url(A), server.url(B))
+    assert server.url(B, "/hidden") in stored_urls(tmp_path / "c")
+
+
+def test_robots_txt_cannot_send_us_into_a_private_network(tmp_path: Path) -> None:
+    sites: dict[str, dict[str, Page]] = {A: {"/": linking()}, B: {"/admin": "secret"}}
+    with PageServer(sites).run_in_thread() as server:
+        sites[A]["/robots.txt"] = Reply(302, {"Location": server.url(B, "/admin")})
+        summary = crawl_here(tmp_path / "c", server.url(A))
+    assert {hit.address for hit in server.log} == {A}
+    assert summary.pages == 0
+
+
+def test_nested_sitemaps_end_and_pages_come_all_the_same(tmp_path: Path) -> None:
+    sites: dict[str, dict[str, Page]] = {A: {"/": linking("/a"), "/a": linking()}}
+    with PageServer(sites).run_in_thread() as server:
+        sites[A]["/robots.txt"] = "User-agent: *\nSitemap: /0.xml\n"
+        for number in range(50):
+            nested = f"<sitemap><loc>{server.url(A, f'/{number + 1}.xml')}</loc></sitemap>"
+            sites[A][f"/{number}.xml"] = f"<sitemapindex>{nested}</sitemapindex>"
+        summary = crawl_here(tmp_path / "c", server.url(A))
+    assert (summary.pages, summary.ended) == (2, "finished")
+    assert sum(hit.path.endswith(".xml") for hit in server.log) == 6
+
+
+def test_narrower_scope_holds_for_what_already_waits(tmp_path: Path) -> None:
+    pages = {"/": linking("/b", *(f"/cal/{n}" for n in range(20))), "/b": linking()}
+    pages |= {f"/cal/{n}": linking() for n in range(20)}
+    with PageServer({A: pages}).run_in_thread() as server:
+        crawl_here(tmp_path / "c", server.url(A), max_pages=1)
+        summary = crawl_here(tmp_path / "c", server.url(A), exclude=("/cal/",))
+    assert (summary.ended, summary.pending) == ("finished", 0)
+    assert stored_urls(tmp_path / "c") == [server.url(A), server.url(A, "/b")]
+
+
+def test_narrower_borders_hold_for_sites_that_already_wait(tmp_path: Path) -> None:
+    sites = {A: {"/": linking(f"http://{B}:{{port}}/", "/a"), "/a": linking()}, B: {"/": linking()}}
+    with PageServer(sites).run_in_thread() as server:
+        crawl_here(tmp_path / "c", server.url(A), stay="any", allow_private=True, max_pages=1)
+        crawl_here(tmp_path / "c", server.url(A), stay="site", allow_private=True)
+    assert {hit.address for hit in server.log} == {A}
+
+
+def test_pages_that_changed_only_in_status_or_in_what_they_allow_are_told_apart(tmp_path: Path) -> None:
+    body = b"<title>Same</title><p>words"
+    sites: dict[str, dict[str, Page]] = {
+        A: {"/": linking("/gone", "/quiet"), "/gone": Reply(body=body), "/quiet": Reply(body=body)}
+    }
+    with PageServer(sites).run_in_thread() as server:
+        crawl_here(tmp_path / "c", server.url(A))
+        sites[A]["/gone"] = Reply(404, body=body)
+        sites[A]["/quiet"] = Reply(headers={"X-Robots-Tag": "noindex"}, body=body)
+        crawl_here(tmp_path / "c", server.url(A), refresh=0.0)
+        newest = "SELECT url, arg_max(status, fetched), arg_max(title, fetched) FROM t GROUP BY url"
+        found = {url.rpartition("/")[2]: rest for url, *rest in rows(tmp_path / "c", newest)}
+        assert found["gone"][0] == 404
+        last = rows(tmp_path / "c", "SELECT title FROM t WHERE url LIKE '%/quiet' ORDER BY fetched")
+        assert last == [("Same",), (None,)]
+        sites[A]["/quiet"] = Reply(body=body)
+        crawl_here(tmp_path / "c", server.url(A), refresh=0.0)
+    last = rows(tmp_path / "c", "SELECT title FROM t WHERE url LIKE '%/quiet' ORDER BY fetched")
+    assert last == [("Same",), (None,), ("Same",)]
+
+
+def test_sitemap_that_moved_stays_a_sitemap_when_visited_again(tmp_path: Path) -> None:
+    sites: dict[str, dict[str, Page]] = {A: {"/": linking(), "/new": linking()}}
+    with PageServer(sites).run_in_thread() as server:
+        sites[A]["/robots.txt"] = "User-agent: *\nSitemap: /old.xml\n"
+        sites[A]["/old.xml"] = Reply(301, {"Location": "/real.xml"})
+        sites[A]["/real.xml"] = "<urlset></urlset>"
+        crawl_here(tmp_path / "c", server.url(A))
+        sites[A]["/real.xml"] = f"<urlset><url><loc>{server.url(A, '/new')}</loc></url></urlset>"
+        crawl_here(tmp_path / "c", server.url(A), refresh=0.0)
+    assert stored_urls(tmp_path / "c") == [server.url(A), server.url(A, "/new")]
+
+
+def test_metas_for_our_own_name_are_obeyed(tmp_path: Path) -> None:
+    sites = {A: {"/": '<meta name="TernBot" content="nofollow"><a href="/a">a</a>', "/a": linking()}}
+    with PageServer(sites).run_in_thread() as server:
+        crawl_here(tmp_path / "c", server.url(A), user_agent="TernBot/1.0")
+    assert stored_urls(tmp_path / "c") == [server.url(A)]

@@ -19,6 +19,7 @@ from sterna.model import (
     Usage,
 )
 from sterna.web.politeness import site_key
+from sterna.web.robots import NEVER
 from sterna.web.urls import fingerprint
 
 SITE = "https://a.example"
@@ -58,7 +59,10 @@ class LedgerSuite:
         raise NotImplementedError
 
     def lease(self, ledger: Ledger, now: float = 10.0, **fields: int) -> Lease:
-        (lease,) = ledger.lease([f"visit-{now}"], now=now, **{"pages": 100, "max_depth": 64, **fields})
+        limits = {"pages": 100, "max_depth": 64, **fields}
+        (lease,) = ledger.lease(
+            [f"visit-{now}"], now=now, pages=limits["pages"], max_depth=limits["max_depth"]
+        )
         return lease
 
     def commit(self, ledger: Ledger, *parcels: Parcel, now: float = 20.0) -> None:
@@ -70,7 +74,7 @@ class LedgerSuite:
         assert ledger.lease(["v"], now=1.0, pages=10, max_depth=5) == []
 
     def test_seed_is_leased_once(self, ledger: Ledger) -> None:
-        assert ledger.seed([Target(f"{SITE}/")], now=1.0) == 1
+        assert ledger.seed([Target(f"{SITE}/")], now=1.0, private_sites=[SITE]) == 1
         lease = self.lease(ledger)
         assert (lease.site, lease.part, lease.epoch) == (SITE, WHOLE, 1)
         assert [target.url for target in lease.starts] == [f"{SITE}/"]
@@ -123,11 +127,13 @@ class LedgerSuite:
         known.frombytes(self.lease(ledger, 30.0).known.fingerprints)
         assert list(known) == sorted([fingerprint(f"{SITE}/"), fingerprint(f"{SITE}/b")])
 
-    def test_blocked_site_is_not_leased_until_it_is_unblocked(self, ledger: Ledger) -> None:
-        ledger.block(["a.example"])
-        ledger.seed([Target(f"{SITE}/")], now=1.0)
-        assert ledger.lease(["v"], now=2.0, pages=1, max_depth=1) == []
-        ledger.unblock(["a.example"])
+    def test_site_that_may_not_be_visited_is_idle_until_the_next_wake(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/"), Target(f"{OTHER}/")], now=1.0)
+        (lease,) = ledger.lease(
+            ["v", "w"], now=2.0, pages=1, max_depth=1, may_visit=lambda site: site == OTHER
+        )
+        assert lease.site == OTHER
+        assert ledger.counts(now=2.0).next_turn is None
         ledger.wake(now=3.0)
         assert self.lease(ledger).site == SITE
 
@@ -306,6 +312,21 @@ class LedgerSuite:
             b"d",
         )
         assert ledger.counts(now=1001.0).round_pages == 0
+
+    def test_page_that_was_not_read_well_is_asked_for_without_conditions(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/gone")], now=1.0)
+        pages = (page("/", error="encoding"), page("/gone", status=404))
+        self.commit(ledger, parcel(self.lease(ledger), pages=pages, ended=Ended.FINISHED))
+        assert ledger.refresh(older_than=500.0, now=1000.0) == 2
+        assert self.lease(ledger, 1001.0).known.validators == ()
+
+    def test_refresh_gives_a_site_that_was_given_up_another_chance(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        robots = Robots(RobotsState.DISQUALIFIED, 20.0, 8, NEVER, b"", "HTTP 503")
+        self.commit(ledger, parcel(self.lease(ledger), robots=robots, ended=Ended.DISQUALIFIED))
+        assert ledger.counts(now=30.0).next_turn is None
+        ledger.refresh(older_than=0.0, now=1000.0)
+        assert self.lease(ledger, 1001.0).robots.state is RobotsState.UNKNOWN
 
     def test_refresh_twice_adds_nothing(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)

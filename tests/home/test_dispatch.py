@@ -84,6 +84,7 @@ def make(
         max_pages=limits["max_pages"],
         wait_seconds=0.0,
         allow_private=False,
+        may_visit=lambda site: True,
     )
     progress = Progress(began=0.0)
     dispatch = Dispatch(

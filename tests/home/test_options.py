@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import ConfigError, UsageError
-from sterna.home.options import Options, dump, load, merge_seeds, read_config
+from sterna.home.options import Options, dump, is_private_name, load, merge_seeds, read_config
 from sterna.web.politeness import NO_LIMITS, Limits, Rate
 
 
@@ -35,6 +35,10 @@ def test_seed_without_a_scheme_is_https() -> None:
         Options(concurrency=1001),
         Options(timeout=0),
         Options(user_agent="evil\r\nHost: x"),
+        Options(ca_file="/nowhere.pem"),
+        Options(include=("(",)),
+        Options(block=("*.example",)),
+        Options(wait=float("nan")),
     ],
 )
 def test_senseless_value_is_refused_with_the_options_name(options: Options) -> None:
@@ -60,6 +64,7 @@ def test_user_agent_is_honest_and_carries_the_contact() -> None:
     assert etiquette.user_agent == "Sterna/1.2 (+https://example.org/bot)"
     assert etiquette.sender == ""
     assert Options(contact="me@example.org").etiquette("1").sender == "me@example.org"
+    assert Options(contact="https://social.example/@me").etiquette("1").sender == ""
 
 
 def test_config_file_has_the_same_fields(tmp_path: Path) -> None:
@@ -68,10 +73,46 @@ def test_config_file_has_the_same_fields(tmp_path: Path) -> None:
         'seeds = ["https://example.org/"]\ndelay = 2.5\n'
         "[limits]\naddress = {requests = 3.0}\ntotal = {bytes = 1e6}\n"
     )
-    options = read_config(path)
+    options = read_config(path, over=Options(delay=9.0, gentle=True))
     assert options.delay == 2.5
+    assert options.gentle, "what the file does not name stays"
     assert options.shared_limits().address == Rate(requests=3.0)
     assert load(dump(options)) == options
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(response_factor=float("nan")),
+        Options(readers=-1),
+        Options(limits=Limits(total=Rate(requests=-1.0))),
+    ],
+)
+def test_senseless_value_of_a_file_is_refused_with_its_name(options: Options) -> None:
+    with pytest.raises(UsageError, match="cannot be"):
+        options.check()
+
+
+@pytest.mark.parametrize(
+    "name", ["Ads.Example.org", "ads.example.org.", ".ads.example.org", "https://ads.example.org/x"]
+)
+def test_block_list_takes_every_spelling_of_a_name(name: str) -> None:
+    assert Options(block=(name,)).blocked_names() == ("ads.example.org",)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_private"),
+    [
+        ("http://127.0.0.1:8000/", True),
+        ("http://[::1]/", True),
+        ("http://localhost/", True),
+        ("http://10.1.2.3/", True),
+        ("http://intranet.example/", False),
+        ("http://192.0.2.1.example/", False),
+    ],
+)
+def test_only_a_url_that_says_so_itself_is_private(url: str, is_private: bool) -> None:
+    assert is_private_name(url) is is_private
 
 
 @pytest.mark.parametrize("text", ["delay = 'slow'", "dealy = 1", "= broken", "[limits]\naddress = 3"])
@@ -79,9 +120,9 @@ def test_unreadable_config_names_the_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "crawl.toml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"crawl\.toml"):
-        read_config(path)
+        read_config(path, over=Options())
     with pytest.raises(ConfigError, match="cannot be read"):
-        read_config(tmp_path / "missing.toml")
+        read_config(tmp_path / "missing.toml", over=Options())
 
 
 def test_seeds_are_joined_without_repeats() -> None:

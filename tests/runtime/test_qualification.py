@@ -13,15 +13,15 @@ from tests.runtime.fakes import (
     Script,
     Step,
     make_kit,
-    polite,
     reply,
     rules,
     run,
+    visit_of,
 )
 
 from sterna.errors import FetchError
 from sterna.model import Robots, RobotsState
-from sterna.runtime.access import Access
+from sterna.runtime.access import MAX_ADDRESSES, Access
 from sterna.runtime.qualification import PAUSE_SECONDS, qualify
 from sterna.web.robots import MAX_BYTES, RETRY_HOURS
 
@@ -42,7 +42,7 @@ def ask(
 
     async def main() -> Robots:
         kit = make_kit(web, names={"a.test": (ONE, TWO, THREE)} if names is None else names)
-        access = Access(kit, polite(), may_be_private=False)
+        access = Access(kit, visit_of())
         return await qualify(SITE, before or Robots(), access=access, kit=kit)
 
     return run(main()), web
@@ -170,6 +170,38 @@ def test_file_that_cannot_be_decompressed_disqualifies(body: bytes) -> None:
     robots, _ = ask(everywhere(reply(200, body, content_encoding="gzip")))
     assert robots.state is DISQUALIFIED
     assert robots.reason.startswith(("bomb: ", "encoding: "))
+
+
+def test_coding_that_nobody_knows_is_no_coding() -> None:
+    robots, _ = ask(everywhere(reply(200, RULES, content_encoding="utf-8")))
+    assert (robots.state, robots.rules) == (QUALIFIED, RULES.encode())
+
+
+def test_pause_that_is_asked_for_is_no_second_try_but_a_hold() -> None:
+    holds: list[float] = []
+
+    async def main() -> Robots:
+        web = FakeWeb(everywhere(reply(503, retry_after="7200")))
+        kit = make_kit(web, names={"a.test": (ONE,)})
+        access = Access(kit, visit_of())
+        robots = await qualify(SITE, Robots(), access=access, kit=kit)
+        assert len(web.log) == 1
+        holds.append(access.wait_seconds(SITE))
+        return robots
+
+    assert run(main()).state is DISQUALIFIED
+    assert holds == [7200.0]
+
+
+def test_fault_of_the_proxy_is_not_the_sites() -> None:
+    with pytest.raises(FetchError, match="proxy"):
+        ask(everywhere(FetchError("proxy", "refused")))
+
+
+def test_name_with_very_many_addresses_is_not_asked_at_all_of_them() -> None:
+    names = {"a.test": [f"198.41.0.{n}" for n in range(1, 101)]}
+    _, web = ask(everywhere(FetchError("connect")), names=names)
+    assert len(web.log) == 2 * MAX_ADDRESSES
 
 
 def test_failures_in_a_row_are_counted_and_a_success_forgets_them() -> None:

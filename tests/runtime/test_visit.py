@@ -66,10 +66,9 @@ def gaps(web: FakeWeb) -> list[float]:
 
 
 def holds_of(outcome: Outcome) -> dict[str, float]:
-    """The site's hold as the last parcel tells it, in seconds from the beginning."""
-    return {
-        hold.key: round(hold.until - BEGIN, 3) for hold in outcome.last.holds if hold.key == site_key(SITE)
-    }
+    """The site's hold as the parcels tell it, in seconds from the beginning."""
+    holds = [hold for parcel in outcome.parcels for hold in parcel.holds if hold.key == site_key(SITE)]
+    return {hold.key: round(hold.until - BEGIN, 3) for hold in holds}
 
 
 # Which URL next

@@ -36,7 +36,6 @@ def test_a_page_is_read_as_a_whole() -> None:
             Link("http://www.example.org/docs/", "", "canonical"),
             Link("http://www.example.org/docs/next.html", "the next page", ""),
         ),
-        canonical_url="http://www.example.org/docs/",
         may_index=True,
         may_follow=True,
         may_archive=True,
@@ -45,7 +44,7 @@ def test_a_page_is_read_as_a_whole() -> None:
 
 def test_an_empty_page_says_nothing() -> None:
     page = read("")
-    assert (page.title, page.text, page.language, page.links, page.canonical_url) == ("", "", "", (), "")
+    assert (page.title, page.text, page.language, page.links) == ("", "", "", ())
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,6 @@ def test_candidates_of_images_are_links(srcset: str, paths: list[str]) -> None:
 def test_the_first_base_with_href_holds_for_all_links() -> None:
     markup = "<a href=a>x</a><base target=_top><base href=/b/><base href=/c/><link rel=canonical href=d>"
     assert [path for path, _, _ in links_of(markup)] == ["/b/a", "/b/d"]
-    assert read(markup).canonical_url == SITE + "/b/d"
 
 
 def test_a_base_that_is_no_web_page_is_ignored() -> None:
@@ -269,7 +267,7 @@ def test_links_of_a_page_that_forbids_following_are_still_listed() -> None:
 
 def test_what_stores_refuse_does_not_leave() -> None:
     page = read("<html lang='\0'><title>\0t\ud800</title><a href='a\0b' rel='\0'>\0l\udfff&#0;&#xd800;</a>\0")
-    strings = [page.title, page.text, page.language, page.canonical_url]
+    strings = [page.title, page.text, page.language]
     strings += [string for link in page.links for string in (link.url, link.text, link.rel)]
     assert "t" in page.title
     assert all("\0" not in string and string.encode() for string in strings if string)

@@ -20,7 +20,6 @@ from sterna.web.robots import (
     RobotsAnswer,
     Rules,
     is_due,
-    is_qualified,
     is_try_again,
     judge,
 )
@@ -456,7 +455,6 @@ def test_any_answer_leads_to_a_state_that_can_be_kept(
 
 def test_new_site_is_due_and_not_qualified() -> None:
     assert is_due(Robots(), NOW)
-    assert not is_qualified(Robots(), NOW)
 
 
 @pytest.mark.parametrize("status", [400, 404, 410])
@@ -472,7 +470,6 @@ def test_site_without_robots_txt_is_qualified_without_rules(status: int) -> None
 def test_site_with_rules_is_qualified_with_them(status: int) -> None:
     after = judge(RobotsAnswer(status, FORBID_ALL), Robots(failures=2), now=NOW)
     assert after == Robots(RobotsState.QUALIFIED, tried_at=NOW, rules=FORBID_ALL)
-    assert is_qualified(after, NOW)
 
 
 @pytest.mark.parametrize(
@@ -489,7 +486,7 @@ def test_site_with_rules_is_qualified_with_them(status: int) -> None:
     ids=["html", "html after a mark", "xhtml", "binary", "not utf-8", "utf-16 without mark", "utf-32"],
 )
 def test_site_that_sends_something_else_is_qualified_without_rules(body: bytes) -> None:
-    after = judge(RobotsAnswer(200, body, content_type="text/plain"), Robots(), now=NOW)
+    after = judge(RobotsAnswer(200, body), Robots(), now=NOW)
     assert after.state is RobotsState.QUALIFIED
     assert after.rules == b""
     assert "no rules" in after.reason
@@ -497,7 +494,7 @@ def test_site_that_sends_something_else_is_qualified_without_rules(body: bytes) 
 
 
 def test_rules_announced_as_html_are_rules() -> None:
-    after = judge(RobotsAnswer(200, FORBID_ALL, content_type="text/html"), Robots(), now=NOW)
+    after = judge(RobotsAnswer(200, FORBID_ALL), Robots(), now=NOW)
     assert after.rules == FORBID_ALL
 
 
@@ -531,7 +528,6 @@ def test_site_whose_rules_are_not_to_be_had_is_disqualified(answer: RobotsAnswer
     assert after == Robots(
         RobotsState.DISQUALIFIED, tried_at=NOW, failures=1, retry_at=NOW + 3600, rules=b"", reason=reason
     )
-    assert not is_qualified(after, NOW)
 
 
 def test_reason_of_the_caller_goes_before_ours() -> None:
@@ -559,9 +555,7 @@ def test_success_forgets_the_failures() -> None:
 
 def test_qualified_site_is_due_after_a_day() -> None:
     robots = judge(RobotsAnswer(404), Robots(), now=NOW)
-    assert is_qualified(robots, NOW + KEEP_SECONDS - 1)
     assert not is_due(robots, NOW + KEEP_SECONDS - 1)
-    assert not is_qualified(robots, NOW + KEEP_SECONDS)
     assert is_due(robots, NOW + KEEP_SECONDS)
 
 
@@ -573,7 +567,6 @@ def test_disqualified_site_is_due_when_its_retry_is_reached() -> None:
     robots = judge(RobotsAnswer(500), Robots(), now=NOW)
     assert not is_due(robots, robots.retry_at - 1)
     assert is_due(robots, robots.retry_at)
-    assert not is_qualified(robots, robots.retry_at)
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ import uvloop
 from sterna.cli.display import Display, choose_display
 from sterna.cli.exits import Exit
 from sterna.cli.report import report
-from sterna.errors import UsageError
+from sterna.errors import EmptyCollection, UsageError
 from sterna.home.collection import Collection
-from sterna.home.options import Options, load, merge_seeds, read_config
+from sterna.home.options import Options, is_private_name, load, merge_seeds, read_config
 from sterna.home.progress import Progress, Summary
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.web.dns import literal_address
-from sterna.web.urls import hostname_of, is_private
+from sterna.web.urls import hostname_of
 
 _SCOPE, _POLITE, _OUTPUT, _NETWORK = "What to crawl", "Politeness", "Collection and output", "Network"
 
@@ -34,7 +34,11 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     ] = None,
     max_pages: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Stop at so many pages in the collection.", rich_help_panel=_SCOPE),
+        typer.Option(
+            metavar="N",
+            help="Stop at so many pages, counted over all runs since the crawl or its last refresh began.",
+            rich_help_panel=_SCOPE,
+        ),
     ] = None,
     max_depth: Annotated[
         int | None,
@@ -164,7 +168,7 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         bool | None,
         typer.Option(
             "--allow-private/--no-allow-private",
-            help="Follow links into private networks too; start URLs always may be there.",
+            help="Visit private networks too; a start URL with a private address always may be there.",
             rich_help_panel=_NETWORK,
         ),
     ] = None,
@@ -210,6 +214,8 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         "allow_private": allow_private,
         "warc": warc,
     }
+    if max_seconds is not None and not 0 < max_seconds < float("inf"):
+        raise UsageError(f"--max-seconds {max_seconds} cannot be: seconds, more than 0")
     collection = Collection(into or _default_folder(urls or []))
     options = gather_options(collection, urls or [], flags=flags, config=config)
     start(
@@ -227,15 +233,15 @@ def gather_options(
 ) -> Options:
     """What the collection remembers, the file over it, the flags over both."""
     kept = _kept(collection)
-    base = read_config(config) if config else kept
+    base = read_config(config, over=kept) if config else kept
     given = {name: value for name, value in flags.items() if value is not None}
     seeds = merge_seeds(kept.seeds, merge_seeds(base.seeds, urls))
     options = msgspec.structs.replace(base, **given, seeds=seeds)
     options.check()
     if not options.seeds:
         raise UsageError("no URL to start from: sterna crawl https://www.example.org/")
-    options.seed_urls()
-    return options
+    # Canonical ones carry no password into the ledger.
+    return msgspec.structs.replace(options, seeds=merge_seeds((), options.seed_urls()))
 
 
 def start(
@@ -328,7 +334,10 @@ def _kept(collection: Collection) -> Options:
     if not collection.ledger_path.exists():
         return Options()
     collection.check()
-    ledger = SqliteLedger(collection.ledger_path, is_reader=True)
+    try:
+        ledger = SqliteLedger(collection.ledger_path, is_reader=True)
+    except EmptyCollection:
+        return Options()
     try:
         return load(ledger.setting("options"))
     finally:
@@ -344,9 +353,9 @@ def _default_folder(urls: list[str]) -> Path:
 
 
 def _are_local(urls: list[str]) -> bool:
-    addresses = [literal_address(hostname_of(url)) for url in urls]
-    return all(address and is_private(address) for address in addresses)
+    return all(is_private_name(url) for url in urls)
 
 
 def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
-    return tuple(values) if values else None
+    """What was given; an empty text clears what the collection remembers."""
+    return tuple(value for value in values if value) if values else None

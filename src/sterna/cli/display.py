@@ -41,7 +41,7 @@ def choose_display(*, as_json: bool, quiet: bool) -> Display:
 
 
 class QuietDisplay:
-    """Says nothing."""
+    """Says nothing, unless not one page could be had."""
 
     def warn(self, text: str) -> None:
         pass
@@ -51,7 +51,8 @@ class QuietDisplay:
         yield
 
     def finish(self, summary: Summary, lines: list[str]) -> None:
-        pass
+        if summary.total_pages == 0:
+            sys.stderr.write("".join(f"sterna: {line}\n" for line in lines[1:]))
 
 
 class JsonDisplay(QuietDisplay):

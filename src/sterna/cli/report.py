@@ -7,6 +7,7 @@ from sterna.home.collection import Collection
 from sterna.home.ledger import SiteRow
 from sterna.home.progress import Summary
 from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.query.terminal import harmless
 
 MAX_SITES = 5
 
@@ -24,6 +25,8 @@ def report(summary: Summary, collection: Collection) -> list[str]:
     if summary.errors:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items())
         lines.append(f"errors: {kinds}")
+    if "private_address" in summary.errors:
+        lines.append("sites in private networks were left alone; to visit them too: --allow-private")
     lines += _what_is_left(summary, collection)
     if summary.total_pages:
         example = '"SELECT url, title FROM page LIMIT 10"'
@@ -53,7 +56,7 @@ def _troubled_sites(collection: Collection) -> list[str]:
         rows = [row for row in ledger.site_rows() if row.next_turn or row.robots == "disqualified"]
     finally:
         ledger.close()
-    lines = [_trouble(row) for row in rows[:MAX_SITES]]
+    lines = [harmless(_trouble(row)) for row in rows[:MAX_SITES]]
     if len(rows) > MAX_SITES:
         lines.append(f"and {len(rows) - MAX_SITES:,} more sites: sterna status {collection.folder}")
     return lines

@@ -12,6 +12,7 @@ from sterna.cli.numbers import bytes_text, plural
 from sterna.home.collection import Collection
 from sterna.home.ledger import Counts, SiteRow
 from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.query.terminal import harmless
 
 MAX_SITES = 20
 
@@ -49,7 +50,7 @@ def _lines(folder: Path, counts: Counts, sites: list[SiteRow]) -> list[str]:
     largest = sorted(sites, key=lambda row: -row.pages)[:MAX_SITES]
     for row in largest:
         robots = "" if row.robots != "disqualified" else f", disqualified: {row.reason}"
-        lines.append(f"  {row.pages:>9,} pages  {row.errors:>6,} errors  {row.site}{robots}")
+        lines.append(harmless(f"  {row.pages:>9,} pages  {row.errors:>6,} errors  {row.site}{robots}"))
     if len(sites) > MAX_SITES:
         lines.append(f"  ... and {len(sites) - MAX_SITES:,} smaller sites")
     return lines

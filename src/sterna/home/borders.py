@@ -3,12 +3,12 @@
 from collections.abc import Collection
 
 from sterna.model import Stay, Target
-from sterna.web.domains import domain_of
+from sterna.web.domains import domain_of, is_within
 from sterna.web.urls import hostname_of, site_of
 
 
 class Borders:
-    """Judges links that lead to other sites."""
+    """Judges sites, and links that lead to other ones."""
 
     def __init__(self, stay: Stay, *, seed_sites: Collection[str], blocked: Collection[str]) -> None:
         self._stay = stay
@@ -19,18 +19,17 @@ class Borders:
 
     def admits(self, target: Target) -> bool:
         """True if home takes the URL into its frontier."""
-        if is_blocked(hostname_of(target.url), self._blocked):
-            return False
         site = site_of(target.url)
         if target.depth == 0:  # only a start page that moved is reported so
             self._sites.add(site)
             self._domains.add(domain_of(hostname_of(site)))
+        return self.may_visit(site)
+
+    def may_visit(self, site: str) -> bool:
+        """True if the crawl enters the site; what waits there may be from a run with wider borders."""
+        hostname = hostname_of(site)
+        if is_within(hostname, self._blocked):
+            return False
         if self._stay == "any" or site in self._sites:
             return True
-        return self._stay == "domain" and domain_of(hostname_of(site)) in self._domains
-
-
-def is_blocked(hostname: str, blocked: Collection[str]) -> bool:
-    """True if the hostname, or a domain that it lies in, is on the list."""
-    labels = hostname.split(".")
-    return any(".".join(labels[start:]) in blocked for start in range(len(labels)))
+        return self._stay == "domain" and domain_of(hostname) in self._domains

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import msgspec
 
+from sterna.archive.disk import sync_folder
 from sterna.errors import CollectionError, CollectionInUse, NotACollection, StorageError
 
 MARKER = "collection.json"
+MARKER_BEGUN = f"{MARKER}.tmp"
 FORMAT = 1
 
 
@@ -73,29 +75,37 @@ class Collection:
             os.close(handle)
 
     def _make(self) -> None:
-        if (self.folder / MARKER).exists():
-            self.check()
-            return
+        """The marker comes first: with it, whatever a crash leaves half made is a collection."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            # The lock alone may be there: two crawls that begin in the same new folder.
-            if {entry.name for entry in self.folder.iterdir()} - {"lock"}:
-                raise NotACollection(
-                    f"{self.folder} holds other files: name a new folder, or one that 'sterna crawl' made"
-                )
+            if (self.folder / MARKER).exists():
+                self.check()
+            else:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._check_empty()
+                self._write_marker()
             for folder in (self.segments_folder, self.warc_folder):
                 folder.mkdir(exist_ok=True)
-            self._write_marker()
         except (FileExistsError, NotADirectoryError) as error:
             raise NotACollection(f"{self.folder} is not a folder") from error
         except OSError as error:
             raise StorageError(f"{self.folder} cannot be made: {error.strerror}") from error
 
+    def _check_empty(self) -> None:
+        # A lock or half a marker may be there: of a crawl that begins, or died, in the same new folder.
+        if {entry.name for entry in self.folder.iterdir()} - {"lock", MARKER_BEGUN}:
+            raise NotACollection(
+                f"{self.folder} holds other files: name a new folder, or one that 'sterna crawl' made"
+            )
+
     def _write_marker(self) -> None:
         marker = Marker(FORMAT, secrets.token_hex(8), time.time())
-        temporary = self.folder / f"{MARKER}.tmp"
-        temporary.write_bytes(msgspec.json.encode(marker) + b"\n")
-        temporary.replace(self.folder / MARKER)
+        begun = self.folder / MARKER_BEGUN
+        with begun.open("wb") as stream:
+            stream.write(msgspec.json.encode(marker) + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        begun.replace(self.folder / MARKER)
+        sync_folder(self.folder)
 
 
 def _lock(handle: int, folder: Path) -> None:

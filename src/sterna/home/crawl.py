@@ -7,6 +7,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import msgspec
+
 from sterna import __version__
 from sterna.archive.disk import ignore_step
 from sterna.archive.segments import SegmentStore
@@ -17,13 +19,14 @@ from sterna.home.compaction import Compaction
 from sterna.home.dispatch import Dispatch, Plan
 from sterna.home.intake import Intake, Step
 from sterna.home.ledger import Counts, Ledger
-from sterna.home.options import Options, dump
+from sterna.home.options import Options, dump, host_name, is_private_name
 from sterna.home.progress import Progress, Summary
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Crawler, Hold, Parcel, Target
 from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
 from sterna.web.clock import Clock, SystemClock
 from sterna.web.politeness import TOTAL, Limits
+from sterna.web.urls import site_of
 
 COUNT_SECONDS = 1.0
 DEFAULT_READERS = 2
@@ -117,13 +120,21 @@ class _Home:
     def _begin(self) -> None:
         options, run, ledger = self._options, self._run, self._ledger
         now = run.clock.now()
-        ledger.block(options.block)
-        ledger.unblock(run.unblock)
-        ledger.seed([Target(url) for url in options.seed_urls()], now=now)
+        ledger.block(options.blocked_names())
+        ledger.unblock([host_name("--unblock", name) for name in run.unblock])
+        seeds = options.seed_urls()
+        ledger.seed(
+            [Target(url) for url in seeds],
+            now=now,
+            private_sites=[site_of(url) for url in seeds if is_private_name(url)],
+        )
         if run.refresh_seconds is not None:
             ledger.refresh(older_than=now - run.refresh_seconds, now=now)
         ledger.wake(now=now)
         ledger.set_setting("options", dump(options))
+        self._borders = Borders(
+            options.scope().stay, seed_sites=ledger.seed_sites(), blocked=ledger.blocked()
+        )
         self._note_counts(ledger.counts(now=now))
 
     def _open_warc(self) -> WarcStore:
@@ -150,13 +161,20 @@ class _Home:
 
     def _make_dispatch(self, runtime: Runtime, intake: Intake) -> Dispatch:
         options = self._options
+        etiquette = msgspec.structs.replace(
+            options.etiquette(__version__), blocked=tuple(sorted(self._ledger.blocked()))
+        )
+        seed_sites = tuple(sorted(self._ledger.seed_sites()))
+        scope = msgspec.structs.replace(options.scope(), seed_sites=seed_sites if len(seed_sites) > 1 else ())
         plan = Plan(
-            crawler=Crawler(scope=options.scope(), keeps_raw=options.warc),
-            etiquette=options.etiquette(__version__),
+            crawler=Crawler(scope=scope, keeps_raw=options.warc),
+            etiquette=etiquette,
             slots=SLOTS_PER_CONNECTION * options.concurrency,
             max_pages=options.max_pages,
-            wait_seconds=options.wait,
+            # The crawl's own delay is no reason to end it.
+            wait_seconds=max(options.wait, 2 * etiquette.delay_seconds),
             allow_private=options.allow_private,
+            may_visit=self._borders.may_visit,
         )
         return Dispatch(
             self._ledger,
@@ -170,18 +188,13 @@ class _Home:
         )
 
     def _intake(self) -> Intake:
-        borders = Borders(
-            self._options.scope().stay,
-            seed_sites=self._ledger.seed_sites(),
-            blocked=self._ledger.blocked(),
-        )
         return Intake(
             self._ledger,
             self._segments,
             warc=self._warc,
             clock=self._run.clock,
             thread=self._thread,
-            admit_outlink=borders.admits,
+            admit_outlink=self._borders.admits,
             on_commit=self._note_commit,
             on_step=self._run.on_step,
         )

@@ -41,6 +41,7 @@ class Plan:
     max_pages: int | None
     wait_seconds: float
     allow_private: bool
+    may_visit: Callable[[str], bool]
 
 
 class Dispatch:
@@ -143,6 +144,7 @@ class Dispatch:
             now=self._clock.now(),
             pages=pages,
             max_depth=self._plan.crawler.scope.max_depth,
+            may_visit=self._plan.may_visit,
         )
 
     def _visit(self, lease: Lease, budget: Budget) -> Visit:
@@ -158,7 +160,8 @@ class Dispatch:
             budget=budget,
             robots=lease.robots,
             holds=lease.holds,
-            may_be_private=lease.may_be_private or self._plan.allow_private,
+            may_be_private=lease.may_be_private,
+            allow_private=self._plan.allow_private,
         )
 
     async def _carry(self, visit: Visit, stop: asyncio.Event) -> None:

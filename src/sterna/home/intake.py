@@ -71,10 +71,11 @@ class Intake:
         try:
             verdicts = await loop.run_in_executor(self._thread, self._store, parcels)
         except Exception as error:
-            # Nothing of the batch is acknowledged; whoever waits for it ends, and the crawl with it.
+            # Nothing of the batch is acknowledged, and nothing more is taken: the files may be ahead of the
+            # ledger now, and only the next start brings them together again.
             for waiting in batch:
                 _settle(waiting.done, error)
-            return
+            raise
         new = tuple(p for p, verdict in zip(parcels, verdicts, strict=True) if verdict is Verdict.NEW)
         if new:
             self._on_commit(new)

@@ -1,6 +1,6 @@
 """The interface of the ledger: what home knows of every site and URL, and who has it on lease."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -97,11 +97,22 @@ class VisitRow(Record, frozen=True, kw_only=True):
 class Ledger(Protocol):
     """One writer, any number of readers. Every call is one transaction: all of it or nothing."""
 
-    def seed(self, targets: Sequence[Target], *, now: float) -> int:
-        """Adds URLs that the user named; tells how many were new."""
+    def seed(self, targets: Sequence[Target], *, now: float, private_sites: Collection[str] = ()) -> int:
+        """Adds URLs that the user named, some perhaps by a private address; tells how many were new."""
 
-    def lease(self, visits: Sequence[str], *, now: float, pages: int, max_depth: int) -> list[Lease]:
-        """The parts whose turn it is, each under a new epoch; fewer than asked for if fewer are due."""
+    def lease(
+        self,
+        visits: Sequence[str],
+        *,
+        now: float,
+        pages: int,
+        max_depth: int,
+        may_visit: Callable[[str], bool] = lambda site: True,
+    ) -> list[Lease]:
+        """The parts whose turn it is, each under a new epoch; fewer than asked for if fewer are due.
+
+        Sites that `may_visit` refuses are idle until the next wake().
+        """
 
     def judge(self, parcel: Parcel) -> Verdict:
         """Whether the parcel is to be stored."""
@@ -113,7 +124,10 @@ class Ledger(Protocol):
         """Ends the leases of a run that never ended them; their sites rest for their delay first."""
 
     def refresh(self, *, older_than: float, now: float) -> int:
-        """Puts pages fetched before a time back into the frontier; tells how many."""
+        """Puts pages fetched before a time back into the frontier; tells how many.
+
+        Sites that were given up get another chance.
+        """
 
     def wake(self, *, now: float) -> None:
         """Gives every part with something in its frontier a turn: limits may have changed."""

@@ -1,18 +1,22 @@
 """What a crawl is to do, as the user says it; kept in the ledger, so that the next run goes on alike."""
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from sterna.crawler.scope import ScopeRules
 from sterna.errors import ConfigError, UsageError
 from sterna.model import Etiquette, Scope
+from sterna.web.dns import literal_address
 from sterna.web.politeness import NO_LIMITS, Limits
-from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical
+from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, hostname_of, is_private
 
 GENTLE_SECONDS = 30.0
 MAX_CONNECTIONS = 1000
+MAX_SITE_CONNECTIONS = 64
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,6 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         _check(self.max_pages is None or self.max_pages > 0, "--max-pages", self.max_pages, "1 or more")
         _check(self.max_depth >= 0, "--max-depth", self.max_depth, "0 or more")
         _check(0 <= self.delay <= 86_400, "--delay", self.delay, "seconds from 0 to 86400")
+        _check(0 <= self.response_factor <= 1000, "response_factor", self.response_factor, "0 to 1000")
         _check(
             1 <= self.concurrency <= MAX_CONNECTIONS,
             "--concurrency",
@@ -57,9 +62,28 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             f"1 to {MAX_CONNECTIONS}",
         )
         _check(1 <= self.timeout <= 3600, "--timeout", self.timeout, "seconds from 1 to 3600")
-        _check(self.wait >= 0, "--wait", self.wait, "seconds, 0 or more")
+        _check(0 <= self.wait < math.inf, "--wait", self.wait, "seconds, 0 or more")
+        _check(0 <= self.readers <= 64, "readers", self.readers, "0 to 64")
+        for rate in (self.shared_limits().address, self.shared_limits().domain, self.shared_limits().total):
+            _check(
+                0 <= rate.requests < math.inf, "limits", rate.requests, "requests a second, 0 for no limit"
+            )
+            _check(0 <= rate.bytes < math.inf, "limits", rate.bytes, "bytes a second, 0 for no limit")
         for text in (self.user_agent, self.contact, self.sender):
             _check(text.isprintable(), "--user-agent, --contact", text, "printable characters only")
+        _check(
+            not self.ca_file or Path(self.ca_file).is_file(),
+            "--ca-file",
+            self.ca_file,
+            "a file that is there",
+        )
+        ScopeRules(self.scope())
+        self.blocked_names()
+        self.seed_urls()
+
+    def blocked_names(self) -> tuple[str, ...]:
+        """The block list as hostnames are compared; UsageError names what is none."""
+        return tuple(host_name("--block", name) for name in self.block)
 
     def seed_urls(self) -> list[str]:
         """The start URLs, canonical; UsageError names the one that is none."""
@@ -82,11 +106,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return Etiquette(
             user_agent=user_agent,
             robots_name=_robots_name(user_agent),
-            sender=self.sender or (self.contact if "@" in self.contact else ""),
+            sender=self.sender or (self.contact if _is_mail(self.contact) else ""),
             delay_seconds=delay,
             # Without a delay nothing waits; with one, requests come one at a time.
             response_factor=self.response_factor if delay else 0.0,
-            connections=1 if delay else max(1, self.concurrency // 2),
+            connections=1 if delay else min(MAX_SITE_CONNECTIONS, max(1, self.concurrency // 2)),
             obey_robots=not self.ignore_robots,
         )
 
@@ -96,15 +120,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return Limits() if self.delay or self.gentle else NO_LIMITS
 
 
-def read_config(path: Path) -> Options:
-    """The options in a TOML file; ConfigError says what is wrong and where."""
+def read_config(path: Path, over: Options) -> Options:
+    """The options with those of a TOML file over them; ConfigError says what is wrong and where."""
     try:
-        options = msgspec.toml.decode(path.read_bytes(), type=Options)
+        text = path.read_bytes()
+        given = msgspec.toml.decode(text)
+        read = msgspec.toml.decode(text, type=Options)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}: see 'sterna crawl --help' for the options") from error
-    return options
+    return msgspec.structs.replace(over, **{name: getattr(read, name) for name in given})
 
 
 def load(text: str | None) -> Options:
@@ -120,12 +146,32 @@ def dump(options: Options) -> str:
     return msgspec.json.encode(msgspec.structs.replace(options, proxy="", block=())).decode()
 
 
+def host_name(option: str, text: str) -> str:
+    """A hostname or domain as it is compared; a whole URL stands for its host."""
+    url = Canonical(())(text if "://" in text else f"http://{text.strip().strip('.')}/")
+    name = hostname_of(url).rstrip(".") if url else ""
+    if not name or any(sign in text.partition("://")[2] or sign in name for sign in " *@"):
+        raise UsageError(f"{option} {text} is no hostname or domain: write it like ads.example.org")
+    return name
+
+
+def is_private_name(url: str) -> bool:
+    """True if the URL itself says that it lies on this machine or in a private network."""
+    hostname = hostname_of(url)
+    address = literal_address(hostname)
+    return is_private(address) if address else hostname.rpartition(".")[2] == "localhost"
+
+
 def merge_seeds(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*old, *new)))
 
 
 def _user_agent(version: str, contact: str) -> str:
     return f"Sterna/{version} (+{contact})" if contact else f"Sterna/{version}"
+
+
+def _is_mail(contact: str) -> bool:
+    return "@" in contact and "://" not in contact
 
 
 def _robots_name(user_agent: str) -> str:

@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sterna.errors import FetchError
-from sterna.model import Etiquette, Record
+from sterna.model import Record, Visit
 from sterna.runtime.readers import Readers
 from sterna.web.clock import Clock
 from sterna.web.dns import Resolver
-from sterna.web.domains import domain_of
+from sterna.web.domains import domain_of, is_within
 from sterna.web.http import Fetcher, Request, Response
 from sterna.web.politeness import TOTAL, Gate, Keys, next_delay, site_key
 from sterna.web.urls import hostname_of, is_private, site_of
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
+MAX_ADDRESSES = 8  # of one name; more only cost time
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
@@ -54,10 +55,10 @@ class Tally:
 class Access:
     """Asks for URLs, one polite request at a time; shared by all that a visit does."""
 
-    def __init__(self, kit: Kit, etiquette: Etiquette, *, may_be_private: bool) -> None:
+    def __init__(self, kit: Kit, visit: Visit) -> None:
         self._kit = kit
-        self._etiquette = etiquette
-        self._may_be_private = may_be_private
+        self._visit = visit
+        self._etiquette = visit.etiquette
         self.crawl_delay = 0.0  # set once robots.txt is known
         self.waiting: set[asyncio.Task[Any]] = set()  # those that wait for a hold or a connection
         self._last_response_seconds = 0.0
@@ -85,6 +86,9 @@ class Access:
         tally, self._tally = self._tally, Tally()
         return tally
 
+    def now(self) -> float:
+        return self._kit.clock.now()
+
     def wait_seconds(self, site: str) -> float:
         """How long the site's own hold still lasts."""
         return self._kit.gate.until(site_key(site)) - self._kit.clock.now()
@@ -97,14 +101,21 @@ class Access:
 
     async def addresses(self, url: str) -> tuple[str, ...]:
         """Every address that may be asked for the URL; FetchError if there is none."""
+        hostname = hostname_of(url)
+        if is_within(hostname, self._etiquette.blocked):
+            raise FetchError("blocked", f"{hostname} is on the block list")
         if self._kit.is_proxied:
             return ("",)
-        hostname = hostname_of(url)
         found = await self._kit.resolver.resolve(hostname)
-        allowed = tuple(each for each in found if self._may_be_private or not is_private(each))
+        allowed = tuple(each for each in found if self._may_reach(url) or not is_private(each))
         if not allowed:
-            raise FetchError("private_address", f"{hostname} is on a private network: name it yourself")
-        return allowed
+            raise FetchError("private_address", f"{hostname} is on a private network: --allow-private")
+        return allowed[:MAX_ADDRESSES]
+
+    def _may_reach(self, url: str) -> bool:
+        """Whether a private address may be asked: for the site itself, not for what it redirects to."""
+        visit = self._visit
+        return visit.allow_private or (visit.may_be_private and site_of(url) == visit.site)
 
     async def get(
         self,
@@ -149,8 +160,7 @@ class Access:
         finally:
             self.waiting.discard(task)
         kit = self._kit
-        began = kit.clock.now()
-        kit.gate.start(keys, began, delay=self.delay_seconds)
+        kit.gate.start(keys, kit.clock.now(), delay=self.delay_seconds)
         self._tally.requests += 1
         self._tally.keys.update((keys.site, keys.address, keys.domain, TOTAL))
         response: Response | None = None
@@ -165,7 +175,8 @@ class Access:
         finally:
             now = kit.clock.now()
             self._tally.bytes_received += size
-            self._last_response_seconds = response.seconds if response else now - began
+            if response:
+                self._last_response_seconds = response.seconds
             kit.gate.finish(keys, now, delay=self.delay_seconds, size_bytes=size)
             kit.slots.release()
 

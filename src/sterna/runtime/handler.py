@@ -19,6 +19,7 @@ from sterna.web.urls import Canonical, fingerprint, site_of
 MAX_TRIES = 3
 MAX_BUSY_TRIES = 8
 MAX_REDIRECTS = 10
+MAX_NESTED_SITEMAPS = 5
 MAX_FAILURES_IN_A_ROW = 10
 FAILING_PAUSE_SECONDS = 600.0
 BACKOFF_SECONDS = 2.0
@@ -45,6 +46,7 @@ class Handler:
         frontier: Frontier,
         packer: Packer,
         end: Callable[[Ended], None],
+        send_soon: Callable[[], None],
     ) -> None:
         self._visit = visit
         self._kit = kit
@@ -52,8 +54,10 @@ class Handler:
         self._frontier = frontier
         self._packer = packer
         self._end = end
+        self._send_soon = send_soon
         self._canonical = Canonical(visit.crawler.scope.drop_params)
         self._scope = ScopeRules(visit.crawler.scope)
+        self._seed_sites = frozenset(visit.crawler.scope.seed_sites)
         self._validators = {each.fingerprint: each for each in visit.known.validators}
         self.rules: Rules | None = None  # set once robots.txt is known
         self._outside: set[int] = set()
@@ -63,6 +67,15 @@ class Handler:
     def held_count(self) -> int:
         """How many URLs the visit keeps in memory."""
         return self._frontier.seen_count + len(self._outside)
+
+    def begin(self) -> None:
+        """Puts the start URLs into the frontier, but for those that the scope no longer wants."""
+        for target in self._visit.starts:
+            mark = fingerprint(target.url)
+            if target.depth == 0 or target.kind == "sitemap" or self._scope.admits(target.url):
+                self._frontier.add(target, mark)
+            else:
+                self._packer.add_done(mark)
 
     async def handle(self, target: Target) -> None:
         """Takes one URL to its end: a page, an error, a redirect, or another try later."""
@@ -77,9 +90,10 @@ class Handler:
             await self._judge(target, reply, known)
         except FetchError as error:
             self._fail(target, error.kind)
-        except Exception:
+        except Exception as error:
             # One page must not end a crawl, and a crash would meet the same page again after each restart.
-            _log.exception("the page %s was given up", target.url)
+            _log.warning("the page %r was given up: %r", target.url, error)
+            _log.debug("where it happened", exc_info=error)
             self._give_up(target, "internal")
 
     async def _judge(self, target: Target, reply: Reply, known: Validator | None) -> None:
@@ -89,7 +103,7 @@ class Handler:
         elif status >= 500 and target.attempts + 1 < MAX_TRIES:
             self._try_again(target)
         elif status == 304 and known:
-            self._packer.add_page(self._page(target, reply, digest=known.digest, is_unchanged=True))
+            self._keep(target, self._page(target, reply, digest=known.digest, is_unchanged=True))
         elif 300 <= status < 400:
             self._redirect(target, reply)
         else:
@@ -99,25 +113,37 @@ class Handler:
         try:
             document = await self._kit.readers.read(self._answer(target, reply.response, known))
         except ReadError as error:
-            self._packer.add_page(self._page(target, reply, error=error.kind))
+            self._keep(target, self._page(target, reply, error=error.kind))
             return
         self._follow(target, document)
-        if target.kind == "sitemap":
-            self._packer.add_done(fingerprint(target.url))
-            return
-        page = self._page(target, reply, digest=document.digest, is_unchanged=document.is_unchanged)
-        self._packer.add_page(
-            msgspec.structs.replace(
-                page,
-                content_type=document.content_type,
-                title=document.title,
-                text=document.text,
-                language=document.language,
-                size=document.size,
-                links=document.links,
-                raw=page.raw if document.may_archive and document.may_index else None,
-            )
+        self._keep(target, self._page_of(target, reply, document))
+
+    def _page_of(self, target: Target, reply: Reply, document: Document) -> Page:
+        page = self._page(target, reply)
+        is_open = document.may_index
+        return msgspec.structs.replace(
+            page,
+            # What may not be indexed has no validators: it is read anew until its author says otherwise.
+            etag=page.etag if is_open else "",
+            modified=page.modified if is_open else "",
+            digest=document.digest if is_open else b"",
+            is_unchanged=document.is_unchanged and is_open and 200 <= page.status < 300,
+            content_type=document.content_type,
+            title=document.title,
+            text=document.text,
+            language=document.language,
+            size=document.size,
+            links=document.links,
+            raw=page.raw if document.may_archive and is_open else None,
         )
+
+    def _keep(self, target: Target, page: Page) -> None:
+        """A page goes home; a sitemap is only done with."""
+        if target.kind == "page":
+            self._packer.add_page(page)
+            return
+        is_good = 200 <= page.status < 400 and not page.error
+        self._packer.add_done(page.fingerprint, error="" if is_good else page.error or f"http_{page.status}")
 
     def _answer(self, target: Target, response: Response, known: Validator | None) -> Answer:
         return Answer(
@@ -132,6 +158,7 @@ class Handler:
             drop_params=self._visit.crawler.scope.drop_params,
             max_bytes=MAX_DOCUMENT_BYTES,
             known_digest=known.digest if known else b"",
+            agent=self._visit.etiquette.robots_name,
         )
 
     def _page(
@@ -181,8 +208,9 @@ class Handler:
             self._packer.add_found(target)
 
     def _follow(self, target: Target, document: Document) -> None:
-        for url in document.sitemaps:
-            self.add(Target(url, target.depth, target.url, "sitemap"))
+        if target.hops < MAX_NESTED_SITEMAPS:
+            for url in document.sitemaps:
+                self.add(Target(url, target.depth + 1, target.url, "sitemap", target.hops + 1))
         for url in document.urls:
             self.add(Target(url, target.depth + 1, target.url))
         if not document.may_follow:
@@ -193,7 +221,8 @@ class Handler:
 
     def _report(self, target: Target) -> None:
         # A redirect of a start page (depth 0) is always told: home may follow it to the site's new name.
-        if target.kind == "sitemap" or (self._visit.crawler.scope.stay == "site" and target.depth > 0):
+        is_near = target.depth == 0 or site_of(target.url) in self._seed_sites
+        if target.kind == "sitemap" or (self._visit.crawler.scope.stay == "site" and not is_near):
             return
         mark = fingerprint(target.url)
         if mark not in self._outside and self._scope.admits(target.url):
@@ -204,9 +233,9 @@ class Handler:
         written = reply.response.location()
         location = self._canonical(written, target.url) if written else None
         if location is None or target.hops + 1 > MAX_REDIRECTS:
-            self._packer.add_page(self._page(target, reply, error="redirect"))
+            self._keep(target, self._page(target, reply, error="redirect"))
             return
-        self._packer.add_page(self._page(target, reply, links=(Link(location, rel="redirect"),)))
+        self._keep(target, self._page(target, reply, links=(Link(location, rel="redirect"),)))
         onward = Target(location, target.depth, target.url, target.kind, target.hops + 1)
         self.add(onward, is_wanted=target.depth == 0)
 
@@ -227,7 +256,8 @@ class Handler:
             self._give_up(target, kind)
 
     def _give_up(self, target: Target, kind: str) -> None:
-        self._packer.add_page(
+        self._keep(
+            target,
             Page(
                 url=target.url,
                 fingerprint=fingerprint(target.url),
@@ -235,7 +265,7 @@ class Handler:
                 fetched=self._kit.clock.now(),
                 error=kind,
                 referrer=target.referrer,
-            )
+            ),
         )
 
     def _try_again(self, target: Target, *, after_seconds: float | None = None) -> None:
@@ -259,6 +289,7 @@ class Handler:
 
     def _pause_site(self, seconds: float) -> None:
         self._access.hold_site(self._visit.site, seconds)
+        self._send_soon()  # a crash must not forget that the site asked for a pause
 
 
 def _conditions(known: Validator | None) -> tuple[tuple[str, str], ...]:

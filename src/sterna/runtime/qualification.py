@@ -1,73 +1,91 @@
 """Whether a site may be crawled: robots.txt tried at every address, as Agarwal 3.4 says."""
 
-import msgspec
-
 from sterna.errors import FetchError, ReadError
-from sterna.model import Robots
+from sterna.model import Record, Robots
 from sterna.runtime.access import Access, Kit
 from sterna.web.decode import decode_body
-from sterna.web.http import Response
+from sterna.web.http import Response, retry_after_seconds
 from sterna.web.robots import MAX_BYTES, MAX_REDIRECTS, RobotsAnswer, is_try_again, judge
 from sterna.web.urls import Canonical
 
 MAX_DECODED_BYTES = 16 * MAX_BYTES  # small enough to be decompressed here, without a reader
 PAUSE_SECONDS = 2.0
 ROUNDS = 2
+MAX_PAUSE_SECONDS = 24 * 3600.0
+
+
+class _Try(Record, frozen=True):
+    """What asking once came to: the answer, why there is none, and the pause that was asked for."""
+
+    answer: RobotsAnswer
+    reason: str = ""
+    pause_seconds: float = 0.0
+
+    @property
+    def is_final(self) -> bool:
+        """True if no other address and no second round could tell more."""
+        is_answer = not is_try_again(self.answer.status) or self.answer.is_truncated
+        return is_answer or self.pause_seconds > PAUSE_SECONDS
 
 
 async def qualify(site: str, before: Robots, *, access: Access, kit: Kit) -> Robots:
-    """The site's new state: every address is asked, and all of them once more after a pause."""
-    answer = RobotsAnswer(0)
-    reason = ""
+    """The site's new state: every address is asked, and all of them once more after a pause.
+
+    A proxy that fails says nothing of the site: that FetchError is the caller's.
+    """
+    made = _Try(RobotsAnswer(0))
     for round_number in range(ROUNDS):
         if round_number:
             await kit.clock.sleep(PAUSE_SECONDS)
-        answer, reason = await _ask_all(f"{site}/robots.txt", access)
-        if not is_try_again(answer.status) or answer.is_truncated:
+        made = await _ask_all(f"{site}/robots.txt", access)
+        if made.is_final:
             break
-    return judge(answer, before, now=kit.clock.now(), reason=reason)
+    if made.pause_seconds:
+        access.hold_site(site, made.pause_seconds)
+    return judge(made.answer, before, now=kit.clock.now(), reason=made.reason)
 
 
-async def _ask_all(url: str, access: Access) -> tuple[RobotsAnswer, str]:
+async def _ask_all(url: str, access: Access) -> _Try:
     """The first answer below 500 that some address gives, or the last failure."""
-    answer, reason = RobotsAnswer(0), ""
     try:
         addresses = await access.addresses(url)
     except FetchError as error:
-        return answer, str(error)
+        return _Try(RobotsAnswer(0), str(error))
+    made = _Try(RobotsAnswer(0))
     for address in addresses:
-        answer, reason = await _ask(url, address, access)
-        if not is_try_again(answer.status) or answer.is_truncated:
+        made = await _ask(url, address, access)
+        if made.is_final:
             break
-    return answer, reason
+    return made
 
 
-async def _ask(url: str, address: str, access: Access) -> tuple[RobotsAnswer, str]:
+async def _ask(url: str, address: str, access: Access) -> _Try:
     canonical = Canonical()
     addresses: tuple[str, ...] = (address,)
     for _ in range(MAX_REDIRECTS + 1):
         try:
             reply = await access.get(url, addresses=addresses, max_bytes=MAX_BYTES + 1, may_cut=True)
         except FetchError as error:
-            return RobotsAnswer(
-                200 if error.kind == "truncated" else 0, is_truncated=error.kind == "truncated"
-            ), str(error)
+            if error.kind == "proxy":
+                raise
+            is_truncated = error.kind == "truncated"
+            return _Try(RobotsAnswer(200 if is_truncated else 0, is_truncated=is_truncated), str(error))
         response = reply.response
         location = response.location() if 300 <= response.status < 400 else ""
         target = canonical(location, url) if location else None
         if target is None:
             break
         url, addresses = target, ()
-    return _read(response)
+    return _read(response, now=access.now())
 
 
-def _read(response: Response) -> tuple[RobotsAnswer, str]:
-    answer = RobotsAnswer(response.status, content_type=response.header("content-type"))
+def _read(response: Response, *, now: float) -> _Try:
     if not 200 <= response.status < 300:
-        return answer, ""
+        asked = retry_after_seconds(response.header("retry-after"), now) or 0.0
+        pause = min(asked, MAX_PAUSE_SECONDS) if response.status in (429, 503) else 0.0
+        return _Try(RobotsAnswer(response.status), pause_seconds=pause)
     coding = response.header("content-encoding")
     try:
-        body = decode_body(response.body, coding, max_bytes=MAX_DECODED_BYTES)
-    except ReadError as error:
-        return msgspec.structs.replace(answer, is_truncated=True), str(error)
-    return msgspec.structs.replace(answer, body=body), ""
+        return _Try(RobotsAnswer(200, decode_body(response.body, coding, max_bytes=MAX_DECODED_BYTES)))
+    except ReadError as error:  # there may be rules in what cannot be unpacked
+        return _Try(RobotsAnswer(200, is_truncated=True), str(error))

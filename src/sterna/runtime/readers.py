@@ -16,7 +16,8 @@ from sterna.web.document import Answer, Document
 READ_SECONDS = 60.0
 RESTART_SECONDS = 1.0
 MAX_WAITING = 16  # bodies that wait in front of one reader
-DEFAULT_COMMAND = (sys.executable, "-m", "sterna.runtime.reader")
+# -P keeps the working directory off the path: what lies there is nobody's to run.
+DEFAULT_COMMAND = (sys.executable, "-P", "-m", "sterna.runtime.reader")
 
 
 class _Job(Record, frozen=True):

@@ -9,11 +9,11 @@ from sterna.errors import FetchError
 from sterna.model import Ended, Parcel, RobotsState, Target, Visit
 from sterna.runtime.access import Access, Kit
 from sterna.runtime.frontier import Frontier
-from sterna.runtime.handler import Handler
+from sterna.runtime.handler import FAILING_PAUSE_SECONDS, Handler
 from sterna.runtime.packer import Packer
 from sterna.runtime.qualification import qualify
 from sterna.web.robots import Rules, is_due
-from sterna.web.urls import fingerprint
+from sterna.web.urls import Canonical
 
 FIRST_FLUSH_SECONDS = 0.5  # so that whoever watches soon sees something; then at longer intervals
 FLUSH_SECONDS = 5.0
@@ -31,19 +31,25 @@ class VisitLoop:
         self._kit = kit
         self._deliver = deliver
         self._stop = stop
-        self._access = Access(kit, visit.etiquette, may_be_private=visit.may_be_private)
+        self._access = Access(kit, visit)
         self._packer = Packer(visit)
+        self._full = asyncio.Event()  # the next parcel should go soon
         self._frontier = Frontier(
             visit.known.fingerprints, max_depth=min(visit.budget.depth, visit.crawler.scope.max_depth)
         )
         self._handler = Handler(
-            visit, kit, access=self._access, frontier=self._frontier, packer=self._packer, end=self._end
+            visit,
+            kit,
+            access=self._access,
+            frontier=self._frontier,
+            packer=self._packer,
+            end=self._end,
+            send_soon=self._full.set,
         )
         # The loop's state: changed by the workers between two waits, never across one.
         self._in_flight: dict[asyncio.Task[None], Target] = {}
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
-        self._full = asyncio.Event()
         self._sending = asyncio.Lock()
         self._ended: Ended | None = None
         self._deadline = kit.clock.now() + visit.budget.seconds
@@ -59,8 +65,7 @@ class VisitLoop:
         await self._send(self._ended or Ended.FINISHED)
 
     async def _crawl(self) -> None:
-        for target in self._visit.starts:
-            self._frontier.add(target, fingerprint(target.url))
+        self._handler.begin()
         self._announce_sitemaps()
         try:
             async with asyncio.TaskGroup() as group:
@@ -177,8 +182,11 @@ class VisitLoop:
         beginning = asyncio.create_task(begin)
         over = asyncio.create_task(self._over.wait())
         try:
-            await asyncio.wait({beginning, over}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {beginning, over}, timeout=self._visit.budget.seconds, return_when=asyncio.FIRST_COMPLETED
+            )
             if not beginning.done():
+                self._fail()
                 async with self._sending:  # never in the middle of a parcel: the next one would leave a gap
                     beginning.cancel()
                 await asyncio.wait({beginning})
@@ -195,7 +203,12 @@ class VisitLoop:
             return True
         robots = self._visit.robots
         if is_due(robots, self._kit.clock.now()):
-            robots = await qualify(self._visit.site, robots, access=self._access, kit=self._kit)
+            try:
+                robots = await qualify(self._visit.site, robots, access=self._access, kit=self._kit)
+            except FetchError as error:  # the proxy's fault, and not to be held against the site
+                self._packer.count_error(error.kind)
+                self._fail()
+                return False
             self._packer.set_robots(robots)
         if robots.state is not RobotsState.QUALIFIED:
             self._end(Ended.DISQUALIFIED)
@@ -205,6 +218,12 @@ class VisitLoop:
         if not self._packer.is_empty:
             await self._send()  # the rules and their delay must outlive a crash before any page is asked for
         return True
+
+    def _fail(self) -> None:
+        """Ends the visit, unless it is ended already, and leaves the site alone for a while."""
+        if self._ended is None:
+            self._access.hold_site(self._visit.site, FAILING_PAUSE_SECONDS)
+            self._end(Ended.FAILING)
 
     async def _may_reach(self) -> bool:
         """False where the site lies in a network that this visit must not enter."""
@@ -221,8 +240,11 @@ class VisitLoop:
     def _announce_sitemaps(self) -> None:
         rules = self._handler.rules
         if rules and self._visit.crawler.scope.use_sitemaps:
-            for url in rules.sitemaps:
-                self._handler.add(Target(url, kind="sitemap"))
+            canonical = Canonical()
+            for written in rules.sitemaps:
+                url = canonical(written, f"{self._visit.site}/robots.txt")
+                if url is not None:
+                    self._handler.add(Target(url, kind="sitemap"))
 
     # -- parcels -----------------------------------------------------------------------------------------
 

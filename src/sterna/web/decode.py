@@ -38,7 +38,7 @@ def _undo(body: bytes, coding: str, *, max_bytes: int) -> bytes:
         return body  # nothing at all, under any coding, is how servers send an empty page
     decode = _DECODERS.get(coding)
     if decode is None:
-        raise ReadError("encoding", f"unknown content coding {coding[:40]!r}")
+        return body  # as browsers do: "utf-8" and "none" stand here by mistake
     out = BytesIO()
     try:
         for piece in decode(body):

@@ -38,6 +38,7 @@ class Answer(Record, frozen=True, kw_only=True):
     drop_params: tuple[str, ...] = DEFAULT_DROP_PARAMS
     max_bytes: int  # after decompression
     known_digest: bytes = b""
+    agent: str = "sterna"  # the name by which robots metas and X-Robots-Tag may call us
 
 
 class Document(Record, frozen=True, kw_only=True):
@@ -62,7 +63,7 @@ def read_document(answer: Answer) -> Document:
     """Reads the body of an answer; ReadError where it cannot be decompressed or is no sitemap."""
     body = decode_body(answer.body, answer.content_encoding, max_bytes=answer.max_bytes)
     digest = blake2b(body, digest_size=16).digest()
-    may = read_may(answer.x_robots)
+    may = read_may(answer.x_robots, agent=answer.agent)
     document = Document(
         digest=digest,
         size=len(body),
@@ -87,7 +88,9 @@ def read_document(answer: Answer) -> Document:
 
 def _with_html(document: Document, answer: Answer, *, body: bytes) -> Document:
     text = decode_html(body, charset_of(answer.content_type))[0]
-    html = read_html(text, answer.url, _canonical(answer.drop_params), x_robots=answer.x_robots)
+    html = read_html(
+        text, answer.url, _canonical(answer.drop_params), x_robots=answer.x_robots, agent=answer.agent
+    )
     return replace(
         document,
         title=html.title if html.may_index else "",

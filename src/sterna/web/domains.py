@@ -1,5 +1,6 @@
 """The registrable domain of a hostname, by the public suffix list."""
 
+from collections.abc import Collection
 from functools import cache, lru_cache
 
 from publicsuffixlist import PublicSuffixList
@@ -18,3 +19,9 @@ def domain_of(hostname: str) -> str:
     if ":" in name or "." not in name or name.rpartition(".")[2].isdigit():
         return name
     return _suffixes().privatesuffix(name) or name
+
+
+def is_within(hostname: str, names: Collection[str]) -> bool:
+    """True if the hostname, or a domain that it lies in, is among the names."""
+    labels = hostname.rstrip(".").split(".")
+    return any(".".join(labels[start:]) in names for start in range(len(labels)))

@@ -18,8 +18,6 @@ _MAX_LINK_TEXT_LENGTH = 200
 # read the text of all the inner ones.
 _MAX_LINK_PIECES, _MAX_LINK_PIECE_LENGTH = 64, 1_000
 
-_AGENT = "sterna"
-
 
 class Html(Record, frozen=True, kw_only=True):
     """What was read of one page."""
@@ -28,7 +26,6 @@ class Html(Record, frozen=True, kw_only=True):
     text: str
     language: str
     links: tuple[Link, ...]
-    canonical_url: str
     may_index: bool
     may_follow: bool
     may_archive: bool
@@ -42,21 +39,22 @@ class May(Record, frozen=True):
     archive: bool
 
 
-def read_html(text: str, url: str, canonical: Canonical, *, x_robots: str = "") -> Html:
-    """Reads a page that came from `url`; `x_robots` is its X-Robots-Tag header."""
+def read_html(
+    text: str, url: str, canonical: Canonical, *, x_robots: str = "", agent: str = "sterna"
+) -> Html:
+    """Reads a page that came from `url`; `x_robots` is its X-Robots-Tag header, `agent` our name in it."""
     try:
         tree = LexborHTMLParser(_tame(text))
     except SelectolaxError as error:
         raise ReadError("parser", f"{url} needs more memory than there is") from error
-    page = _walk(tree.root)
+    page = _walk(tree.root, _Findings(agent.lower()))
     base = (canonical(page.base, url) if page.base else None) or url
-    may = read_may(x_robots, page.robots)
+    may = read_may(x_robots, page.robots, agent=agent)
     return Html(
         title=page.title,
         text=collapse("".join(page.pieces)),
         language=page.language or page.content_language,
         links=_join(page.hrefs, base, canonical=canonical),
-        canonical_url=(canonical(page.canonical, base) or "") if page.canonical else "",
         may_index=may.index,
         may_follow=may.follow,
         may_archive=may.archive,
@@ -82,9 +80,9 @@ _WITH_VALUE = frozenset({"unavailable_after", "max-snippet", "max-image-preview"
 _AGENT_NAME = re.compile(r"[a-z_*][a-z0-9_.*/-]*")
 
 
-def read_may(x_robots: str, metas: Iterable[str] = ()) -> May:
+def read_may(x_robots: str, metas: Iterable[str] = (), *, agent: str = "sterna") -> May:
     """Tells what X-Robots-Tag and the robots metas allow: the strictest of those that concern us."""
-    directives = set(_directives_of(x_robots.lower()))
+    directives = set(_directives_of(x_robots.lower(), agent.lower()))
     for content in metas:
         directives.update(re.split(r"[\s,;]+", content.lower()))
     is_none = "none" in directives
@@ -95,13 +93,13 @@ def read_may(x_robots: str, metas: Iterable[str] = ()) -> May:
     )
 
 
-def _directives_of(x_robots: str) -> Iterator[str]:
+def _directives_of(x_robots: str, ours: str) -> Iterator[str]:
     agent = ""
     for part in x_robots.split(","):
         word, colon, rest = (piece.strip() for piece in part.partition(":"))
         if colon and word not in _WITH_VALUE and _AGENT_NAME.fullmatch(word):
             agent, word = word, rest
-        if agent in ("", "*", _AGENT):
+        if agent in ("", "*", ours):
             yield word
 
 
@@ -112,7 +110,8 @@ _Anchor = tuple[str, str, int]
 class _Findings:
     """What the walk has found so far, in document order; only the walk and its readers fill it."""
 
-    def __init__(self) -> None:
+    def __init__(self, agent: str) -> None:
+        self.agent = agent
         self.pieces: list[str] = []  # of the visible text
         self.muted = 0  # how many elements are open whose text nobody sees
         self.hrefs: dict[str, tuple[str, str]] = {}  # as they are written, with text and rel
@@ -121,7 +120,6 @@ class _Findings:
         self.language = ""
         self.content_language = ""
         self.base = ""
-        self.canonical = ""
 
     def close_link(self, anchor: _Anchor) -> None:
         href, rel, start = anchor
@@ -216,8 +214,6 @@ def _read_link(page: _Findings, node: LexborNode) -> None:
     if is_data or not rels & _PAGE_RELS:
         return
     page.add_link(href, rel)
-    if "canonical" in rels:
-        page.canonical = page.canonical or href
 
 
 _REFRESH = re.compile(r"""\s*[\d.]+[\s;,]+(?:url\s*=\s*)?(?:"([^"]*)|'([^']*)|(.+))""", re.I | re.S)
@@ -227,7 +223,7 @@ def _read_meta(page: _Findings, node: LexborNode) -> None:
     attributes = node.attributes
     content = attributes.get("content") or ""
     pragma = (attributes.get("http-equiv") or "").strip().lower()
-    if (attributes.get("name") or "").strip().lower() in ("robots", _AGENT):
+    if (attributes.get("name") or "").strip().lower() in ("robots", page.agent):
         page.robots.append(content)
     elif pragma == "content-language":
         page.content_language = page.content_language or language_of(content)
@@ -276,9 +272,8 @@ _BLOCK = _End.BLOCK  # looking up a member of an Enum takes as long as reading a
 _Stack = list[LexborNode | _Anchor | _End]
 
 
-def _walk(root: LexborNode | None) -> _Findings:
+def _walk(root: LexborNode | None, page: _Findings) -> _Findings:
     """Reads a tree once, in document order and without recursion: a page nests as deep as it likes."""
-    page = _Findings()
     pieces = page.pieces
     stack: _Stack = []  # what follows when the current branch ends: an element's end, then its next sibling
     node = root

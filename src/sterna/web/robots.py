@@ -49,7 +49,7 @@ class Rules:
     def __init__(self, rules: list[Line], sitemaps: tuple[str, ...]) -> None:
         self._protego = Protego.parse(_rewrite(rules)) if rules else None
         delay = self._protego.crawl_delay("*") if self._protego else None
-        self.crawl_delay = delay if delay is not None and delay <= MAX_DELAY_SECONDS else None
+        self.crawl_delay = min(delay, MAX_DELAY_SECONDS) if delay is not None else None
         self.sitemaps = sitemaps
 
     @classmethod
@@ -75,7 +75,6 @@ class RobotsAnswer(Record, frozen=True):
     status: int
     body: bytes = b""
     is_truncated: bool = False  # fewer bytes than announced, or a broken transfer
-    content_type: str = ""
 
 
 def judge(answer: RobotsAnswer, before: Robots, *, now: float, reason: str = "") -> Robots:
@@ -96,11 +95,6 @@ def is_due(robots: Robots, now: float) -> bool:
         return now >= robots.retry_at
     # A date in the future is a clock that was set back: it must not keep old rules alive.
     return robots.state is RobotsState.UNKNOWN or not 0 <= now - robots.tried_at < KEEP_SECONDS
-
-
-def is_qualified(robots: Robots, now: float) -> bool:
-    """Whether the site may be crawled now, by the rules that are kept."""
-    return robots.state is RobotsState.QUALIFIED and not is_due(robots, now)
 
 
 def is_try_again(status: int) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sterna.errors import CollectionError, StorageError
+from sterna.errors import CollectionError, EmptyCollection, StorageError
 from sterna.home.sqlite import schema
 
 BUSY_MS = 10_000
@@ -17,9 +17,13 @@ class Database:
 
     def __init__(self, path: Path, *, is_reader: bool = False) -> None:
         self._path = path
+        if is_reader and not path.exists():
+            raise EmptyCollection(f"{path.parent} holds no crawl yet: run 'sterna crawl' first")
         with self._translated():
             self.connection = self._connect(is_reader)
-            if not is_reader:
+            if is_reader:
+                self._check_version()
+            else:
                 self._prepare()
 
     def close(self) -> None:
@@ -59,17 +63,22 @@ class Database:
         execute("PRAGMA synchronous = FULL")  # a commit is on the disk, not only in its cache
         execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         execute("PRAGMA temp_store = MEMORY")
-        version = execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
+        if execute("PRAGMA user_version").fetchone()[0] == 0:
             self.connection.executescript(
                 f"BEGIN IMMEDIATE; {schema.TABLES} PRAGMA user_version = {schema.VERSION}; COMMIT;"
             )
-        elif version != schema.VERSION:
+        self._check_version()
+        self.connection.executescript(schema.BATCH)
+
+    def _check_version(self) -> None:
+        version = self.connection.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            raise EmptyCollection(f"{self._path.parent} holds no crawl yet: run 'sterna crawl' first")
+        if version != schema.VERSION:
             raise CollectionError(
                 f"{self._path} has format {version}, this Sterna reads {schema.VERSION}:"
                 " use the Sterna it was made with"
             )
-        self.connection.executescript(schema.BATCH)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

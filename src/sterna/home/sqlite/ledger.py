@@ -2,17 +2,16 @@
 
 import sqlite3
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.home.borders import is_blocked
 from sterna.home.ledger import WHOLE, Change, Counts, Lease, SiteRow, Verdict, VisitRow
 from sterna.home.sqlite.database import Database
 from sterna.home.sqlite.storing import Storing, add_holds, add_targets, add_to_tally, write_warc
 from sterna.model import Ended, Hold, Known, Parcel, Robots, RobotsState, Target, Validator
 from sterna.web.politeness import site_key
-from sterna.web.urls import hostname_of
+from sterna.web.robots import NEVER
 
 
 class SqliteLedger:
@@ -24,18 +23,27 @@ class SqliteLedger:
     def close(self) -> None:
         self._database.close()
 
-    def seed(self, targets: Sequence[Target], *, now: float) -> int:
+    def seed(self, targets: Sequence[Target], *, now: float, private_sites: Collection[str] = ()) -> int:
         with self._database.transaction() as db:
             before = _tally(db).get("pending", 0)
             sites = add_targets(db, targets, part=WHOLE, now=now)
+            db.executemany("UPDATE site SET is_seed = 1 WHERE id = ?", [(site,) for site in sites])
             db.executemany(
-                "UPDATE site SET is_seed = 1, may_be_private = 1 WHERE id = ?", [(s,) for s in sites]
+                "UPDATE site SET may_be_private = 1 WHERE origin = ?", [(site,) for site in private_sites]
             )
             return _tally(db).get("pending", 0) - before
 
     # -- leases ------------------------------------------------------------------------------------------
 
-    def lease(self, visits: Sequence[str], *, now: float, pages: int, max_depth: int) -> list[Lease]:
+    def lease(
+        self,
+        visits: Sequence[str],
+        *,
+        now: float,
+        pages: int,
+        max_depth: int,
+        may_visit: Callable[[str], bool] = lambda site: True,
+    ) -> list[Lease]:
         leases: list[Lease] = []
         with self._database.transaction() as db:
             while len(leases) < len(visits):
@@ -44,6 +52,9 @@ class SqliteLedger:
                 ).fetchone()
                 if row is None:
                     break
+                if not may_visit(_site(db, row[0])[0]):
+                    db.execute("UPDATE part SET turn = NULL WHERE site_id = ? AND part = ?", row[:2])
+                    continue
                 visit = visits[len(leases)]
                 lease = self._try_lease(db, row, visit=visit, now=now, pages=pages, max_depth=max_depth)
                 if lease:
@@ -62,9 +73,6 @@ class SqliteLedger:
     ) -> Lease | None:
         site_id, part, epoch = row
         origin, may_be_private, robots = _site(db, site_id)
-        if is_blocked(hostname_of(origin), _blocked(db)):
-            db.execute("UPDATE part SET turn = NULL WHERE site_id = ? AND part = ?", (site_id, part))
-            return None
         starts, validators = _starts(db, site_id, part=part, now=now, max_depth=max_depth, most=pages + 1)
         if not starts:
             later = db.execute(
@@ -136,6 +144,11 @@ class SqliteLedger:
                 "UPDATE known SET is_done = 0 WHERE is_done AND (site_id, fingerprint) IN"
                 " (SELECT site_id, fingerprint FROM page WHERE fetched < ?)",
                 (older_than,),
+            )
+            db.execute(
+                "UPDATE site SET robots_state = 'unknown', robots_failures = 0, robots_retry_at = 0"
+                " WHERE robots_retry_at >= ?",
+                (NEVER,),
             )
             if moved:
                 add_to_tally(db, {"pending": moved})
@@ -286,7 +299,9 @@ def _starts(
     rows = db.execute(
         "SELECT f.url, f.depth, f.referrer, f.kind, f.hops, f.attempts,"
         " f.fingerprint, p.etag, p.modified, p.digest"
-        " FROM frontier f LEFT JOIN page p USING (site_id, fingerprint)"
+        # Only what was read well may be asked for conditionally: a 304 brings nothing to read.
+        " FROM frontier f LEFT JOIN page p ON p.site_id = f.site_id AND p.fingerprint = f.fingerprint"
+        " AND p.status BETWEEN 200 AND 299 AND p.error = ''"
         " WHERE f.site_id = ? AND f.part = ? AND f.depth <= ? AND f.not_before <= ? ORDER BY f.depth LIMIT ?",
         (site_id, part, max_depth, now, most),
     ).fetchall()
@@ -299,7 +314,7 @@ def _done(db: sqlite3.Connection, site_id: int) -> bytes:
     rows = db.execute(
         "SELECT fingerprint FROM known WHERE site_id = ? AND is_done ORDER BY fingerprint", (site_id,)
     )
-    return array("q", [fingerprint for (fingerprint,) in rows]).tobytes()
+    return array("q", (fingerprint for (fingerprint,) in rows)).tobytes()
 
 
 def _site(db: sqlite3.Connection, site_id: int) -> tuple[str, bool, Robots]:
