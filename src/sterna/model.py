@@ -66,6 +66,7 @@ class Validator(Record, frozen=True):
     etag: str = ""
     modified: str = ""
     digest: bytes = b""
+    has_raw: bool = False  # its response is in a WARC file, to which a revisit can refer
 
 
 class Known(Record, frozen=True):

@@ -382,7 +382,8 @@ def test_demo_crawls_without_a_network_and_finds_its_pages_again(tmp_path: Path)
     second = summary_of(sterna("demo", "--into", tmp_path / "c", "--json"))
     assert (first["total_pages"], first["errors"]) == (12, {"http_404": 1, "robots": 1})
     assert (second["unchanged"], second["total_pages"]) == (12, 12)
-    assert not rows(tmp_path / "c", "SELECT url FROM t WHERE url LIKE '%private%'")
+    closed = rows(tmp_path / "c", "SELECT status, error, text FROM t WHERE url LIKE '%private%'")
+    assert set(closed) == {(None, "robots", None)}
 
 
 def _is_busy(pid: int) -> bool:

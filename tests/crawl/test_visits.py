@@ -7,6 +7,7 @@ import pytest
 from tests.crawl.running import crawl_here, rows, stored_urls
 from tests.servers.pages import Page, PageServer, linking
 from tests.servers.plain import Reply
+from warcio.archiveiterator import ArchiveIterator
 
 pytestmark = pytest.mark.servers
 
@@ -238,3 +239,32 @@ def test_metas_for_our_own_name_are_obeyed(tmp_path: Path) -> None:
     with PageServer(sites).run_in_thread() as server:
         crawl_here(tmp_path / "c", server.url(A), user_agent="TernBot/1.0")
     assert stored_urls(tmp_path / "c") == [server.url(A)]
+
+
+def test_page_that_robots_txt_opens_later_is_found_by_a_refresh(tmp_path: Path) -> None:
+    start = Reply(headers={"ETag": '"1"'}, body=linking("/closed").encode())
+    sites: dict[str, dict[str, Page]] = {A: {"/": start, "/closed": linking()}}
+    with PageServer(sites).run_in_thread() as server:
+        sites[A]["/robots.txt"] = "User-agent: *\nDisallow: /closed\n"
+        first = crawl_here(tmp_path / "c", server.url(A))
+        assert (first.pages, first.errors) == (1, {"robots": 1})
+        sites[A] |= {"/": Reply(304), "/robots.txt": "User-agent: *\n"}
+        with sqlite3.connect(tmp_path / "c" / "ledger.sqlite") as db:
+            db.execute("UPDATE site SET robots_tried_at = 0")
+        crawl_here(tmp_path / "c", server.url(A), refresh=0.0)
+    assert stored_urls(tmp_path / "c") == [server.url(A), server.url(A, "/closed")]
+
+
+def test_warc_that_begins_with_a_refresh_has_whole_responses(tmp_path: Path) -> None:
+    sites: dict[str, dict[str, Page]] = {A: {"/": Reply(headers={"ETag": '"1"'}, body=b"<p>whole")}}
+    with PageServer(sites).run_in_thread() as server:
+        crawl_here(tmp_path / "c", server.url(A))
+        crawl_here(tmp_path / "c", server.url(A), refresh=0.0, warc=True)
+        assert "if-none-match" not in server.log[-1].headers
+        crawl_here(tmp_path / "c", server.url(A), refresh=0.0, warc=True)
+        assert server.log[-1].headers["if-none-match"] == '"1"'
+    kinds = []
+    for path in sorted((tmp_path / "c" / "warc").iterdir()):
+        with path.open("rb") as stream:
+            kinds += [record.rec_type for record in ArchiveIterator(stream)]
+    assert [kind for kind in kinds if kind in ("response", "revisit")] == ["response", "revisit"]

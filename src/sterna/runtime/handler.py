@@ -81,9 +81,11 @@ class Handler:
         """Takes one URL to its end: a page, an error, a redirect, or another try later."""
         mark = fingerprint(target.url)
         if self.rules and not self.rules.may_fetch(target.url):
-            self._packer.add_done(mark, error="robots")
+            self._give_up(target, "robots")
             return
         known = self._validators.get(mark)
+        if known and self._visit.crawler.keeps_raw and not known.has_raw:
+            known = None  # a revisit record would refer to nothing
         try:
             reply = await self._access.get(target.url, validators=_conditions(known))
             self._failures = 0

@@ -298,7 +298,7 @@ def _starts(
 ) -> tuple[list[Target], list[Validator]]:
     rows = db.execute(
         "SELECT f.url, f.depth, f.referrer, f.kind, f.hops, f.attempts,"
-        " f.fingerprint, p.etag, p.modified, p.digest"
+        " f.fingerprint, p.etag, p.modified, p.digest, p.has_raw"
         # Only what was read well may be asked for conditionally: a 304 brings nothing to read.
         " FROM frontier f LEFT JOIN page p ON p.site_id = f.site_id AND p.fingerprint = f.fingerprint"
         " AND p.status BETWEEN 200 AND 299 AND p.error = ''"
@@ -306,7 +306,11 @@ def _starts(
         (site_id, part, max_depth, now, most),
     ).fetchall()
     starts = [Target(*row[:6]) for row in rows]
-    validators = [Validator(*row[6:]) for row in rows if row[7] is not None]
+    validators = [
+        Validator(mark, etag, modified, digest, bool(has_raw))
+        for mark, etag, modified, digest, has_raw in (row[6:] for row in rows)
+        if etag is not None
+    ]
     return starts, validators
 
 

@@ -76,6 +76,7 @@ CREATE TABLE page (
     etag TEXT NOT NULL,
     modified TEXT NOT NULL,
     digest BLOB NOT NULL,
+    has_raw INTEGER NOT NULL,
     PRIMARY KEY (site_id, fingerprint)
 ) WITHOUT ROWID;
 

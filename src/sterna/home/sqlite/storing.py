@@ -103,7 +103,7 @@ class Storing:
     def _store_pages(self, site_id: int, pages: Sequence[Page]) -> None:
         changed = [page for page in pages if not page.is_unchanged]
         self._db.executemany(
-            "INSERT OR REPLACE INTO page VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO page VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     site_id,
@@ -116,6 +116,7 @@ class Storing:
                     page.etag,
                     page.modified,
                     page.digest,
+                    page.raw is not None,
                 )
                 for page in changed
             ],
