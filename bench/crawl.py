@@ -1,0 +1,171 @@
+"""Sterna beside the crawlers that people use, on one real site, in turn: python -m bench.crawl.
+
+The site is the documentation of Boost and OpenJDK, served by nginx on loopback. nginx's own log tells which
+pages each crawler saw. The peers are installed into bench/.peers the first time.
+"""
+
+import argparse
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.measuring import Cost, measure
+from tests.servers.nginx import NginxServer, serve
+
+HERE = Path(__file__).parent
+PEERS = HERE / ".peers"
+DEBIAN = {
+    "libboost1.81-doc": Path("/usr/share/doc/libboost1.81-doc"),
+    "openjdk-17-doc": Path("/usr/share/doc/openjdk-17-jre-headless"),
+}
+# The second is the first one's native part, which npm takes for optional and leaves out.
+NODE_PACKAGES = ("@spider-rs/spider-rs", "@spider-rs/spider-rs-linux-x64-gnu")
+START = "/start.html"
+START_PAGE = """
+        location = /start.html {
+            default_type text/html;
+            return 200 '<a href="/boost/doc/html/index.html">B</a><a href="/java/api/index.html">J</a>';
+        }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A crawler and how it is called."""
+
+    name: str
+    command: Callable[[str, Path], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One round of one crawler."""
+
+    pages: int
+    cost: Cost
+
+    @property
+    def pages_per_second(self) -> float:
+        return self.pages / self.cost.seconds
+
+    @property
+    def cpu_per_1000(self) -> float:
+        return 1000 * self.cost.cpu_seconds / self.pages
+
+
+def sterna(*flags: str) -> Callable[[str, Path], list[str]]:
+    def command(url: str, folder: Path) -> list[str]:
+        program = [sys.executable, "-m", "sterna.cli", "crawl", url, "--into", str(folder / "c")]
+        return [*program, "--delay", "0", "--json", *flags]
+
+    return command
+
+
+def peers() -> list[Peer]:
+    python = str(PEERS / "venv/bin/python")
+    return [
+        Peer("sterna", sterna()),
+        Peer("scrapy", lambda url, _: [python, str(HERE / "peers/scrapy_site.py"), url, "out.jsonl"]),
+        Peer("crawlee", lambda url, _: [python, str(HERE / "peers/crawlee_site.py"), url]),
+        Peer("spider-rs", lambda url, _: ["node", str(PEERS / "node/spider_site.mjs"), url]),
+        Peer(
+            "wget2",
+            lambda url, _: [
+                "wget2",
+                "-q",
+                "-r",
+                "-l",
+                "inf",
+                "--no-robots",
+                "--max-threads=8",
+                url,
+                "-P",
+                "w",
+            ],
+        ),
+    ]
+
+
+def install() -> None:
+    """What the bench needs, by its ordinary client."""
+    missing = [name for name, folder in DEBIAN.items() if not folder.is_dir()]
+    if missing or not shutil.which("wget2"):
+        subprocess.run(["apt-get", "install", "-y", "-qq", *DEBIAN, "wget2", "nodejs", "npm"], check=True)
+    if not (PEERS / "venv").is_dir():
+        subprocess.run([sys.executable, "-m", "venv", PEERS / "venv"], check=True)
+        pip = [PEERS / "venv/bin/pip", "install", "-q", "scrapy", "crawlee[parsel]"]
+        subprocess.run(pip, check=True)
+    if not (PEERS / "node/node_modules").is_dir():
+        (PEERS / "node").mkdir(parents=True, exist_ok=True)
+        subprocess.run(["npm", "install", "--silent", *NODE_PACKAGES], cwd=PEERS / "node", check=True)
+    shutil.copy(HERE / "peers/spider_site.mjs", PEERS / "node/spider_site.mjs")
+
+
+def seen(server: NginxServer, since: int) -> set[str]:
+    """The pages that were served well since an offset of nginx's log."""
+    with server.log_path.open() as log:
+        log.seek(since)
+        lines = re.findall(r'"GET (\S+\.html?)(?:\?\S*)? HTTP/[\d.]+" 200 ', log.read())
+    return set(lines)
+
+
+def run(peer: Peer, server: NginxServer) -> tuple[Result, set[str]]:
+    with tempfile.TemporaryDirectory() as work:
+        since = server.log_path.stat().st_size
+        url = f"{server.url}{START}"
+        # wget2 ends with 8 where a link of the site is dead.
+        cost = measure(peer.command(url, Path(work)), folder=Path(work), good_codes=frozenset({0, 8}))
+        pages = seen(server, since)
+        return Result(len(pages), cost), pages
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", action="append", help="only this crawler")
+    given = parser.parse_args()
+    install()
+    chosen = [peer for peer in peers() if not given.only or peer.name in given.only]
+    results: dict[str, list[Result]] = {peer.name: [] for peer in chosen}
+    sets: dict[str, set[str]] = {}
+    with tempfile.TemporaryDirectory() as work:
+        roots = {"/boost/": DEBIAN["libboost1.81-doc"], "/java/": DEBIAN["openjdk-17-doc"]}
+        with serve(roots, folder=Path(work), extra=START_PAGE) as server:
+            for number in range(given.rounds):
+                for peer in chosen:
+                    result, sets[peer.name] = run(peer, server)
+                    results[peer.name].append(result)
+                    print(
+                        f"round {number + 1} {peer.name}: {result.pages_per_second:,.0f} pages/s", flush=True
+                    )
+    print_table(results, sets)
+
+
+def print_table(results: dict[str, list[Result]], sets: dict[str, set[str]]) -> None:
+    ours = statistics.median(result.pages_per_second for result in next(iter(results.values())))
+    common = set.intersection(*sets.values())
+    print(
+        "\n| crawler | pages | not seen by all | pages/s | CPU s per 1,000 | peak MB | we are times as fast |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for name, rounds in results.items():
+        speed = statistics.median(result.pages_per_second for result in rounds)
+        cpu = statistics.median(result.cpu_per_1000 for result in rounds)
+        peak = max(result.cost.peak_bytes for result in rounds) / 1e6
+        extra = len(sets[name] - common)
+        print(
+            f"| {name} | {rounds[-1].pages:,} | {extra:,} | {speed:,.0f} | {cpu:.2f} | {peak:,.0f} |"
+            f" {ours / speed:.2f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
