@@ -8,15 +8,12 @@ import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from email.utils import formatdate
 from html import escape
-from types import TracebackType
-from typing import Self
 
 from tests.servers.bombs import brotli_bomb, gzip_bomb, zstd_bomb
-from tests.servers.plain import Listener, Reply, Request, head, in_thread, send
+from tests.servers.plain import Listener, ListeningServer, Reply, Request, head, send
 
 GREETING = "Grüße aus Köln, Привет из Москвы, 日本からこんにちは"
 _LEAF = b"<title>Leaf</title><p>An ordinary page."
@@ -33,7 +30,7 @@ class Hit:
     address: str  # the server's own, which the client chose
 
 
-class HostileServer:
+class HostileServer(ListeningServer):
     """Serves the routes below on one loopback port; a test may set any attribute that has no underscore."""
 
     def __init__(self, *, addresses: Sequence[str] = ("127.0.0.1",), port: int = 0) -> None:
@@ -45,29 +42,12 @@ class HostileServer:
         self.drip_seconds = 1.0
         self.log: list[Hit] = []
         self.addresses = tuple(addresses)
-        self._listener = Listener(self._answer, addresses=addresses, port=port)
+        super().__init__(Listener(self._answer, addresses=addresses, port=port))
         self._random = random.Random(1)
-
-    @property
-    def port(self) -> int:
-        return self._listener.port
 
     @property
     def url(self) -> str:
         return f"http://{self.addresses[0]}:{self.port}"
-
-    async def __aenter__(self) -> Self:
-        await self._listener.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._listener.__aexit__(kind, error, trace)
-
-    def run_in_thread(self) -> AbstractContextManager["HostileServer"]:
-        """The same server for a test that blocks, or whose client is another process."""
-        return in_thread(self)
 
     def paths(self) -> list[str]:
         """What was asked for, in order."""

@@ -3,12 +3,9 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
-from tests.servers.plain import Listener, Reply, Request, in_thread, send
+from tests.servers.plain import Listener, ListeningServer, Reply, Request, send
 
 Page = Reply | str | list[Reply]
 
@@ -25,7 +22,7 @@ class PageHit:
     sent_bytes: int
 
 
-class PageServer:
+class PageServer(ListeningServer):
     """`sites` maps an address to its paths and their replies; `{port}` in a body becomes the port.
 
     A list of replies is given out one after the other, the last one for good.
@@ -37,26 +34,10 @@ class PageServer:
         self.sites = sites
         self.log: list[PageHit] = []
         self._latency_seconds = latency_seconds
-        self._listener = Listener(self._answer, addresses=tuple(sites), port=port)
-
-    @property
-    def port(self) -> int:
-        return self._listener.port
+        super().__init__(Listener(self._answer, addresses=tuple(sites), port=port))
 
     def url(self, address: str, path: str = "/") -> str:
         return f"http://{address}:{self.port}{path}"
-
-    def run_in_thread(self) -> AbstractContextManager["PageServer"]:
-        return in_thread(self)
-
-    async def __aenter__(self) -> Self:
-        await self._listener.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._listener.__aexit__(kind, error, trace)
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
         began = time.time()

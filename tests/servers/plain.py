@@ -5,11 +5,11 @@ import contextlib
 import errno
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from http.client import responses
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 from urllib.parse import parse_qsl
 
 T = TypeVar("T")
@@ -174,3 +174,27 @@ def in_thread(server: AbstractAsyncContextManager[T]) -> Iterator[T]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(30)
         loop.close()
+
+
+class ListeningServer:
+    """A server around a listener: entered where a loop runs, or run in a thread of its own."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    async def __aenter__(self) -> Self:
+        await self._listener.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._listener.__aexit__(kind, error, trace)
+
+    def run_in_thread(self) -> AbstractContextManager[Self]:
+        """The same server for a test that blocks, or whose client is another process."""
+        return in_thread(cast("AbstractAsyncContextManager[Self]", self))

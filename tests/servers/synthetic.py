@@ -6,12 +6,9 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
-from tests.servers.plain import Listener, Reply, Request, in_thread, send
+from tests.servers.plain import Listener, ListeningServer, Reply, Request, send
 
 _CHILDREN = 4  # of a page in its site's tree
 _LARGEST = 100  # times the mean: the power law's tail ends there
@@ -110,7 +107,7 @@ class SyntheticHit:
     under_way: int  # requests not yet answered
 
 
-class SyntheticServer:
+class SyntheticServer(ListeningServer):
     """Serves a synthetic web: one port, each site on its own loopback address or under its host name."""
 
     def __init__(self, web: SyntheticWeb, *, latency_seconds: float = 0.0, port: int = 0) -> None:
@@ -118,14 +115,10 @@ class SyntheticServer:
         self.log: list[SyntheticHit] = []
         self._latency_seconds = latency_seconds
         hosts = ["127.0.0.1"] if web.has_names else [web.host(site) for site in range(web.sites)]
-        self._listener = Listener(self._answer, addresses=hosts, port=port, on_close=self._forget)
+        super().__init__(Listener(self._answer, addresses=hosts, port=port, on_close=self._forget))
         self._asked: defaultdict[int, set[int]] = defaultdict(set)  # sites, by open connection
         self._connections: Counter[int] = Counter()  # open ones, by site
         self._under_way: Counter[int] = Counter()  # requests, by site
-
-    @property
-    def port(self) -> int:
-        return self._listener.port
 
     def url(self, site: int) -> str:
         """Page 0 of a site, where a crawl of it starts."""
@@ -135,19 +128,6 @@ class SyntheticServer:
         """Exactly the pages of a site that can be reached from its page 0: all it has."""
         start = self.url(site).rstrip("/")
         return frozenset(start + path(page) for page in range(self.web.size(site)))
-
-    async def __aenter__(self) -> Self:
-        await self._listener.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._listener.__aexit__(kind, error, trace)
-
-    def run_in_thread(self) -> AbstractContextManager["SyntheticServer"]:
-        """The same server for a test that blocks, or whose client is another process."""
-        return in_thread(self)
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
         host = request.headers.get("host", "").partition(":")[0] if self.web.has_names else request.address
