@@ -1,10 +1,14 @@
 """A synthetic web of many sites: every page that can be reached, once, within bounded memory."""
 
+import time
 from pathlib import Path
 
 import pytest
 from tests.crawl.running import sterna, stored_urls, summary_of
 from tests.servers.synthetic import SyntheticServer, SyntheticWeb, path
+
+from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.model import Target
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
@@ -37,3 +41,24 @@ def test_web_of_300_sites_with_a_power_law_of_sizes_is_crawled_whole(tmp_path: P
     assert len(expected) > 3_000
     assert stored_urls(tmp_path / "c") == expected
     assert summary_of(result)["peak_memory_bytes"] < 600e6
+
+
+def test_memory_does_not_grow_with_the_frontier(tmp_path: Path) -> None:
+    small, large = (_peak_bytes(tmp_path / str(waiting), waiting) for waiting in (1_000, 200_000))
+    # SQLite keeps up to 64 MiB of the ledger; a URL in Python's memory would take 500 bytes and more.
+    assert large - small < 40e6
+
+
+def _peak_bytes(folder: Path, waiting: int) -> int:
+    """What a short run takes on a collection in whose frontier so many URLs wait."""
+    web = SyntheticWeb(sites=1, pages_per_site=60, bytes_per_page=2_000)
+    with SyntheticServer(web).run_in_thread() as server:
+        flags = ("--into", folder, "--delay", "0", "--json", "--max-pages")
+        assert sterna("crawl", server.url(0), *flags, "1").returncode == 0
+        ledger = SqliteLedger(folder / "ledger.sqlite")
+        ledger.seed([Target(f"{server.url(0)}deep/{n}", 50) for n in range(waiting)], now=time.time())
+        ledger.close()
+        summary = summary_of(sterna("crawl", *flags, "40"))
+    assert summary["pages"] == 39
+    assert summary["pending"] >= waiting
+    return int(summary["peak_memory_bytes"])

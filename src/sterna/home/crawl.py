@@ -1,7 +1,6 @@
 """One run of a crawl: composes dispatch, runtime, intake and archive around a collection."""
 
 import asyncio
-import resource
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from sterna.home.options import Options, dump, host_name, is_private_name
 from sterna.home.progress import Progress, Summary
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Crawler, Hold, Parcel, Target
+from sterna.runtime.memory import peak_memory_bytes
 from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
 from sterna.web.clock import Clock, SystemClock
 from sterna.web.politeness import TOTAL, Limits
@@ -257,7 +257,6 @@ class _Home:
         progress, now = self._progress, self._run.clock.now()
         counts = self._ledger.counts(now=now)
         seconds = now - progress.began
-        own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return Summary(
             ended=ended,
             pages=progress.pages,
@@ -267,7 +266,7 @@ class _Home:
             visits={"here": progress.visits["here"]},
             seconds=round(seconds, 3),
             pages_per_second=round(progress.pages / seconds, 2) if seconds > 0 else 0.0,
-            peak_memory_bytes=own_peak + readers_peak,
+            peak_memory_bytes=peak_memory_bytes() + readers_peak,
             unchanged=progress.unchanged,
             redirects=progress.redirects,
             sites=counts.sites,

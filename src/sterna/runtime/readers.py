@@ -3,13 +3,13 @@
 import asyncio
 import sys
 from collections import deque
-from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
 from sterna.errors import ReadError
 from sterna.model import Record
+from sterna.runtime.memory import peak_memory_bytes
 from sterna.runtime.reader import Outcome
 from sterna.web.document import Answer, Document
 
@@ -93,11 +93,7 @@ class _Reader:
     def peak_memory_bytes(self) -> int:
         if self._process is None or self._process.returncode is not None:
             return 0
-        try:
-            status = Path(f"/proc/{self._process.pid}/status").read_text()
-        except OSError:  # it ended just now
-            return 0
-        return next((int(line.split()[1]) * 1024 for line in status.splitlines() if "VmHWM" in line), 0)
+        return peak_memory_bytes(self._process.pid)
 
     async def submit(self, frame: bytes) -> Outcome:
         job = _Job(frame, asyncio.get_running_loop().create_future())

@@ -4,6 +4,7 @@ import sqlite3
 from array import array
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger import WHOLE, Change, Counts, Lease, SiteRow, Verdict, VisitRow
@@ -48,15 +49,18 @@ class SqliteLedger:
         with self._database.transaction() as db:
             while len(leases) < len(visits):
                 row = db.execute(
-                    "SELECT site_id, part, epoch FROM part WHERE turn <= ? ORDER BY turn LIMIT 1", (now,)
+                    "SELECT site_id, part, epoch, origin FROM part JOIN site ON site.id = site_id"
+                    " WHERE turn <= ? ORDER BY turn LIMIT 1",
+                    (now,),
                 ).fetchone()
                 if row is None:
                     break
-                if not may_visit(_site(db, row[0])[0]):
-                    db.execute("UPDATE part SET turn = NULL WHERE site_id = ? AND part = ?", row[:2])
+                *part, origin = row
+                if not may_visit(origin):
+                    db.execute("UPDATE part SET turn = NULL WHERE site_id = ? AND part = ?", part[:2])
                     continue
                 visit = visits[len(leases)]
-                lease = self._try_lease(db, row, visit=visit, now=now, pages=pages, max_depth=max_depth)
+                lease = self._try_lease(db, part, visit=visit, now=now, pages=pages, max_depth=max_depth)
                 if lease:
                     leases.append(lease)
         return leases
@@ -64,7 +68,7 @@ class SqliteLedger:
     def _try_lease(
         self,
         db: sqlite3.Connection,
-        row: tuple[int, str, int],
+        row: Sequence[Any],
         *,
         visit: str,
         now: float,
