@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from tests.clocks import StillClock
 from tests.home.ledger_suite import SITE
 
 from sterna.archive.segments import SegmentStore
@@ -13,24 +14,13 @@ from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Link, Page
 
 
-class FixedClock:
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def now(self) -> float:
-        return self.time
-
-    async def sleep(self, seconds: float) -> None:
-        self.time += seconds
-
-
 def some_page(number: int) -> Page:
     url = f"{SITE}/{number}"
     return Page(url=url, fingerprint=number, depth=0, fetched=1.0, status=200, links=(Link(f"{SITE}/"),))
 
 
 async def test_small_segments_are_merged_and_removed_after_a_grace(tmp_path: Path) -> None:
-    ledger, store, clock = SqliteLedger(tmp_path / "l"), SegmentStore(tmp_path / "s"), FixedClock()
+    ledger, store, clock = SqliteLedger(tmp_path / "l"), SegmentStore(tmp_path / "s"), StillClock()
     (tmp_path / "s").mkdir(exist_ok=True)
     for number in range(20):
         segments = tuple(store.write_pages([(SITE, some_page(number))]))

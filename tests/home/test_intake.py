@@ -122,3 +122,17 @@ async def test_disk_that_refuses_acknowledges_nothing_and_the_parcel_can_come_ag
     assert desk.committed == []
     assert await desk.take(one) == [None]
     assert desk.stored() == [f"{SITE}/"]
+
+
+async def test_commit_that_fails_ends_intake_so_that_files_and_ledger_part_no_further(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(desk.ledger, "commit", refuse)
+    running = asyncio.create_task(desk.intake.run())
+    with pytest.raises(StorageError):
+        await desk.intake.take(parcel(desk.lease(), pages=(page("/"),)))
+    with pytest.raises(StorageError):
+        await asyncio.wait_for(running, 5)

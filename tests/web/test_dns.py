@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import aiodns
 import pytest
+from tests.clocks import StillClock
 from tests.servers.names import NameServer
 
 from sterna.errors import FetchError
@@ -13,19 +14,6 @@ from sterna.web import dns
 from sterna.web.dns import KEEP_FAILURE_SECONDS, MAX_KEEP_SECONDS, MIN_KEEP_SECONDS, DnsResolver
 
 BOTH = ("192.0.2.1", "192.0.2.2", "2001:db8::1")
-
-
-class Clock:
-    """Stands still until a test sets it."""
-
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def now(self) -> float:
-        return self.time
-
-    async def sleep(self, seconds: float) -> None:
-        self.time += seconds
 
 
 class Answers:
@@ -44,8 +32,8 @@ class Answers:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> StillClock:
+    return StillClock()
 
 
 @pytest.fixture
@@ -55,7 +43,7 @@ async def server() -> AsyncIterator[NameServer]:
 
 
 @pytest.fixture
-async def resolver(clock: Clock, server: NameServer) -> AsyncIterator[DnsResolver]:
+async def resolver(clock: StillClock, server: NameServer) -> AsyncIterator[DnsResolver]:
     resolver = DnsResolver(clock, nameservers=[server.address], timeout_seconds=0.2, tries=1)
     yield resolver
     await resolver.close()
@@ -104,7 +92,7 @@ async def test_name_without_an_address_is_an_error_of_the_kind_dns(
 
 
 async def test_failure_is_kept_for_a_while_and_no_longer(
-    resolver: DnsResolver, server: NameServer, clock: Clock
+    resolver: DnsResolver, server: NameServer, clock: StillClock
 ) -> None:
     for _ in range(3):
         with pytest.raises(FetchError):
@@ -143,7 +131,7 @@ async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(
 
 
 async def test_short_life_of_a_record_is_stretched(
-    resolver: DnsResolver, server: NameServer, clock: Clock
+    resolver: DnsResolver, server: NameServer, clock: StillClock
 ) -> None:
     await resolver.resolve("one.test")
     clock.time += MIN_KEEP_SECONDS - 1
@@ -159,7 +147,7 @@ async def test_short_life_of_a_record_is_stretched(
     [(5, MIN_KEEP_SECONDS), (300, 300.0), (10**6, MAX_KEEP_SECONDS), (2**31, MAX_KEEP_SECONDS)],
 )
 async def test_record_is_kept_for_its_life_between_two_bounds(
-    clock: Clock, answers: Answers, ttl: int, kept: float
+    clock: StillClock, answers: Answers, ttl: int, kept: float
 ) -> None:
     answers.ttl = ttl
     resolver = DnsResolver(clock)
@@ -182,7 +170,7 @@ async def test_address_that_answered_comes_first_from_then_on(resolver: DnsResol
 
 
 async def test_preference_does_not_prolong_the_life_of_a_record(
-    resolver: DnsResolver, server: NameServer, clock: Clock
+    resolver: DnsResolver, server: NameServer, clock: StillClock
 ) -> None:
     *_, last = await resolver.resolve("many.test")
     clock.time += MIN_KEEP_SECONDS - 1
@@ -193,7 +181,7 @@ async def test_preference_does_not_prolong_the_life_of_a_record(
 
 
 async def test_cache_forgets_the_oldest_names_beyond_its_bound(
-    clock: Clock, answers: Answers, monkeypatch: pytest.MonkeyPatch
+    clock: StillClock, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dns, "MAX_NAMES", 3)
     resolver = DnsResolver(clock)
@@ -202,7 +190,7 @@ async def test_cache_forgets_the_oldest_names_beyond_its_bound(
     assert answers.asked == ["a.test", "b.test", "c.test", "d.test", "a.test"]
 
 
-async def test_close_ends_questions_under_way(clock: Clock, server: NameServer) -> None:
+async def test_close_ends_questions_under_way(clock: StillClock, server: NameServer) -> None:
     server.is_silent = True
     resolver = DnsResolver(clock, nameservers=[server.address])
     asking = asyncio.create_task(resolver.resolve("one.test"))

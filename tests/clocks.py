@@ -1,0 +1,14 @@
+"""Clocks for tests."""
+
+
+class StillClock:
+    """Stands still until a test sets it, or somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
