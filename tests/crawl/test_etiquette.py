@@ -72,6 +72,27 @@ def test_sites_on_one_address_keep_its_limit_together(tmp_path: Path) -> None:
     assert min(later - earlier for earlier, later in zip(starts, starts[5:], strict=False)) >= 5 * 0.1 - 0.05
 
 
+@pytest.mark.parametrize("rate", [Rate(requests=10.0), Rate(bytes=2_000.0)])
+def test_sites_of_one_domain_keep_its_limit_together(tmp_path: Path, rate: Rate) -> None:
+    """By way of a proxy, for which any name will do; another domain beside them is not slowed down."""
+    hosts = [f"{name}.shop.example" for name in "abc"] + ["other.test"]
+    page = "<p>" + "tern " * 40
+    pages: dict[str, Page] = {f"http://{host}/{n}": page for host in hosts for n in range(3)}
+    starts = {f"http://{host}/": linking("/0", "/1", "/2") for host in hosts}
+    with PageServer({A: {**pages, **starts}}).run_in_thread() as server:
+        limits = Limits(address=Rate(), domain=rate)
+        crawl_here(tmp_path / "c", *starts, limits=limits, proxy=server.url(A), concurrency=2)
+    assert len(stored_urls(tmp_path / "c")) == 16
+    shop = sorted((hit for hit in server.log if "shop.example" in hit.path), key=lambda hit: hit.began)
+    other = sorted(hit.began for hit in server.log if "other.test" in hit.path)
+    lasted = shop[-1].began - shop[0].began
+    if rate.requests:
+        assert lasted >= (len(shop) - 1) / rate.requests - 0.05
+    else:  # the last answers of each connection are paid for by nobody
+        assert lasted >= sum(hit.sent_bytes for hit in shop[:-3]) / rate.bytes - 0.1
+    assert other[-1] - other[0] < lasted
+
+
 def test_total_limit_of_requests_holds_over_all_sites(tmp_path: Path) -> None:
     with PageServer({A: site(6), B: site(6)}).run_in_thread() as server:
         limits = Limits(address=Rate(), domain=Rate(), total=Rate(requests=20.0))
