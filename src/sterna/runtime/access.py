@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from sterna.errors import FetchError
-from sterna.model import Record, Visit
+from sterna.model import Etiquette, Record, Visit
 from sterna.runtime.readers import Readers
 from sterna.web.clock import Clock
 from sterna.web.dns import Resolver
@@ -36,11 +37,10 @@ class Kit:
 
 
 class Reply(Record, frozen=True):
-    """A response, the address it came from, and the head that was sent for it."""
+    """A response, and the request that it answers."""
 
     response: Response
-    address: str
-    request_head: bytes
+    request: Request
 
 
 @dataclass(slots=True)
@@ -59,6 +59,7 @@ class Access:
         self._kit = kit
         self._visit = visit
         self._etiquette = visit.etiquette
+        self._headers = _headers(visit.etiquette)
         self.crawl_delay = 0.0  # set once robots.txt is known
         self.waiting: set[asyncio.Task[Any]] = set()  # those that wait for a hold or a connection
         self._last_response_seconds = 0.0
@@ -128,7 +129,7 @@ class Access:
     ) -> Reply:
         """The answer of the first address that takes the connection."""
         found = tuple(addresses) or await self.addresses(url)
-        headers = (*self._headers(), *validators)
+        headers = (*self._headers, *validators) if validators else self._headers
         for address in found:
             request = Request(
                 url=url,
@@ -146,12 +147,11 @@ class Access:
                     raise
             else:
                 self._kit.resolver.prefer(hostname_of(url), address)
-                return Reply(response, address, _head(url, headers))
+                return Reply(response, request)
         raise FetchError("connect", url)
 
     async def _ask(self, request: Request) -> Response:
-        hostname = hostname_of(request.url)
-        keys = Keys.of(site_of(request.url), address=request.address or hostname, domain=domain_of(hostname))
+        keys = _keys(site_of(request.url), request.address)
         task = asyncio.current_task()
         assert task
         self.waiting.add(task)
@@ -197,19 +197,18 @@ class Access:
                 return
             kit.slots.release()
 
-    def _headers(self) -> tuple[tuple[str, str], ...]:
-        sender = (("From", self._etiquette.sender),) if self._etiquette.sender else ()
-        return (
-            ("User-Agent", self._etiquette.user_agent),
-            *sender,
-            ("Accept", ACCEPT),
-            ("Accept-Encoding", "gzip, br, zstd"),
-        )
+
+def _headers(etiquette: Etiquette) -> tuple[tuple[str, str], ...]:
+    sender = (("From", etiquette.sender),) if etiquette.sender else ()
+    return (
+        ("User-Agent", etiquette.user_agent),
+        *sender,
+        ("Accept", ACCEPT),
+        ("Accept-Encoding", "gzip, br, zstd"),
+    )
 
 
-def _head(url: str, headers: Sequence[tuple[str, str]]) -> bytes:
-    """The request's head as HTTP/1.1 spells it, for the archive."""
-    scheme_host, _, rest = url.partition("://")[2].partition("/")
-    lines = [f"GET /{rest} HTTP/1.1", f"Host: {scheme_host}"]
-    lines += [f"{name}: {value}" for name, value in headers]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
+@lru_cache(maxsize=65_536)
+def _keys(site: str, address: str) -> Keys:
+    hostname = hostname_of(site)
+    return Keys.of(site, address=address or hostname, domain=domain_of(hostname))

@@ -1,9 +1,6 @@
 """Fetching by libcurl's multi interface on the running event loop."""
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
-from io import BytesIO
 
 import certifi
 import pycurl
@@ -16,6 +13,7 @@ CONNECT_SECONDS = 15
 SLOWEST_BYTES_PER_SECOND = 64
 SLOW_SECONDS = 20
 MAX_HANDLES = 1024
+BUFFER_BYTES = 128 * 1024
 
 _KINDS = {
     pycurl.E_COULDNT_RESOLVE_HOST: "dns",
@@ -61,22 +59,21 @@ class CurlFetcher:
         self._multi.setopt(pycurl.M_MAXCONNECTS, config.connections)
         # All of these are changed in the loop's thread alone.
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
         self._watched: dict[int, int] = {}
         self._waiting: dict[pycurl.Curl, asyncio.Future[int]] = {}
-        self._idle: list[pycurl.Curl] = []
+        self._idle: list[_Transfer] = []
 
     async def fetch(self, request: Request) -> Response:
-        handle = self._idle.pop() if self._idle else pycurl.Curl()
-        sink = _Sink(request)
-        self._prepare(handle, request, sink)
+        transfer = self._idle.pop() if self._idle else _Transfer(self._config)
+        transfer.prepare(request)
         done = self._loop.create_future()
-        self._waiting[handle] = done
+        self._waiting[transfer.handle] = done
         try:
-            self._multi.add_handle(handle)
-            code = await done
-            return _response(handle, sink, code)
+            self._multi.add_handle(transfer.handle)
+            return transfer.response(await done)
         finally:
-            self._release(handle)
+            self._release(transfer)
 
     async def close(self) -> None:
         """Ends all that is under way; whoever waits for it is cancelled."""
@@ -85,51 +82,20 @@ class CurlFetcher:
         await asyncio.sleep(0)
         if self._timer:
             self._timer.cancel()
-        for handle in self._idle:
-            handle.close()
+        for transfer in self._idle:
+            transfer.handle.close()
         self._multi.close()
         for fd in list(self._watched):
             self._unwatch(fd)
 
-    def _release(self, handle: pycurl.Curl) -> None:
-        self._waiting.pop(handle, None)
-        self._multi.remove_handle(handle)
-        handle.reset()
+    def _release(self, transfer: "_Transfer") -> None:
+        self._waiting.pop(transfer.handle, None)
+        self._multi.remove_handle(transfer.handle)
+        transfer.clear()
         if len(self._idle) < MAX_HANDLES:
-            self._idle.append(handle)
+            self._idle.append(transfer)
         else:
-            handle.close()
-
-    def _prepare(self, handle: pycurl.Curl, request: Request, sink: "_Sink") -> None:
-        set_option = handle.setopt
-        set_option(pycurl.URL, request.url)
-        set_option(pycurl.PATH_AS_IS, 1)
-        set_option(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-        set_option(pycurl.NOSIGNAL, 1)
-        set_option(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
-        # A validator goes back as it came, and servers do not keep to ASCII.
-        fields = [f"{name}: {value}".encode("latin-1", "replace") for name, value in request.headers]
-        set_option(pycurl.HTTPHEADER, fields)
-        set_option(pycurl.HTTP_CONTENT_DECODING, 0)
-        set_option(pycurl.CONNECTTIMEOUT, CONNECT_SECONDS)
-        set_option(pycurl.TIMEOUT_MS, int(request.timeout_seconds * 1000))
-        set_option(pycurl.LOW_SPEED_LIMIT, SLOWEST_BYTES_PER_SECOND)
-        set_option(pycurl.LOW_SPEED_TIME, SLOW_SECONDS)
-        # Empty values also keep libcurl from reading the environment.
-        set_option(pycurl.PROXY, self._config.proxy)
-        set_option(pycurl.NOPROXY, "")
-        set_option(pycurl.CAINFO, self._config.ca_file or certifi.where())
-        if request.address:
-            set_option(pycurl.CONNECT_TO, [f"::{_bracketed(request.address)}:"])
-        if request.is_fresh:
-            set_option(pycurl.FRESH_CONNECT, 1)
-            set_option(pycurl.FORBID_REUSE, 1)
-        if request.may_cut:
-            set_option(pycurl.WRITEFUNCTION, sink.write_or_cut)
-        else:
-            set_option(pycurl.MAXFILESIZE_LARGE, request.max_bytes)
-            set_option(pycurl.WRITEDATA, sink.body)
-        set_option(pycurl.HEADERFUNCTION, sink.add_head_line)
+            transfer.handle.close()
 
     def _on_socket(self, what: int, fd: int, _multi: object, _data: object) -> None:
         if what == pycurl.POLL_REMOVE:
@@ -158,13 +124,20 @@ class CurlFetcher:
             self._loop.remove_writer(fd)
 
     def _on_timer(self, milliseconds: int) -> None:
+        """libcurl moves its timer with every transfer; a look too early costs less than a new timer."""
+        if milliseconds < 0:
+            return
+        due = self._loop.time() + milliseconds / 1000.0
         if self._timer:
+            if self._due <= due:
+                return
             self._timer.cancel()
-            self._timer = None
-        if milliseconds >= 0:
-            # Never called straight away: libcurl must not be entered from its own callback.
-            act: Callable[[], None] = partial(self._act, pycurl.SOCKET_TIMEOUT, 0)
-            self._timer = self._loop.call_later(milliseconds / 1000.0, act)
+        # Never called straight away: libcurl must not be entered from its own callback.
+        self._timer, self._due = self._loop.call_at(due, self._look), due
+
+    def _look(self) -> None:
+        self._timer = None
+        self._act(pycurl.SOCKET_TIMEOUT, 0)
 
     def _act(self, fd: int, events: int) -> None:
         self._multi.socket_action(fd, events)
@@ -182,49 +155,105 @@ class CurlFetcher:
             done.set_result(code)
 
 
-class _Sink:
-    """Takes the head and the body of one response."""
+class _Transfer:
+    """A handle with the head and the body that it receives; what stays the same is set only once."""
 
-    def __init__(self, request: Request) -> None:
-        self.body = BytesIO()
-        self.head = bytearray()
-        self.is_head_done = False
-        self.is_cut = False
-        self._max_bytes = request.max_bytes
+    def __init__(self, config: CurlConfig) -> None:
+        self._config = config
+        self.handle = pycurl.Curl()
+        # Filled by libcurl during a transfer.
+        self._lines: list[bytes] = []
+        self._chunks: list[bytes] = []
+        self._room = 0  # left for the body, where it may be cut
+        self._is_cut = False
+        self._last: Request | None = None  # whose options the handle has
+        self._set_up()
 
-    def add_head_line(self, line: bytes) -> None:
-        if line.startswith(b"HTTP/"):  # of an interim response too: the last one counts
-            self.head.clear()
-            self.is_head_done = False
-        if self.is_head_done:
-            return  # a trailer
-        self.head += line
-        self.is_head_done = not line.strip(b"\r\n")
+    def prepare(self, request: Request) -> None:
+        set_option, last = self.handle.setopt, self._last
+        self._last = request
+        set_option(pycurl.URL, request.url)
+        if last is None or request.headers != last.headers:
+            # A validator goes back as it came, and servers do not keep to ASCII.
+            fields = [f"{name}: {value}".encode("latin-1", "replace") for name, value in request.headers]
+            set_option(pycurl.HTTPHEADER, fields)
+        if last is None or request.timeout_seconds != last.timeout_seconds:
+            set_option(pycurl.TIMEOUT_MS, int(request.timeout_seconds * 1000))
+        if request.address != (last.address if last else ""):
+            set_option(pycurl.CONNECT_TO, [f"::{_bracketed(request.address)}:"] if request.address else [])
+        if request.is_fresh:
+            set_option(pycurl.FRESH_CONNECT, 1)
+            set_option(pycurl.FORBID_REUSE, 1)
+        if request.may_cut:
+            self._room = request.max_bytes
+            set_option(pycurl.WRITEFUNCTION, self._write_or_cut)
+        elif last is None or request.max_bytes != last.max_bytes:
+            set_option(pycurl.MAXFILESIZE_LARGE, request.max_bytes)
 
-    def write_or_cut(self, data: bytes) -> int:
-        room = self._max_bytes - self.body.tell()
-        self.body.write(data[:room])
-        self.is_cut = len(data) > room
-        return len(data) if not self.is_cut else 0
+    def clear(self) -> None:
+        """Makes it ready for another request."""
+        last = self._last
+        if last and (last.is_fresh or last.may_cut):
+            self.handle.reset()
+            self._set_up()
+        self._lines.clear()
+        self._chunks.clear()
+
+    def response(self, code: int) -> Response:
+        handle = self.handle
+        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        if code and not (code == pycurl.E_WRITE_ERROR and self._is_cut):
+            received = sum(map(len, self._lines)) + len(body)
+            raise FetchError(_kind(handle, code), handle.errstr(), wire_bytes=received)
+        head = _last_head(self._lines)
+        if not head:  # libcurl takes it for a whole answer without a body
+            raise FetchError("truncated", "the connection ended within the head")
+        return Response(
+            status=handle.getinfo(pycurl.RESPONSE_CODE),
+            head=head,
+            body=body,
+            headers=read_head(head),
+            seconds=handle.getinfo(pycurl.STARTTRANSFER_TIME),
+            wire_bytes=len(head) + len(body),
+            is_http2=head.startswith(b"HTTP/2"),
+            is_cut=self._is_cut,
+        )
+
+    def _set_up(self) -> None:
+        self._last = None
+        self._is_cut = False
+        set_option = self.handle.setopt
+        set_option(pycurl.PATH_AS_IS, 1)
+        set_option(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        set_option(pycurl.NOSIGNAL, 1)
+        set_option(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
+        set_option(pycurl.HTTP_CONTENT_DECODING, 0)
+        set_option(pycurl.CONNECTTIMEOUT, CONNECT_SECONDS)
+        set_option(pycurl.LOW_SPEED_LIMIT, SLOWEST_BYTES_PER_SECOND)
+        set_option(pycurl.LOW_SPEED_TIME, SLOW_SECONDS)
+        set_option(pycurl.BUFFERSIZE, BUFFER_BYTES)
+        # Empty values also keep libcurl from reading the environment.
+        set_option(pycurl.PROXY, self._config.proxy)
+        set_option(pycurl.NOPROXY, "")
+        set_option(pycurl.CAINFO, self._config.ca_file or certifi.where())
+        # Methods of lists: libcurl calls them for every line and chunk without any Python in between.
+        set_option(pycurl.HEADERFUNCTION, self._lines.append)
+        set_option(pycurl.WRITEFUNCTION, self._chunks.append)
+
+    def _write_or_cut(self, data: bytes) -> int:
+        self._chunks.append(data[: self._room])
+        self._is_cut = len(data) > self._room
+        self._room -= len(data)
+        return len(data) if not self._is_cut else 0
 
 
-def _response(handle: pycurl.Curl, sink: _Sink, code: int) -> Response:
-    if code and not (code == pycurl.E_WRITE_ERROR and sink.is_cut):
-        received = len(sink.head) + sink.body.tell()
-        raise FetchError(_kind(handle, code), handle.errstr(), wire_bytes=received)
-    if not sink.is_head_done:  # libcurl takes it for a whole answer without a body
-        raise FetchError("truncated", "the connection ended within the head")
-    head = bytes(sink.head)
-    return Response(
-        status=handle.getinfo(pycurl.RESPONSE_CODE),
-        head=head,
-        body=sink.body.getvalue(),
-        headers=read_head(head),
-        seconds=handle.getinfo(pycurl.STARTTRANSFER_TIME),
-        wire_bytes=len(head) + sink.body.tell(),
-        is_http2=head.startswith(b"HTTP/2"),
-        is_cut=sink.is_cut,
-    )
+def _last_head(lines: list[bytes]) -> bytes:
+    """The head of the final response: after interim ones, without trailers; nothing if it is not whole."""
+    starts = [at for at, line in enumerate(lines) if line.startswith(b"HTTP/")]
+    for end in range(starts[-1] if starts else 0, len(lines)):
+        if not lines[end].strip(b"\r\n"):
+            return b"".join(lines[starts[-1] if starts else 0 : end + 1])
+    return b""
 
 
 def _kind(handle: pycurl.Curl, code: int) -> str:

@@ -5,6 +5,7 @@ import ipaddress
 import socket
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import aiodns
@@ -106,6 +107,7 @@ class DnsResolver:
         return _Entry(tuple(found), self._clock.now() + keep)
 
 
+@lru_cache(maxsize=65_536)
 def literal_address(hostname: str) -> str:
     """The address that a hostname spells out itself, or ""."""
     try:

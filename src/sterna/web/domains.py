@@ -23,5 +23,7 @@ def domain_of(hostname: str) -> str:
 
 def is_within(hostname: str, names: Collection[str]) -> bool:
     """True if the hostname, or a domain that it lies in, is among the names."""
+    if not names:
+        return False
     labels = hostname.rstrip(".").split(".")
     return any(".".join(labels[start:]) in names for start in range(len(labels)))

@@ -1,12 +1,9 @@
 """One request and its response, and the interface of whatever fetches it."""
 
 import email.utils
-import re
 from typing import Protocol
 
 from sterna.model import Record
-
-_LINE_END = re.compile("\r?\n")  # RFC 9112 2.2: a bare LF ends a line too
 
 
 class Request(Record, frozen=True, kw_only=True):
@@ -19,6 +16,14 @@ class Request(Record, frozen=True, kw_only=True):
     may_cut: bool = False  # a longer body is cut at max_bytes instead of refused
     timeout_seconds: float = 60.0
     is_fresh: bool = False  # on a connection of its own
+
+
+def head_of(request: Request) -> bytes:
+    """The request's head as HTTP/1.1 spells it, for the archive."""
+    host, _, rest = request.url.partition("://")[2].partition("/")
+    lines = [f"GET /{rest} HTTP/1.1", f"Host: {host}"]
+    lines += [f"{name}: {value}" for name, value in request.headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
 
 class Response(Record, frozen=True, kw_only=True):
@@ -35,7 +40,7 @@ class Response(Record, frozen=True, kw_only=True):
 
     def header(self, name: str) -> str:
         """All values of a header, joined; "" where it is absent."""
-        return ", ".join(value for key, value in self.headers if key == name)
+        return ", ".join([value for key, value in self.headers if key == name])
 
     def location(self) -> str:
         """Where a redirect leads, as the server wrote it; "" where it does not say."""
@@ -55,7 +60,7 @@ class Fetcher(Protocol):
 def read_head(head: bytes) -> tuple[tuple[str, str], ...]:
     """The header fields of a response's head, in order, folded lines joined."""
     fields: list[tuple[str, str]] = []
-    for line in _LINE_END.split(head.decode("latin-1"))[1:]:
+    for line in head.decode("latin-1").split("\n")[1:]:  # RFC 9112 2.2: a bare LF ends a line too
         if line[:1] in (" ", "\t") and fields:
             name, value = fields[-1]
             fields[-1] = (name, f"{value} {line.strip()}")

@@ -4,6 +4,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from fnmatch import translate
+from functools import lru_cache
 from hashlib import blake2b
 from string import ascii_letters, digits, hexdigits
 
@@ -141,6 +142,7 @@ _DOCUMENTATION_V6 = ipaddress.IPv6Network("3fff::/20")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
+@lru_cache(maxsize=65_536)
 def is_private(address: str) -> bool:
     """Tells whether an IP address is not globally routable; what is no address is not either."""
     try:
