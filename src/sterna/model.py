@@ -1,6 +1,8 @@
 """The frozen records everyone speaks: Visit, Target, Page, Link, Parcel, Budget, Usage ..."""
 
+from collections.abc import Iterator
 from enum import StrEnum
+from itertools import chain, repeat
 from typing import Literal
 
 import msgspec
@@ -44,6 +46,7 @@ class Crawler(Record, frozen=True, array_like=False, kw_only=True):
 
     name: str = "default"
     scope: Scope = Scope()
+    keeps_text: bool = True  # titles, texts and the texts of links; else nothing but links
     keeps_raw: bool = False
 
 
@@ -149,6 +152,33 @@ class Link(Record, frozen=True):
     rel: str = ""
 
 
+class Links(Record, frozen=True):
+    """The links of a page in columns of lines: so they travel and are stored without an object for each.
+
+    URLs, texts and rels hold no line breaks; a column that ends early is empty from there on.
+    """
+
+    urls: str = ""
+    texts: str = ""
+    rels: str = ""
+
+    @classmethod
+    def of(cls, *links: Link) -> "Links":
+        """The columns of these links."""
+        columns = ((link.url for link in links), (link.text for link in links), (link.rel for link in links))
+        urls, texts, rels = ("\n".join(column) for column in columns)
+        return cls(urls, texts.rstrip("\n"), rels.rstrip("\n"))
+
+    def __len__(self) -> int:
+        return self.urls.count("\n") + 1 if self.urls else 0
+
+    def __iter__(self) -> Iterator[Link]:
+        if self.urls:
+            texts = chain(self.texts.split("\n"), repeat(""))
+            rels = chain(self.rels.split("\n"), repeat(""))
+            yield from map(Link, self.urls.split("\n"), texts, rels)
+
+
 class Raw(Record, frozen=True):
     """A response as it came, for the WARC file."""
 
@@ -178,7 +208,7 @@ class Page(Record, frozen=True, kw_only=True):
     modified: str = ""
     etag: str = ""
     referrer: str = ""
-    links: tuple[Link, ...] = ()
+    links: Links = Links()
     raw: Raw | None = None
 
 

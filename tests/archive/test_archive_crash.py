@@ -15,7 +15,7 @@ import sterna
 from sterna.archive.manifest import WarcPosition
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
-from sterna.model import Link, Page, Raw
+from sterna.model import Link, Links, Page, Raw
 
 SITE = "https://www.example.org"
 
@@ -60,7 +60,7 @@ def pages(first: int, count: int) -> list[Page]:
             fetched=1_700_000_000.0,
             status=200,
             text="text " * 100,
-            links=(Link(f"{SITE}/"),),
+            links=Links.of(Link(f"{SITE}/")),
             raw=Raw(b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", os.urandom(1_000), "192.0.2.1"),
         )
         for number in range(first, first + count)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sterna.archive.rows import LINK_SCHEMA, PAGE_SCHEMA, link_table, page_table
-from sterna.model import Link, Page
+from sterna.model import Link, Links, Page
 
 SITE = "https://www.example.org"
 
@@ -60,8 +60,8 @@ def test_page_without_an_answer_has_no_status() -> None:
 
 
 def test_links_stand_beside_the_page_they_come_from() -> None:
-    first = page(url=f"{SITE}/1", links=(Link(f"{SITE}/a", "A", "next"), Link(f"{SITE}/b")))
-    second = page(url=f"{SITE}/2", links=(Link(f"{SITE}/a", "again"),))
+    first = page(url=f"{SITE}/1", links=Links.of(Link(f"{SITE}/a", "A", "next"), Link(f"{SITE}/b")))
+    second = page(url=f"{SITE}/2", links=Links.of(Link(f"{SITE}/a", "again")))
     rows = link_table([(SITE, first), (SITE, page()), (SITE, second)]).to_pylist()
     assert [tuple(row.values())[:4] for row in rows] == [
         (f"{SITE}/1", f"{SITE}/a", "A", "next"),
@@ -72,7 +72,7 @@ def test_links_stand_beside_the_page_they_come_from() -> None:
 
 
 def test_unchanged_page_leaves_neither_row_nor_links() -> None:
-    unchanged = page(is_unchanged=True, status=304, links=(Link(f"{SITE}/a"),))
+    unchanged = page(is_unchanged=True, status=304, links=Links.of(Link(f"{SITE}/a")))
     assert page_table([(SITE, unchanged)]).num_rows == 0
     assert link_table([(SITE, unchanged)]).num_rows == 0
 
@@ -98,8 +98,18 @@ def test_text_that_utf8_cannot_hold_is_replaced(hostile: str, kept: str) -> None
 
 @given(st.text(st.characters(), min_size=1))
 def test_any_text_can_be_kept(text: str) -> None:
-    hostile = page(url=text, title=text, text=text, etag=text, links=(Link(text, text, text),))
-    assert page_table([(text, hostile)]).num_rows == link_table([(text, hostile)]).num_rows == 1
+    hostile = page(url=text, title=text, text=text, etag=text, links=Links(text, text, text))
+    assert page_table([(text, hostile)]).num_rows == 1
+    assert link_table([(text, hostile)]).num_rows == text.count("\n") + 1
+
+
+@given(st.text("a\n"), st.text("a\n"), st.text("a\n"))
+def test_columns_of_any_length_are_made_one_length(urls: str, texts: str, rels: str) -> None:
+    links = Links(urls, texts, rels)
+    found = link_table([(SITE, page(links=links))]).to_pylist()
+    assert [(row["to_url"] or "", row["text"] or "", row["rel"] or "") for row in found] == [
+        (link.url, link.text, link.rel) for link in links
+    ]
 
 
 @given(st.integers(), st.integers(), st.integers(), st.floats())

@@ -17,7 +17,7 @@ from sterna.archive import segments as module
 from sterna.archive.manifest import Segment
 from sterna.archive.segments import SegmentStore
 from sterna.errors import StorageError
-from sterna.model import Link, Page
+from sterna.model import Link, Links, Page
 
 SITE = "https://www.example.org"
 
@@ -33,7 +33,7 @@ def pages(first: int, count: int, *, text_bytes: int = 100) -> list[tuple[str, P
                 fetched=1_700_000_000.0 + number,
                 status=200,
                 text=random.Random(number).randbytes(text_bytes // 2).hex(),
-                links=(Link(f"{SITE}/{number + 1}", "next"), Link(f"{SITE}/")),
+                links=Links.of(Link(f"{SITE}/{number + 1}", "next"), Link(f"{SITE}/")),
             ),
         )
         for number in range(first, first + count)

@@ -11,12 +11,12 @@ from sterna.archive.segments import SegmentStore
 from sterna.home.compaction import READER_GRACE_SECONDS, Compaction
 from sterna.home.ledger import Change
 from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.model import Link, Page
+from sterna.model import Link, Links, Page
 
 
 def some_page(number: int) -> Page:
     url = f"{SITE}/{number}"
-    return Page(url=url, fingerprint=number, depth=0, fetched=1.0, status=200, links=(Link(f"{SITE}/"),))
+    return Page(url=url, fingerprint=number, depth=0, fetched=1.0, status=200, links=Links.of(Link(f"{SITE}/")))
 
 
 async def test_small_segments_are_merged_and_removed_after_a_grace(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from sterna.archive.segments import SegmentStore
 from sterna.errors import QueryError
-from sterna.model import Link, Page
+from sterna.model import Link, Links, Page
 from sterna.query import engine as module
 from sterna.query.engine import Engine
 
@@ -40,9 +40,9 @@ def stored(folder: Path, *batches: list[tuple[str, Page]]) -> dict[str, list[Pat
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     batches = (
-        [page("a", 1, title="first", links=(Link(f"{SITE}/b", "to b"),)), page("b", 1, title="only")],
-        [page("a", 3, title="newest", links=(Link(f"{SITE}/b", "to b"),))],
-        [page("a", 2, title="between", links=(Link(f"{SITE}/gone", "to gone"),))],
+        [page("a", 1, title="first", links=Links.of(Link(f"{SITE}/b", "to b"))), page("b", 1, title="only")],
+        [page("a", 3, title="newest", links=Links.of(Link(f"{SITE}/b", "to b")))],
+        [page("a", 2, title="between", links=Links.of(Link(f"{SITE}/gone", "to gone")))],
     )
     site = pa.table({"site": [SITE], "pages": [2], "since": [datetime(2026, 1, 1, tzinfo=UTC)]})
     with Engine(stored(tmp_path, *batches), extra={"site": site}, time_limit_seconds=30) as opened:

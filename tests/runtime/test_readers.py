@@ -17,7 +17,7 @@ from tests.runtime import obedient
 from sterna.errors import ReadError
 from sterna.runtime import readers as readers_module
 from sterna.runtime.readers import Readers
-from sterna.web.document import Answer, Document, read_document
+from sterna.web.document import Answer, Document, Manner, read_document
 
 Loop = Callable[[Coroutine[Any, Any, None]], None]
 LOOPS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="uvloop")]
@@ -25,9 +25,9 @@ LOOPS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="u
 OBEDIENT = (sys.executable, obedient.__file__)
 
 
-def answer(body: bytes, **fields: object) -> Answer:
-    given = {"url": "https://a.test/", "status": 200, "content_type": "text/html", "max_bytes": 2**24}
-    return Answer(body=body, **(given | fields))  # type: ignore[arg-type]
+def answer(body: bytes, *, max_bytes: int = 2**24, **fields: object) -> Answer:
+    given = {"url": "https://a.test/", "status": 200, "content_type": "text/html"}
+    return Answer(body=body, manner=Manner(max_bytes=max_bytes).encoded(), **(given | fields))  # type: ignore[arg-type]
 
 
 def page(title: str) -> Answer:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sterna.archive.times import last_modified, moment
 from sterna.model import Page
@@ -64,16 +65,35 @@ def page_table(site_pages: Sequence[tuple[str, Page]]) -> pa.Table:
 
 def link_table(site_pages: Sequence[tuple[str, Page]]) -> pa.Table:
     """A row for each link of the pages that `page_table` keeps."""
-    pages = [page for _, page in site_pages if not page.is_unchanged]
-    links = [link for page in pages for link in page.links]
+    pages = [page for _, page in site_pages if page.links.urls and not page.is_unchanged]
+    urls = _lines([page.links.urls for page in pages])
+    parents = pc.list_parent_indices(urls)
     columns = [
-        _strings(page.url for page in pages for _ in page.links),
-        _strings(link.url for link in links),
-        _strings(link.text for link in links),
-        _strings(link.rel for link in links),
-        pa.array([at for page in pages for at in [moment(page.fetched)] * len(page.links)], _TIME),
+        _strings(page.url for page in pages).take(parents),
+        urls.flatten(),
+        _lines([_column(page.links.texts, len(page.links)) for page in pages]).flatten(),
+        _lines([_column(page.links.rels, len(page.links)) for page in pages]).flatten(),
+        pa.array([moment(page.fetched) for page in pages], _TIME).take(parents),
     ]
-    return pa.table(columns, schema=LINK_SCHEMA)
+    return pa.table([columns[0], *map(_or_null, columns[1:4]), columns[4]], schema=LINK_SCHEMA)
+
+
+def _lines(texts: Sequence[str]) -> pa.ListArray:
+    try:
+        column = pa.array(texts, pa.string())
+    except UnicodeEncodeError:
+        column = pa.array([clean(text) for text in texts], pa.string())
+    return pc.split_pattern(column, "\n")
+
+
+def _column(lines: str, count: int) -> str:
+    """The lines, made exactly so many: a runtime may send any."""
+    missing = count - lines.count("\n") - 1
+    return lines + "\n" * missing if missing >= 0 else "\n".join(lines.split("\n")[:count])
+
+
+def _or_null(strings: pa.StringArray) -> pa.StringArray:
+    return pc.if_else(pc.equal(strings, ""), None, strings)
 
 
 def clean(text: str) -> str:

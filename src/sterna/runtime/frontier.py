@@ -4,6 +4,7 @@ import heapq
 from array import array
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterable
 
 from sterna.model import Target
 
@@ -39,6 +40,10 @@ class Frontier:
         if target.depth <= self._max_depth:
             self._levels.setdefault(target.depth, deque()).append(target)
         return True
+
+    def unseen(self, marks: Iterable[int]) -> set[int]:
+        """Those of the fingerprints that were not added in this visit."""
+        return set(marks).difference(self._seen)
 
     def put_back(self, target: Target) -> None:
         """To be tried once more, not before its time."""

@@ -1,18 +1,19 @@
 """One URL of a visit: fetch, read, follow its links, keep the page, or say what went wrong."""
 
 import logging
+from array import array
 from collections.abc import Callable
 
 import msgspec
 
 from sterna.crawler.scope import ScopeRules
 from sterna.errors import FetchError, ReadError
-from sterna.model import Ended, Link, Page, Raw, Target, Validator, Visit
+from sterna.model import Ended, Link, Links, Page, Raw, Target, Validator, Visit
 from sterna.runtime.access import Access, Kit, Reply
 from sterna.runtime.frontier import Frontier
 from sterna.runtime.packer import Packer
-from sterna.web.document import Answer, Document
-from sterna.web.http import Response, retry_after_seconds
+from sterna.web.document import Answer, Document, Manner
+from sterna.web.http import Response, head_of, retry_after_seconds
 from sterna.web.robots import Rules
 from sterna.web.urls import Canonical, fingerprint, site_of
 
@@ -58,15 +59,23 @@ class Handler:
         self._canonical = Canonical(visit.crawler.scope.drop_params)
         self._scope = ScopeRules(visit.crawler.scope)
         self._seed_sites = frozenset(visit.crawler.scope.seed_sites)
+        self._manner = Manner(
+            drop_params=visit.crawler.scope.drop_params,
+            max_bytes=MAX_DOCUMENT_BYTES,
+            agent=visit.etiquette.robots_name,
+            keeps_text=visit.crawler.keeps_text,
+        ).encoded()
         self._validators = {each.fingerprint: each for each in visit.known.validators}
         self.rules: Rules | None = None  # set once robots.txt is known
-        self._outside: set[int] = set()
+        # Fingerprints of links that are not for this frontier: outside, out of scope, known before; and 0,
+        # which stands for a link that must not be followed.
+        self._passed: set[int] = {0}
         self._failures = 0
 
     @property
     def held_count(self) -> int:
         """How many URLs the visit keeps in memory."""
-        return self._frontier.seen_count + len(self._outside)
+        return self._frontier.seen_count + len(self._passed)
 
     def begin(self) -> None:
         """Puts the start URLs into the frontier, but for those that the scope no longer wants."""
@@ -157,10 +166,8 @@ class Handler:
             content_language=response.header("content-language"),
             body=response.body,
             kind=target.kind,
-            drop_params=self._visit.crawler.scope.drop_params,
-            max_bytes=MAX_DOCUMENT_BYTES,
             known_digest=known.digest if known else b"",
-            agent=self._visit.etiquette.robots_name,
+            manner=self._manner,
         )
 
     def _page(
@@ -171,7 +178,7 @@ class Handler:
         digest: bytes = b"",
         is_unchanged: bool = False,
         error: str = "",
-        links: tuple[Link, ...] = (),
+        links: Links | None = None,
     ) -> Page:
         response = reply.response
         return Page(
@@ -188,26 +195,31 @@ class Handler:
             modified=response.header("last-modified"),
             etag=response.header("etag"),
             referrer=target.referrer,
-            links=links,
+            links=links or Links(),
             raw=self._raw(reply),
         )
 
     def _raw(self, reply: Reply) -> Raw | None:
         if not self._visit.crawler.keeps_raw:
             return None
-        response = reply.response
-        return Raw(reply.request_head, response.head, response.body, reply.address, response.is_http2)
+        response, request = reply.response, reply.request
+        return Raw(head_of(request), response.head, response.body, request.address, response.is_http2)
 
     # -- links -------------------------------------------------------------------------------------------
 
     def add(self, target: Target, *, is_wanted: bool = False) -> None:
         """A link of this site joins the frontier; one of another site is reported."""
+        self._add(target, fingerprint(target.url), is_wanted=is_wanted)
+
+    def _add(self, target: Target, mark: int, *, is_wanted: bool = False) -> None:
         if site_of(target.url) != self._visit.site:
-            self._report(target)
+            self._report(target, mark)
         elif (is_wanted or target.kind == "sitemap" or self._scope.admits(target.url)) and self._frontier.add(
-            target, fingerprint(target.url)
+            target, mark
         ):
             self._packer.add_found(target)
+        else:
+            self._passed.add(mark)
 
     def _follow(self, target: Target, document: Document) -> None:
         if target.hops < MAX_NESTED_SITEMAPS:
@@ -215,20 +227,27 @@ class Handler:
                 self.add(Target(url, target.depth + 1, target.url, "sitemap", target.hops + 1))
         for url in document.urls:
             self.add(Target(url, target.depth + 1, target.url))
-        if not document.may_follow:
-            return
-        for link in document.links:
-            if "nofollow" not in link.rel:
-                self.add(Target(link.url, target.depth + 1, target.url))
+        self._follow_links(target, document)
 
-    def _report(self, target: Target) -> None:
+    def _follow_links(self, target: Target, document: Document) -> None:
+        # Most links of a page were met before: they cost a look into two sets, and no object is made.
+        marks = array("q", document.marks)
+        unmet = self._frontier.unseen(marks).difference(self._passed)
+        if unmet:
+            urls = document.links.urls.split("\n")
+            for mark, url in zip(marks, urls, strict=True):
+                if mark in unmet:
+                    self._add(Target(url, target.depth + 1, target.url), mark)
+
+    def _report(self, target: Target, mark: int) -> None:
         # A redirect of a start page (depth 0) is always told: home may follow it to the site's new name.
-        is_near = target.depth == 0 or site_of(target.url) in self._seed_sites
+        is_start = target.depth == 0
+        is_new = is_start or mark not in self._passed
+        self._passed.add(mark)
+        is_near = is_start or site_of(target.url) in self._seed_sites
         if target.kind == "sitemap" or (self._visit.crawler.scope.stay == "site" and not is_near):
             return
-        mark = fingerprint(target.url)
-        if mark not in self._outside and self._scope.admits(target.url):
-            self._outside.add(mark)
+        if is_new and self._scope.admits(target.url):
             self._packer.add_outlink(target)
 
     def _redirect(self, target: Target, reply: Reply) -> None:
@@ -237,7 +256,7 @@ class Handler:
         if location is None or target.hops + 1 > MAX_REDIRECTS:
             self._keep(target, self._page(target, reply, error="redirect"))
             return
-        self._keep(target, self._page(target, reply, links=(Link(location, rel="redirect"),)))
+        self._keep(target, self._page(target, reply, links=Links.of(Link(location, rel="redirect"))))
         onward = Target(location, target.depth, target.url, target.kind, target.hops + 1)
         self.add(onward, is_wanted=target.depth == 0)
 

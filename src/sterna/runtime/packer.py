@@ -42,7 +42,7 @@ class Packer:
     def add_page(self, page: Page) -> None:
         """A page, a redirect or an error that ends a URL's turn."""
         self._pages.append(page)
-        self._size += len(page.text) + sum(len(link.url) for link in page.links)
+        self._size += len(page.text) + len(page.links.urls) + len(page.links.texts)
         self._size += len(page.raw.body) if page.raw else 0
         if page.error:
             self._errors[page.error] += 1

@@ -16,6 +16,7 @@ from sterna.web.document import Answer, Document
 READ_SECONDS = 60.0
 RESTART_SECONDS = 1.0
 MAX_WAITING = 16  # bodies that wait in front of one reader
+CHUNK_BYTES = 1024 * 1024
 # -P keeps the working directory off the path: what lies there is nobody's to run.
 DEFAULT_COMMAND = (sys.executable, "-P", "-m", "sterna.runtime.reader")
 
@@ -73,6 +74,7 @@ class _Reader:
         self._watch: asyncio.Task[None] | None = None
         self._decoder = msgspec.msgpack.Decoder(Outcome)
         self._has_jobs = asyncio.Event()
+        self._received = bytearray()  # of frames that are not whole yet
 
     async def start(self) -> None:
         await self._spawn()
@@ -112,10 +114,10 @@ class _Reader:
                 self._has_jobs.clear()
                 await self._has_jobs.wait()
                 await self._revive()
-            outcome = await self._answer()
-            job = self._jobs.popleft()
-            if not job.done.done():
-                job.done.set_result(outcome)
+            for outcome in await self._answers():
+                job = self._jobs.popleft()
+                if not job.done.done():
+                    job.done.set_result(outcome)
 
     async def _revive(self) -> None:
         """A reader that died while it had nothing to do is nobody's fault: another gets its job."""
@@ -130,18 +132,14 @@ class _Reader:
         for job in self._jobs:
             self._send(job)
 
-    async def _answer(self) -> Outcome:
-        """The answer to the first job; if the process dies over it, that is the answer."""
-        assert self._process
-        assert self._process.stdout
+    async def _answers(self) -> list[Outcome]:
+        """The answers to the first jobs; if the process dies over one, that is its answer."""
         try:
             async with asyncio.timeout(self._seconds):
-                head = await self._process.stdout.readexactly(4)
-                body = await self._process.stdout.readexactly(int.from_bytes(head, "big"))
-            return self._decoder.decode(body)
+                return [self._decoder.decode(frame) for frame in await self._frames()]
         except TimeoutError:
             detail = f"not read within {self._seconds:g} seconds"
-        except (asyncio.IncompleteReadError, ConnectionError, msgspec.MsgspecError):
+        except (EOFError, ConnectionError, msgspec.MsgspecError):
             detail = "the reader died"
         await self._end()
         try:
@@ -151,14 +149,28 @@ class _Reader:
             await asyncio.sleep(RESTART_SECONDS)
         for job in list(self._jobs)[1:]:
             self._send(job)
-        return Outcome(kind="parser", detail=detail)
+        return [Outcome(kind="parser", detail=detail)]
+
+    async def _frames(self) -> list[bytes]:
+        """All that are there, at least one: while we were busy with other things, several may have come."""
+        assert self._process
+        assert self._process.stdout
+        while True:
+            data = await self._process.stdout.read(CHUNK_BYTES)
+            if not data:
+                raise EOFError
+            self._received += data
+            frames = _cut_frames(self._received)
+            if frames:
+                return frames
 
     async def _spawn(self) -> None:
+        self._received.clear()
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            limit=1024 * 1024,
+            limit=CHUNK_BYTES,
             start_new_session=True,
         )
 
@@ -166,3 +178,17 @@ class _Reader:
         if self._process and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
+
+
+def _cut_frames(received: bytearray) -> list[bytes]:
+    """Takes the whole frames off the front of what was received."""
+    frames: list[bytes] = []
+    start = 0
+    while len(received) - start >= 4:
+        end = start + 4 + int.from_bytes(received[start : start + 4], "big")
+        if end > len(received):
+            break
+        frames.append(bytes(received[start + 4 : end]))
+        start = end
+    del received[:start]
+    return frames

@@ -1,6 +1,7 @@
 """The visit's loop: which URL next, when to end, and parcels home as they fill."""
 
 import asyncio
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -47,8 +48,8 @@ class VisitLoop:
             send_soon=self._full.set,
         )
         # The loop's state: changed by the workers between two waits, never across one.
-        self._in_flight: dict[asyncio.Task[None], Target] = {}
-        self._changed = asyncio.Event()
+        self._in_flight: Counter[int] = Counter()  # how many URLs of each depth are under way
+        self._idle: deque[asyncio.Future[None]] = deque()  # workers that found nothing to take
         self._over = asyncio.Event()
         self._sending = asyncio.Lock()
         self._ended: Ended | None = None
@@ -85,7 +86,7 @@ class VisitLoop:
         if self._ended is None:
             self._ended = reason
             self._over.set()
-            self._tell_change()
+            self._wake_all()
 
     async def _watch_stop(self) -> None:
         await self._stop.wait()
@@ -128,15 +129,19 @@ class VisitLoop:
     # -- which URL next ----------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        task = asyncio.current_task()
-        assert task
         while (target := await self._next()) is not None:
-            self._in_flight[task] = target
+            self._in_flight[target.depth] += 1
+            self._wake_one()  # who finds nothing to take wakes nobody
             try:
                 await self._handler.handle(target)
             finally:
-                del self._in_flight[task]
-                self._tell_change()
+                self._land(target.depth)
+
+    def _land(self, depth: int) -> None:
+        self._in_flight[depth] -= 1
+        if not self._in_flight[depth]:
+            del self._in_flight[depth]
+        self._wake_one()
 
     async def _next(self) -> Target | None:
         """The next target, or None when the visit is at its end."""
@@ -150,7 +155,7 @@ class VisitLoop:
             if target is not None:
                 return target
             if not self._in_flight and not len(self._frontier):
-                self._tell_change()
+                self._wake_all()
                 return None
             # What comes due meanwhile is no reason to look again as long as nothing may be taken.
             wakes_at = self._frontier.wakes_at() if may_take else None
@@ -158,22 +163,32 @@ class VisitLoop:
 
     def _may_take(self) -> bool:
         """Within the page budget, with room in the parcel, and level by level, so that depths are exact."""
-        if self._packer.pages_total + len(self._in_flight) >= self._visit.budget.pages:
+        if self._packer.pages_total + self._in_flight.total() >= self._visit.budget.pages:
             return False
         if self._packer.is_full:
             self._full.set()
             return False
         depth = self._frontier.next_depth()
-        return depth is None or all(target.depth >= depth for target in self._in_flight.values())
+        return depth is None or depth <= min(self._in_flight, default=depth)
 
     async def _wait_for_change(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(seconds, 0.001)):
-                await self._changed.wait()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(max(seconds, 0.001), _wake, waiter)
+        self._idle.append(waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
 
-    def _tell_change(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def _wake_one(self) -> None:
+        while self._idle:
+            if _wake(self._idle.popleft()):
+                return
+
+    def _wake_all(self) -> None:
+        while self._idle:
+            _wake(self._idle.popleft())
 
     # -- whether to begin, and with what -----------------------------------------------------------------
 
@@ -271,5 +286,13 @@ class VisitLoop:
                 again=self._frontier.again(),
                 ended=ended,
             )
-            self._tell_change()
+            self._wake_one()
             await self._deliver(parcel)
+
+
+def _wake(waiter: asyncio.Future[None]) -> bool:
+    """True if the waiter was still waiting."""
+    if waiter.done():
+        return False
+    waiter.set_result(None)
+    return True

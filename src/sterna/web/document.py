@@ -1,20 +1,24 @@
 """One answer of a server to what it says: the function that a reader process calls for every body."""
 
 import re
+from array import array
 from functools import lru_cache
 from hashlib import blake2b
 
+import msgspec
 from msgspec.structs import replace
 
-from sterna.model import Link, Record, TargetKind
+from sterna.model import Links, Record, TargetKind
 from sterna.web.charset import charset_of, decode_html, decode_text
 from sterna.web.decode import decode_body
 from sterna.web.html import collapse, language_of, read_html, read_may
 from sterna.web.sitemap import read_sitemap
-from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical
+from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _UNTOLD_TYPES = frozenset({"", "application/octet-stream"})
+
+_ESSENCE_END = re.compile("[;,]")
 
 # The tags by which browsers know a page that comes without a type (MIME sniffing standard 7.1).
 _LOOKS_LIKE_HTML = re.compile(
@@ -24,8 +28,20 @@ _LOOKS_LIKE_HTML = re.compile(
 )
 
 
+class Manner(Record, frozen=True, kw_only=True):
+    """How answers are to be read: the same for all of a visit."""
+
+    drop_params: tuple[str, ...] = DEFAULT_DROP_PARAMS
+    max_bytes: int = 64 * 1024 * 1024  # after decompression
+    agent: str = "sterna"  # the name by which robots metas and X-Robots-Tag may call us
+    keeps_text: bool = True
+
+    def encoded(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+
 class Answer(Record, frozen=True, kw_only=True):
-    """What a server answered, as it came, and how it is to be read."""
+    """What a server answered, as it came, and in what manner it is to be read."""
 
     url: str
     status: int
@@ -35,10 +51,8 @@ class Answer(Record, frozen=True, kw_only=True):
     content_language: str = ""
     body: bytes
     kind: TargetKind = "page"
-    drop_params: tuple[str, ...] = DEFAULT_DROP_PARAMS
-    max_bytes: int  # after decompression
     known_digest: bytes = b""
-    agent: str = "sterna"  # the name by which robots metas and X-Robots-Tag may call us
+    manner: bytes = Manner().encoded()  # encoded once a visit, decoded once a reader
 
 
 class Document(Record, frozen=True, kw_only=True):
@@ -50,7 +64,8 @@ class Document(Record, frozen=True, kw_only=True):
     title: str = ""
     text: str = ""
     language: str = ""
-    links: tuple[Link, ...] = ()
+    links: Links = Links()
+    marks: bytes = b""  # of each link that may be followed its fingerprint, a signed 64-bit integer; else 0
     urls: tuple[str, ...] = ()
     sitemaps: tuple[str, ...] = ()
     may_index: bool = True
@@ -61,9 +76,10 @@ class Document(Record, frozen=True, kw_only=True):
 
 def read_document(answer: Answer) -> Document:
     """Reads the body of an answer; ReadError where it cannot be decompressed or is no sitemap."""
-    body = decode_body(answer.body, answer.content_encoding, max_bytes=answer.max_bytes)
+    manner = _manner(answer.manner)
+    body = decode_body(answer.body, answer.content_encoding, max_bytes=manner.max_bytes)
     digest = blake2b(body, digest_size=16).digest()
-    may = read_may(answer.x_robots, agent=answer.agent)
+    may = read_may(answer.x_robots, agent=manner.agent)
     document = Document(
         digest=digest,
         size=len(body),
@@ -80,16 +96,22 @@ def read_document(answer: Answer) -> Document:
         return _with_sitemap(document, answer, body=body)
     if document.content_type in _HTML_TYPES:
         return _with_html(document, answer, body=body)
-    if document.content_type == "text/plain" and document.may_index:
+    if document.content_type == "text/plain" and document.may_index and manner.keeps_text:
         text = decode_text(body, charset_of(answer.content_type))[0]
         return replace(document, text=collapse(text.replace("\0", "\ufffd")))
     return document
 
 
 def _with_html(document: Document, answer: Answer, *, body: bytes) -> Document:
+    manner = _manner(answer.manner)
     text = decode_html(body, charset_of(answer.content_type))[0]
     html = read_html(
-        text, answer.url, _canonical(answer.drop_params), x_robots=answer.x_robots, agent=answer.agent
+        text,
+        answer.url,
+        _canonical(manner.drop_params),
+        x_robots=answer.x_robots,
+        agent=manner.agent,
+        keeps_text=manner.keeps_text,
     )
     return replace(
         document,
@@ -97,6 +119,7 @@ def _with_html(document: Document, answer: Answer, *, body: bytes) -> Document:
         text=html.text if html.may_index else "",
         language=html.language or document.language,
         links=html.links,
+        marks=_marks(html.links) if html.may_follow else b"",
         may_index=html.may_index,
         may_follow=html.may_follow,
         may_archive=html.may_archive,
@@ -104,9 +127,26 @@ def _with_html(document: Document, answer: Answer, *, body: bytes) -> Document:
 
 
 def _with_sitemap(document: Document, answer: Answer, *, body: bytes) -> Document:
-    canonical = _canonical(answer.drop_params)
-    sitemap = read_sitemap(body, answer.url, canonical, max_bytes=answer.max_bytes)
+    manner = _manner(answer.manner)
+    canonical = _canonical(manner.drop_params)
+    sitemap = read_sitemap(body, answer.url, canonical, max_bytes=manner.max_bytes)
     return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps)
+
+
+def _marks(links: Links) -> bytes:
+    if not links.urls:
+        return b""
+    marks = array("q", map(_mark, links.urls.split("\n")))
+    if "nofollow" in links.rels:
+        for at, rel in enumerate(links.rels.split("\n")):
+            if "nofollow" in rel:
+                marks[at] = 0
+    return marks.tobytes()
+
+
+# The pages of a site have many of their links in common.
+_mark = lru_cache(maxsize=16_384)(fingerprint)
+_manner = lru_cache(maxsize=64)(msgspec.msgpack.Decoder(Manner).decode)
 
 
 @lru_cache(maxsize=64)
@@ -115,6 +155,6 @@ def _canonical(drop_params: tuple[str, ...]) -> Canonical:
 
 
 def _type_of(content_type: str, body: bytes) -> str:
-    essence = re.split("[;,]", content_type, maxsplit=1)[0].strip().lower()
+    essence = _ESSENCE_END.split(content_type, maxsplit=1)[0].strip().lower()
     is_html = essence in _UNTOLD_TYPES and _LOOKS_LIKE_HTML.match(body)
     return "text/html" if is_html else essence

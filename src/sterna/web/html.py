@@ -7,7 +7,7 @@ from enum import Enum
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError, create_tag
 
 from sterna.errors import ReadError
-from sterna.model import Link, Record
+from sterna.model import Links, Record
 from sterna.web.urls import Canonical
 
 MAX_LINKS = 10_000
@@ -25,7 +25,7 @@ class Html(Record, frozen=True, kw_only=True):
     title: str
     text: str
     language: str
-    links: tuple[Link, ...]
+    links: Links
     may_index: bool
     may_follow: bool
     may_archive: bool
@@ -40,7 +40,13 @@ class May(Record, frozen=True):
 
 
 def read_html(
-    text: str, url: str, canonical: Canonical, *, x_robots: str = "", agent: str = "sterna"
+    text: str,
+    url: str,
+    canonical: Canonical,
+    *,
+    x_robots: str = "",
+    agent: str = "sterna",
+    keeps_text: bool = True,
 ) -> Html:
     """Reads a page that came from `url`; `x_robots` is its X-Robots-Tag header, `agent` our name in it."""
     try:
@@ -145,13 +151,15 @@ def _merge(known: tuple[str, str] | None, text: str, rel: str) -> tuple[str, str
     return known[0] or text, rel if _is_weak(known[1]) and "nofollow" not in rel else known[1]
 
 
-def _join(hrefs: dict[str, tuple[str, str]], base: str, *, canonical: Canonical) -> tuple[Link, ...]:
+def _join(hrefs: dict[str, tuple[str, str]], base: str, *, canonical: Canonical) -> Links:
     found: dict[str, tuple[str, str]] = {}
     for href, (text, rel) in hrefs.items():
         url = canonical(href, base)
         if url is not None and (url in found or len(found) < MAX_LINKS):
             found[url] = _merge(found.get(url), text, rel)
-    return tuple(Link(url, text, rel) for url, (text, rel) in found.items())
+    texts = "\n".join([text for text, _ in found.values()]).rstrip("\n")
+    rels = "\n".join([rel for _, rel in found.values()]).rstrip("\n")
+    return Links("\n".join(found), texts, rels)
 
 
 def _rel_of(attributes: dict[str, str | None]) -> str:
