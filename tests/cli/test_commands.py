@@ -47,7 +47,7 @@ def test_crawl_help_names_every_flag_of_the_interface() -> None:
     text = sterna("crawl", "--help").stdout
     flags = (
         "--into --max-pages --max-depth --max-seconds --stay --include --exclude --delay --gentle"
-        " --concurrency --warc --block --user-agent --contact --ignore-robots --json --quiet"
+        " --concurrency --keep --warc --block --user-agent --contact --ignore-robots --json --quiet"
     )
     assert [flag for flag in flags.split() if flag not in text] == []
     assert "sites of your own" in " ".join(text.split())

@@ -29,6 +29,7 @@ def test_seed_without_a_scheme_is_https() -> None:
     "options",
     [
         Options(stay="town"),
+        Options(keep="nothing"),
         Options(max_pages=0),
         Options(max_depth=-1),
         Options(delay=-1),

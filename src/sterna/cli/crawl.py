@@ -172,6 +172,15 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
             rich_help_panel=_NETWORK,
         ),
     ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="all|links",
+            help="Keep title, text and links of every page, or nothing but links, which is faster."
+            " (default: all)",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
     warc: Annotated[
         bool | None,
         typer.Option("--warc/--no-warc", help="Keep raw responses as WARC 1.1.", rich_help_panel=_OUTPUT),
@@ -212,6 +221,7 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         "proxy": proxy,
         "ca_file": str(ca_file.absolute()) if ca_file else None,
         "allow_private": allow_private,
+        "keep": keep,
         "warc": warc,
     }
     if max_seconds is not None and not 0 < max_seconds < float("inf"):

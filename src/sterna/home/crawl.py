@@ -167,7 +167,7 @@ class _Home:
         seed_sites = tuple(sorted(self._ledger.seed_sites()))
         scope = msgspec.structs.replace(options.scope(), seed_sites=seed_sites if len(seed_sites) > 1 else ())
         plan = Plan(
-            crawler=Crawler(scope=scope, keeps_raw=options.warc),
+            crawler=Crawler(scope=scope, keeps_text=options.keep == "all", keeps_raw=options.warc),
             etiquette=etiquette,
             slots=SLOTS_PER_CONNECTION * options.concurrency,
             max_pages=options.max_pages,

@@ -35,6 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     gentle: bool = False
     concurrency: int = 100
     limits: Limits | None = None
+    keep: str = "all"
     warc: bool = False
     block: tuple[str, ...] = ()
     user_agent: str = ""
@@ -51,6 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def check(self) -> None:
         """Raises UsageError with the option's name if a value makes no sense."""
         _check(self.stay in ("site", "domain", "any"), "--stay", self.stay, "site, domain or any")
+        _check(self.keep in ("all", "links"), "--keep", self.keep, "all or links")
         _check(self.max_pages is None or self.max_pages > 0, "--max-pages", self.max_pages, "1 or more")
         _check(self.max_depth >= 0, "--max-depth", self.max_depth, "0 or more")
         _check(0 <= self.delay <= 86_400, "--delay", self.delay, "seconds from 0 to 86400")
