@@ -1,7 +1,9 @@
 """Sterna beside the crawlers that people use, on one real site, in turn: python -m bench.crawl.
 
-The site is the documentation of Boost and OpenJDK, served by nginx on loopback. nginx's own log tells which
-pages each crawler saw. The peers are installed into bench/.peers the first time.
+The site is the documentation of Boost and OpenJDK, served by nginx on loopback, not compressed: on loopback
+that would only measure nginx's gzip. nginx's own log tells which pages each crawler saw. Sterna stores title,
+text and links of every page durably, or with --keep links nothing but links, as wget2 (which saves files) and
+spider-rs do. The peers are installed into bench/.peers the first time.
 """
 
 import argparse
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.measuring import Cost, measure
+from bench.ratios import settle
 from tests.servers.nginx import NginxServer, serve
 
 HERE = Path(__file__).parent
@@ -26,8 +29,10 @@ DEBIAN = {
 }
 # The second is the first one's native part, which npm takes for optional and leaves out.
 NODE_PACKAGES = ("@spider-rs/spider-rs", "@spider-rs/spider-rs-linux-x64-gnu")
+OURS, OUR_LINKS = "sterna", "sterna --keep links"
 START = "/start.html"
-START_PAGE = """
+SERVER = """
+        gzip off;
         location = /start.html {
             default_type text/html;
             return 200 '<a href="/boost/doc/html/index.html">B</a><a href="/java/api/index.html">J</a>';
@@ -70,7 +75,8 @@ def sterna(*flags: str) -> Callable[[str, Path], list[str]]:
 def peers() -> list[Peer]:
     python = str(PEERS / "venv/bin/python")
     return [
-        Peer("sterna", sterna()),
+        Peer(OURS, sterna()),
+        Peer(OUR_LINKS, sterna("--keep", "links")),
         Peer("scrapy", lambda url, _: [python, str(HERE / "peers/scrapy_site.py"), url, "out.jsonl"]),
         Peer("crawlee", lambda url, _: [python, str(HERE / "peers/crawlee_site.py"), url]),
         Peer("spider-rs", lambda url, _: ["node", str(PEERS / "node/spider_site.mjs"), url]),
@@ -130,15 +136,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", action="append", help="only this crawler")
+    parser.add_argument("--only", action="append", metavar="CRAWLER", help="only this one, and ours")
+    parser.add_argument("--record", action="store_true", help="keep the ratios for later comparisons")
     given = parser.parse_args()
     install()
-    chosen = [peer for peer in peers() if not given.only or peer.name in given.only]
+    chosen = [peer for peer in peers() if not given.only or peer.name in (OURS, *given.only)]
     results: dict[str, list[Result]] = {peer.name: [] for peer in chosen}
     sets: dict[str, set[str]] = {}
     with tempfile.TemporaryDirectory() as work:
         roots = {"/boost/": DEBIAN["libboost1.81-doc"], "/java/": DEBIAN["openjdk-17-doc"]}
-        with serve(roots, folder=Path(work), extra=START_PAGE) as server:
+        with serve(roots, folder=Path(work), extra=SERVER) as server:
             for number in range(given.rounds):
                 for peer in chosen:
                     result, sets[peer.name] = run(peer, server)
@@ -147,23 +154,48 @@ def main() -> None:
                         f"round {number + 1} {peer.name}: {result.pages_per_second:,.0f} pages/s", flush=True
                     )
     print_table(results, sets)
+    settle("crawl", ratios_of(results), record=given.record)
+
+
+def speed_of(rounds: list[Result]) -> float:
+    return statistics.median(result.pages_per_second for result in rounds)
+
+
+def ratios_of(results: dict[str, list[Result]]) -> dict[str, float]:
+    """How many times as fast we are: with text, and with links only beside what reads nothing but links."""
+    ratios = {
+        f"{ours} / {name}": speed_of(results[ours]) / speed_of(rounds)
+        for ours in (OURS, OUR_LINKS)
+        for name, rounds in results.items()
+        if ours in results and name not in (OURS, OUR_LINKS)
+    }
+    memory = {
+        f"400 MB / memory of {ours}": 400e6 / max(result.cost.peak_bytes for result in results[ours])
+        for ours in (OURS, OUR_LINKS)
+        if ours in results
+    }
+    return ratios | memory
 
 
 def print_table(results: dict[str, list[Result]], sets: dict[str, set[str]]) -> None:
-    ours = statistics.median(result.pages_per_second for result in next(iter(results.values())))
     common = set.intersection(*sets.values())
     print(
-        "\n| crawler | pages | not seen by all | pages/s | CPU s per 1,000 | peak MB | we are times as fast |"
+        "\n| crawler | pages | not seen by all | pages/s (each round) | CPU s per 1,000 | peak MB |"
+        f" {OURS} is times as fast | {OUR_LINKS} |"
     )
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     for name, rounds in results.items():
-        speed = statistics.median(result.pages_per_second for result in rounds)
         cpu = statistics.median(result.cpu_per_1000 for result in rounds)
         peak = max(result.cost.peak_bytes for result in rounds) / 1e6
-        extra = len(sets[name] - common)
+        each = ", ".join(f"{result.pages_per_second:,.0f}" for result in rounds)
+        beside = " | ".join(
+            f"{speed_of(results[ours]) / speed_of(rounds):.2f}" if ours in results else ""
+            for ours in (OURS, OUR_LINKS)
+        )
         print(
-            f"| {name} | {rounds[-1].pages:,} | {extra:,} | {speed:,.0f} | {cpu:.2f} | {peak:,.0f} |"
-            f" {ours / speed:.2f} |"
+            f"| {name} | {rounds[-1].pages:,} | {len(sets[name] - common):,} |"
+            f" {speed_of(rounds):,.0f} ({each}) |"
+            f" {cpu:.2f} | {peak:,.0f} | {beside} |"
         )
 
 
