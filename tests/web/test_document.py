@@ -40,7 +40,9 @@ def test_answers_and_documents_cross_to_another_process() -> None:
 
 
 def test_the_parameters_to_drop_are_those_of_the_answer() -> None:
-    assert [link.url for link in read(manner=Manner(drop_params=("sort",))).links] == ["http://www.example.org/a"]
+    assert [link.url for link in read(manner=Manner(drop_params=("sort",))).links] == [
+        "http://www.example.org/a"
+    ]
 
 
 def test_the_charset_of_the_header_is_used() -> None:

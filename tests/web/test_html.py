@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sterna.model import Link, Links
-from sterna.web.html import MAX_LINKS, Html, May, language_of, read_html, read_may
+from sterna.web.html import Html, May, read_html, read_may
+from sterna.web.markup import MAX_LINKS, language_of
 from sterna.web.urls import Canonical
 
 URL = "http://www.example.org/docs/page.html"

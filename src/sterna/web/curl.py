@@ -232,6 +232,8 @@ class _Transfer:
         set_option(pycurl.LOW_SPEED_LIMIT, SLOWEST_BYTES_PER_SECOND)
         set_option(pycurl.LOW_SPEED_TIME, SLOW_SECONDS)
         set_option(pycurl.BUFFERSIZE, BUFFER_BYTES)
+        if not self._config.proxy:
+            set_option(pycurl.DNS_CACHE_TIMEOUT, 0)  # addresses are given, and libcurl would look through all
         # Empty values also keep libcurl from reading the environment.
         set_option(pycurl.PROXY, self._config.proxy)
         set_option(pycurl.NOPROXY, "")

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from sterna.model import Links, Record, TargetKind
 from sterna.web.charset import charset_of, decode_html, decode_text
 from sterna.web.decode import decode_body
-from sterna.web.html import collapse, language_of, read_html, read_may
+from sterna.web.html import read_html, read_may
+from sterna.web.markup import collapse, language_of
 from sterna.web.sitemap import read_sitemap
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
 
@@ -149,9 +150,7 @@ _mark = lru_cache(maxsize=16_384)(fingerprint)
 _manner = lru_cache(maxsize=64)(msgspec.msgpack.Decoder(Manner).decode)
 
 
-@lru_cache(maxsize=64)
-def _canonical(drop_params: tuple[str, ...]) -> Canonical:
-    return Canonical(drop_params)  # one for all pages of a crawler: its patterns take long to compile
+_canonical = lru_cache(maxsize=64)(Canonical)
 
 
 def _type_of(content_type: str, body: bytes) -> str:

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import translate
 from functools import lru_cache
 from hashlib import blake2b
@@ -41,13 +41,18 @@ _MAX_SEGMENTS = 24
 _REPETITION = re.compile(r"(/[^/]+(?:/[^/]+)?)\1{3,}(?=/|$)")
 
 
+@lru_cache(maxsize=64)
+def _dropper(drop_params: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
+    # An empty pattern would match the empty name, so no patterns means a pattern that never matches.
+    pattern = "|".join(translate(glob) for glob in drop_params) or r"(?!)"
+    return re.compile(pattern, re.IGNORECASE).match
+
+
 class Canonical:
     """Gives each href the one spelling of its absolute URL, or None where it is no URL of the web."""
 
     def __init__(self, drop_params: Sequence[str] = DEFAULT_DROP_PARAMS) -> None:
-        # An empty pattern would match the empty name, so no patterns means a pattern that never matches.
-        pattern = "|".join(translate(glob) for glob in drop_params) or r"(?!)"
-        self._is_dropped = re.compile(pattern, re.IGNORECASE).match
+        self._is_dropped = _dropper(tuple(drop_params))
         # The base of the last call, parsed: all links of a page share theirs.
         self._base = ""
         self._parsed_base: can_ada.URL | None = None

@@ -1,0 +1,80 @@
+"""Takes out of a page what would exhaust a parser.
+
+The standard makes a parser take time with the square of some pages: at each tag it looks through the open
+elements, into each block it copies the open formatting elements, and it compares the attributes of a tag with
+each other. Browsers bound the depth (Blink: 512). We take out the tags that nest and say nothing.
+"""
+
+import re
+
+_FEW_TAGS = 2_000
+_FEW_CHARS = 100_000
+_MAX_TOIL = 50_000_000  # looks at an open element: a third of a second
+_TOIL_OF_A_COPY = 50  # in looks; it also takes 300 bytes
+
+_TAG_NAME = re.compile(r"<(/?[a-z][a-z0-9]*+)")
+# Elements without an end tag, those that end where their like begins, and the shapes of a drawing.
+_NEVER_DEEP = frozenset({
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
+    "wbr", "dd", "dt", "li", "option", "p", "rp", "rt", "tbody", "td", "tfoot", "th", "thead", "tr",
+    "circle", "ellipse", "image", "line", "path", "polygon", "polyline", "rect", "stop", "use",
+})  # fmt: skip
+_FORMATTING = frozenset({
+    "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
+})  # fmt: skip
+_FORMATTING_TAG = re.compile(rf"<(?:{'|'.join(sorted(_FORMATTING))})[\s/>]", re.IGNORECASE)
+_SILENT_TAG = re.compile(
+    r"</?(?!(?:a|area|base|frame|frameset|iframe|img|link|meta|noscript|script|source|style|svg|template"
+    r"|textarea|title)\b)[a-z][^<>]*+>",
+    re.IGNORECASE,
+)
+_BLOATED_TAG = re.compile(
+    r"""<[a-zA-Z][^\s/<>]*+(?:[\s/]++[^\s/<>=]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"']*+))?+){4000,}+"""
+)
+
+
+def tame(text: str) -> str:
+    """Gives the text; where it would exhaust a parser, without the tags that do."""
+    if len(text) > _FEW_CHARS:
+        text = _BLOATED_TAG.sub("<i", text)
+    if _may_exhaust(text) and _toil_of(_tags_of(text.lower())) > _MAX_TOIL:
+        text = _SILENT_TAG.sub(" ", text)
+    return text
+
+
+def _may_exhaust(text: str) -> bool:
+    """Tells whether so many tags could nest in the worst way; counting them is cheaper than looking."""
+    count = text.count("<")
+    if count <= _FEW_TAGS:
+        return False
+    copies = _TOIL_OF_A_COPY * len(_FORMATTING_TAG.findall(text))
+    return count * (count // 2 + copies) > _MAX_TOIL
+
+
+def _tags_of(text: str) -> list[str]:
+    # Not those in scripts: much that is compared there looks like a tag, as "i<b".
+    first, *others = text.split("<script")
+    return _TAG_NAME.findall(first + "".join(other.partition("</script")[2] for other in others))
+
+
+def _toil_of(tags: list[str]) -> int:
+    """Gives about how many open elements the parser will look at, or the first number that is too high."""
+    opened: dict[str, int] = {}
+    depth = copies = toil = 0
+    for tag in tags:
+        toil += depth + copies
+        if tag in _NEVER_DEEP:
+            continue
+        if tag[0] != "/":
+            opened[tag] = opened.get(tag, 0) + 1
+            depth += 1
+            if tag in _FORMATTING:
+                copies += _TOIL_OF_A_COPY
+        elif opened.get(name := tag[1:]):
+            opened[name] -= 1
+            depth -= 1
+            if name in _FORMATTING:
+                copies -= _TOIL_OF_A_COPY
+        if toil > _MAX_TOIL:
+            break
+    return toil
