@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
@@ -16,7 +17,7 @@ from sterna.web.clock import Clock
 
 VISIT_PAGES = 5_000
 VISIT_SECONDS = 600.0
-LEASES_AT_ONCE = 64
+LEASES_AT_ONCE = 256
 POLL_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0
 CROWDED_PATIENCE_SECONDS = 1.0  # while other sites wait for a slot
@@ -71,6 +72,7 @@ class Dispatch:
         self._granted: dict[str, int] = {}  # pages that visits under way may still bring
         self._committed = round_pages
         self._news = asyncio.Event()
+        self._over: list[asyncio.Task[None]] = []  # visits that ended since anybody looked
 
     def take_note(self, parcels: tuple[Parcel, ...]) -> None:
         """Called after each commit: budgets shrink, and new sites may be due."""
@@ -132,8 +134,14 @@ class Dispatch:
 
     def _begin(self, visit: Visit, stop: asyncio.Event) -> None:
         self._granted[visit.id] = visit.budget.pages
-        self._visits[asyncio.create_task(self._carry(visit, stop))] = visit.id
+        task = asyncio.create_task(self._carry(visit, stop))
+        task.add_done_callback(self._note_end)
+        self._visits[task] = visit.id
         self._progress.active = len(self._visits)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        self._over.append(task)
+        self._news.set()
 
     def _due_count(self, most: int) -> int:
         return self._ledger.due_count(now=self._clock.now(), most=most)
@@ -172,10 +180,11 @@ class Dispatch:
         self._progress.visits["here"] += 1
 
     async def _wait_for_news(self) -> None:
-        news = asyncio.create_task(self._news.wait())
-        await asyncio.wait({*self._visits, news}, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        news.cancel()
-        for task in [task for task in self._visits if task.done()]:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POLL_SECONDS):
+                await self._news.wait()
+        while self._over:
+            task = self._over.pop()
             self._granted.pop(self._visits.pop(task), None)
             task.result()  # a visit's own failure, such as a full disk, ends the crawl
         self._progress.active = len(self._visits)

@@ -14,8 +14,8 @@ from sterna.home.ledger import Change, Ledger, Verdict
 from sterna.model import Page, Parcel, Target
 from sterna.web.clock import Clock
 
-MAX_BATCH = 64
-QUEUE_ROOM = 256
+MAX_BATCH = 256
+QUEUE_ROOM = 1024
 
 Step = Callable[[str], None]
 Admit = Callable[[Target], bool]

@@ -3,6 +3,7 @@
 import logging
 from array import array
 from collections.abc import Callable
+from functools import lru_cache
 
 import msgspec
 
@@ -58,7 +59,7 @@ class Handler:
         self._send_soon = send_soon
         self._canonical = Canonical(visit.crawler.scope.drop_params)
         self._scope = ScopeRules(visit.crawler.scope)
-        self._seed_sites = frozenset(visit.crawler.scope.seed_sites)
+        self._seed_sites = _site_set(visit.crawler.scope.seed_sites)
         self._manner = Manner(
             drop_params=visit.crawler.scope.drop_params,
             max_bytes=MAX_DOCUMENT_BYTES,
@@ -311,6 +312,11 @@ class Handler:
     def _pause_site(self, seconds: float) -> None:
         self._access.hold_site(self._visit.site, seconds)
         self._send_soon()  # a crash must not forget that the site asked for a pause
+
+
+@lru_cache(maxsize=16)
+def _site_set(sites: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(sites)  # one for all visits of a crawl: there may be thousands of both
 
 
 def _conditions(known: Validator | None) -> tuple[tuple[str, str], ...]:

@@ -3,6 +3,7 @@
 A body that makes the parser crash or grow without bound ends this process and not the crawl.
 """
 
+import gc
 import resource
 import signal
 import sys
@@ -15,6 +16,7 @@ from sterna.model import Record
 from sterna.web.document import Answer, Document, read_document
 
 MAX_MEMORY_BYTES = 2 * 1024**3
+GARBAGE_OBJECTS = 100_000
 
 
 class Outcome(Record, frozen=True):
@@ -53,6 +55,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    gc.freeze()
+    gc.set_threshold(GARBAGE_OBJECTS)  # a page makes thousands of objects and no cycles
     serve(sys.stdin.buffer, sys.stdout.buffer)
 
 

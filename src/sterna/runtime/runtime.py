@@ -15,6 +15,8 @@ from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.dns import DnsResolver
 from sterna.web.politeness import Gate, Limits
 
+MANY_VISITS = 32
+
 
 class RuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a runtime may use."""
@@ -33,6 +35,7 @@ class Runtime:
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
+        self._under_way = 0
 
     def restore(self, holds: Iterable[Hold]) -> None:
         """Takes over the holds of an earlier run."""
@@ -41,7 +44,12 @@ class Runtime:
     async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None:
         """Returns when the visit's last parcel is delivered."""
         self._kit.gate.restore(visit.holds)
-        await VisitLoop(visit, self._kit, deliver=deliver, stop=stop).run()
+        self._under_way += 1
+        is_one_of_many = self._under_way > MANY_VISITS
+        try:
+            await VisitLoop(visit, self._kit, deliver=deliver, stop=stop, is_one_of_many=is_one_of_many).run()
+        finally:
+            self._under_way -= 1
 
     def peak_memory_bytes(self) -> int:
         """What its reader processes took at most."""

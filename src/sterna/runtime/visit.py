@@ -16,7 +16,7 @@ from sterna.runtime.qualification import qualify
 from sterna.web.robots import Rules, is_due
 from sterna.web.urls import Canonical
 
-FIRST_FLUSH_SECONDS = 0.5  # so that whoever watches soon sees something; then at longer intervals
+FIRST_FLUSH_SECONDS = 0.5  # so that whoever watches soon sees something; not where many visits bring news
 FLUSH_SECONDS = 5.0
 STOP_GRACE_SECONDS = 5.0
 LOOK_SECONDS = 0.2
@@ -27,11 +27,20 @@ Deliver = Callable[[Parcel], Awaitable[None]]
 class VisitLoop:
     """Carries out one visit; `deliver` returns when home has the parcel for good."""
 
-    def __init__(self, visit: Visit, kit: Kit, *, deliver: Deliver, stop: asyncio.Event) -> None:
+    def __init__(
+        self,
+        visit: Visit,
+        kit: Kit,
+        *,
+        deliver: Deliver,
+        stop: asyncio.Event,
+        is_one_of_many: bool = False,
+    ) -> None:
         self._visit = visit
         self._kit = kit
         self._deliver = deliver
         self._stop = stop
+        self._flush_seconds = FLUSH_SECONDS if is_one_of_many else FIRST_FLUSH_SECONDS
         self._access = Access(kit, visit)
         self._packer = Packer(visit)
         self._full = asyncio.Event()  # the next parcel should go soon
@@ -265,7 +274,7 @@ class VisitLoop:
 
     async def _send_when_full_or_old(self) -> None:
         """The only one that sends while the visit goes on; workers wait while the next parcel is full too."""
-        seconds = FIRST_FLUSH_SECONDS
+        seconds = self._flush_seconds
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
