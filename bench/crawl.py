@@ -98,11 +98,17 @@ def peers() -> list[Peer]:
     ]
 
 
+def install_sites() -> None:
+    missing = [name for name, folder in DEBIAN.items() if not folder.is_dir()]
+    if missing:
+        subprocess.run(["apt-get", "install", "-y", "-qq", *missing], check=True)
+
+
 def install() -> None:
     """What the bench needs, by its ordinary client."""
-    missing = [name for name, folder in DEBIAN.items() if not folder.is_dir()]
-    if missing or not shutil.which("wget2"):
-        subprocess.run(["apt-get", "install", "-y", "-qq", *DEBIAN, "wget2", "nodejs", "npm"], check=True)
+    install_sites()
+    if not shutil.which("wget2") or not shutil.which("npm"):
+        subprocess.run(["apt-get", "install", "-y", "-qq", "wget2", "nodejs", "npm"], check=True)
     if not (PEERS / "venv").is_dir():
         subprocess.run([sys.executable, "-m", "venv", PEERS / "venv"], check=True)
         pip = [PEERS / "venv/bin/pip", "install", "-q", "scrapy", "crawlee[parsel]"]

@@ -1,5 +1,6 @@
 """Running a command and telling what it cost: time, CPU of all its processes, peak memory (sum of PSS)."""
 
+import os
 import resource
 import subprocess
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 
 SAMPLE_SECONDS = 0.25
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,27 @@ class _MemoryWatch(threading.Thread):
 
     def run(self) -> None:
         while not self._over.wait(SAMPLE_SECONDS):
-            self.peak_bytes = max(self.peak_bytes, sum(map(_pss, _tree(self._pid))))
+            self.peak_bytes = max(self.peak_bytes, sum(map(_pss, descendants(self._pid))))
 
     def stop(self) -> None:
         self._over.set()
         self.join()
 
 
-def _tree(root: int) -> list[int]:
+def thread_seconds(pid: int) -> dict[tuple[int, int], float]:
+    """The CPU seconds of each thread of a process, by the numbers of both; nothing if it is over."""
+    spent: dict[tuple[int, int], float] = {}
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        spent[pid, int(task.name)] = (int(fields[11]) + int(fields[12])) / TICKS
+    return spent
+
+
+def descendants(root: int) -> list[int]:
+    """A process and all that come from it."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for name in (entry.name for entry in Path("/proc").iterdir()):
         if name.isdigit():

@@ -10,16 +10,17 @@ import pytest
 from sterna.errors import ReadError
 from sterna.web.document import Answer, Document, Manner, read_document
 
+PLAIN = Manner(max_bytes=10_000)
 HTML = b"<html lang=en><title>Title</title><a href=a?sort=1>text</a>"
 SITEMAP = b"<urlset><url><loc>/a</loc></url></urlset>"
 
 
-def answer(body: bytes = HTML, manner: Manner = Manner(max_bytes=10_000), **changes: Any) -> Answer:
+def answer(body: bytes = HTML, manner: Manner = PLAIN, **changes: Any) -> Answer:
     settled = {"url": "http://www.example.org/", "status": 200, "content_type": "text/html"}
     return Answer(**{**settled, "body": body, "manner": manner.encoded(), **changes})
 
 
-def read(body: bytes = HTML, manner: Manner = Manner(max_bytes=10_000), **changes: Any) -> Document:
+def read(body: bytes = HTML, manner: Manner = PLAIN, **changes: Any) -> Document:
     return read_document(answer(body, manner, **changes))
 
 

@@ -231,3 +231,16 @@ def test_addresses_of_inner_networks_are_private(address: str) -> None:
 )
 def test_addresses_of_the_internet_are_not_private(address: str) -> None:
     assert not is_private(address)
+
+
+PLAIN_PATHS = st.lists(st.sampled_from(["..", "a", "b.html", "x-y_z~", "A.", "1"]), min_size=1).map("/".join)
+
+
+@given(
+    PLAIN_PATHS,
+    st.sampled_from(
+        [BASE, "http://h.test/", "https://h.test:8443/a/b/?q=x/y", "http://u:p@h.test/a//b/c;v=1/d"]
+    ),
+)
+def test_a_plain_path_is_joined_as_the_parser_joins_it(path: str, base: str) -> None:
+    assert canonical(path, base) == canonical(f"./{path}", base)  # which is not plain

@@ -37,6 +37,10 @@ _NORMAL_TRIPLETS = {
     for low in hexdigits
 }
 
+# A path in which a parser has nothing to do but to go up.
+_PLAIN_PATH = re.compile(r"(?:\.\./)*+(?:[a-zA-Z0-9_~-][a-zA-Z0-9_.~-]*+(?:/(?!\Z)|\Z))++")
+_SLASHES_OF_A_SITE = 2
+
 _MAX_SEGMENTS = 24
 _REPETITION = re.compile(r"(/[^/]+(?:/[^/]+)?)\1{3,}(?=/|$)")
 
@@ -56,9 +60,16 @@ class Canonical:
         # The base of the last call, parsed: all links of a page share theirs.
         self._base = ""
         self._parsed_base: can_ada.URL | None = None
+        self._folder_base = ""
+        self._folder = ""
 
     def __call__(self, href: str, base: str | None = None) -> str | None:
         """Gives the canonical absolute http or https URL of `href`, None for anything else."""
+        if base is not None and _PLAIN_PATH.fullmatch(href):
+            return self._join(href, base)
+        return self._resolve(href, base)
+
+    def _resolve(self, href: str, base: str | None) -> str | None:
         if len(href) > _MAX_HREF_LENGTH:
             return None
         try:
@@ -69,6 +80,20 @@ class Canonical:
             return None
         if "?" in url or "%" in url or "#" in url or "@" in url or ";" in url:
             url = self._clean(url)
+        return url if len(url) <= MAX_URL_LENGTH else None
+
+    def _join(self, href: str, base: str) -> str | None:
+        """Joins a plain path to the folder of its base; what a parser would do, at a fifth of the cost."""
+        if base != self._folder_base:
+            self._folder_base, self._folder = base, (self._resolve(".", base) or "").rpartition("/")[0]
+        folder = self._folder
+        if not folder:
+            return None
+        while href.startswith("../"):
+            href = href[3:]
+            if folder.count("/") > _SLASHES_OF_A_SITE:
+                folder = folder.rpartition("/")[0]
+        url = f"{folder}/{href}"
         return url if len(url) <= MAX_URL_LENGTH else None
 
     def _parse_base(self, base: str) -> can_ada.URL:

@@ -1,0 +1,268 @@
+"""Where each microsecond and byte of a page goes: python -m bench.budget.
+
+First a whole crawl of a real site, with the CPU time of each of its processes and threads; then every step of a
+page by itself, on the same pages, in one process. --draw writes the picture of docs/performance.md.
+"""
+
+import argparse
+import asyncio
+import gc
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+from bench.crawl import DEBIAN, SERVER, START, install_sites
+from bench.measuring import descendants, thread_seconds
+from tests.servers.nginx import serve
+
+from sterna.archive.rows import link_table, page_table
+from sterna.archive.segments import SegmentStore
+from sterna.model import Page
+from sterna.web import tree
+from sterna.web.charset import decode_html
+from sterna.web.curl import CurlConfig, CurlFetcher
+from sterna.web.document import Answer, Document, Manner, read_document
+from sterna.web.html import read_html
+from sterna.web.http import Request
+from sterna.web.scan import scan
+from sterna.web.urls import Canonical, fingerprint
+
+PICTURE = Path(__file__).parent.parent / "docs" / "budget.svg"
+SAMPLE = 1_500
+CONNECTIONS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a page and what it takes, in microseconds of CPU."""
+
+    name: str
+    micros: float
+
+
+# -- a whole crawl -------------------------------------------------------------------------------------------
+
+
+def crawl_costs(url: str, folder: Path, *flags: str) -> tuple[float, list[Step]]:
+    """Pages a second of a whole crawl, and the CPU of its processes and threads for each page."""
+    command = [
+        sys.executable,
+        "-m",
+        "sterna.cli",
+        "crawl",
+        url,
+        "--into",
+        str(folder),
+        "--delay",
+        "0",
+        "--json",
+    ]
+    spent: dict[tuple[int, int], float] = {}
+    with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        while process.poll() is None:
+            for pid in descendants(process.pid):
+                spent.update(thread_seconds(pid))
+            time.sleep(0.1)
+        summary = msgspec.json.decode(process.stdout.read().splitlines()[-1])
+    main, pages = process.pid, summary["pages"]
+    parts = {
+        "home and runtime: the loop": sum(s for (pid, tid), s in spent.items() if pid == tid == main),
+        "home: ledger and archive": sum(s for (pid, tid), s in spent.items() if pid == main != tid),
+        "readers": sum(s for (pid, _), s in spent.items() if pid != main),
+    }
+    return summary["pages_per_second"], [Step(name, 1e6 * s / pages) for name, s in parts.items()]
+
+
+# -- each step by itself -------------------------------------------------------------------------------------
+
+
+def cost(call: Callable[[Any], object], items: Sequence[Any]) -> float:
+    """Microseconds of CPU for each item, the best of three times."""
+    best = float("inf")
+    for _ in range(3):
+        began = time.process_time()
+        for item in items:
+            call(item)
+        best = min(best, time.process_time() - began)
+    return 1e6 * best / len(items)
+
+
+async def _fetch_all(urls: Iterable[str]) -> None:
+    fetcher = CurlFetcher(CurlConfig(connections=CONNECTIONS))
+    queue = iter(urls)
+
+    async def work() -> None:
+        for url in queue:
+            await fetcher.fetch(Request(url=url, address="127.0.0.1"))
+
+    await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
+    await fetcher.close()
+
+
+def fetch_cost(urls: Sequence[str]) -> Step:
+    return Step("fetch (libcurl, loop)", cost(lambda _: uvloop.run(_fetch_all(urls)), [None]) / len(urls))
+
+
+def reader_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
+    """What a reader does with an answer, one after the other."""
+    decoder, encoder, canonical = msgspec.msgpack.Decoder(Answer), msgspec.msgpack.Encoder(), Canonical()
+    answers = [encoder.encode(_answer(url, body)) for url, body in bodies]
+    texts = [decode_html(body, None)[0] for _, body in bodies]
+    slim = [tree._slimmed(text) for text in texts]
+    documents = [read_document(_answer(url, body)) for url, body in bodies]
+    parsed = cost(tree.LexborHTMLParser, slim)
+    whole = cost(lambda text: tree.read_tree(text, agent="sterna", wants_text=True), texts)
+    slimmed = cost(tree._slimmed, texts)
+    html = cost(lambda text: read_html(text, "http://h.test/a/b/c.html", canonical), texts)
+    return [
+        Step("answer in (msgpack)", cost(decoder.decode, answers)),
+        Step("digest (BLAKE2)", cost(lambda each: blake2b(each[1], digest_size=16).digest(), bodies)),
+        Step("charset", cost(lambda each: decode_html(each[1], None), bodies)),
+        Step("silent tags taken out", slimmed),
+        Step("parse (lexbor)", parsed),
+        Step("walk: text and links", whole - slimmed - parsed),
+        Step("links joined (can_ada)", html - whole),
+        Step("fingerprints of links", cost(lambda document: _mark_all(document.links.urls), documents)),
+        Step("document out (msgpack)", cost(encoder.encode, documents)),
+    ]
+
+
+def link_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
+    texts = [decode_html(body, None)[0] for _, body in bodies]
+    return [Step("links by scan, without a tree", cost(lambda text: scan(text, agent="sterna"), texts))]
+
+
+def archive_steps(bodies: Sequence[tuple[str, bytes]], folder: Path) -> tuple[list[Step], dict[str, float]]:
+    documents = [read_document(_answer(url, body)) for url, body in bodies]
+    pages = [("http://h.test", _page(url, each)) for (url, _), each in zip(bodies, documents, strict=True)]
+    count = len(pages)
+    store = SegmentStore(folder)
+    tables = cost(lambda _: (page_table(pages), link_table(pages)), [None]) / count
+    written = cost(lambda _: store.write_pages(pages), [None]) / count
+    size = sum(segment.size_bytes for segment in store.write_pages(pages)) / count
+    moved = {
+        "over the network": sum(len(body) for _, body in bodies) / count,
+        "back from a reader": sum(len(msgspec.msgpack.encode(each)) for each in documents) / count,
+        "of that, text": sum(len(each.text.encode()) for each in documents) / count,
+        "of that, links": sum(len(each.links.urls) + len(each.links.texts) for each in documents) / count,
+        "in Parquet": size,
+    }
+    return [Step("rows (Arrow)", tables), Step("Parquet, fsync", written - tables)], moved
+
+
+def _mark_all(urls: str) -> list[int]:
+    return [fingerprint(url) for url in urls.split("\n")] if urls else []
+
+
+def _answer(url: str, body: bytes) -> Answer:
+    return Answer(url=url, status=200, content_type="text/html", body=body, manner=Manner().encoded())
+
+
+def _page(url: str, document: Document) -> Page:
+    return Page(
+        url=url,
+        fingerprint=fingerprint(url),
+        depth=1,
+        fetched=1.0,
+        status=200,
+        title=document.title,
+        text=document.text,
+        digest=document.digest,
+        links=document.links,
+    )
+
+
+def sample(count: int) -> list[tuple[str, Path]]:
+    """Paths under which pages of the site are served, and their files."""
+    found = [
+        (f"{prefix}{path.relative_to(root)}", path)
+        for prefix, root in (
+            ("/boost/", DEBIAN["libboost1.81-doc"]),
+            ("/java/", DEBIAN["openjdk-17-doc"]),
+        )
+        for path in sorted(root.rglob("*.html"))
+        if path.is_file()
+    ]
+    return random.Random(1).sample(found, count)
+
+
+# -- the picture ---------------------------------------------------------------------------------------------
+
+_COLOURS = ("#31688e", "#35b779", "#8fd744", "#fde725", "#440154", "#443983", "#21918c", "#90d743", "#b5de2b")
+
+
+def draw(rows: dict[str, list[Step]]) -> str:
+    """A bar of steps for each row, to one scale."""
+    widest = max(sum(step.micros for step in steps) for steps in rows.values())
+    scale = 760 / widest
+    lines: list[str] = []
+    y = 30
+    for title, steps in rows.items():
+        total = sum(step.micros for step in steps)
+        lines.append(f'<text x="10" y="{y}" font-weight="bold">{title}: {total:,.0f} µs</text>')
+        x = 10.0
+        for number, step in enumerate(steps):
+            width = step.micros * scale
+            colour = _COLOURS[number % len(_COLOURS)]
+            lines.append(f'<rect x="{x:.1f}" y="{y + 8}" width="{width:.1f}" height="26" fill="{colour}"/>')
+            label_y = y + 52 + 17 * number
+            lines.append(f'<rect x="10" y="{label_y - 10}" width="11" height="11" fill="{colour}"/>')
+            lines.append(f'<text x="28" y="{label_y}">{step.name}: {step.micros:,.0f} µs</text>')
+            x += width
+        y += 52 + 17 * len(steps) + 24
+    body = "\n".join(lines)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 {y}" font-family="sans-serif" font-size="13">\n'
+        f'<rect width="780" height="{y}" fill="#fff"/>\n{body}\n</svg>\n'
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--draw", action="store_true", help="write docs/budget.svg")
+    given = parser.parse_args()
+    install_sites()
+    chosen = sample(SAMPLE)
+    bodies = [(f"http://h.test{path}", file.read_bytes()) for path, file in chosen]
+    gc.freeze()
+    gc.set_threshold(100_000)
+    with tempfile.TemporaryDirectory() as work:
+        roots = {"/boost/": DEBIAN["libboost1.81-doc"], "/java/": DEBIAN["openjdk-17-doc"]}
+        with serve(roots, folder=Path(work) / "nginx", extra=SERVER) as server:
+            start = f"{server.url}{START}"
+            speed, whole = crawl_costs(start, Path(work) / "all")
+            link_speed, whole_links = crawl_costs(start, Path(work) / "links", "--keep", "links")
+            fetch = fetch_cost([f"{server.url}{path}" for path, _ in chosen])
+        archive, moved = archive_steps(bodies, Path(work) / "segments")
+    rows = {
+        f"a whole crawl, {speed:,.0f} pages/s": whole,
+        f"a whole crawl with --keep links, {link_speed:,.0f} pages/s": whole_links,
+        "a reader, step by step": reader_steps(bodies),
+        "a reader with --keep links instead of the four steps from silent tags to walk": link_steps(bodies),
+        "home and runtime, the large steps": [fetch, *archive],
+    }
+    for title, steps in rows.items():
+        print(f"\n{title}\n\n| step | µs a page |\n|---|---|")
+        for step in steps:
+            print(f"| {step.name} | {step.micros:,.0f} |")
+    print("\nbytes a page\n\n| | bytes |\n|---|---|")
+    for name, size in moved.items():
+        print(f"| {name} | {size:,.0f} |")
+    if given.draw:
+        PICTURE.write_text(draw(rows))
+
+
+if __name__ == "__main__":
+    main()
