@@ -1,7 +1,7 @@
 """Where each microsecond and byte of a page goes: python -m bench.budget.
 
-First a whole crawl of a real site, with the CPU time of each of its processes and threads; then every step of a
-page by itself, on the same pages, in one process. --draw writes the picture of docs/performance.md.
+First a whole crawl of a real site, with the CPU time of each of its processes and threads; then every step of
+a page by itself, on the same pages, in one process. --draw writes the picture of docs/performance.md.
 """
 
 import argparse
@@ -222,8 +222,8 @@ def draw(rows: dict[str, list[Step]]) -> str:
         y += 52 + 17 * len(steps) + 24
     body = "\n".join(lines)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 {y}" font-family="sans-serif" font-size="13">\n'
-        f'<rect width="780" height="{y}" fill="#fff"/>\n{body}\n</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 {y}" '
+        f'font-family="sans-serif" font-size="13">\n<rect width="780" height="{y}" fill="#fff"/>\n{body}\n</svg>\n'
     )
 
 

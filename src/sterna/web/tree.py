@@ -27,9 +27,9 @@ _MAX_LINK_PIECES, _MAX_LINK_PIECE_LENGTH = 64, 1_000
 # Tags that say nothing and part no words, plainly written: half of all tags, and without them both the parser
 # and the walk have half as much to do.
 _SILENT = re.compile(
-    r"</?(?:b(?:d[io]|ig)?|c(?:ite|ode)|d(?:ata|el|fn)|em|font|i(?:ns)?|kbd|mark|nobr|q"
-    r"|s(?:amp|mall|pan|trike|trong|u[bp])?|t(?:ime|t)|u|var)"
-    r"""(?:[ \t\n\r\f][^<>"']*+(?:"[^"<>]*+"[^<>"']*+)*+)?+>"""
+    r"</?(?:a(?:bbr|cronym)|b(?:d[io]|ig)?|c(?:ite|ode)|d(?:ata|el|fn)|em|font|i(?:ns)?|kbd|label|mark|nobr|q"
+    r"|s(?:amp|mall|pan|trike|trong|u[bp])?|t(?:ime|t)|u|var|wbr)"
+    r"""(?:[ \t\n\r\f/][^<>"']*+(?:"[^"<>]*+"[^<>"']*+)*+)?+>"""
 )
 
 
