@@ -223,7 +223,8 @@ def draw(rows: dict[str, list[Step]]) -> str:
     body = "\n".join(lines)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 {y}" '
-        f'font-family="sans-serif" font-size="13">\n<rect width="780" height="{y}" fill="#fff"/>\n{body}\n</svg>\n'
+        'font-family="sans-serif" font-size="13">\n'
+        f'<rect width="780" height="{y}" fill="#fff"/>\n{body}\n</svg>\n'
     )
 
 

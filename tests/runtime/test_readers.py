@@ -145,7 +145,7 @@ async def test_reader_that_hangs_is_replaced_after_its_time(others: set[int]) ->
 
 async def test_body_beyond_the_memory_limit_is_an_error_and_the_next_is_read() -> None:
     async with Readers(1, command=OBEDIENT) as readers:
-        assert await kind_of(readers, answer(b"<p>" * 2**20)) == "parser"
+        assert await kind_of(readers, answer(b"<p>" * 2**22)) == "parser"
         assert (await readers.read(page("after"))).title == "after"
         assert 0 < readers.peak_memory_bytes() < obedient.MAX_MEMORY_BYTES
 

@@ -20,7 +20,7 @@ from sterna.errors import StorageError
 from sterna.model import Page
 
 # A row group, which a merge holds in memory and a query reads or skips, has about this size uncompressed.
-GROUP_BYTES = 32 << 20
+GROUP_BYTES = 16 << 20
 
 _SUFFIX = ".parquet"
 _TEMPORARY = ".tmp"
@@ -31,6 +31,11 @@ _DICTIONARIES = {
     "link": ["from_url", "to_url", "rel"],
 }
 _OPTIONS = {"compression": "zstd", "write_page_checksum": True}
+
+
+def use_system_memory() -> None:
+    """Lets Arrow give back what it no longer needs; its own allocator keeps 100 MB for the next segment."""
+    pa.set_memory_pool(pa.system_memory_pool())
 
 
 class SegmentStore:

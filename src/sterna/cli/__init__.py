@@ -2,9 +2,12 @@
 
 import sys
 
+from sterna.runtime.memory import share_heaps
+
 
 def run() -> None:
     """The entry point of `sterna`."""
+    share_heaps()  # before anything starts a thread
     try:
         import typer  # noqa: F401, PLC0415
     except ImportError:

@@ -10,7 +10,7 @@ import msgspec
 
 from sterna import __version__
 from sterna.archive.disk import ignore_step
-from sterna.archive.segments import SegmentStore
+from sterna.archive.segments import SegmentStore, use_system_memory
 from sterna.archive.warc import WarcStore
 from sterna.home.borders import Borders
 from sterna.home.collection import Collection
@@ -47,6 +47,7 @@ class Run:
 
 async def crawl(collection: Collection, options: Options, *, run: Run, progress: Progress) -> Summary:
     """Crawls until nothing is left, a limit is reached or the run is stopped."""
+    use_system_memory()
     with collection.open_for_crawl(), _ledger(collection) as ledger, ThreadPoolExecutor(1) as thread:
         home = _Home(collection, options, ledger=ledger, thread=thread, run=run, progress=progress)
         return await home.run()

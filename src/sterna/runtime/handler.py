@@ -99,7 +99,12 @@ class Handler:
         try:
             reply = await self._access.get(target.url, validators=_conditions(known))
             self._failures = 0
-            await self._judge(target, reply, known)
+            if self._is_settled(target, reply, known):
+                return
+            answer, reply = self._answer(target, reply.response, known), self._slim(reply)
+            reading = self._read(target, reply, answer)
+            del answer  # the body may be large, and goes to the reader: nobody else keeps it
+            await reading
         except FetchError as error:
             self._fail(target, error.kind)
         except Exception as error:
@@ -108,7 +113,8 @@ class Handler:
             _log.debug("where it happened", exc_info=error)
             self._give_up(target, "internal")
 
-    async def _judge(self, target: Target, reply: Reply, known: Validator | None) -> None:
+    def _is_settled(self, target: Target, reply: Reply, known: Validator | None) -> bool:
+        """Does what the status asks for; False if the body is to be read."""
         status = reply.response.status
         if status in (429, 503):
             self._be_told_to_wait(target, reply.response)
@@ -119,13 +125,24 @@ class Handler:
         elif 300 <= status < 400:
             self._redirect(target, reply)
         else:
-            await self._read(target, reply, known)
+            return False
+        return True
 
-    async def _read(self, target: Target, reply: Reply, known: Validator | None) -> None:
+    def _slim(self, reply: Reply) -> Reply:
+        """The reply without its body, unless the archive wants it."""
+        if self._visit.crawler.keeps_raw:
+            return reply
+        return Reply(msgspec.structs.replace(reply.response, body=b""), reply.request)
+
+    async def _read(self, target: Target, reply: Reply, answer: Answer) -> None:
+        size = len(answer.body)
+        reading = self._kit.readers.read(answer)
+        del answer
         try:
-            document = await self._kit.readers.read(self._answer(target, reply.response, known))
+            document = await reading
         except ReadError as error:
-            self._keep(target, self._page(target, reply, error=error.kind))
+            page = self._page(target, reply, error=error.kind)
+            self._keep(target, msgspec.structs.replace(page, size=size))
             return
         self._follow(target, document)
         self._keep(target, self._page_of(target, reply, document))

@@ -13,10 +13,12 @@ import msgspec
 
 from sterna.errors import ReadError
 from sterna.model import Record
+from sterna.runtime.memory import give_back_memory
 from sterna.web.document import Answer, Document, read_document
 
 MAX_MEMORY_BYTES = 2 * 1024**3
 GARBAGE_OBJECTS = 100_000
+LARGE_BYTES = 1024 * 1024  # of a body whose tree leaves a lot of memory behind
 
 
 class Outcome(Record, frozen=True):
@@ -44,10 +46,14 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
     """Answers frames (four bytes of length, then msgpack) in their order."""
     encoder = msgspec.msgpack.Encoder()
     while len(head := source.read(4)) == 4:
-        encoded = encoder.encode(read(source.read(int.from_bytes(head, "big"))))
+        size = int.from_bytes(head, "big")
+        encoded = encoder.encode(read(source.read(size)))
         sink.write(len(encoded).to_bytes(4, "big"))
         sink.write(encoded)
         sink.flush()
+        if size > LARGE_BYTES:
+            del encoded
+            give_back_memory()
 
 
 def main() -> None:

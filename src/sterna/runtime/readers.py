@@ -22,7 +22,7 @@ DEFAULT_COMMAND = (sys.executable, "-P", "-m", "sterna.runtime.reader")
 
 
 class _Job(Record, frozen=True):
-    frame: bytes
+    frame: bytearray
     done: asyncio.Future[Outcome]
 
 
@@ -49,8 +49,10 @@ class Readers:
 
     async def read(self, answer: Answer) -> Document:
         """The document of an answer; ReadError if it cannot be read."""
-        encoded = self._encoder.encode(answer)
-        frame = len(encoded).to_bytes(4, "big") + encoded
+        frame = bytearray(4)
+        self._encoder.encode_into(answer, frame, 4)
+        frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+        del answer
         async with self._room:
             outcome = await min(self._workers, key=_Reader.load).submit(frame)
         if outcome.document is None:
@@ -97,7 +99,7 @@ class _Reader:
             return 0
         return peak_memory_bytes(self._process.pid)
 
-    async def submit(self, frame: bytes) -> Outcome:
+    async def submit(self, frame: bytearray) -> Outcome:
         job = _Job(frame, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
         self._has_jobs.set()
