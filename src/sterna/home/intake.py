@@ -12,7 +12,6 @@ from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
 from sterna.home.ledger import Change, Ledger, Verdict
 from sterna.model import Page, Parcel, Target
-from sterna.runtime.memory import give_back_memory
 from sterna.web.clock import Clock
 
 MAX_BATCH = 256
@@ -98,7 +97,6 @@ class Intake:
             change = Change(parcels=tuple(new), segments=tuple(segments), warc=positions)
             self._ledger.commit(change, now=self._clock.now())
             self._on_step("committed")
-            give_back_memory()
         return verdicts
 
     def _filtered(self, parcel: Parcel) -> Parcel:

@@ -4,7 +4,8 @@ import ctypes
 from pathlib import Path
 
 HEAPS = 2
-_M_ARENA_MAX = -8  # of malloc.h
+LARGE_BLOCK_BYTES = 512 * 1024
+_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3  # of malloc.h
 
 # glibc has them; other C libraries keep less to themselves.
 _mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -24,9 +25,10 @@ def peak_memory_bytes(process: int | str = "self") -> int:
 
 
 def share_heaps() -> None:
-    """Keeps the C library from making a heap for every thread, each with memory that it never gives back."""
+    """Keeps the C library from making a heap for every thread, and from keeping large blocks in them."""
     if _mallopt:
         _mallopt(_M_ARENA_MAX, HEAPS)
+        _mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
 def give_back_memory() -> None:
