@@ -176,6 +176,49 @@ class LedgerSuite:
         self.commit(ledger, last)
         assert ledger.counts(now=20.0).pages == 1
 
+    def test_parcels_of_one_visit_may_come_in_one_commit_and_none_after_the_last(
+        self, ledger: Ledger
+    ) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        lease = self.lease(ledger)
+        parcels = [parcel(lease, number, usage=Usage(pages=1)) for number in (1, 2, 2)]
+        last = parcel(lease, 3, pages=(page("/"),), usage=Usage(pages=1), ended=Ended.FINISHED)
+        self.commit(ledger, *parcels, last, parcel(lease, 4, usage=Usage(pages=1)))
+        assert (ledger.counts(now=20.0).round_pages, ledger.visit_rows()[0].parcels) == (3, 3)
+
+    def test_link_of_two_parcels_of_a_commit_waits_once_at_its_lowest_depth(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/"), Target(f"{OTHER}/")], now=1.0)
+        here, there = ledger.lease(["v", "w"], now=2.0, pages=5, max_depth=5)
+        found = Checkpoint(found=targets("/x", depth=3))
+        self.commit(
+            ledger,
+            parcel(here, pages=(page("/"),), checkpoint=found, ended=Ended.BUDGET),
+            parcel(there, pages=(page("/", OTHER),), outlinks=targets("/x", depth=2), ended=Ended.FINISHED),
+        )
+        assert ledger.counts(now=20.0).pending == 1
+        assert [target.depth for target in self.lease(ledger, 30.0).starts] == [2]
+
+    def test_thousands_of_links_are_each_added_once(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        lease = self.lease(ledger)
+        paths = [f"/{number}" for number in range(3_000)]
+        self.commit(ledger, parcel(lease, 1, checkpoint=Checkpoint(found=targets(*paths[:2_000]))))
+        self.commit(ledger, parcel(lease, 2, checkpoint=Checkpoint(found=targets(*paths[1_000:]))))
+        assert ledger.counts(now=20.0).pending == 1 + 3_000
+
+    def test_start_comes_with_its_referrer_of_its_own_or_of_another_site(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        referrers = ("", f"{SITE}/", f"{SITE}//a?b", f"{OTHER}/c", f"{SITE}.org/d")
+        found = tuple(Target(f"{SITE}/{number}", 1, each) for number, each in enumerate(referrers))
+        last = parcel(
+            self.lease(ledger), pages=(page("/"),), checkpoint=Checkpoint(found=found), ended=Ended.BUDGET
+        )
+        self.commit(ledger, last)
+        starts = self.lease(ledger, 30.0).starts
+        assert {(target.url, target.referrer) for target in starts} == {
+            (target.url, target.referrer) for target in found
+        }
+
     def test_finished_site_has_no_turn(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         self.commit(ledger, parcel(self.lease(ledger), pages=(page("/"),), ended=Ended.FINISHED))

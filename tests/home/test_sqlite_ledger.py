@@ -9,6 +9,7 @@ from tests.home.ledger_suite import LedgerSuite
 from sterna.errors import CollectionError, StorageError
 from sterna.home.ledger import Ledger
 from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.sqlite.lookup import look_up_sql
 from sterna.model import Target
 
 
@@ -27,6 +28,14 @@ def test_reader_sees_what_was_committed_while_the_writer_is_open(tmp_path: Path)
     reader = SqliteLedger(tmp_path / "ledger.sqlite", is_reader=True)
     writer.seed([Target("https://a.example/")], now=1.0)
     assert reader.counts(now=1.0).pending == 1
+
+
+def test_links_are_searched_for_and_known_is_never_read_from_end_to_end(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    plan = ledger._database.connection.execute(f"EXPLAIN QUERY PLAN {look_up_sql(2)}", [0] * 6).fetchall()
+    assert [step for *_, step in plan if "known" in step] == [
+        "SEARCH known USING PRIMARY KEY (site_id=? AND fingerprint=?) LEFT-JOIN"
+    ]
 
 
 def test_file_that_is_no_database_is_refused_in_clear_words(tmp_path: Path) -> None:

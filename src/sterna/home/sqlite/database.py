@@ -1,5 +1,6 @@
 """The SQLite file itself: opening it durably, transactions, and its errors in our words."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from sterna.errors import CollectionError, EmptyCollection, StorageError
 from sterna.home.sqlite import schema
+from sterna.home.sqlite.lookup import Lookup
 
 BUSY_MS = 10_000
 CACHE_KIB = 64 * 1024
@@ -19,6 +21,7 @@ class Database:
         self._path = path
         if is_reader and not path.exists():
             raise EmptyCollection(f"{path.parent} holds no crawl yet: run 'sterna crawl' first")
+        self.lookup = Lookup(lambda: self._connect(is_reader=True))
         with self._translated():
             self.connection = self._connect(is_reader)
             if is_reader:
@@ -27,6 +30,7 @@ class Database:
                 self._prepare()
 
     def close(self) -> None:
+        self.lookup.close()
         self.connection.close()
 
     @contextmanager
@@ -55,6 +59,7 @@ class Database:
             check_same_thread=False,
         )
         connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        _read_no_further(self._path)
         return connection
 
     def _prepare(self) -> None:
@@ -68,7 +73,6 @@ class Database:
                 f"BEGIN IMMEDIATE; {schema.TABLES} PRAGMA user_version = {schema.VERSION}; COMMIT;"
             )
         self._check_version()
-        self.connection.executescript(schema.BATCH)
 
     def _check_version(self) -> None:
         version = self.connection.execute("PRAGMA user_version").fetchone()[0]
@@ -91,3 +95,10 @@ class Database:
                     f"the disk of {self._path.parent} is full: free some space and run the same command again"
                 ) from error
             raise StorageError(f"the ledger {self._path} cannot be used: {text}") from error
+
+
+def _read_no_further(path: Path) -> None:
+    """Links lie all over the file: what the system reads ahead only pushes better pages out of memory."""
+    for fd in Path("/proc/self/fd").glob("*"):  # Linux; elsewhere there are none
+        if fd.resolve() == path.resolve():
+            os.posix_fadvise(int(fd.name), 0, 0, os.POSIX_FADV_RANDOM)

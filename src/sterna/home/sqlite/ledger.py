@@ -9,7 +9,9 @@ from typing import Any
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger import WHOLE, Change, Counts, Lease, SiteRow, Verdict, VisitRow
 from sterna.home.sqlite.database import Database
-from sterna.home.sqlite.storing import Storing, add_holds, add_targets, add_to_tally, write_warc
+from sterna.home.sqlite.links import add_targets, lengthen
+from sterna.home.sqlite.storing import Storing, add_holds, write_warc
+from sterna.home.sqlite.tally import add_to_tally, read_tally
 from sterna.model import Ended, Hold, Known, Parcel, Robots, RobotsState, Target, Validator
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER
@@ -26,13 +28,13 @@ class SqliteLedger:
 
     def seed(self, targets: Sequence[Target], *, now: float, private_sites: Collection[str] = ()) -> int:
         with self._database.transaction() as db:
-            before = _tally(db).get("pending", 0)
-            sites = add_targets(db, targets, part=WHOLE, now=now)
-            db.executemany("UPDATE site SET is_seed = 1 WHERE id = ?", [(site,) for site in sites])
+            before = read_tally(db).get("pending", 0)
+            sites = add_targets(db, self._database.lookup, [(WHOLE, targets)], now=now)
+            db.executemany("UPDATE site SET is_seed = 1 WHERE id = ?", [(site,) for site in sites.values()])
             db.executemany(
                 "UPDATE site SET may_be_private = 1 WHERE origin = ?", [(site,) for site in private_sites]
             )
-            return _tally(db).get("pending", 0) - before
+            return read_tally(db).get("pending", 0) - before
 
     # -- leases ------------------------------------------------------------------------------------------
 
@@ -77,7 +79,9 @@ class SqliteLedger:
     ) -> Lease | None:
         site_id, part, epoch = row
         origin, may_be_private, robots = _site(db, site_id)
-        starts, validators = _starts(db, site_id, part=part, now=now, max_depth=max_depth, most=pages + 1)
+        starts, validators = _starts(
+            db, site_id, origin, part=part, now=now, max_depth=max_depth, most=pages + 1
+        )
         if not starts:
             later = db.execute(
                 "SELECT min(not_before) FROM frontier WHERE site_id = ? AND part = ? AND depth <= ?",
@@ -110,11 +114,11 @@ class SqliteLedger:
 
     def judge(self, parcel: Parcel) -> Verdict:
         with self._database.reading() as db:
-            return Storing(db, now=0.0).judge(parcel)
+            return Storing(db, self._database.lookup, now=0.0).judge(parcel)
 
     def commit(self, change: Change, *, now: float) -> None:
         with self._database.transaction() as db:
-            Storing(db, now=now).store(change)
+            Storing(db, self._database.lookup, now=now).store(change)
 
     def recover(self, *, now: float, least_pause: float) -> int:
         with self._database.transaction() as db:
@@ -241,7 +245,7 @@ class SqliteLedger:
 
     def counts(self, *, now: float) -> Counts:
         with self._database.reading() as db:
-            tally = _tally(db)
+            tally = read_tally(db)
             turn = db.execute("SELECT min(turn) FROM part WHERE turn IS NOT NULL").fetchone()[0]
             return Counts(
                 sites=tally.pop("sites", 0),
@@ -298,7 +302,7 @@ class SqliteLedger:
 
 
 def _starts(
-    db: sqlite3.Connection, site_id: int, *, part: str, now: float, max_depth: int, most: int
+    db: sqlite3.Connection, site_id: int, origin: str, *, part: str, now: float, max_depth: int, most: int
 ) -> tuple[list[Target], list[Validator]]:
     rows = db.execute(
         "SELECT f.url, f.depth, f.referrer, f.kind, f.hops, f.attempts,"
@@ -309,7 +313,10 @@ def _starts(
         " WHERE f.site_id = ? AND f.part = ? AND f.depth <= ? AND f.not_before <= ? ORDER BY f.depth LIMIT ?",
         (site_id, part, max_depth, now, most),
     ).fetchall()
-    starts = [Target(*row[:6]) for row in rows]
+    starts = [
+        Target(origin + path, depth, lengthen(referrer, origin), kind, hops, attempts)
+        for path, depth, referrer, kind, hops, attempts, *_ in rows
+    ]
     validators = [
         Validator(mark, etag, modified, digest, bool(has_raw))
         for mark, etag, modified, digest, has_raw in (row[6:] for row in rows)
@@ -341,10 +348,6 @@ def _holds(db: sqlite3.Connection, where: str, values: tuple[str | float, ...]) 
 
 def _blocked(db: sqlite3.Connection) -> frozenset[str]:
     return frozenset(name for (name,) in db.execute("SELECT name FROM block"))
-
-
-def _tally(db: sqlite3.Connection) -> dict[str, int]:
-    return dict(db.execute("SELECT name, amount FROM tally").fetchall())
 
 
 def _count(db: sqlite3.Connection, sql: str, *values: float) -> int:

@@ -4,7 +4,7 @@
 in `frontier` while it waits and in `page` once it was fetched.
 """
 
-VERSION = 1
+VERSION = 2
 
 TABLES = """
 CREATE TABLE setting (
@@ -50,6 +50,8 @@ CREATE TABLE known (
     depth INTEGER NOT NULL,
     PRIMARY KEY (site_id, fingerprint)
 ) WITHOUT ROWID;
+-- What goes with a lease, in its order.
+CREATE INDEX known_done ON known (site_id, fingerprint) WHERE is_done;
 
 CREATE TABLE frontier (
     site_id INTEGER NOT NULL,
@@ -120,20 +122,5 @@ CREATE TABLE warc (
 CREATE TABLE tally (
     name TEXT PRIMARY KEY,
     amount INTEGER NOT NULL
-) WITHOUT ROWID;
-"""
-
-# Links on their way into `known` and `frontier`: sorted and joined by SQLite, not row by row in Python.
-BATCH = """
-CREATE TEMP TABLE batch (
-    site_id INTEGER NOT NULL,
-    fingerprint INTEGER NOT NULL,
-    part TEXT NOT NULL,
-    depth INTEGER NOT NULL,
-    url TEXT NOT NULL,
-    referrer TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    hops INTEGER NOT NULL,
-    PRIMARY KEY (site_id, fingerprint)
 ) WITHOUT ROWID;
 """

@@ -1,14 +1,15 @@
 """Storing parcels: pages, links, holds, robots, counters, all in the transaction of one commit."""
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger import WHOLE, Change, Verdict
+from sterna.home.sqlite.links import add_targets, free_at
+from sterna.home.sqlite.lookup import Lookup
+from sterna.home.sqlite.tally import add_to_tally
 from sterna.model import Ended, Hold, Page, Parcel, Robots, Target
-from sterna.web.politeness import site_key
-from sterna.web.robots import NEVER
-from sterna.web.urls import fingerprint, site_of
+from sterna.web.urls import fingerprint, path_of, site_of
 
 CHUNK = 500  # values in one IN list
 
@@ -16,14 +17,16 @@ CHUNK = 500  # values in one IN list
 class Storing:
     """Works inside a transaction that the ledger holds."""
 
-    def __init__(self, db: sqlite3.Connection, *, now: float) -> None:
+    def __init__(self, db: sqlite3.Connection, lookup: Lookup, *, now: float) -> None:
         self._db = db
+        self._lookup = lookup
         self._now = now
 
     def store(self, change: Change) -> None:
-        for parcel in change.parcels:
-            if self.judge(parcel) is Verdict.NEW:
-                self._store_parcel(parcel)
+        new = self._accept(change.parcels)
+        self._add_links(new)
+        for parcel in new:
+            self._store_parcel(parcel)
         self._db.executemany(
             "INSERT INTO segment VALUES (?, ?, ?, ?, ?, NULL)",
             [_segment_row(each) for each in change.segments],
@@ -47,13 +50,30 @@ class Storing:
         row = self._db.execute("SELECT parcels FROM visit WHERE id = ?", (parcel.visit,)).fetchone()
         return Verdict.STORED if row and parcel.number <= row[0] else Verdict.STALE
 
+    def _accept(self, parcels: Sequence[Parcel]) -> list[Parcel]:
+        """Those to be stored; their numbers are taken at once, for the next ones of the same visits."""
+        new, over = list[Parcel](), set[str]()
+        for parcel in parcels:
+            if parcel.visit not in over and self.judge(parcel) is Verdict.NEW:
+                self._db.execute("UPDATE part SET parcel = ? WHERE visit = ?", (parcel.number, parcel.visit))
+                new.append(parcel)
+                if parcel.ended:
+                    over.add(parcel.visit)
+        return new
+
+    def _add_links(self, parcels: Sequence[Parcel]) -> None:
+        """The links of all parcels together: the more there are, the more share a page of the table."""
+        found = [(parcel.part, parcel.checkpoint.found) for parcel in parcels]
+        outlinks = [(WHOLE, parcel.outlinks) for parcel in parcels]
+        sites = add_targets(self._db, self._lookup, found + outlinks, now=self._now)
+        # Depth 0 is a start page that moved: its new site counts as named too, but never as a private one.
+        moved = {site_of(target.url) for _, targets in outlinks for target in targets if target.depth == 0}
+        self._db.executemany("UPDATE site SET is_seed = 1 WHERE id = ?", [(sites[each],) for each in moved])
+
     def _store_parcel(self, parcel: Parcel) -> None:
         db, part = self._db, parcel.part
         (site_id,) = db.execute("SELECT id FROM site WHERE origin = ?", (parcel.site,)).fetchone()
-        add_targets(db, parcel.checkpoint.found, part=part, now=self._now)
-        self._add_outlinks(parcel.outlinks)
-        self._finish(site_id, part, [page.fingerprint for page in parcel.pages])
-        self._finish(site_id, part, parcel.checkpoint.done)
+        self._finish(site_id, part, [*(page.fingerprint for page in parcel.pages), *parcel.checkpoint.done])
         self._count_new(site_id, parcel.pages)
         self._store_pages(site_id, parcel.pages)
         self._try_again(site_id, part, parcel.checkpoint.again)
@@ -63,15 +83,6 @@ class Storing:
         self._count(site_id, parcel)
         if parcel.ended:
             self._end(site_id, parcel)
-
-    def _add_outlinks(self, outlinks: Sequence[Target]) -> None:
-        sites = add_targets(self._db, outlinks, part=WHOLE, now=self._now)
-        # Depth 0 is a start page that moved: its new site counts as named too, but never as a private one.
-        moved = {site_of(target.url) for target in outlinks if target.depth == 0}
-        if moved and sites:
-            self._db.executemany(
-                "UPDATE site SET is_seed = 1 WHERE origin = ?", [(origin,) for origin in moved]
-            )
 
     def _finish(self, site_id: int, part: str, fingerprints: Iterable[int]) -> None:
         marks = [(site_id, part, mark, site_id, mark) for mark in fingerprints]
@@ -108,7 +119,7 @@ class Storing:
                 (
                     site_id,
                     page.fingerprint,
-                    page.url,
+                    path_of(page.url),
                     page.status,
                     page.error,
                     page.depth,
@@ -166,9 +177,6 @@ class Storing:
             " bytes_received = bytes_received + ?, parcels = ? WHERE id = ?",
             (*used, parcel.number, parcel.visit),
         )
-        self._db.execute(
-            "UPDATE part SET parcel = ? WHERE site_id = ? AND part = ?", (parcel.number, site_id, parcel.part)
-        )
         add_to_tally(
             self._db,
             {
@@ -188,7 +196,7 @@ class Storing:
             "SELECT EXISTS (SELECT 1 FROM frontier WHERE site_id = ? AND part = ?)", (site_id, parcel.part)
         ).fetchone()
         may_return = has_more and parcel.ended is not Ended.REFUSED
-        turn = _free_at(db, site_id, parcel.site, self._now) if may_return else None
+        turn = free_at(db, site_id, parcel.site, self._now) if may_return else None
         db.execute(
             "UPDATE part SET visit = NULL, turn = ? WHERE site_id = ? AND part = ?",
             (turn, site_id, parcel.part),
@@ -197,50 +205,6 @@ class Storing:
             "UPDATE visit SET over = ?, ended = ? WHERE id = ?", (self._now, parcel.ended, parcel.visit)
         )
         add_to_tally(db, {"visits": 1})
-
-
-def add_targets(db: sqlite3.Connection, targets: Sequence[Target], *, part: str, now: float) -> list[int]:
-    """Puts URLs that were never seen into the frontier; gives the ids of all their sites."""
-    if not targets:
-        return []
-    site_ids = _site_ids(db, {site_of(target.url) for target in targets})
-    db.execute("DELETE FROM batch")
-    db.executemany(
-        "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET depth = min(depth, excluded.depth)",
-        [
-            (
-                site_ids[site_of(target.url)],
-                fingerprint(target.url),
-                part,
-                target.depth,
-                target.url,
-                target.referrer,
-                target.kind,
-                target.hops,
-            )
-            for target in targets
-        ],
-    )
-    _raise_up(db)
-    added = db.execute(
-        "INSERT INTO frontier (site_id, part, depth, fingerprint, url, referrer, kind, hops)"
-        " SELECT site_id, part, depth, fingerprint, url, referrer, kind, hops FROM batch WHERE NOT EXISTS"
-        " (SELECT 1 FROM known WHERE known.site_id = batch.site_id AND known.fingerprint = batch.fingerprint)"
-    ).rowcount
-    db.execute("INSERT OR IGNORE INTO known SELECT site_id, fingerprint, 0, depth FROM batch")
-    add_to_tally(db, {"pending": added})
-    for origin, site_id in site_ids.items():
-        _wake(db, site_id, origin, part, now)
-    return list(site_ids.values())
-
-
-def add_to_tally(db: sqlite3.Connection, amounts: Mapping[str, int]) -> None:
-    """Adds to the counters of the whole collection."""
-    db.executemany(
-        "INSERT INTO tally VALUES (?, ?) ON CONFLICT DO UPDATE SET amount = amount + excluded.amount",
-        [(name, amount) for name, amount in amounts.items() if amount],
-    )
 
 
 def add_holds(db: sqlite3.Connection, holds: Sequence[Hold]) -> None:
@@ -257,54 +221,6 @@ def write_warc(db: sqlite3.Connection, positions: Sequence[WarcPosition]) -> Non
         "INSERT OR REPLACE INTO warc VALUES (?, ?, ?)",
         [(each.name, each.committed_bytes, each.is_open) for each in positions],
     )
-
-
-def _raise_up(db: sqlite3.Connection) -> None:
-    """A waiting URL that turns out to be nearer than it seemed moves up to its new depth."""
-    nearer = db.execute(
-        "SELECT b.depth, k.site_id, k.depth, k.fingerprint"
-        " FROM batch b JOIN known k USING (site_id, fingerprint)"
-        " WHERE NOT k.is_done AND k.depth > b.depth"
-    ).fetchall()
-    db.executemany(
-        "UPDATE frontier SET depth = ?1 WHERE site_id = ?2 AND depth = ?3 AND fingerprint = ?4"
-        " AND part IN (SELECT part FROM part WHERE site_id = ?2)",
-        nearer,
-    )
-    db.executemany(
-        "UPDATE known SET depth = ?1 WHERE site_id = ?2 AND depth = ?3 AND fingerprint = ?4", nearer
-    )
-
-
-def _site_ids(db: sqlite3.Connection, origins: set[str]) -> dict[str, int]:
-    rows = [(origin,) for origin in sorted(origins)]
-    added = db.executemany("INSERT OR IGNORE INTO site (origin) VALUES (?)", rows).rowcount
-    add_to_tally(db, {"sites": added})
-    return {
-        origin: db.execute("SELECT id FROM site WHERE origin = ?", (origin,)).fetchone()[0]
-        for (origin,) in rows
-    }
-
-
-def _wake(db: sqlite3.Connection, site_id: int, origin: str, part: str, now: float) -> None:
-    """An idle part that has something to do again gets a turn."""
-    turn = _free_at(db, site_id, origin, now)
-    db.execute(
-        "INSERT INTO part (site_id, part, turn) VALUES (?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET turn = excluded.turn WHERE visit IS NULL AND turn IS NULL",
-        (site_id, part, turn),
-    )
-
-
-def _free_at(db: sqlite3.Connection, site_id: int, origin: str, now: float) -> float | None:
-    """When the site may next be visited: after its hold, and not while it is disqualified; None is never."""
-    row = db.execute("SELECT until FROM hold WHERE key = ?", (site_key(origin),)).fetchone()
-    (retry_at,) = db.execute(
-        "SELECT CASE robots_state WHEN 'disqualified' THEN robots_retry_at ELSE 0 END FROM site WHERE id = ?",
-        (site_id,),
-    ).fetchone()
-    free_at = max(now, row[0] if row else 0.0, float(retry_at))
-    return free_at if free_at < NEVER else None
 
 
 def _segment_row(segment: Segment) -> tuple[str, str, int, int, int]:
