@@ -30,6 +30,7 @@ DEBIAN = {
 # The second is the first one's native part, which npm takes for optional and leaves out.
 NODE_PACKAGES = ("@spider-rs/spider-rs", "@spider-rs/spider-rs-linux-x64-gnu")
 OURS, OUR_LINKS = "sterna", "sterna --keep links"
+SLOW = ("scrapy", "crawlee")
 START = "/start.html"
 SERVER = """
         gzip off;
@@ -142,6 +143,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--slow-rounds", type=int, default=3, help="of Scrapy and crawlee, minutes each")
     parser.add_argument("--only", action="append", metavar="CRAWLER", help="only this one, and ours")
     parser.add_argument("--record", action="store_true", help="keep the ratios for later comparisons")
     given = parser.parse_args()
@@ -154,6 +156,8 @@ def main() -> None:
         with serve(roots, folder=Path(work), extra=SERVER) as server:
             for number in range(given.rounds):
                 for peer in chosen:
+                    if peer.name in SLOW and number >= given.slow_rounds:
+                        continue
                     result, sets[peer.name] = run(peer, server)
                     results[peer.name].append(result)
                     print(

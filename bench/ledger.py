@@ -46,7 +46,7 @@ from sterna.web.urls import fingerprint
 
 SITES = 100_000
 LIMIT_BYTES = 500_000_000
-SIZES = "1000000,2000000,5000000,10000000"
+SIZES = "1000000,3000000,10000000,30000000"
 MENU, NEAR, OUTSIDE = 20, 9, 10
 PARCEL_PAGES = 500  # a visit of ten minutes at a page a second has little more
 CRAWL_SECONDS = 60.0  # of ledger time, at each size
@@ -117,11 +117,10 @@ def origin(site: int) -> str:
 
 
 def url(site: int, page: int) -> str:
-    return (
-        f"https://www.site-{site:05d}.example/section-{page % 97}/article-{page:08d}.html"
-        if page
-        else (f"https://www.site-{site:05d}.example/")
-    )
+    # Written out: it is called for every link.
+    if page:
+        return f"https://www.site-{site:05d}.example/section-{page % 97}/article-{page:08d}.html"
+    return f"https://www.site-{site:05d}.example/"
 
 
 def site_number(origin_or_url: str) -> int:

@@ -268,3 +268,28 @@ def test_warc_that_begins_with_a_refresh_has_whole_responses(tmp_path: Path) -> 
         with path.open("rb") as stream:
             kinds += [record.rec_type for record in ArchiveIterator(stream)]
     assert [kind for kind in kinds if kind in ("response", "revisit")] == ["response", "revisit"]
+
+
+def test_links_alone_are_kept_without_any_text_and_lead_to_the_same_pages(tmp_path: Path) -> None:
+    page = '<title>T</title><p>words <a href="/b">to b</a> <a rel="nofollow" href="/c">not c</a>'
+    sites: dict[str, dict[str, Page]] = {A: {"/": page, "/b": linking("/"), "/c": linking()}}
+    with PageServer(sites).run_in_thread() as server:
+        for folder, keep in ((tmp_path / "all", "all"), (tmp_path / "links", "links")):
+            crawl_here(folder, server.url(A), keep=keep)
+        assert stored_urls(tmp_path / "links") == stored_urls(tmp_path / "all")
+    kept = "SELECT url, title, text FROM t WHERE title IS NOT NULL OR text IS NOT NULL"
+    assert rows(tmp_path / "links", kept) == []
+    links = "SELECT from_url, to_url, rel FROM t ORDER BY ALL"
+    assert rows(tmp_path / "links", links, "link") == rows(tmp_path / "all", links, "link")
+    assert rows(tmp_path / "links", "SELECT DISTINCT text FROM t", "link") == [(None,)]
+
+
+def test_page_whose_links_alone_were_kept_is_read_whole_by_a_refresh_that_keeps_all(tmp_path: Path) -> None:
+    sites: dict[str, dict[str, Page]] = {A: {"/": Reply(headers={"ETag": '"1"'}, body=b"<p>whole")}}
+    with PageServer(sites).run_in_thread() as server:
+        crawl_here(tmp_path / "c", server.url(A), keep="links")
+        crawl_here(tmp_path / "c", server.url(A), refresh=0.0)
+        assert "if-none-match" not in server.log[-1].headers
+        crawl_here(tmp_path / "c", server.url(A), refresh=0.0)
+        assert server.log[-1].headers["if-none-match"] == '"1"'
+    assert rows(tmp_path / "c", "SELECT text FROM t ORDER BY fetched") == [(None,), ("whole",)]

@@ -18,7 +18,7 @@ from sterna.home.compaction import Compaction
 from sterna.home.dispatch import Dispatch, Plan
 from sterna.home.intake import Intake, Step
 from sterna.home.ledger import Counts, Ledger
-from sterna.home.options import Options, dump, host_name, is_private_name
+from sterna.home.options import Options, dump, host_name, is_private_name, load
 from sterna.home.progress import Progress, Summary
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Crawler, Hold, Parcel, Target
@@ -129,6 +129,8 @@ class _Home:
             now=now,
             private_sites=[site_of(url) for url in seeds if is_private_name(url)],
         )
+        if options.keep == "all" and load(ledger.setting("options")).keep == "links":
+            ledger.forget_validators()
         if run.refresh_seconds is not None:
             ledger.refresh(older_than=now - run.refresh_seconds, now=now)
         ledger.wake(now=now)

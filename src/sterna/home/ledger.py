@@ -129,6 +129,9 @@ class Ledger(Protocol):
         Sites that were given up get another chance.
         """
 
+    def forget_validators(self) -> None:
+        """Has every page asked for whole when it is visited again: earlier visits kept less of it."""
+
     def wake(self, *, now: float) -> None:
         """Gives every part with something in its frontier a turn: limits may have changed."""
 
