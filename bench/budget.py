@@ -22,6 +22,7 @@ import msgspec
 import uvloop
 from bench.crawl import DEBIAN, SERVER, START, install_sites
 from bench.measuring import descendants, thread_seconds
+from selectolax.lexbor import LexborHTMLParser
 from tests.servers.nginx import serve
 
 from sterna.archive.rows import link_table, page_table
@@ -120,7 +121,7 @@ def reader_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
     texts = [decode_html(body, None)[0] for _, body in bodies]
     slim = [tree._slimmed(text) for text in texts]
     documents = [read_document(_answer(url, body)) for url, body in bodies]
-    parsed = cost(tree.LexborHTMLParser, slim)
+    parsed = cost(LexborHTMLParser, slim)
     whole = cost(lambda text: tree.read_tree(text, agent="sterna", wants_text=True), texts)
     slimmed = cost(tree._slimmed, texts)
     html = cost(lambda text: read_html(text, "http://h.test/a/b/c.html", canonical), texts)

@@ -34,6 +34,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bench.ratios import settle
+
 from sterna.home.dispatch import LEASES_AT_ONCE, VISIT_PAGES
 from sterna.home.intake import MAX_BATCH
 from sterna.home.ledger import Change, Lease
@@ -490,6 +492,7 @@ def measure(folder: Path, args: argparse.Namespace) -> None:
     group = Group()
     began = time.perf_counter()
     rows: list[str] = []
+    ratios: dict[str, float] = {}
     try:
         for size in map(int, args.urls.split(",")):
             print(f"{size:,} URLs, {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
@@ -504,11 +507,14 @@ def measure(folder: Path, args: argparse.Namespace) -> None:
                 for path in folder.glob("bare.sqlite*"):
                     path.unlink()
             rows.append(report(grown, ran, again, limit))
+            if limit:
+                ratios[f"ledger / bare table, {size:,} URLs"] = float(rows[-1].split("|")[5])
             print("\n".join([HEAD, "|---" * HEAD.count(" | ") + "|---|", *rows]), flush=True)
             if time.perf_counter() - began > args.seconds:
                 break
     finally:
         group.remove()
+    settle("ledger", ratios, record=args.record)
 
 
 WORKS = {"grow": grow, "crawl": crawl, "resume": resume, "bare": bare}
@@ -524,6 +530,7 @@ def main() -> None:
     parser.add_argument("--crawl-seconds", type=float, default=CRAWL_SECONDS)
     parser.add_argument("--no-bare", action="store_true")
     parser.add_argument("--keep", action="store_true", help="do not delete the folder")
+    parser.add_argument("--record", action="store_true", help="keep the ratios for later comparisons")
     parser.add_argument("--work", choices=list(WORKS), help=argparse.SUPPRESS)
     parser.add_argument("--size", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-SAMPLE_SECONDS = 0.25
+SAMPLE_SECONDS = 0.5
 TICKS = os.sysconf("SC_CLK_TCK")
 
 

@@ -20,6 +20,7 @@ from statistics import mean, quantiles
 
 from bench.many_sites import ROBOTS_PATH, Exchange, ManySites, addresses, serve
 from bench.measuring import Cost, measure
+from bench.ratios import settle
 from tests.crawl.running import COMMAND, rows
 
 SITES = 2000
@@ -165,18 +166,22 @@ def main() -> None:
     parser.add_argument("--sites", type=int, default=SITES)
     parser.add_argument("--pages", type=int, default=15, help="pages of each site")
     parser.add_argument("--answers", type=float, nargs="+", default=[0.0, 1.25], help="seconds each takes")
+    parser.add_argument("--record", action="store_true", help="keep the ratios for later comparisons")
     asked = parser.parse_args()
     raise_file_limit()
     print(f"| {' | '.join(HEADINGS)} |\n|{'---|' * len(HEADINGS)}", flush=True)
     with tempfile.TemporaryDirectory() as work:
         courses = []
+        ratios: dict[str, float] = {}
         for number, seconds in enumerate(asked.answers):
             line, told = run(
                 Path(work) / str(number), site_count=asked.sites, pages=asked.pages, answer_seconds=seconds
             )
             print(line, flush=True)
+            ratios[f"rate / ideal, answers of {seconds:g} s"] = float(line.split("|")[3])
             courses.append(f"Answers of {seconds:g} s: {told}.")
         print("", *courses, sep="\n")
+    settle("politeness", ratios, record=asked.record)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import duckdb
 import uvloop
+from bench.ratios import settle
 from tests.crawl.running import segment_paths
 from tests.servers.nginx import real_site, serve
 
@@ -72,7 +74,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--record", action="store_true", help="keep the ratio for later comparisons")
+    given = parser.parse_args()
+    ratios: list[float] = []
     with tempfile.TemporaryDirectory() as work:
         roots = {path: real_site(name) for path, name in SITES.items()}
         with serve(roots, folder=Path(work) / "nginx") as server:
@@ -82,16 +86,18 @@ def main() -> None:
                 "| round | pages | crawl, pages/s | CPU s per 1,000 | peak MB | bare fetch, pages/s | ratio |"
             )
             print("|---|---|---|---|---|---|---|")
-            for number in range(rounds):
+            for number in range(given.rounds):
                 folder = Path(work) / f"c{number}"
                 ours = crawl(folder, seeds)
                 bare = uvloop.run(fetch_all(urls_of(folder)))
+                ratios.append(ours["pages_per_second"] / bare)
                 print(
                     f"| {number + 1} | {ours['pages']:,} | {ours['pages_per_second']:,.0f} |"
                     f" {ours['cpu_seconds_per_1000']:.2f} | {ours['peak_mb']:.0f} | {bare:,.0f} |"
                     f" {ours['pages_per_second'] / bare:.2f} |",
                     flush=True,
                 )
+    settle("speed", {"crawl / bare fetch loop": statistics.median(ratios)}, record=given.record)
 
 
 if __name__ == "__main__":
