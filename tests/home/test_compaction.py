@@ -16,7 +16,9 @@ from sterna.model import Link, Links, Page
 
 def some_page(number: int) -> Page:
     url = f"{SITE}/{number}"
-    return Page(url=url, fingerprint=number, depth=0, fetched=1.0, status=200, links=Links.of(Link(f"{SITE}/")))
+    return Page(
+        url=url, fingerprint=number, depth=0, fetched=1.0, status=200, links=Links.of(Link(f"{SITE}/"))
+    )
 
 
 async def test_small_segments_are_merged_and_removed_after_a_grace(tmp_path: Path) -> None:
