@@ -15,6 +15,7 @@ from sterna.model import Page, Parcel, Target
 from sterna.web.clock import Clock
 
 MAX_BATCH = 256
+MAX_URLS = 100_000  # in a batch, beyond which no further parcel is added: the ledger takes 300 bytes for each
 QUEUE_ROOM = 1024
 
 Step = Callable[[str], None]
@@ -61,8 +62,10 @@ class Intake:
         """Stores parcels until it is cancelled."""
         while True:
             batch = [await self._queue.get()]
-            while len(batch) < MAX_BATCH and not self._queue.empty():
+            urls = _url_count(batch[0].parcel)
+            while len(batch) < MAX_BATCH and urls < MAX_URLS and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
+                urls += _url_count(batch[-1].parcel)
             await self._commit(batch)
 
     async def _commit(self, batch: list[_Waiting]) -> None:
@@ -106,6 +109,10 @@ class Intake:
     def _write_warc(self, pages: Iterable[Page]) -> tuple[WarcPosition, ...]:
         raw = [page for page in pages if page.raw]
         return tuple(self._warc.append(raw)) if self._warc and raw else ()
+
+
+def _url_count(parcel: Parcel) -> int:
+    return len(parcel.checkpoint.found) + len(parcel.outlinks)
 
 
 def _refusal(parcel: Parcel, verdict: Verdict) -> ParcelRefused:
