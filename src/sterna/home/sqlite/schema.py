@@ -50,8 +50,6 @@ CREATE TABLE known (
     depth INTEGER NOT NULL,
     PRIMARY KEY (site_id, fingerprint)
 ) WITHOUT ROWID;
--- What goes with a lease, in its order.
-CREATE INDEX known_done ON known (site_id, fingerprint) WHERE is_done;
 
 CREATE TABLE frontier (
     site_id INTEGER NOT NULL,
