@@ -170,7 +170,7 @@ def test_body_that_breaks_a_reader_is_an_error_and_the_crawl_goes_on(
     monkeypatch.setattr(
         runtime, "Readers", partial(Readers, command=(sys.executable, obedient.__file__), seconds=3.0)
     )
-    bodies = {"/die": "please die", "/hang": "please hang", "/eat": "<p>" * 2**20}
+    bodies = {"/die": "please die", "/hang": "please hang", "/eat": "<p>" * 2**22}
     leaves = [f"/leaf{n}" for n in range(20)]
     links = [*leaves[:10], *bodies, *leaves[10:]]
     site = {"/": linking(*links), **bodies, **dict.fromkeys(leaves, linking(title="Leaf"))}
