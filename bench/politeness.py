@@ -178,7 +178,7 @@ def main() -> None:
                 Path(work) / str(number), site_count=asked.sites, pages=asked.pages, answer_seconds=seconds
             )
             print(line, flush=True)
-            ratios[f"rate / ideal, answers of {seconds:g} s"] = float(line.split("|")[3])
+            ratios[f"rate / ideal, answers of {seconds:g} s"] = float(line.split("|")[4])
             courses.append(f"Answers of {seconds:g} s: {told}.")
         print("", *courses, sep="\n")
     settle("politeness", ratios, record=asked.record)
