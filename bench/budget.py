@@ -32,7 +32,7 @@ from sterna.web import tree
 from sterna.web.charset import decode_html
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.document import Answer, Document, Manner, read_document
-from sterna.web.html import read_html
+from sterna.web.html import join
 from sterna.web.http import Request
 from sterna.web.scan import scan
 from sterna.web.urls import Canonical, fingerprint
@@ -124,7 +124,7 @@ def reader_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
     parsed = cost(LexborHTMLParser, slim)
     whole = cost(lambda text: tree.read_tree(text, agent="sterna", wants_text=True), texts)
     slimmed = cost(tree._slimmed, texts)
-    html = cost(lambda text: read_html(text, "http://h.test/a/b/c.html", canonical), texts)
+    read = [tree.read_tree(text, agent="sterna", wants_text=True) for text in texts]
     return [
         Step("answer in (msgpack)", cost(decoder.decode, answers)),
         Step("digest (BLAKE2)", cost(lambda each: blake2b(each[1], digest_size=16).digest(), bodies)),
@@ -132,7 +132,10 @@ def reader_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
         Step("silent tags taken out", slimmed),
         Step("parse (lexbor)", parsed),
         Step("walk: text and links", whole - slimmed - parsed),
-        Step("links joined (can_ada)", html - whole),
+        Step(
+            "links joined",
+            cost(lambda page: join(page.hrefs, "http://h.test/a/b.html", canonical=canonical), read),
+        ),
         Step("fingerprints of links", cost(lambda document: _mark_all(document.links.urls), documents)),
         Step("document out (msgpack)", cost(encoder.encode, documents)),
     ]

@@ -48,7 +48,7 @@ def read_html(
         title=page.title,
         text=page.text,
         language=page.language or page.content_language,
-        links=_join(page.hrefs, base, canonical=canonical),
+        links=join(page.hrefs, base, canonical=canonical),
         may_index=may.index,
         may_follow=may.follow,
         may_archive=may.archive,
@@ -83,7 +83,8 @@ def _directives_of(x_robots: str, ours: str) -> Iterator[str]:
             yield word
 
 
-def _join(hrefs: dict[str, tuple[str, str]], base: str, *, canonical: Canonical) -> Links:
+def join(hrefs: dict[str, tuple[str, str]], base: str, *, canonical: Canonical) -> Links:
+    """Gives the links as absolute URLs, each once, in columns."""
     found: dict[str, tuple[str, str]] = {}
     for href, (text, rel) in hrefs.items():
         url = canonical(href, base)
