@@ -463,11 +463,15 @@ HEAD = (
 )
 
 
+def check_rate(ran: dict[str, float]) -> float:
+    return ran["checks"] / ran["seconds"]
+
+
 def report(
     grown: dict[str, float], ran: dict[str, float], again: dict[str, float], bare: dict[str, float]
 ) -> str:
-    checks = ran["checks"] / ran["seconds"]
-    limit = bare["checks"] / bare["seconds"] if bare else math.nan
+    checks = check_rate(ran)
+    limit = check_rate(bare) if bare else math.nan
     cells = [
         f"{ran['urls']:,.0f}",
         f"{ran['links'] / ran['seconds']:,.0f}",
@@ -508,7 +512,7 @@ def measure(folder: Path, args: argparse.Namespace) -> None:
                     path.unlink()
             rows.append(report(grown, ran, again, limit))
             if limit:
-                ratios[f"ledger / bare table, {size:,} URLs"] = float(rows[-1].split("|")[5])
+                ratios[f"ledger / bare table, {size:,} URLs"] = check_rate(ran) / check_rate(limit)
             print("\n".join([HEAD, "|---" * HEAD.count(" | ") + "|---|", *rows]), flush=True)
             if time.perf_counter() - began > args.seconds:
                 break

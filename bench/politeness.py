@@ -104,9 +104,10 @@ def crawl(folder: Path, seeds: list[str]) -> Cost:
     return measure(command, folder=folder, timeout=CRAWL_SECONDS)
 
 
-def report(sites: ManySites, cost: Cost, *, stored: int, ideal: Ideal, answer_seconds: float) -> str:
+def report(
+    sites: ManySites, cost: Cost, *, stored: int, flow: Flow, ideal: Ideal, answer_seconds: float
+) -> str:
     exchanges = sites.exchanges
-    flow = Flow.of(exchanges)
     gaps = pauses(exchanges)
     served = sum(each.was_taken and each.path != ROBOTS_PATH for each in exchanges)
     cells = (
@@ -140,14 +141,15 @@ def course(sites: ManySites, cost: Cost) -> str:
     )
 
 
-def run(folder: Path, *, site_count: int, pages: int, answer_seconds: float) -> tuple[str, str]:
-    """The line of the table for one crawl, and its course."""
+def run(folder: Path, *, site_count: int, pages: int, answer_seconds: float) -> tuple[str, str, float]:
+    """The line of the table for one crawl, its course, and what it reached of the ideal rate."""
     with serve(pages=pages, answer_seconds=answer_seconds) as sites:
         cost = crawl(folder, [f"http://{address}:{sites.port}/" for address in addresses(site_count)])
     ((stored,),) = rows(folder / "crawl", "SELECT count(DISTINCT url) FROM t WHERE status = 200")
     ideal = Ideal.of(site_count, answer_seconds=answer_seconds)
-    line = report(sites, cost, stored=stored, ideal=ideal, answer_seconds=answer_seconds)
-    return line, course(sites, cost)
+    flow = Flow.of(sites.exchanges)
+    line = report(sites, cost, stored=stored, flow=flow, ideal=ideal, answer_seconds=answer_seconds)
+    return line, course(sites, cost), flow.requests_per_second / ideal.requests_per_second
 
 
 def raise_file_limit() -> None:
@@ -174,11 +176,11 @@ def main() -> None:
         courses = []
         ratios: dict[str, float] = {}
         for number, seconds in enumerate(asked.answers):
-            line, told = run(
+            line, told, ratio = run(
                 Path(work) / str(number), site_count=asked.sites, pages=asked.pages, answer_seconds=seconds
             )
             print(line, flush=True)
-            ratios[f"rate / ideal, answers of {seconds:g} s"] = float(line.split("|")[4])
+            ratios[f"rate / ideal, answers of {seconds:g} s"] = ratio
             courses.append(f"Answers of {seconds:g} s: {told}.")
         print("", *courses, sep="\n")
     settle("politeness", ratios, record=asked.record)
