@@ -3,10 +3,12 @@
 The site is the documentation of Boost and OpenJDK, served by nginx on loopback, not compressed: on loopback
 that would only measure nginx's gzip. nginx's own log tells which pages each crawler saw. Sterna stores title,
 text and links of every page durably, or with --keep links nothing but links, as wget2 (which saves files) and
-spider-rs do. The peers are installed into bench/.peers the first time.
+spider-rs do. wget2 runs once more with its files in memory: on disk the file system takes most of its time,
+and how much depends on the disk's age. The peers are installed into bench/.peers the first time.
 """
 
 import argparse
+import os
 import re
 import shutil
 import statistics
@@ -32,6 +34,8 @@ NODE_PACKAGES = ("@spider-rs/spider-rs", "@spider-rs/spider-rs-linux-x64-gnu")
 OURS, OUR_LINKS = "sterna", "sterna --keep links"
 SLOW = ("scrapy", "crawlee")
 START = "/start.html"
+WGET2 = ("wget2", "-q", "-r", "-l", "inf", "--no-robots", "--max-threads=8", "-P", "w")
+MEMORY = Path("/dev/shm")
 SERVER = """
         gzip off;
         location = /start.html {
@@ -43,10 +47,11 @@ SERVER = """
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A crawler and how it is called."""
+    """A crawler, how it is called, and where it writes: on disk unless told."""
 
     name: str
     command: Callable[[str, Path], list[str]]
+    folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +86,8 @@ def peers() -> list[Peer]:
         Peer("scrapy", lambda url, _: [python, str(HERE / "peers/scrapy_site.py"), url, "out.jsonl"]),
         Peer("crawlee", lambda url, _: [python, str(HERE / "peers/crawlee_site.py"), url]),
         Peer("spider-rs", lambda url, _: ["node", str(PEERS / "node/spider_site.mjs"), url]),
-        Peer(
-            "wget2",
-            lambda url, _: [
-                "wget2",
-                "-q",
-                "-r",
-                "-l",
-                "inf",
-                "--no-robots",
-                "--max-threads=8",
-                url,
-                "-P",
-                "w",
-            ],
-        ),
+        Peer("wget2", lambda url, _: [*WGET2, url]),
+        Peer("wget2 into memory", lambda url, _: [*WGET2, url], folder=MEMORY),
     ]
 
 
@@ -129,7 +121,8 @@ def seen(server: NginxServer, since: int) -> set[str]:
 
 
 def run(peer: Peer, server: NginxServer) -> tuple[Result, set[str]]:
-    with tempfile.TemporaryDirectory() as work:
+    with tempfile.TemporaryDirectory(dir=peer.folder) as work:
+        os.sync()  # what the crawler before wrote is not this one's to wait for
         since = server.log_path.stat().st_size
         url = f"{server.url}{START}"
         # wget2 ends with 8 where a link of the site is dead.
