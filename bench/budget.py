@@ -98,7 +98,7 @@ def cost(call: Callable[[Any], object], items: Sequence[Any]) -> float:
     return 1e6 * best / len(items)
 
 
-async def _fetch_all(urls: Iterable[str]) -> None:
+async def fetch_all(urls: Iterable[str]) -> None:
     fetcher = CurlFetcher(CurlConfig(connections=CONNECTIONS))
     queue = iter(urls)
 
@@ -111,7 +111,7 @@ async def _fetch_all(urls: Iterable[str]) -> None:
 
 
 def fetch_cost(urls: Sequence[str]) -> Step:
-    return Step("fetch (libcurl, loop)", cost(lambda _: uvloop.run(_fetch_all(urls)), [None]) / len(urls))
+    return Step("fetch (libcurl, loop)", cost(lambda _: uvloop.run(fetch_all(urls)), [None]) / len(urls))
 
 
 def reader_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
