@@ -21,6 +21,7 @@ class Scope(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_
     stay: Stay = "site"
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    subtrees: tuple[str, ...] = ()  # paths: only what lies below one of them
     max_depth: int = 64
     drop_params: tuple[str, ...] = ()
     use_sitemaps: bool = True
@@ -170,7 +171,8 @@ class Budget(Record, frozen=True, kw_only=True):
     depth: int = 64  # the deepest page to fetch; what lies deeper is only reported
     requests: int = 0  # of this and what follows 0 stands for no limit
     fetched_bytes: int = 0
-    sent_bytes: int = 0
+    sent_bytes: int = 0  # before compression
+    wall_seconds: float = 0.0  # unlike `seconds` the crawler's own limit, after which home does not go on
     cpu_seconds: float = 0.0  # of reading pages and of the engine
     memory_bytes: int = 0  # of the engine, as are those below
     scratch_bytes: int = 0
@@ -187,7 +189,8 @@ class Usage(Record, frozen=True, kw_only=True):
     redirects: int = 0
     errors: dict[str, int] = msgspec.field(default_factory=dict)
     kept: int = 0  # of the pages, those that were wanted
-    cpu_seconds: float = 0.0
+    cpu_seconds: float = 0.0  # of readers and engine
+    sent_bytes: int = 0  # before compression
 
 
 class State(Record, frozen=True):
@@ -330,6 +333,24 @@ class Ended(StrEnum):
     VIOLATION = "violation"  # it tried what the jail forbids
     CRASH = "crash"  # its engine died
     RULES = "rules"  # they cannot be read, or went wrong
+
+
+# What ends a crawler at a site for good: home does not go on there in the same run.
+LIMITS = frozenset(
+    {
+        Ended.CPU_SECONDS,
+        Ended.WALL_SECONDS,
+        Ended.MEMORY_BYTES,
+        Ended.REQUESTS,
+        Ended.FETCHED_BYTES,
+        Ended.SENT_BYTES,
+        Ended.SCRATCH_BYTES,
+        Ended.FACTS,
+        Ended.VIOLATION,
+        Ended.CRASH,
+        Ended.RULES,
+    }
+)
 
 
 class Parcel(Record, frozen=True, kw_only=True):

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from sterna.archive.rows import SCHEMAS, fact_table
 from sterna.home.collection import Collection
+from sterna.home.errand import load
+from sterna.home.facts import own
 from sterna.home.ledger import SiteRow, VisitRow
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Record
@@ -40,6 +43,8 @@ _COLUMNS: dict[type[Record], dict[str, pa.DataType]] = {
         "pages": _COUNT,
         "requests": _COUNT,
         "bytes_received": _COUNT,
+        "kept": _COUNT,
+        "cpu_seconds": pa.float64(),
     },
 }
 
@@ -50,12 +55,18 @@ def ask(collection: Collection, sql: str, *, form: Format) -> None:
     ledger = SqliteLedger(collection.ledger_path, is_reader=True)
     try:
         segments = ledger.segments()
-        extra = {"site": _table(SiteRow, ledger.site_rows()), "visit": _table(VisitRow, ledger.visit_rows())}
+        errand = load(ledger.setting("errand"))
+        facts = own(ledger.facts(), crawler=errand.crawler.name if errand else "")
+        extra = {
+            "site": _table(SiteRow, ledger.site_rows()),
+            "visit": _table(VisitRow, ledger.visit_rows()),
+            "fact": fact_table(facts),
+        }
     finally:
         ledger.close()
     tables = {
         name: [collection.segments_folder / segment.name for segment in segments if segment.table == name]
-        for name in ("page", "link")
+        for name in SCHEMAS
     }
     with Engine(tables, extra=extra) as engine:
         write(engine.run(sql), format=form, out=sys.stdout)

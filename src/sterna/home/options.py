@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from sterna.crawler.compile import crawler_of_fields
 from sterna.crawler.scope import ScopeRules
 from sterna.errors import ConfigError, UsageError
 from sterna.model import Etiquette, Scope
@@ -52,7 +53,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def check(self) -> None:
         """Raises UsageError with the option's name if a value makes no sense."""
         _check(self.stay in ("site", "domain", "any"), "--stay", self.stay, "site, domain or any")
-        _check(self.keep in ("all", "links"), "--keep", self.keep, "all or links")
+        crawler_of_fields(self.keep)
         _check(self.max_pages is None or self.max_pages > 0, "--max-pages", self.max_pages, "1 or more")
         _check(self.max_depth >= 0, "--max-depth", self.max_depth, "0 or more")
         _check(0 <= self.delay <= 86_400, "--delay", self.delay, "seconds from 0 to 86400")

@@ -1,0 +1,3 @@
+Extracts = tuple[tuple[str, tuple[str, ...]], ...]
+def extract(markup, selectors): return ()
+def check_selector(css): return None
