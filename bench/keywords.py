@@ -47,11 +47,13 @@ def compare(paths: list[Path]) -> None:
     print("| pages of | pages | us a page | with keywords | more |\n|---|---|---|---|---|")
     for name, seconds in sorted(spent.items(), key=lambda each: -len(each[1])):
         print(line(name, seconds))
-    print(line(f"all; to be under {GOAL_PERCENT} %", [each for seconds in spent.values() for each in seconds]))
+    print(
+        line(f"all; to be under {GOAL_PERCENT} %", [each for seconds in spent.values() for each in seconds])
+    )
 
 
 def seconds_of(body: bytes) -> tuple[float, float]:
-    """What a page takes without and with keywords: the fastest of some runs in turn, as the machine's speed wanders."""
+    """What a page takes without and with keywords: the best of some runs, in turn as the speed wanders."""
     best = [float("inf"), float("inf")]
     for _ in range(RUNS):
         for number, manner in enumerate(MANNERS):
@@ -67,7 +69,9 @@ def line(name: str, seconds: list[tuple[float, float]]) -> str:
 
 
 def answer(body: bytes, manner: bytes) -> Answer:
-    return Answer(url="http://h.test/a/b.html", status=200, content_type="text/html", body=body, manner=manner)
+    return Answer(
+        url="http://h.test/a/b.html", status=200, content_type="text/html", body=body, manner=manner
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from sterna.crawler.predicate import PageRow
 FIXED = settings(derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 Pool = tuple[str, ...]
-# Texts that are alike in one way and not in another: their case, their width, their order, what they mean to SQL.
+# Texts that are alike in one way and not in another: in case, in width, in order, in what they mean to SQL.
 POOLS: tuple[Pool, ...] = (
     ("k", "K", "\u212a", "a"),
     ("i", "I", "\u0130", "\u0131", "i\u0307"),

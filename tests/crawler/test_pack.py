@@ -17,7 +17,7 @@ from sterna.crawler import pack
 from sterna.crawler.compile import compile_spec
 from sterna.crawler.facts import Fact, encode
 from sterna.crawler.pack import PackedCrawler, Progress, decode, describe, digest_of, read, summary_of, write
-from sterna.crawler.spec import Keep, Scope, Select, Spec
+from sterna.crawler.spec import Keep, Politeness, Scope, Select, Spec
 from sterna.errors import SpecError
 from sterna.model import Budget, Crawler, Predicate, Program, Source, State, Target
 
@@ -33,6 +33,7 @@ SPEC = Spec(
     select=Select(keywords_any=("clinic", "hospital")),
     keep=Keep(fields=("title", "text"), selectors={"price": ".price"}, share=0.3),
     facts=({"template": "topic", "values": ["health"]},),
+    politeness=Politeness(delay=0, robots=False),
 )
 
 
@@ -211,6 +212,8 @@ def test_description_names_every_part() -> None:
         "fetch    every URL of the scope",
         'select   the page has a word of "clinic", "hospital"',
         "keep     url, title, text, price (.price); of text and html 30%",
+        r'options  exclude ["\\.pdf$"], max_depth 4, delay 0.0, ignore_robots true',
+        "budget   cpu_seconds 5",
         "rules    health.clp: rules found, other; templates clinic; functions twice",
         "gather   gather.clp: rules more",
         "facts    1",
@@ -245,3 +248,5 @@ def test_summary_is_plain_json() -> None:
     assert (summary["facts"], summary["own_facts"], summary["to_fetch"], summary["seen"]) == (1, 2, 1, 3)
     assert summary["scope"]["subtrees"] == ["/docs/"]
     assert summary["selectors"] == {"price": ".price"}
+    assert summary["options"]["ignore_robots"] is True
+    assert summary["budget"] == {"cpu_seconds": 5}

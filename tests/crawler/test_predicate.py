@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 
 import duckdb
 import msgspec
@@ -15,7 +16,7 @@ from tests.crawler.rows import FIXED, POOLS, Pool, load, numbers, page_rows, quo
 from sterna.crawler.grammar import COLUMNS, MAX_DEPTH, columns_of
 from sterna.crawler.like import is_stable, lowered, read_like
 from sterna.crawler.predicate import Judge, PageRow, check, row_of
-from sterna.crawler.weakening import BEFORE_READING, prunable_of, prune_of, restricted
+from sterna.crawler.weakening import BEFORE_READING, negated, prunable_of, prune_of, restricted
 from sterna.crawler.wording import describe
 from sterna.errors import UsageError
 from sterna.model import Page, Predicate, Scalar
@@ -128,34 +129,33 @@ def literal(value: Scalar) -> str:
     return "NULL" if value is None else quoted(value) if isinstance(value, str) else str(value)
 
 
+SQL = {
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">="), "{column} {op} {values[0]}"),
+    **dict.fromkeys(("starts_with", "ends_with", "contains", "list_contains"), "{op}({column}, {values[0]})"),
+    "between": "{column} BETWEEN {values[0]} AND {values[1]}",
+    "in": "{column} IN ({listed})",
+    "is_null": "{column} IS NULL",
+    "is_distinct": "{column} IS DISTINCT FROM {values[0]}",
+    "regexp": "regexp_matches({column}, {listed})",
+    "regexp_full": "regexp_full_match({column}, {listed})",
+    **dict.fromkeys(("true", "false"), "{op}"),
+    "null": "NULL::BOOLEAN",
+}
+
+
 def as_sql(part: Predicate) -> str:
     """The predicate as DuckDB reads it."""
-    column, values = part.column, list(map(literal, part.values))
+    values = list(map(literal, part.values))
     if part.op in ("and", "or"):
         return f" {part.op} ".join(f"({as_sql(each)})" for each in part.parts)
     if part.op == "not":
         return f"NOT ({as_sql(part.parts[0])})"
-    if part.op in ("true", "false"):
-        return part.op
-    if part.op == "null":
-        return "NULL::BOOLEAN"
-    if part.op in ("=", "<>", "<", "<=", ">", ">="):
-        return f"{column} {part.op} {values[0]}"
     if part.op in ("like", "ilike"):
-        return f"{column} {part.op} {' ESCAPE '.join(values)}"
-    if part.op in ("starts_with", "ends_with", "contains", "list_contains"):
-        return f"{part.op}({column}, {values[0]})"
-    return {
-        "between": lambda: f"{column} BETWEEN {values[0]} AND {values[1]}",
-        "in": lambda: f"{column} IN ({', '.join(values)})",
-        "is_null": lambda: f"{column} IS NULL",
-        "is_distinct": lambda: f"{column} IS DISTINCT FROM {values[0]}",
-        "regexp": lambda: f"regexp_matches({column}, {', '.join(values)})",
-        "regexp_full": lambda: f"regexp_full_match({column}, {', '.join(values)})",
-    }[part.op]()
+        return f"{part.column} {part.op} {' ESCAPE '.join(values)}"
+    return SQL[part.op].format(op=part.op, column=part.column, values=values, listed=", ".join(values))
 
 
-@settings(FIXED, max_examples=400)
+@settings(FIXED, max_examples=300)
 @given(case=cases(8))
 def test_judges_as_duckdb_does(
     duck: duckdb.DuckDBPyConnection, case: tuple[list[PageRow], list[Predicate]]
@@ -228,6 +228,105 @@ def test_pruning_loses_neither_a_page_nor_the_way_to_it(
 )
 def test_only_depths_and_sites_prune(predicate: Predicate, expected: Predicate | None) -> None:
     assert prune_of(predicate) == expected
+
+
+def words_over(alphabet: str, longest: int) -> list[str]:
+    """All texts of these characters, up to this length."""
+    return ["".join(each) for length in range(longest + 1) for each in product(alphabet, repeat=length)]
+
+
+@pytest.mark.parametrize(
+    ("form", "op", "pattern_alphabet", "text_alphabet"),
+    [
+        ("title LIKE {}", "like", "ab%_", "ab"),
+        ("title LIKE {}", "like", "a\n%_", "a\n"),
+        ("title LIKE {}", "like", "\u00e9\U0001f600%_", "\u00e9\U0001f600e"),
+        ("title ILIKE {}", "ilike", "aA%_", "aAb"),
+        ("title ILIKE {}", "ilike", "kI%_", "K\u212ai\u0130"),
+        ("lower(title) LIKE {}", "like", "aA%_", "aAb"),
+        ("upper(title) LIKE {}", "like", "sI%S", "s\u017fi\u0131"),
+        ("title LIKE {} ESCAPE '!'", "like", "a!%_", "a!%_"),
+        ("title LIKE {} ESCAPE '%'", "like", "ab%_", "ab%_"),
+    ],
+)
+def test_every_short_pattern_is_like_in_duckdb(
+    duck: duckdb.DuckDBPyConnection, form: str, op: str, pattern_alphabet: str, text_alphabet: str
+) -> None:
+    escape = (form[-2],) if "ESCAPE" in form else ()
+    values = [(each, *escape) for each in words_over(pattern_alphabet, 4) if is_readable((each, *escape))]
+    rows = [
+        PageRow(title=text) for text in words_over(text_alphabet, 3 if len(text_alphabet) > 2 else 5) if text
+    ]
+    load(duck, rows)
+    column = form.partition(" ")[0]
+    expected = verdicts(duck, [form.format(quoted(each[0])) for each in values])
+    for each, wanted in zip(values, expected, strict=True):
+        judge = Judge(Predicate(op, column, each))
+        assert [judge.judge(row) for row in rows] == wanted, each
+
+
+@pytest.mark.parametrize("options", ["", "i", "s", "is"])
+@pytest.mark.parametrize("form", ["regexp_matches", "regexp_full_match"])
+def test_expressions_find_what_they_find_in_duckdb(
+    duck: duckdb.DuckDBPyConnection, form: str, options: str
+) -> None:
+    expressions = [
+        *(
+            ".",
+            "^.$",
+            "a.a",
+            "^a",
+            "a$",
+            "^$",
+            "(?s).",
+            "(?i)k",
+            "[a-k]",
+            "[^a]",
+            r"\bk\b",
+            r"\w",
+            r"\s",
+            r"\d",
+        ),
+        *(
+            "(?m)^k$",
+            "a|\u00e9",
+            "a*?",
+            "(a)(k)?",
+            r"\x61",
+            r"\Qa.\E",
+            "[[:alpha:]]",
+            "s",
+            "\u00df",
+            r"\.",
+            r"\Aa\z",
+        ),
+    ]
+    rows = [
+        PageRow(title=text)
+        for text in (*words_over("aKk\n\u212a\u00e9 ", 3), "\u017f", "a.", "3", "\u00df")
+        if text
+    ]
+    load(duck, rows)
+    values = [(each, options) if options else (each,) for each in expressions]
+    expected = verdicts(duck, [f"{form}(title, {', '.join(map(quoted, each))})" for each in values])
+    op = "regexp" if form == "regexp_matches" else "regexp_full"
+    for each, wanted in zip(values, expected, strict=True):
+        judge = Judge(Predicate(op, "title", each))
+        assert [judge.judge(row) for row in rows] == wanted, each
+
+
+@pytest.mark.parametrize(
+    "op", ["true", "false", "null", "=", "<>", "<", "<=", ">", ">=", "is_null", "is_distinct"]
+)
+def test_not_turns_everything_round(op: str) -> None:
+    values = (2,) if op in COMPARISONS else ()
+    predicate = Predicate(op, "depth" if values or op == "is_null" else "", values)
+    assert negated(negated(predicate)) == predicate
+    for depth in (None, 1, 2, 3):
+        verdict = Judge(predicate).judge(PageRow(depth=depth))
+        assert Judge(negated(predicate)).judge(PageRow(depth=depth)) is (
+            None if verdict is None else not verdict
+        )
 
 
 def test_case_of_stable_characters_is_that_of_duckdb(duck: duckdb.DuckDBPyConnection) -> None:

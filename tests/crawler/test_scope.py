@@ -60,7 +60,7 @@ def test_one_of_several_subtrees_is_enough() -> None:
         ("(?=a)", "is not a regular expression"),
         (r"(a)\1", "is not a regular expression"),
         ("(?:abcdefgh){1000}", "--exclude .* too large"),
-        ("\ud800", "--exclude .* is no character"),
+        ("\ud800", "--exclude .* half a character"),
     ],
 )
 def test_expression_that_cannot_be_judged_in_linear_time_is_named(expression: str, said: str) -> None:

@@ -187,13 +187,14 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         typer.Option("--warc/--no-warc", help="Keep raw responses as WARC 1.1.", rich_help_panel=_OUTPUT),
     ] = None,
     jail: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             "--jail/--no-jail",
-            help="Run a crawler's rules in a jail; only your own may go without.",
+            help="Run a crawler's rules in a jail or not at all; without one only your own."
+            " (default: in a jail if this machine can)",
             rich_help_panel=_OUTPUT,
         ),
-    ] = True,
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(

@@ -37,6 +37,9 @@ def report(summary: Summary, collection: Collection) -> list[str]:
         lines.append(f"errors: {kinds}")
     if "private_address" in summary.errors:
         lines.append("sites in private networks were left alone; to visit them too: --allow-private")
+    if summary.ended in LIMITS:
+        reason = _ENDS.get(Ended(summary.ended), f"its limit of {summary.ended} is reached")
+        lines.append(f"the crawler was ended: {reason}")
     lines += _what_is_left(summary, collection)
     if summary.total_pages:
         example = '"SELECT url, title FROM page LIMIT 10"'
@@ -46,8 +49,6 @@ def report(summary: Summary, collection: Collection) -> list[str]:
 
 def _what_is_left(summary: Summary, collection: Collection) -> list[str]:
     again = f"sterna crawl --into {collection.folder}"
-    if summary.ended in LIMITS:
-        return [f"the crawler was ended: {_ENDS.get(summary.ended, f'its limit of {summary.ended} is reached')}"]
     if summary.ended == "stopped":
         return [f"stopped cleanly with {summary.pending:,} URLs to go; go on with: {again}"]
     if summary.ended == "limit":

@@ -27,7 +27,7 @@ class Wishes:
     max_seconds: float | None = None
     unblock: tuple[str, ...] = ()
     errand: PackedCrawler | None = None
-    is_jailed: bool = True
+    is_jailed: bool | None = None  # None: if this machine can
     on_parcels: Callable[[tuple[Parcel, ...]], bool] | None = None
 
 

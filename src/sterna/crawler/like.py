@@ -23,8 +23,8 @@ class Wild(Enum):
 
 Token = str | Wild  # a string is one character that stands for itself
 
-# Characters whose case is the same in every version of Unicode that anybody still has: Latin, Greek, Cyrillic,
-# and scripts without case. The tests hold this against DuckDB, character by character.
+# Characters whose case is the same in every version of Unicode that anybody still has: those of Latin, Greek
+# and Cyrillic, and scripts without case. The tests hold this against DuckDB, character by character.
 _STABLE = (
     range(0x180),
     range(0x386, 0x3CF),

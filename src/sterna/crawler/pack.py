@@ -3,6 +3,7 @@
 import struct
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import zstandard
@@ -11,6 +12,7 @@ from sterna.crawler.compile import check_crawler
 from sterna.crawler.outline import RuleFile, outline, printable
 from sterna.crawler.rules import check_rules
 from sterna.crawler.spec import CrawlOptions, OptionValue
+from sterna.crawler.spec_fields import shown
 from sterna.crawler.wording import describe as describe_predicate
 from sterna.errors import SpecError, UsageError
 from sterna.model import Budget, Crawler, Field, Keep, Predicate, Record, Scope, Source, State, Target
@@ -153,6 +155,8 @@ class Summary(Record, frozen=True, array_like=False, kw_only=True):
     progress_bytes: int
     seeds: tuple[str, ...]
     journey: tuple[str, ...]
+    options: CrawlOptions
+    budget: dict[str, float]
     scope: Scope
     prune: str
     select: str
@@ -171,14 +175,17 @@ def summary_of(packed: PackedCrawler) -> Summary:
     """What is in it."""
     crawler, progress = packed.crawler, packed.progress
     program, keep = crawler.program, crawler.program.keep
+    options = msgspec.convert(packed.options, CrawlOptions)
     return Summary(
         name=crawler.name,
         digest=digest_of(crawler),
         program_bytes=len(_ENCODER.encode(program)),
         facts_bytes=sum(map(len, crawler.facts)),
         progress_bytes=len(_ENCODER.encode(progress)),
-        seeds=msgspec.convert(packed.options, CrawlOptions).seeds,
+        seeds=options.seeds,
         journey=packed.journey,
+        options=options,
+        budget=_other(packed.budget, Budget()),
         scope=crawler.scope,
         prune=_words(program.prune),
         select=_words(program.select),
@@ -208,12 +215,24 @@ def describe(packed: PackedCrawler) -> str:
         ("fetch", summary.prune or "every URL of the scope"),
         ("select", summary.select or "every page"),
         ("keep", _keep_words(packed.crawler.program.keep)),
+        ("options", _listed(_other(summary.options, CrawlOptions(seeds=summary.seeds)))),
+        ("budget", _listed(summary.budget)),
         *(("rules", str(file)) for file in summary.rules),
         *(("gather", str(file)) for file in summary.gather),
         ("facts", f"{summary.facts:,}"),
         ("progress", _progress_words(summary)),
     ]
     return printable("\n".join(f"{label:8} {text}" for label, text in lines))
+
+
+def _other(given: msgspec.Struct, usual: msgspec.Struct) -> dict[str, Any]:
+    """The fields in which a record is not as usual."""
+    plain = msgspec.structs.asdict(usual)
+    return {name: value for name, value in msgspec.structs.asdict(given).items() if value != plain[name]}
+
+
+def _listed(fields: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {shown(value)}" for name, value in fields.items()) or "the usual ones"
 
 
 def _words(predicate: Predicate | None) -> str:

@@ -1,7 +1,7 @@
 """From a condition in SQL to the predicate that is shipped, with what must stay at home marked in it.
 
-Only what means the same at the site as in DuckDB becomes a predicate. Everything else is marked: `home` stands
-for a part that only home can judge, `weak` for one of which the site can judge something weaker.
+Only what means the same at the site as in DuckDB becomes a predicate. All else is marked: `home` stands for a
+part that only home can judge, `weak` for one of which the site can judge something weaker.
 """
 
 import re
@@ -155,17 +155,16 @@ def _cased(term: str, written: str, tokens: Sequence[Token]) -> Predicate:
 
 
 def _pattern(tokens: Sequence[Token]) -> str:
-    return "".join(
-        token.value if isinstance(token, Wild) else _ESCAPE + token if token in "%_\\" else token
-        for token in tokens
-    )
+    return "".join(token.value if isinstance(token, Wild) else _literally(token) for token in tokens)
+
+
+def _literally(char: str) -> str:
+    return _ESCAPE + char if char in "%_\\" else char
 
 
 def _between(node: exp.Expr, names: Names) -> Predicate | None:
-    term, ends = (
-        read_term(node.this, names),
-        _alike([node.args["low"], node.args["high"]], term=read_term(node.this, names)),
-    )
+    term = read_term(node.this, names)
+    ends = _alike(term, [node.args["low"], node.args["high"]])
     if _extras(node, "this", "low", "high") or term is None or ends is None:
         return None
     parts = [_compared(op, term, end) for op, end in zip((">=", "<="), ends, strict=True)]
@@ -176,7 +175,8 @@ def _in(node: exp.Expr, names: Names) -> Predicate | None:
     if field := node.args.get("field"):
         found = None if _extras(node, "this", "field") else _contains([field, node.this], names)
         return found if found and found.op == "list_contains" else None
-    term, values = read_term(node.this, names), _alike(node.expressions, term=read_term(node.this, names))
+    term = read_term(node.this, names)
+    values = _alike(term, node.expressions)
     if _extras(node, "this", "expressions") or term is None or not values:
         return None
     if not term_of(term).case:
@@ -185,17 +185,13 @@ def _in(node: exp.Expr, names: Names) -> Predicate | None:
     return joined("or", _all(parts)) if _all(parts) else None
 
 
-def _alike(nodes: Sequence[exp.Expr], *, term: str | None) -> list[Scalar] | None:
-    """The constants, if all are of the term's own type: unlike ones are brought to one type that DuckDB chooses."""
+def _alike(term: str | None, nodes: Sequence[exp.Expr]) -> list[Scalar] | None:
+    """The constants, if all are of the term's own type; DuckDB brings unlike ones to a type of its choice."""
     constants = [constant_of(node) for node in nodes]
-    if term is None or None in constants:
+    if term is None or not all(constants):
         return None
-    values = [value_for(term, constant) for constant in constants if constant]
-    if None in values or [constant and constant.value for constant in constants] != [
-        each and each.value for each in values
-    ]:
-        return None
-    return [value.value for value in values if value]
+    checked = [value_for(term, constant) for constant in constants if constant]
+    return [each.value for each in checked if each] if checked == constants else None
 
 
 def _all(parts: Sequence[Predicate | None]) -> list[Predicate]:
@@ -298,8 +294,8 @@ def _regexp(op: str) -> "_FunctionReader":
     return read
 
 
-# Versions of RE2 differ in what belongs to a class of Unicode, in the case of letters beyond ASCII and in how a
-# group may be named; \C may split a character.
+# Versions of RE2 differ in what belongs to a class of Unicode, in the case of letters beyond ASCII and in how
+# a group may be named; \C may split a character.
 _UNLIKE = re.compile(r"\\[pPC]|\(\?<")
 _IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
 

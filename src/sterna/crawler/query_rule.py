@@ -53,7 +53,7 @@ def _slot(column: str, slots: Sequence[str]) -> str:
 
 
 def _test(slot: str, comparison: Comparison) -> str:
-    """A constraint on the slot's variable, which nothing of another type meets, nor nil, which is no value."""
+    """A constraint on the slot's variable; nothing of another type meets it, nor nil, which is no value."""
     variable, op, value = f"?{slot}", comparison.op, comparison.value
     if isinstance(value, str):
         text = f"(str-compare {variable} {_quoted(value)})"

@@ -40,5 +40,3 @@ def _test(option: str, expression: str) -> TextTest:
         return search_test(expression)
     except UsageError as error:
         raise UsageError(f"{option} {error}") from error
-    except UnicodeEncodeError as error:
-        raise UsageError(f"{option} {expression!a} holds what is no character") from error

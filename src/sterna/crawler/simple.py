@@ -3,7 +3,8 @@
 from sqlglot import exp
 
 from sterna.crawler.clauses import conjuncts, read_query
-from sterna.crawler.pushdown import COMPARISONS, FLIPPED, constant_of
+from sterna.crawler.operands import constant_of
+from sterna.crawler.pushdown import COMPARISONS, FLIPPED
 from sterna.errors import UsageError
 from sterna.model import Record
 
@@ -77,9 +78,10 @@ def _comparison(node: exp.Expr, names: set[str]) -> Comparison:
     if not isinstance(left, exp.Column):
         op, left, right = FLIPPED.get(op, op), right, left
     constant = constant_of(right)
-    if constant is None or not constant.is_whole or type(constant.value) not in (str, int):
+    value = constant.value if constant and constant.is_whole else None
+    if isinstance(value, bool) or not isinstance(value, str | int):
         raise _refusal(node.sql())
-    return Comparison(_column(left, names), op, constant.value)
+    return Comparison(_column(left, names), op, value)
 
 
 def _refusal(what: str) -> UsageError:

@@ -112,5 +112,6 @@ def _joins_own_links(link: exp.Table, select: exp.Select, names: Names) -> bool:
 
 
 def _is_column(node: exp.Expr, table: str, name: str) -> bool:
-    is_named = isinstance(node, exp.Column) and node.name.lower() == name
-    return is_named and node.table.lower() in ("", table)
+    if not isinstance(node, exp.Column):
+        return False
+    return node.name.lower() == name and node.table.lower() in ("", table)

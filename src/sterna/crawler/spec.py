@@ -278,3 +278,7 @@ def _urls(field: str, texts: tuple[str, ...], drop_params: tuple[str, ...]) -> l
 
 def _once(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
+
+
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)

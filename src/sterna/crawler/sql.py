@@ -1,6 +1,7 @@
 """SQL as a spec: what of a query is shipped with the crawler, and what runs at home over what came back."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 from sqlglot import exp
@@ -81,7 +82,7 @@ class ConditionPlan(Record, frozen=True):
 
 
 class _Judged(NamedTuple):
-    """A condition, what of it is shipped, whether home has to repeat it, and whether it is weaker at the site."""
+    """A condition, what of it is shipped, whether home repeats it, and whether it is weaker at the site."""
 
     part: Part
     shipped: Predicate
@@ -95,22 +96,29 @@ class _Judged(NamedTuple):
 
 
 def plan_query(sql: str) -> QueryPlan:
-    """What is shipped of the query and what runs at home; UsageError, in one line, if it cannot be run at all."""
-    try:
-        return _plan(trimmed(sql) if sql.strip() else sql)
-    except RecursionError as error:
-        raise UsageError("the query nests too deep: write it with fewer parentheses") from error
+    """What is shipped of the query and what runs at home; UsageError, in one line, if it cannot be run."""
+    with _no_deeper():
+        return _plan(trimmed(sql))
 
 
 def plan_condition(text: str) -> ConditionPlan:
     """A condition that is shipped whole; UsageError if the site cannot judge it exactly."""
-    node = read_condition(text)
-    check_names(node.root(), {"page": PAGE_COLUMNS})
-    found = translate(node, frozenset({"page"}))
+    with _no_deeper():
+        node = read_condition(text)
+        check_names(node.root(), {"page": PAGE_COLUMNS})
+        found = translate(node, frozenset({"page"}))
     for mark in marks_of(found):
         raise UsageError(f"{text!r} cannot be judged at the site: {mark.values[0]}")
     check(found)
     return ConditionPlan(prune_of(found), or_none(found))
+
+
+@contextmanager
+def _no_deeper() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError as error:
+        raise UsageError("the query nests too deep: write it with fewer parentheses") from error
 
 
 def _plan(sql: str) -> QueryPlan:

@@ -55,7 +55,7 @@ class Run:
     max_seconds: float | None = None
     unblock: tuple[str, ...] = ()
     errand: PackedCrawler | None = None  # None goes on with the collection's own
-    is_jailed: bool = True
+    is_jailed: bool | None = None  # None: if this machine can
     on_parcels: Callable[[tuple[Parcel, ...]], bool] = _go_on  # just committed; True is enough
     on_step: Step = ignore_step
 

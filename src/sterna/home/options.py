@@ -9,13 +9,14 @@ import msgspec
 
 from sterna.crawler.compile import crawler_of_fields
 from sterna.crawler.scope import ScopeRules
+from sterna.crawler.seeds import seed_url
+from sterna.crawler.spec import GENTLE_SECONDS
 from sterna.errors import ConfigError, UsageError
 from sterna.model import Etiquette, Scope
 from sterna.web.dns import literal_address
 from sterna.web.politeness import NO_LIMITS, Limits
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, hostname_of, is_private
 
-GENTLE_SECONDS = 30.0
 MAX_CONNECTIONS = 1000
 MAX_SITE_CONNECTIONS = 64
 
@@ -184,10 +185,8 @@ def _robots_name(user_agent: str) -> str:
 
 
 def _seed_url(text: str, canonical: Canonical) -> str:
-    has_scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)", text) is not None
-    url = canonical(text if has_scheme else f"https://{text}")
-    # A bare word is a slip more often than a hostname; with its scheme it is taken at its word.
-    if url is None or not (has_scheme or "." in text or ":" in text or text.startswith("localhost")):
+    url = seed_url(text, canonical)
+    if url is None:
         raise UsageError(f"{text!r} is not a web address: write it like https://www.example.org/")
     return url
 

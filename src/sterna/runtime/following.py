@@ -58,7 +58,7 @@ class Following:
                 self.add(Target(url, target.depth + 1, target.url, "sitemap", target.hops + 1))
         for url in document.urls:
             self.add(Target(url, target.depth + 1, target.url))
-        if not self._program.drives_loading and (verdict is None or verdict.follows_links):
+        if verdict.follows_links if verdict else not self._program.drives_loading:
             self._follow_links(target, document, wishes=dict(verdict.priorities) if verdict else _NO_WISHES)
 
     def obey(self, target: Target, verdict: Verdict) -> None:

@@ -115,7 +115,7 @@ class Pages:
             keywords=document.keywords,
             headings=document.headings,
             html=document.html,
-            extracts=document.extracts,
+            extracts=tuple(found for found in document.extracts if found[1]),
         )
 
     def _raw(self, reply: Reply) -> Raw | None:

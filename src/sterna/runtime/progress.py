@@ -1,4 +1,4 @@
-"""How far a visit has come, told by its parcels alone: whoever has them can let the crawler go on elsewhere."""
+"""How far a visit has come, by its parcels alone: whoever has them can let the crawler go on elsewhere."""
 
 from array import array
 from collections.abc import Iterable
@@ -25,9 +25,7 @@ def progress_of(visit: Visit, parcels: Iterable[Parcel]) -> Progress:
             marks.add(mark)
         waiting.update((fingerprint(target.url), target) for target in parcel.checkpoint.again)
     marks.update(waiting)
-    return Progress(
-        state=state, frontier=tuple(waiting.values()), seen=array("q", sorted(marks)).tobytes()
-    )
+    return Progress(state=state, frontier=tuple(waiting.values()), seen=array("q", sorted(marks)).tobytes())
 
 
 def continued(visit: Visit, progress: Progress) -> Visit:

@@ -29,7 +29,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str = ""
     timeout_seconds: float = 60.0
     max_body_bytes: int = MAX_BODY_BYTES
-    is_jailed: bool = True  # engines; JailError where this machine cannot
+    is_jailed: bool | None = None  # engines; None: if this machine can
 
 
 class Runtime:

@@ -91,8 +91,9 @@ def view_of(page: Page, document: Document | None, *, site: str) -> PageView:
 
 
 def _takes_all(program: Program) -> bool:
-    keeps = set(program.keep.fields) | {"headers"}
-    return program.select is None and program.keep.share == 1.0 and keeps.issuperset(program.needs)
+    read = {*program.needs, "language"} - {"headers"}  # a language is read in any case
+    is_all_kept = read.issubset(program.keep.fields)
+    return program.select is None and program.keep.share == 1.0 and is_all_kept
 
 
 def _sift_of(program: Program) -> Sift:

@@ -1,7 +1,7 @@
 """What of a page is its own: its headings, and its text without the menus and frames around it.
 
-A walk of the tree gives the text in pieces, a space where a block begins or ends, and the spans of pieces that
-some elements hold.
+A walk of the tree gives the text in pieces, with a space where a block begins or ends, and the spans of those
+pieces that some elements hold.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,8 +12,8 @@ from sterna.web.markup import Content, cut
 
 MAX_HEADINGS = 200
 MAX_HEADING_LENGTH = 200
-# What is looked at of the text of a link or a heading, in pieces and in characters of each: they can nest, and
-# each would read the text of all the inner ones.
+# What is looked at of the text of a link or a heading, in pieces and in characters of each: they can nest,
+# and each would read the text of all the inner ones.
 MAX_PIECES, MAX_PIECE_LENGTH = 64, 1_000
 
 

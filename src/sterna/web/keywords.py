@@ -3,16 +3,16 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from sterna.web.stopwords import STOPWORDS, stopwords_of
 
 MAX_KEYWORDS = 15
-_MIN_LENGTH, _MAX_LENGTH = 2, 40  # of a word
+_MIN_LENGTH, _MAX_LENGTH = 2, 32  # of a word; what is longer is a digest or a line
 # A long text is told from parts of it: counting its words is what takes the time.
 _PARTS, _LEAST_PART, _MOST_PART = 8, 200, 3_000
 # What a word weighs for being there, in quarters of what the most frequent word of the text weighs.
-_IN_TITLE, _IN_HEADING, _IN_DESCRIPTION = 4, 3, 1
+_IN_TITLE, _IN_HEADING, _IN_DESCRIPTION = 5, 3, 1
 _FEW = 20  # where more words are said twice or more often, those that are said but once tell nothing
 
 _DIGITS = "0123456789_\0"
@@ -35,8 +35,10 @@ def keywords_of(
     said = [word for word, count in counts.items() if count > 1]
     if len(said) <= _FEW:
         said = list(counts)
-    language = _language_of(counts or told, said or list(told), language)
+    language, *others = _languages_of(said or list(told), language)
     small = stopwords_of(language) or frozenset()
+    for other in others:
+        small = small | STOPWORDS[other]
     weights = {word: counts[word] for word in said if word not in small}
     unit = max(1, max(weights.values(), default=0) // 4)
     for word, weight in told.items():
@@ -48,14 +50,15 @@ def keywords_of(
 
 
 def _told(title: str, headings: str, description: str, text: str) -> tuple[Weights, list[str]]:
-    """Gives the words by which a page is announced, with what each weighs for it, and the words of its text."""
-    words = _words_of(f"{description} {_MARK} {headings} {_MARK} {title} {_MARK} {text}")  # at once is faster
+    """Gives the words that announce a page, with what each weighs for it, and the words of its text."""
+    # All at once: most of what little text takes is the taking apart itself.
+    words = _words_of(f"{description} {_MARK} {headings} {_MARK} {title} {_MARK} {text}")
     first = words.index(_MARK)
     second = words.index(_MARK, first + 1)
     third = words.index(_MARK, second + 1)
     told = dict.fromkeys(words[:first], _IN_DESCRIPTION)
     told.update(dict.fromkeys(words[first + 1 : second], _IN_HEADING))
-    for word in set(words[second + 1 : third]):
+    for word in dict.fromkeys(words[second + 1 : third]):
         told[word] = told.get(word, 0) + _IN_TITLE
     return told, words[third + 1 :]
 
@@ -77,11 +80,11 @@ _ASCII = bytes(
 
 
 # The bytes with which signs begin, from U+0080 to U+00BF and from U+2000 to U+2FFF; then those of Chinese,
-# Japanese and Arabic. The bytes after them are left, and ignored as what is no character. Looking for signs in
-# the text takes ten times as long.
+# Japanese and Arabic. The bytes after them are left, and ignored as what is no character. Looking for the
+# signs themselves takes ten times as long.
 _SIGNS = (b"\xc2", b"\xe2")
-_FOREIGN_SIGNS = (b"\xe3\x80", b"\xef\xbc", b"\xd8\x8c", b"\xd8\x9b", b"\xd8\x9f")
-_ALL_BUT_EASTERN = bytes(byte for byte in range(256) if not 0xE3 <= byte <= 0xE9)
+_FAR_SIGNS = (b"\xe3\x80", b"\xef\xbc", b"\xd8\x8c", b"\xd8\x9b", b"\xd8\x9f")
+_ALL_BUT_FAR = bytes(byte for byte in range(256) if byte not in b"\xd8\xe3\xe4\xe5\xe6\xe7\xe8\xe9\xef")
 
 
 def _words_of(text: str) -> list[str]:
@@ -90,11 +93,10 @@ def _words_of(text: str) -> list[str]:
     if text.isascii():
         return data.decode().split()
     plain = _parted(data, _SIGNS)
-    if plain.isascii():
-        return plain.split()
-    plain = _parted(plain.lower().encode(), _FOREIGN_SIGNS)
-    if data.translate(None, _ALL_BUT_EASTERN):
-        return _EASTERN.sub(" ", plain).split() + _eastern_words(plain)
+    if not plain.isascii():
+        plain = plain.lower()
+        if data.translate(None, _ALL_BUT_FAR):
+            plain = _spaced(_parted(plain.encode(), _FAR_SIGNS))
     return plain.split()
 
 
@@ -105,51 +107,65 @@ def _parted(data: bytes, signs: Iterable[bytes]) -> str:
 
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_EASTERN = re.compile(f"[\u3041-\u30ff{_HAN}]+")
-_HIRAGANA = re.compile("[\u3041-\u309f]")
-_HAN_RUN, _KATAKANA_RUN = re.compile(f"[{_HAN}]{{2,}}"), re.compile("[\u30a1-\u30fa\u30fc]{2,}")
+_HIRAGANA = re.compile("[\u3041-\u309f]+")
 _SMALL_HAN = re.compile(
-    "[的了是在和有我你他她它们們这這那也就都而及与與或之为為以其被从從对對等个個把让讓给給很吗嗎呢吧]"
+    "[的了是在和有我你他她它们們这這那也就都而及与與或之为為以其被从從对對等个個把让讓给給很吗嗎呢吧]+"
 )
+_HAN_RUN, _KATAKANA_RUN = re.compile(f"[{_HAN}]+"), re.compile("[\u30a0-\u30ff]+")
 
 
-def _eastern_words(text: str) -> list[str]:
-    runs = _HAN_RUN.findall(_SMALL_HAN.sub(" ", text))
-    if not _HIRAGANA.search(text):  # which in Japanese parts the words
-        runs = ["".join(pair) for run in runs for pair in pairwise(run)]
-    return runs + _KATAKANA_RUN.findall(text)
+def _spaced(text: str) -> str:
+    """Gives a text of Han characters and kana with spaces where words may end."""
+    is_japanese = _HIRAGANA.search(text) is not None  # which parts the words there
+    text = _HIRAGANA.sub(" ", _SMALL_HAN.sub(" ", text))
+    text = _KATAKANA_RUN.sub(r" \g<0> ", text)
+    return _HAN_RUN.sub(r" \g<0> " if is_japanese else _by_twos, text)
+
+
+def _by_twos(run: re.Match[str]) -> str:
+    return f" {' '.join(map(''.join, pairwise(run[0])))} "
 
 
 _LANGUAGES_OF: dict[str, list[str]] = {}
 for _language, _words in STOPWORDS.items():
     for _word in _words:
         _LANGUAGES_OF.setdefault(_word, []).append(_language)
-# So many different small words of a language are seldom in a text of another one; of so many words, so many at
-# least should be small ones of the language that is declared.
-_SURELY, _MANY, _SOME = 8, 40, 4
+_ENGLISH = STOPWORDS["en"]
+_NOT_ENGLISH = frozenset(_LANGUAGES_OF) - _ENGLISH
+_MANY, _SOME = 15, 3  # of so many words, so many should be small ones of the language that is declared
+_SURE = 8  # so many different small words of a language are seldom in a text of another one
 
 
-def _language_of(counts: Weights, words: Collection[str], declared: str) -> str:
-    """Gives the declared language if it can be that one, else the one of which most small words are there."""
+def _languages_of(words: Collection[str], declared: str) -> list[str]:
+    """Gives the declared language if it can be that one, else those of which most small words are there."""
     small = stopwords_of(declared)
     if small is not None and (len(words) < _MANY or len(small.intersection(words)) >= _SOME):
-        return declared
-    if len(STOPWORDS["en"].intersection(words)) >= _SURELY:
-        return "en"
-    hits: Weights = {}
-    for word in _LANGUAGES_OF.keys() & words:
-        for language in _LANGUAGES_OF[word]:
-            hits[language] = hits.get(language, 0) + counts[word]
-    return max(hits, key=lambda language: (hits[language], language), default=declared)
+        return [declared]
+    english = len(_ENGLISH.intersection(words))
+    if english >= _SURE and 2 * len(_NOT_ENGLISH.intersection(words)) < english:
+        return ["en"]  # as most are, and this is quick
+    common = _LANGUAGES_OF.keys() & words
+    hits = Counter(chain.from_iterable(map(_LANGUAGES_OF.__getitem__, common)))
+    most = max(hits.values(), default=0)
+    best = max([each for each in hits if hits[each] == most], default=declared)
+    return [best, *[each for each in hits if hits[each] >= max(_SURE, most // 2) and each != best]]
 
 
 def _fold_plurals(weights: Weights) -> None:
     """Counts an English word's plural with the word, under the form that weighs more."""
     for plural in [word for word in weights if word[-1] == "s"]:
-        word = plural[:-3] + "y" if plural[-3:] == "ies" else plural[:-1]
-        if word in weights and len(word) > _MIN_LENGTH:
+        word = next(filter(weights.__contains__, _singulars_of(plural)), "")
+        if len(word) > _MIN_LENGTH and plural in weights:
             light, heavy = (plural, word) if weights[word] >= weights[plural] else (word, plural)
             weights[heavy] += weights.pop(light)
+
+
+def _singulars_of(plural: str) -> tuple[str, ...]:
+    """Gives what a plural may be of."""
+    if plural[-3:] == "ies":
+        return plural[:-1], plural[:-3] + "y"
+    is_hissed = plural[-2:] == "es" and plural[:-2].endswith(("s", "x", "ch", "sh"))
+    return (plural[:-1], plural[:-2]) if is_hissed else (plural[:-1],)
 
 
 def _heaviest(weights: Weights) -> tuple[str, ...]:
@@ -158,6 +174,7 @@ def _heaviest(weights: Weights) -> tuple[str, ...]:
     ranked.sort(key=weights.__getitem__, reverse=True)
     for some in (ranked[: 2 * MAX_KEYWORDS], ranked):
         words = [word for word in some if _MIN_LENGTH <= len(word) <= _MAX_LENGTH and word.strip(_DIGITS)]
+        words = [word for word in words if not word.isdigit()]
         if len(words) >= MAX_KEYWORDS:
             break
     return tuple(words[:MAX_KEYWORDS])

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from enum import Enum
+from typing import ClassVar
 
 from selectolax.lexbor import LexborNode, create_tag
 
@@ -66,8 +67,8 @@ Stack = list[LexborNode | Ending]
 class Reading(Findings):
     """What the walk has found so far; only the walk fills it."""
 
-    special = _SPECIAL  # the elements to enter
-    _readers = _TAG_READERS
+    special: ClassVar = _SPECIAL  # the elements to enter
+    _readers: ClassVar = _TAG_READERS
 
     def __init__(self, agent: str) -> None:
         super().__init__(agent)
@@ -90,12 +91,19 @@ class Reading(Findings):
             self._readers[tag](self, node.attributes)
         return None if tag in _SKIPPED else node.first_child
 
-    def leave(self, ending: Ending) -> None:
-        """Ends what an element began."""
-        if isinstance(ending, tuple):
+    def leave(self, ending: LexborNode | Ending) -> LexborNode | None:
+        """Ends what an element began, and gives the node that follows it."""
+        if isinstance(ending, LexborNode):
+            return ending
+        if ending is BLOCK:
+            self.pieces.append(" ")
+        elif isinstance(ending, tuple):
             self._close_link(ending)
+        elif isinstance(ending, Span):
+            ending.end = len(self.pieces)
         else:
             self.muted -= 1
+        return None
 
     def finish(self, wants: Collection[Field]) -> None:
         """Makes what is wanted of what was found."""
@@ -126,8 +134,8 @@ class Reading(Findings):
 class CloseReading(Reading):
     """A reading that also minds the description, the headings, and what is only a frame of the page."""
 
-    special = _SPECIAL | _KINDS.keys()
-    _readers = {**_TAG_READERS, create_tag("meta").tag_id: read_described_meta}
+    special: ClassVar = _SPECIAL | _KINDS.keys()
+    _readers: ClassVar = {**_TAG_READERS, create_tag("meta").tag_id: read_described_meta}
 
     def __init__(self, agent: str) -> None:
         super().__init__(agent)
@@ -149,12 +157,6 @@ class CloseReading(Reading):
             stack.append(span)
             return node.first_child
         return super().enter(node, tag, stack)
-
-    def leave(self, ending: Ending) -> None:
-        if isinstance(ending, Span):
-            ending.end = len(self.pieces)
-        else:
-            super().leave(ending)
 
     def finish(self, wants: Collection[Field]) -> None:
         super().finish(wants)

@@ -1,4 +1,4 @@
-"""A site's document root read as its web server would serve it: the source of a crawler that runs at the site."""
+"""A site's document root read as its web server would serve it: the source of a crawler at the site."""
 
 import mimetypes
 import os

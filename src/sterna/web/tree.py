@@ -51,13 +51,7 @@ def _walk(root: LexborNode | None, page: Reading) -> None:
     node = root
     while node is not None or stack:
         if node is None:
-            ending = stack.pop()
-            if isinstance(ending, LexborNode):
-                node = ending
-            elif ending is BLOCK:
-                add(" ")
-            else:
-                page.leave(ending)
+            node = page.leave(stack.pop())
             continue
         tag, following = node.tag_id, node.next
         if tag == TEXT:

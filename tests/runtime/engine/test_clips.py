@@ -1,5 +1,8 @@
 """Of CLIPS's own functions only the allowed ones are there; what it cannot read is told with its line."""
 
+import gc
+import weakref
+
 import pytest
 from clips._clips import ffi, lib
 from tests.runtime.engine.running import fresh_clips, running
@@ -178,3 +181,14 @@ def test_clips_reads_no_other_constructs_than_the_check_has_seen() -> None:
     rule = lib.GetNextDefrule(clips._env, ffi.NULL)
     assert ffi.string(lib.DefruleName(rule)) == b"a"
     assert lib.GetNextDefrule(clips._env, rule) == ffi.NULL
+
+
+def test_an_environment_goes_with_its_engine(capfd: pytest.CaptureFixture[str]) -> None:
+    crawler = running("(deftemplate t (slot n)) (defrule a (page) => (assert (t (n 1))) (emit t 2))")
+    crawler.judge()
+    crawler.moved().judge()
+    environment = weakref.ref(crawler.engine._clips)
+    del crawler
+    gc.collect()
+    assert environment() is None
+    assert capfd.readouterr() == ("", ""), "CLIPS tells what was not given back"

@@ -7,7 +7,7 @@ from tests.runtime.engine.running import running
 
 from sterna.crawler.facts import FALSE, TRUE, Fact, Symbol, decode, encode
 from sterna.errors import RulesError
-from sterna.model import Link, Links
+from sterna.model import Link, Links, StateChange
 from sterna.runtime.engine.messages import MAX_FOLLOWS, RequestView
 
 
@@ -261,6 +261,17 @@ def test_a_fault_on_a_left_side_is_counted_and_logged() -> None:
     assert "Function '>'" in verdict.log[0]
 
 
+def test_a_fault_that_lets_no_rule_fire_is_counted_too() -> None:
+    verdict = running("(defrule bad (page (title ?t)) (test (> ?t 1)) => (drop))").judge(title="one")
+    assert verdict.error_count == 1
+    assert "Function '>'" in verdict.log[0]
+
+
+def test_a_fault_in_first_facts_is_told() -> None:
+    crawler = running("(deffacts bad (n (+ 1 (nth$ 1 (create$ a)))))")
+    assert crawler.first.error_count == 1
+
+
 def test_a_hundred_faults_in_a_row_end_the_visit() -> None:
     crawler = running("(defrule bad (page (title ?t)) => (+ ?t 1))")
     verdicts = [crawler.judge(f"https://a.example/{number}", title="x") for number in range(100)]
@@ -354,6 +365,14 @@ def test_globals_are_remembered_and_addresses_in_them_are_not() -> None:
     verdict = crawler.judge()
     assert any("?*p*" in line for line in verdict.log)
     assert decode(crawler.moved().judge("https://a.example/2").rows[0]) == Fact("n", (2,))
+
+
+def test_nothing_is_told_of_a_state_that_was_only_gone_on_from() -> None:
+    crawler = running(
+        "(defglobal ?*g* = 0) (defrule a (page) => (bind ?*g* 1) (store n 2) (store m 3) (assert (x)))"
+    )
+    crawler.judge()
+    assert crawler.moved().engine.change() == StateChange()
 
 
 def test_the_scratch_store_is_remembered() -> None:

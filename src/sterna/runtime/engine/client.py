@@ -1,15 +1,16 @@
 """Engines as their host uses them: calls that come while one is busy go to it together in the next batch."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sterna.errors import EngineEnded
-from sterna.model import Budget, Ended, Program, Record, State, StateChange, Target
+from sterna.model import Budget, Ended, Program, State, StateChange, Target
 from sterna.runtime.cells import Forker
-from sterna.runtime.engine.line import Line, Starter, check_verdict
+from sterna.runtime.engine.line import Line, Starter, check_change, check_verdict
 from sterna.runtime.engine.messages import (
     Admit,
     Admitted,
@@ -24,7 +25,9 @@ from sterna.runtime.engine.messages import (
     Verdict,
     Verdicts,
 )
-from sterna.runtime.jail import JailLimits
+from sterna.runtime.jail import JailLimits, protection
+
+_log = logging.getLogger(__name__)
 
 PAGE_SECONDS = 5.0  # for the rules of one page
 GRACE_SECONDS = 1.0  # for a soft stop, before the process is killed
@@ -40,7 +43,11 @@ class Engines:
     """Opens engines; an async context manager that owns the processes in which they run."""
 
     def __init__(
-        self, *, is_jailed: bool = True, starter: Starter | None = None, page_seconds: float = PAGE_SECONDS
+        self,
+        *,
+        is_jailed: bool | None = True,
+        starter: Starter | None = None,
+        page_seconds: float = PAGE_SECONDS,
     ) -> None:
         self._is_jailed = is_jailed
         self._forker = None if starter else Forker()
@@ -78,7 +85,7 @@ class Engines:
             memory_bytes=budget.memory_bytes,
             cpu_seconds=budget.cpu_seconds + _CPU_GRACE_SECONDS if budget.cpu_seconds else 0.0,
         )
-        jailed = self._is_jailed if is_jailed is None else is_jailed
+        jailed = await self._choose_jail() if is_jailed is None else is_jailed
         process = await self._starter.start(limits=limits, is_jailed=jailed)
         start = Start(
             rules=program.rules,
@@ -97,18 +104,28 @@ class Engines:
         await engine.begin(start)
         return engine
 
+    async def _choose_jail(self) -> bool:
+        """As told; where nothing was said, the jail if this machine has one."""
+        if self._is_jailed is None:
+            offered = await asyncio.to_thread(protection)
+            self._is_jailed = offered.has_seccomp
+            if not offered.has_seccomp:
+                _log.warning("rules run without a jail: this machine has no seccomp (see sterna doctor)")
+        return self._is_jailed
 
-class _Page(Record, frozen=True):
+
+# No records: these are parts of cycles (a future, its error, who waited for it), which records hide.
+class _Page(NamedTuple):
     view: PageView
     done: asyncio.Future[Verdict]
 
 
-class _Request(Record, frozen=True):
+class _Request(NamedTuple):
     view: RequestView
     done: asyncio.Future[bool]
 
 
-class _Asking(Record, frozen=True):
+class _Asking(NamedTuple):
     done: asyncio.Future[StateChange]
 
 
@@ -178,7 +195,7 @@ class Engine:
             await asyncio.gather(self._pump, return_exceptions=True)
         if not self._is_dead:
             self._die(EngineEnded(Ended.STOPPED, "the engine was closed"))
-            await self._line.close()
+        await self._line.close()
 
     def _put(self, job: _Job) -> None:
         if self._over and (self._is_dead or not isinstance(job, _Asking)):
@@ -198,6 +215,9 @@ class Engine:
                     self._has_jobs.clear()
         except EngineEnded as error:
             self._die(error)
+        except Exception as error:  # a fault of ours must let nobody wait for ever
+            self._die(EngineEnded(Ended.CRASH, f"the host failed: {error!r}"))
+            raise
 
     def _take_batch(self) -> None:
         """The first jobs of one kind; those that nobody waits for any more are left out."""
@@ -248,6 +268,10 @@ class Engine:
     async def _take_change(self) -> None:
         answer = await self._line.receive(Changed, seconds=STATE_SECONDS)
         self.cpu_seconds = answer.cpu_seconds
+        try:
+            check_change(answer.change)
+        except ValueError as error:
+            raise await self._line.condemn(str(error)) from error
         self._give(answer.change)
         while self._under_way:  # several asked at once: the first has it all
             self._give(StateChange())

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from clips._clips import ffi, lib
 
@@ -17,12 +17,13 @@ from sterna.runtime.engine.values import Maker, Pointer, argument_of, text_of, v
 UNBOUNDED = 65_535  # arguments of a function
 MAX_ERROR_CHARS = 500
 
+_ROUTERS = (b"stderr", b"stdwrn", b"stdout")
 _CODE = re.compile(r"\[[A-Z]+[0-9]+\] *(?:WARNING: )?")
 _HALTED = re.compile(r"Execution halted during the actions of defrule '[^']*'\.")
 _RULE = re.compile(r"(?:defrule '|[Ii]n rule )([^\s']+)")
 
 
-class Native(Record, frozen=True):
+class Native(NamedTuple):
     """A function of ours for rules: how many arguments of which kinds it takes, and what it does."""
 
     name: str
@@ -80,7 +81,8 @@ class Clips:
         self._natives: list[Native] = []
         self._kept: list[object] = []  # what CLIPS points to and does not copy
         self._parser_errors: list[tuple[int, str]] = []
-        self._templates: dict[int, Template] = {}
+        self._templates: dict[int, Template] = {}  # by their addresses, and below by their names
+        self._names: dict[str, Template] = {}
         self._builders: dict[str, Pointer] = {}
         self._strip()
 
@@ -90,12 +92,20 @@ class Clips:
         hook(self._env, self)
 
     def __del__(self) -> None:
-        if lib is not None:  # it is None while Python ends
-            lib.DestroyEnvironment(self._env)
+        if lib is None:  # Python ends
+            return
+        for builder in self._builders.values():
+            lib.FBDispose(builder)
+        self._make.dispose()
+        for name in _ROUTERS:
+            C.CloseStringBuilderDestination(self._address, name)
+        lib.SBDispose(self._troubles)
+        lib.SBDispose(self._form)
+        lib.DestroyEnvironment(self._env)
 
     def _strip(self) -> None:
         lib.DeleteRouter(self._env, b"fileio")
-        for name in (b"stderr", b"stdwrn", b"stdout"):
+        for name in _ROUTERS:
             C.OpenStringBuilderDestination(self._address, name, address_of(self._troubles))
         check_layout(self._env)
         for function in self.functions():
@@ -228,8 +238,12 @@ class Clips:
 
     def template_named(self, name: str) -> Template | None:
         """The template of this name; None if there is none yet."""
-        pointer = lib.FindDeftemplate(self._env, name.encode())
-        return None if pointer == ffi.NULL else self.template(address_of(pointer))
+        if name not in self._names:
+            pointer = lib.FindDeftemplate(self._env, name.encode())
+            if pointer == ffi.NULL:
+                return None
+            self._names[name] = self.template(address_of(pointer))
+        return self._names[name]
 
     def template(self, address: int) -> Template:
         """The template at an address."""

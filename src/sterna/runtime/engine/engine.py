@@ -11,8 +11,8 @@ from sterna.errors import RulesError
 from sterna.model import Ended, Record, State, StateChange
 from sterna.runtime.engine.clips import Clips, RuleFault, Troubles
 from sterna.runtime.engine.functions import Functions
-from sterna.runtime.engine.messages import PageView, RequestView, Start, Verdict
-from sterna.runtime.engine.ownfacts import MAX_NUMBER, OwnFacts
+from sterna.runtime.engine.messages import MAX_NUMBER, PageView, RequestView, Start, Verdict
+from sterna.runtime.engine.ownfacts import OwnFacts
 from sterna.runtime.engine.said import Said, Scratch
 from sterna.runtime.engine.values import CannotTravel, value_of
 
@@ -108,6 +108,7 @@ class RuleEngine:
             self._clips.set_global(name, decode_value(value))
         for name, value in memory.scratch.items():
             self._scratch.store(name, decode_value(value))
+        self._saved = state.memory
 
     def _assert(self, fact: Fact) -> None:
         if fact.template in TEMPLATES:
@@ -158,11 +159,9 @@ class RuleEngine:
 
     def _run(self) -> None:
         """Lets rules fire until none is left; one that goes wrong does not keep the others from it."""
+        self._hear(0)
         while not self.ended and not self._clips.is_idle():
-            fired = self._fire()
-            troubles = self._clips.troubles()
-            if troubles:
-                self._note(troubles, fired)
+            self._hear(self._fire())
             if self._scratch.is_full:
                 self.stop(Ended.SCRATCH_BYTES, "the scratch store is full")
         if self.ended:
@@ -170,6 +169,14 @@ class RuleEngine:
             if not self._has_told:
                 self._has_told = True
                 self._tell_stopped()
+
+    def _hear(self, fired: int) -> None:
+        """Notes what went wrong after so many rules have fired."""
+        troubles = self._clips.troubles()
+        if troubles:
+            self._note(troubles, fired)
+        elif fired:
+            self._faults_in_a_row = 0
 
     def _fire(self) -> int:
         if not self._matches_alike:
@@ -202,7 +209,6 @@ class RuleEngine:
             self._run()
         while self._drop_unfit():
             self._run()
-        self._clips.troubles()
         self._keep_globals()
         faults, self._faults, self._has_misfits = self._faults, 0, False
         return self._functions.said.verdict(error_count=faults, ended=self.ended, detail=self.detail)

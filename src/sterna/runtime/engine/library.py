@@ -79,6 +79,7 @@ def _declared(library: Any) -> Any:
         "AddRetractFunction": (ctypes.c_bool, (_POINTER, _TEXT, _FACT_HOOK, ctypes.c_int, _POINTER)),
         "AddModifyFunction": (ctypes.c_bool, (_POINTER, _TEXT, _MODIFY_HOOK, ctypes.c_int, _POINTER)),
         "Assert": (_POINTER, (_POINTER,)),
+        "CloseStringBuilderDestination": (ctypes.c_bool, (_POINTER, _TEXT)),
         "CreateFact": (_POINTER, (_POINTER,)),
         "CreateImpliedDeftemplate": (_POINTER, (_POINTER, _POINTER, ctypes.c_bool)),
         "GetFunctionList": (ctypes.POINTER(_Function), (_POINTER,)),

@@ -8,7 +8,7 @@ import socket
 from typing import Protocol, TypeVar
 
 from sterna.errors import EngineEnded
-from sterna.model import Ended
+from sterna.model import Ended, StateChange
 from sterna.runtime.deaths import Death
 from sterna.runtime.engine.messages import (
     HEAD_BYTES,
@@ -16,6 +16,7 @@ from sterna.runtime.engine.messages import (
     MAX_FOLLOW_CHARS,
     MAX_FOLLOWS,
     MAX_LOG_LINES,
+    MAX_NUMBER,
     MAX_ROW_BYTES,
     Answer,
     Over,
@@ -60,6 +61,7 @@ class Line:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._received = bytearray()  # of a frame that is not whole yet
+        self._is_closed = False
 
     async def send(self, question: Question, *, seconds: float) -> None:
         """Sends a question."""
@@ -84,7 +86,7 @@ class Line:
             answer = await self._next(STOPPED_SECONDS)
         if isinstance(answer, Over):
             await self.close()
-            ended = answer.ended if answer.ended in _ENDS else Ended.CRASH
+            ended = answer.ended if answer.ended in frozenset(Ended) else Ended.CRASH
             raise EngineEnded(ended, answer.detail[:1000])
         if not isinstance(answer, wanted):
             raise await self.condemn(f"it answered with {type(answer).__name__}")
@@ -107,10 +109,12 @@ class Line:
         return EngineEnded(Ended.VIOLATION, f"its answer is none: {detail}")
 
     async def close(self) -> None:
-        """Ends the process."""
-        self._process.kill()
-        await self._process.wait()
-        self._process.socket.close()
+        """Ends the process, if it has not ended."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._process.kill()
+            await self._process.wait()
+            self._process.socket.close()
 
     async def _read(self) -> Answer:
         await self._fill(HEAD_BYTES)
@@ -133,11 +137,19 @@ class Line:
         return EngineEnded(Ended.WALL_SECONDS, f"it was killed: no answer came within {seconds:g} seconds")
 
     async def _bury(self) -> EngineEnded:
+        self._is_closed = True
         death = await self._process.wait()
         self._process.socket.close()
         if death.ended in _ENDS:
             return EngineEnded(death.ended, death.detail)
         return EngineEnded(Ended.CRASH, f"its process is gone ({death.ended}: {death.detail})")
+
+
+def check_change(change: StateChange) -> None:
+    """ValueError if facts have numbers that none can have."""
+    numbers = (*(number for number, _ in change.added), *change.removed)
+    if numbers and not 0 < min(numbers) <= max(numbers) < MAX_NUMBER:
+        raise ValueError("facts with numbers that cannot be")
 
 
 def check_verdict(verdict: Verdict) -> None:

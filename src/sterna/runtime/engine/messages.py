@@ -14,6 +14,7 @@ MAX_FOLLOW_CHARS = 2 * 1024 * 1024  # of all of them
 MAX_ROW_BYTES = 1024 * 1024  # of rows that a page's rules may send home
 MAX_LOG_LINES = 100
 MAX_LINE_CHARS = 500
+MAX_NUMBER = 10**12  # of own facts; those of the crawl come after, and CLIPS prints no longer ones
 HEAD_BYTES = 4
 
 

@@ -7,10 +7,10 @@ as its recency, so that whatever order CLIPS makes by those is the same before a
 from collections.abc import Callable, Container
 
 from sterna.runtime.engine.library import number_of, set_number, template_of
+from sterna.runtime.engine.messages import MAX_NUMBER
 
 # Pages and links come between two own facts: newer than those before, older than those they lead to.
 _RECENCY_BITS = 20
-MAX_NUMBER = 10**12  # of own facts; those of the crawl come after, and CLIPS prints no longer ones
 
 
 class OwnFacts:

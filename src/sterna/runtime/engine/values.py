@@ -78,6 +78,10 @@ class Maker:
         self._cell = ffi.new("CLIPSValue *")
         self._field = ffi.new("CLIPSValue *")
 
+    def dispose(self) -> None:
+        """Gives back what it has of the environment."""
+        lib.MBDispose(self._fields)
+
     def cell(self, value: Value | Values) -> Pointer:
         """A CLIPSValue with this in it, good until the next call."""
         self._cell.value = self.multifield(value) if type(value) is tuple else self.single(value)  # type: ignore[arg-type]
