@@ -273,3 +273,23 @@ def test_packed_crawler_crawls_as_its_spec_does(tmp_path: Path, server: NginxSer
     shown = sterna("inspect", packed)
     assert "rules" in shown.stdout
     assert shown.returncode == 0
+
+
+def test_question_with_a_mistake_is_refused_before_anything_is_fetched(server: NginxServer) -> None:
+    before = server.log_path.stat().st_size
+
+    result = sterna("ask", "SELECT nosuch(count(*)) FROM page", f"{server.url}/", "--delay", "0")
+
+    assert result.returncode == 2
+    assert "nosuch" in result.stderr
+    assert server.log_path.stat().st_size == before
+
+
+def test_question_does_not_mix_with_a_collection_that_is_there(tmp_path: Path, server: NginxServer) -> None:
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "something").write_text("x")
+
+    result = sterna("ask", "SELECT url FROM page", f"{server.url}/", "--into", tmp_path / "c")
+
+    assert result.returncode == 2
+    assert "holds something already" in result.stderr

@@ -155,7 +155,7 @@ def as_sql(part: Predicate) -> str:
     return SQL[part.op].format(op=part.op, column=part.column, values=values, listed=", ".join(values))
 
 
-@settings(FIXED, max_examples=300)
+@settings(FIXED, max_examples=200)
 @given(case=cases(8))
 def test_judges_as_duckdb_does(
     duck: duckdb.DuckDBPyConnection, case: tuple[list[PageRow], list[Predicate]]
@@ -168,7 +168,7 @@ def test_judges_as_duckdb_does(
         assert [judge.judge(row) for row in rows] == expected, condition
 
 
-@settings(FIXED, max_examples=150)
+@settings(FIXED, max_examples=100)
 @given(case=cases(4), names=st.sets(st.sampled_from(list(COLUMNS)), min_size=3))
 def test_what_few_columns_say_never_loses_a_page(
     case: tuple[list[PageRow], list[Predicate]], names: set[str]
@@ -192,7 +192,7 @@ depth_leaves = st.one_of(
 )
 
 
-@settings(FIXED, max_examples=400)
+@settings(FIXED, max_examples=300)
 @given(
     predicate=depth_leaves | st.recursive(depth_leaves, grown, max_leaves=6),
     depth=st.integers(0, 5),

@@ -172,30 +172,18 @@ def cases(conditions_of: Callable[[Pool], Texts], most: int) -> st.SearchStrateg
     )
 
 
-@settings(FIXED, max_examples=200)
+@settings(FIXED, max_examples=150)
 @given(case=cases(exact_conditions, 6))
 def test_what_is_shipped_means_what_duckdb_means(duck: duckdb.DuckDBPyConnection, case: Case) -> None:
     rows, several = case
     load(duck, rows)
     for condition, expected in zip(several, verdicts(duck, several), strict=True):
         plan = plan_query(f"SELECT url FROM page WHERE {condition}")
-        found = [Judge(plan.select).judge(row) if plan.select else True for row in rows]
         if plan.is_exact:
-            assert found == expected or not plan.select, condition
-        assert all(each for each, wanted in zip(found, expected, strict=True) if wanted), condition
-
-
-@settings(FIXED, max_examples=150)
-@given(case=cases(exact_conditions, 6))
-def test_what_is_shipped_whole_is_shipped_exactly(duck: duckdb.DuckDBPyConnection, case: Case) -> None:
-    rows, several = case
-    load(duck, rows)
-    for condition, expected in zip(several, verdicts(duck, several), strict=True):
-        try:
             select = plan_condition(condition).select
-        except UsageError:
-            continue  # the case of some letters of the pool
-        assert [Judge(select).judge(row) if select else True for row in rows] == expected, condition
+            assert [Judge(select).judge(row) if select else True for row in rows] == expected, condition
+        found = [Judge(plan.select).judge(row) if plan.select else True for row in rows]
+        assert all(each for each, wanted in zip(found, expected, strict=True) if wanted), condition
 
 
 def kept(rows: Sequence[PageRow], sql: str) -> list[PageRow]:
@@ -227,7 +215,7 @@ QUERIES = (
 )
 
 
-@settings(FIXED, max_examples=200)
+@settings(FIXED, max_examples=130)
 @given(case=cases(conditions, 1), query=st.sampled_from(QUERIES))
 def test_home_and_site_together_give_what_the_query_gives(
     duck: duckdb.DuckDBPyConnection, case: Case, query: str
@@ -265,18 +253,17 @@ LINKS = [("/a", "/b"), ("/a", "/c"), ("/b", "/c"), ("/b", "/d"), ("/c", "/a")]
         "SELECT url, to_url FROM page JOIN link ON from_url = url WHERE status = 200",
         "SELECT p.url, l.to_url FROM page p LEFT JOIN link l ON l.from_url = p.url WHERE p.status = 200",
         "SELECT p.url, count(*) FROM link l JOIN page p ON l.to_url = p.url WHERE p.status = 200 GROUP BY 1",
-        "SELECT p.url FROM page p LEFT JOIN link l ON l.to_url = p.url WHERE p.status = 200 AND l.to_url IS NULL",
+        "SELECT url FROM page p LEFT JOIN link l ON to_url = url WHERE status = 200 AND to_url IS NULL",
         "SELECT url FROM page WHERE status = 200 AND url IN (SELECT to_url FROM link)",
         "SELECT s.site, p.url FROM site s LEFT JOIN page p ON s.site = p.site WHERE p.status IS NULL",
-        "SELECT s.site, p.url FROM page p RIGHT JOIN site s ON s.site = p.site WHERE coalesce(p.status, 200) = 200",
-        "SELECT p.url, s.pages FROM page p JOIN site s ON s.site = p.site WHERE p.status = 404 AND s.pages > 1",
+        "SELECT s.site, url FROM page p RIGHT JOIN site s ON s.site = p.site WHERE p.status = 200",
+        "SELECT url, pages FROM page p JOIN site s ON s.site = p.site WHERE status = 404 AND pages > 1",
         "SELECT p.url, s.pages FROM page p LEFT JOIN site s USING (site) WHERE p.depth > 0",
     ],
 )
 def test_joins_give_what_they_give_over_all_pages(duck: duckdb.DuckDBPyConnection, sql: str) -> None:
-    duck.execute(
-        "CREATE OR REPLACE TABLE site AS FROM (VALUES ('https://a.org', 2), ('https://b.org', 1)) t(site, pages)"
-    )
+    sites = "VALUES ('https://a.org', 2), ('https://b.org', 1)"
+    duck.execute(f"CREATE OR REPLACE TABLE site AS FROM ({sites}) AS t(site, pages)")
 
     def linked_answer(rows: list[PageRow], query: str) -> list[tuple[object, ...]]:
         own = [link for link in LINKS if link[0] in {row.url for row in rows}]

@@ -3,6 +3,7 @@
 import time
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,6 +47,12 @@ def test_all_fields_of_a_page_are_read() -> None:
     assert (document.language, document.html) == ("en", PAGE)
     assert document.extracts == (("bold", ("Arctic",)),)
     assert list(document.links)[1] == Link("http://www.example.org/far", "farther")
+
+
+def test_all_fields_cross_to_another_process() -> None:
+    document = read(PAGE, *ALL, selectors=SELECTORS)
+    assert document.extracts and document.is_selected
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(document), type=Document) == document
 
 
 @pytest.mark.parametrize("field", ["title", "description", "keywords", "headings", "text", "html"])

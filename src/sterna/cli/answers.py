@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from sterna.archive.rows import page_table
-from sterna.cli.asking import ask
+from sterna.cli.asking import ask, ledger_tables
 from sterna.crawler.sql import QueryPlan
 from sterna.home.collection import Collection
 from sterna.model import Page, Parcel
@@ -35,7 +35,9 @@ class Answers:
         return self._left == 0
 
     def __enter__(self) -> Self:
-        if self._plan.is_streamable:
+        if not self._plan.is_streamable:
+            _run(self._plan.home_sql, ())  # a mistake in it shows now, and not after the crawl
+        else:
             columns = _run(self._plan.stream_sql, ()).columns
             result = Result(columns, iter(self._rows.get, None))
             self._thread = threading.Thread(target=self._write, args=(result,), daemon=True)
@@ -84,6 +86,6 @@ class Answers:
 
 def _run(sql: str, site_pages: Sequence[tuple[str, Page]]) -> Result:
     """The rows of these pages; all of them are read before the engine is closed."""
-    with Engine({}, pages=page_table(site_pages)) as engine:
+    with Engine({}, pages=page_table(site_pages), extra=ledger_tables((), ())) as engine:
         result = engine.run(sql)
         return Result(result.columns, iter(list(result.rows)))

@@ -14,6 +14,7 @@ from sterna.cli.crawl import gather_options
 from sterna.cli.display import choose_display
 from sterna.cli.running import Wishes, exit_code, run
 from sterna.crawler.pack import PackedCrawler
+from sterna.errors import UsageError
 from sterna.home.collection import Collection
 from sterna.query.output import Format
 
@@ -78,6 +79,8 @@ def ask(  # noqa: PLR0913, PLR0917 - each is a flag of the command
 @contextmanager
 def _collection(folder: Path | None) -> Iterator[Collection]:
     if folder:
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(f"--into {folder} holds something already: a question needs a folder of its own")
         yield Collection(folder)
         return
     with tempfile.TemporaryDirectory(prefix="sterna-ask-") as work:

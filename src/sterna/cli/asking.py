@@ -57,11 +57,7 @@ def ask(collection: Collection, sql: str, *, form: Format) -> None:
         segments = ledger.segments()
         errand = load(ledger.setting("errand"))
         facts = own(ledger.facts(), crawler=errand.crawler.name if errand else "")
-        extra = {
-            "site": _table(SiteRow, ledger.site_rows()),
-            "visit": _table(VisitRow, ledger.visit_rows()),
-            "fact": fact_table(facts),
-        }
+        extra = {**ledger_tables(ledger.site_rows(), ledger.visit_rows()), "fact": fact_table(facts)}
     finally:
         ledger.close()
     tables = {
@@ -70,6 +66,11 @@ def ask(collection: Collection, sql: str, *, form: Format) -> None:
     }
     with Engine(tables, extra=extra) as engine:
         write(engine.run(sql), format=form, out=sys.stdout)
+
+
+def ledger_tables(sites: Sequence[SiteRow], visits: Sequence[VisitRow]) -> dict[str, pa.Table]:
+    """The tables that come from the ledger."""
+    return {"site": _table(SiteRow, sites), "visit": _table(VisitRow, visits)}
 
 
 def _table(kind: type[Record], rows: Sequence[Record]) -> pa.Table:

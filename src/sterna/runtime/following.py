@@ -42,7 +42,8 @@ class Following:
         """Puts the start URLs into the frontier, but for those that the scope no longer wants."""
         for target in self._visit.starts:
             mark = fingerprint(target.url)
-            if target.depth == 0 or target.kind == "sitemap" or self._admits(target):
+            is_free = target.depth == 0 or target.kind == "sitemap"
+            if is_free or (self._scope.admits(target.url) and not self._is_pruned(target)):
                 self._frontier.add(target, mark)
             else:
                 self._packer.add_done(mark)
@@ -90,24 +91,26 @@ class Following:
                     self._add(Target(url, target.depth + 1, target.url, priority=priority), mark)
 
     def _add(self, target: Target, mark: int, *, is_wanted: bool = False) -> None:
+        is_free = is_wanted or target.kind == "sitemap"
+        if not is_free and self._is_pruned(target):
+            return  # another way to it may be a shorter one
         if site_of(target.url) != self._visit.site:
             self._report(target, mark)
-        elif (is_wanted or target.kind == "sitemap" or self._admits(target)) and self._frontier.add(
-            target, mark
-        ):
+        elif (is_free or self._scope.admits(target.url)) and self._frontier.add(target, mark):
             self._packer.add_found(target)
         else:
             self._passed.add(mark)
 
-    def _admits(self, target: Target) -> bool:
-        if not self._scope.admits(target.url):
-            return False
+    def _is_pruned(self, target: Target) -> bool:
         if self._prune is None:
-            return True
+            return False
         row = PageRow(
-            url=target.url, site=self._visit.site, depth=target.depth, referrer=target.referrer or None
+            url=target.url,
+            site=site_of(target.url),
+            depth=target.depth,
+            referrer=target.referrer or None,
         )
-        return self._prune.judge(row) is True
+        return self._prune.judge(row) is not True
 
     def _report(self, target: Target, mark: int) -> None:
         # A redirect of a start page (depth 0) is always told: home may follow it to the site's new name.

@@ -43,20 +43,27 @@ class Finder:
 
     def find(self, chains: tuple[Chain, ...]) -> Iterator[LexborNode]:
         """Gives the elements that fit one of the chains, each once, in document order."""
-        fitting: set[int] = set().union(*map(self._fitting, chains))
+        found = [self._fitting(chain) for chain in chains]
+        if len(found) == 1:
+            yield from found[0]
+            return
+        wanted = {node.mem_id for nodes in found for node in nodes}
         for node in self._css(", ".join([chain[-1].css for chain in chains])):
-            if node.mem_id in fitting:
-                fitting.remove(node.mem_id)
+            if node.mem_id in wanted:
+                wanted.remove(node.mem_id)
                 yield node
 
-    def _fitting(self, chain: Chain) -> set[int]:
-        """Gives those that fit a chain, by their numbers in memory: step by step, from the left."""
-        fitting: set[int] = set()
+    def _fitting(self, chain: Chain) -> list[LexborNode]:
+        """Gives the elements that fit a chain, found step by step from the left."""
+        nodes: list[LexborNode] = []
         for step in chain:
-            stands_well = self._relation(step.combinator, fitting)
-            nodes = filter(stands_well, self._css(step.css))
-            fitting = {node.mem_id for node in nodes if self._is_at(node, step.positions)}
-        return fitting
+            stands_well = self._relation(step.combinator, {node.mem_id for node in nodes})
+            nodes = [
+                node
+                for node in self._css(step.css)
+                if stands_well(node) and self._is_at(node, step.positions)
+            ]
+        return nodes
 
     def _css(self, css: str) -> list[LexborNode]:
         nodes = self._tree.css(css)

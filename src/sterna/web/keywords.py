@@ -15,7 +15,7 @@ _PARTS, _LEAST_PART, _MOST_PART = 8, 200, 3_000
 _IN_TITLE, _IN_HEADING, _IN_DESCRIPTION = 5, 3, 1
 _FEW = 20  # where more words are said twice or more often, those that are said but once tell nothing
 
-_DIGITS = "0123456789_\0"
+_DIGITS = "0123456789_\0" + "".join(chr(zero + n) for zero in (0x660, 0x6F0, 0x966) for n in range(10))
 _MARK = "\0"  # which no text of a page holds
 
 Weights = dict[str, int]
@@ -93,11 +93,11 @@ def _words_of(text: str) -> list[str]:
     if text.isascii():
         return data.decode().split()
     plain = _parted(data, _SIGNS)
-    if not plain.isascii():
-        plain = plain.lower()
-        if data.translate(None, _ALL_BUT_FAR):
-            plain = _spaced(_parted(plain.encode(), _FAR_SIGNS))
-    return plain.split()
+    if plain.isascii():
+        return plain.split()
+    plain = plain.lower()
+    is_far = data.translate(None, _ALL_BUT_FAR)
+    return _far_words_of(_parted(plain.encode(), _FAR_SIGNS)) if is_far else plain.split()
 
 
 def _parted(data: bytes, signs: Iterable[bytes]) -> str:
@@ -107,23 +107,23 @@ def _parted(data: bytes, signs: Iterable[bytes]) -> str:
 
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_HIRAGANA = re.compile("[\u3041-\u309f]+")
+_KANA = "\u3041-\u30ff"
+_HIRAGANA, _FIRST_HAN = re.compile("[\u3041-\u309f]"), re.compile(f"[{_HAN}]")
+_JAPANESE = re.compile(f"[{_HAN}]+|[\u30a1-\u30fa\u30fc]+|[^\\s{_HAN}{_KANA}]+")
+_CHINESE = re.compile(f"[{_HAN}]+|[^\\s{_HAN}{_KANA}]+")
 _SMALL_HAN = re.compile(
-    "[的了是在和有我你他她它们們这這那也就都而及与與或之为為以其被从從对對等个個把让讓给給很吗嗎呢吧]+"
+    "[的了是在和有我你他她它们們这這那也就都而及与與或之为為以其被从從对對等个個把让讓给給很吗嗎呢吧]"
 )
-_HAN_RUN, _KATAKANA_RUN = re.compile(f"[{_HAN}]+"), re.compile("[\u30a0-\u30ff]+")
 
 
-def _spaced(text: str) -> str:
-    """Gives a text of Han characters and kana with spaces where words may end."""
-    is_japanese = _HIRAGANA.search(text) is not None  # which parts the words there
-    text = _HIRAGANA.sub(" ", _SMALL_HAN.sub(" ", text))
-    text = _KATAKANA_RUN.sub(r" \g<0> ", text)
-    return _HAN_RUN.sub(r" \g<0> " if is_japanese else _by_twos, text)
-
-
-def _by_twos(run: re.Match[str]) -> str:
-    return f" {' '.join(map(''.join, pairwise(run[0])))} "
+def _far_words_of(text: str) -> list[str]:
+    """Gives the words of a text that may be written without spaces."""
+    if _HIRAGANA.search(text):  # which in Japanese parts the words
+        return _JAPANESE.findall(text)
+    if not _FIRST_HAN.search(text):
+        return text.split()
+    runs = _CHINESE.findall(_SMALL_HAN.sub(" ", text))
+    return [word for run in runs for word in (map("".join, pairwise(run)) if run[0] >= "\u3400" else (run,))]
 
 
 _LANGUAGES_OF: dict[str, list[str]] = {}
@@ -132,14 +132,14 @@ for _language, _words in STOPWORDS.items():
         _LANGUAGES_OF.setdefault(_word, []).append(_language)
 _ENGLISH = STOPWORDS["en"]
 _NOT_ENGLISH = frozenset(_LANGUAGES_OF) - _ENGLISH
-_MANY, _SOME = 15, 3  # of so many words, so many should be small ones of the language that is declared
+_MANY = 15  # of so many words, a fifth at least should be small ones of the language that is declared
 _SURE = 8  # so many different small words of a language are seldom in a text of another one
 
 
 def _languages_of(words: Collection[str], declared: str) -> list[str]:
     """Gives the declared language if it can be that one, else those of which most small words are there."""
     small = stopwords_of(declared)
-    if small is not None and (len(words) < _MANY or len(small.intersection(words)) >= _SOME):
+    if small is not None and (len(words) < _MANY or 5 * len(small.intersection(words)) >= len(words)):
         return [declared]
     english = len(_ENGLISH.intersection(words))
     if english >= _SURE and 2 * len(_NOT_ENGLISH.intersection(words)) < english:
@@ -173,8 +173,7 @@ def _heaviest(weights: Weights) -> tuple[str, ...]:
     ranked = sorted(weights)
     ranked.sort(key=weights.__getitem__, reverse=True)
     for some in (ranked[: 2 * MAX_KEYWORDS], ranked):
-        words = [word for word in some if _MIN_LENGTH <= len(word) <= _MAX_LENGTH and word.strip(_DIGITS)]
-        words = [word for word in words if not word.isdigit()]
+        words = [word for word in some if word.strip(_DIGITS) and _MIN_LENGTH <= len(word) <= _MAX_LENGTH]
         if len(words) >= MAX_KEYWORDS:
             break
     return tuple(words[:MAX_KEYWORDS])

@@ -67,7 +67,7 @@ Stack = list[LexborNode | Ending]
 class Reading(Findings):
     """What the walk has found so far; only the walk fills it."""
 
-    special: ClassVar = _SPECIAL  # the elements to enter
+    special: ClassVar[frozenset[int]] = _SPECIAL  # the elements to enter
     _readers: ClassVar = _TAG_READERS
 
     def __init__(self, agent: str) -> None:
@@ -134,7 +134,7 @@ class Reading(Findings):
 class CloseReading(Reading):
     """A reading that also minds the description, the headings, and what is only a frame of the page."""
 
-    special: ClassVar = _SPECIAL | _KINDS.keys()
+    special: ClassVar[frozenset[int]] = _SPECIAL.union(_KINDS)
     _readers: ClassVar = {**_TAG_READERS, create_tag("meta").tag_id: read_described_meta}
 
     def __init__(self, agent: str) -> None:
