@@ -6,8 +6,9 @@ from tests.runtime.fakes import FakeWeb, Script, carry_out, linking, reply, visi
 from sterna.model import Budget, Ended
 
 COUNT = 30
-WEB: Script = {"/": linking(*(f"/{n}" for n in range(COUNT)))} | {
-    f"/{n}": reply(body=f"<title>{n}</title><p>{'words ' * 200}") for n in range(COUNT)
+WEB: Script = {
+    "/": linking(*(f"/{n}" for n in range(COUNT))),
+    **{f"/{n}": reply(body=f"<title>{n}</title><p>{'words ' * 200}") for n in range(COUNT)},
 }
 
 

@@ -143,6 +143,10 @@ def test_chinese_is_told_by_two_characters_at_a_time() -> None:
     assert words("我们的医院。医院在北京，医院有医生。", "zh", title="医院")[:2] == ("医院", "北京")
 
 
+def test_korean_words_are_whole_even_beside_chinese_ones() -> None:
+    assert set(words("데이터베이스 서버, 데이터베이스 漢字", "ko")) == {"데이터베이스", "서버", "漢字"}
+
+
 def test_japanese_is_told_by_its_runs_of_characters() -> None:
     text = "バックアップを取ることは管理者の責任です。管理者はサーバのバックアップを復元する。"
     assert set(words(text, "ja")) >= {"バックアップ", "管理者", "責任", "サーバ", "復元"}

@@ -107,23 +107,23 @@ def _parted(data: bytes, signs: Iterable[bytes]) -> str:
 
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_KANA = "\u3041-\u30ff"
-_HIRAGANA, _FIRST_HAN = re.compile("[\u3041-\u309f]"), re.compile(f"[{_HAN}]")
-_JAPANESE = re.compile(f"[{_HAN}]+|[\u30a1-\u30fa\u30fc]+|[^\\s{_HAN}{_KANA}]+")
-_CHINESE = re.compile(f"[{_HAN}]+|[^\\s{_HAN}{_KANA}]+")
-_SMALL_HAN = re.compile(
+# Compiled where they are needed, for that takes time, and many crawls meet no such page.
+_HIRAGANA, _OTHERS = "[\u3041-\u309f]", rf"[^\s\u3041-\u30ff{_HAN}]+"
+_JAPANESE = f"[{_HAN}]+|[\u30a1-\u30fa\u30fc]+|{_OTHERS}"
+_CHINESE = f"([{_HAN}]+)|({_OTHERS})"
+_SMALL_HAN = (
     "[的了是在和有我你他她它们們这這那也就都而及与與或之为為以其被从從对對等个個把让讓给給很吗嗎呢吧]"
 )
 
 
 def _far_words_of(text: str) -> list[str]:
     """Gives the words of a text that may be written without spaces."""
-    if _HIRAGANA.search(text):  # which in Japanese parts the words
-        return _JAPANESE.findall(text)
-    if not _FIRST_HAN.search(text):
-        return text.split()
-    runs = _CHINESE.findall(_SMALL_HAN.sub(" ", text))
-    return [word for run in runs for word in (map("".join, pairwise(run)) if run[0] >= "\u3400" else (run,))]
+    if re.search(_HIRAGANA, text):  # which in Japanese parts the words
+        return re.findall(_JAPANESE, text)
+    words: list[str] = []
+    for han, other in re.findall(_CHINESE, re.sub(_SMALL_HAN, " ", text)):
+        words += [other] if other else map("".join, pairwise(han))
+    return words
 
 
 _LANGUAGES_OF: dict[str, list[str]] = {}

@@ -74,23 +74,24 @@ _PLACE = (
     r"|(?:first|last|only)-of-type(?![\w(-]))"
 )
 
-_COMPOUND = re.compile(rf"(?:\*|{_NAME})?(?:{_SIMPLE}|{_CHOICE}|{_PLACE})*+")
-_PART = re.compile(rf"{_PLACE}|{_CHOICE}|{_SIMPLE}|\*|{_NAME}")
-_JOINT = re.compile(r"\s*+([,>+~])\s*+|\s++")
+# Compiled where they are needed, for that takes time, and few crawlers have selectors.
+_COMPOUND = rf"(?:\*|{_NAME})?(?:{_SIMPLE}|{_CHOICE}|{_PLACE})*+"
+_PART = rf"{_PLACE}|{_CHOICE}|{_SIMPLE}|\*|{_NAME}"
+_JOINT = r"\s*+([,>+~])\s*+|\s++"
 
 
 def _compounds_of(css: str) -> Iterator[tuple[str, str]]:
     """Gives what the elements of a selector are, each with its combinator; "" begins a chain."""
     at, combinator = 0, ""
     while True:
-        found = _COMPOUND.match(css, at)
+        found = re.compile(_COMPOUND).match(css, at)
         if not found or not found[0]:
             raise _refusal(css, at)
         yield combinator, found[0]
         at = found.end()
         if at == len(css):
             return
-        joint = _JOINT.match(css, at)
+        joint = re.compile(_JOINT).match(css, at)
         if not joint:
             raise _refusal(css, at)
         at = joint.end()
@@ -108,16 +109,15 @@ def _refusal(css: str, at: int) -> UsageError:
 def _step_of(combinator: str, compound: str) -> Step:
     css: list[str] = []
     positions: list[Position] = []
-    for part in _PART.findall(compound):
-        if _IS_PLACE.fullmatch(part):
+    for part in re.findall(_PART, compound):
+        if re.fullmatch(_PLACE, part):
             positions += _positions_of(part.lower())
         else:
             css.append(part)
     return Step(combinator, "".join(css) or "*", tuple(positions))
 
 
-_IS_PLACE = re.compile(_PLACE)
-_FORMULA = re.compile(r"([+-]?\d*)n([+-]\d+)?")
+_FORMULA = r"([+-]?\d*)n([+-]\d+)?"
 _CYCLES = {"": 1, "+": 1, "-": -1}
 
 
@@ -128,7 +128,7 @@ def _positions_of(place: str) -> list[Position]:
         edges = [True, False] if "only" in kind else ["last" in kind]
         return [Position(0, 1, is_of_type=True, is_from_end=edge) for edge in edges]
     argument = "".join(argument.split()).replace("even", "2n").replace("odd", "2n+1")
-    formula = _FORMULA.fullmatch(argument)
+    formula = re.fullmatch(_FORMULA, argument)
     cycle, offset = formula.groups() if formula else ("0", argument)
     number = _CYCLES[cycle] if cycle in _CYCLES else int(cycle)
     return [Position(number, int(offset or 0), is_of_type=is_of_type, is_from_end="last" in kind)]
