@@ -122,9 +122,9 @@ def reader_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
     slim = [tree._slimmed(text) for text in texts]
     documents = [read_document(_answer(url, body)) for url, body in bodies]
     parsed = cost(LexborHTMLParser, slim)
-    whole = cost(lambda text: tree.read_tree(text, agent="sterna", wants_text=True), texts)
+    whole = cost(lambda text: tree.read_tree(text, agent="sterna"), texts)
     slimmed = cost(tree._slimmed, texts)
-    read = [tree.read_tree(text, agent="sterna", wants_text=True) for text in texts]
+    read = [tree.read_tree(text, agent="sterna") for text in texts]
     return [
         Step("answer in (msgpack)", cost(decoder.decode, answers)),
         Step("digest (BLAKE2)", cost(lambda each: blake2b(each[1], digest_size=16).digest(), bodies)),

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -106,6 +107,14 @@ def test_tutorial_prints_what_it_says(tmp_path: Path) -> None:
     assert len(examples("docs/tutorial.md")) >= 8
     with demo_site():
         check("docs/tutorial.md", tmp_path)
+
+
+@pytest.mark.servers
+def test_page_on_programs_prints_what_it_says(tmp_path: Path) -> None:
+    assert len(examples("docs/programs.md")) >= 12
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    with demo_site():
+        check("docs/programs.md", tmp_path)
 
 
 def test_reference_lists_every_exit_code() -> None:

@@ -1,3 +1,19 @@
 """Sterna: crawlers that migrate."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sterna.crawler.spec import Budget, Css, Keep, Politeness, Scope, Select, Spec
+
 __version__ = "0.1.0"
+
+__all__ = ["Budget", "Css", "Keep", "Politeness", "Scope", "Select", "Spec", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    # Every module of the package passes here, and few of them need a spec.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sterna.crawler import spec  # noqa: PLC0415
+
+    return getattr(spec, name)

@@ -2,7 +2,9 @@
 
 SternaError                 anything Sterna itself raises; its text is one line that says what to do
  ├── UsageError             the user asked for something that cannot be: a wrong URL, a wrong option
- │    └── ConfigError       a configuration file that cannot be read or holds a wrong value
+ │    ├── ConfigError       a configuration file that cannot be read or holds a wrong value
+ │    ├── SpecError         a crawler's description that cannot be: names its field and what is allowed
+ │    └── RulesError        rules that CLIPS cannot read or must not have: names file, line and construct
  ├── CollectionError        a folder that cannot serve as a collection
  │    ├── NotACollection    it holds something else
  │    ├── EmptyCollection   nothing was crawled into it yet
@@ -10,6 +12,8 @@ SternaError                 anything Sterna itself raises; its text is one line 
  ├── StorageError           the disk refuses: full, read-only, damaged
  ├── QueryError             a query that DuckDB refuses
  ├── ParcelRefused          intake does not take a parcel: its lease is not the one in force
+ ├── JailError              this machine cannot jail a foreign crawler, or start an engine
+ ├── EngineEnded            a crawler's engine is over before its visit; its `ended` is the visit's
  ├── FetchError             a request that brought no answer; its `kind` is counted in the summary
  └── ReadError              a body that cannot be read; its `kind` is counted in the summary
 """
@@ -25,6 +29,14 @@ class UsageError(SternaError):
 
 class ConfigError(UsageError):
     """A configuration file that cannot be read or holds a wrong value."""
+
+
+class SpecError(UsageError):
+    """A crawler's description that cannot be."""
+
+
+class RulesError(UsageError):
+    """Rules that CLIPS cannot read, or that hold what a crawler must not have."""
 
 
 class CollectionError(SternaError):
@@ -53,6 +65,19 @@ class QueryError(SternaError):
 
 class ParcelRefused(SternaError):
     """Intake does not take a parcel: its lease is not the one in force."""
+
+
+class JailError(SternaError):
+    """This machine cannot protect itself from a foreign crawler, or an engine cannot be started."""
+
+
+class EngineEnded(SternaError):
+    """A crawler's engine is over before its visit; `ended` names the limit or the violation."""
+
+    def __init__(self, ended: str, detail: str = "") -> None:
+        super().__init__(f"{ended}: {detail}" if detail else ended)
+        self.ended = ended
+        self.detail = detail
 
 
 class FetchError(SternaError):

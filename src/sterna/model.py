@@ -21,6 +21,7 @@ class Scope(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_
     stay: Stay = "site"
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    subtrees: tuple[str, ...] = ()  # paths: only what lies below one of them
     max_depth: int = 64
     drop_params: tuple[str, ...] = ()
     use_sitemaps: bool = True
@@ -41,12 +42,66 @@ class Etiquette(Record, frozen=True, array_like=False, kw_only=True, forbid_unkn
     blocked: tuple[str, ...] = ()  # hostnames and domains that must not be asked for anything
 
 
+Scalar = str | int | float | bool | None
+
+# What of a page can be read, tested and kept, besides its address and what the server said of it.
+Field = Literal[
+    "title", "description", "keywords", "headings", "text", "language", "links", "html", "headers"
+]
+DEFAULT_FIELDS: tuple[Field, ...] = ("title", "text", "language", "links")
+
+
+class Predicate(Record, frozen=True):
+    """A condition on a page as it travels: an operator, what it is about, its values and its parts."""
+
+    op: str
+    column: str = ""
+    values: tuple[Scalar, ...] = ()
+    parts: tuple["Predicate", ...] = ()
+
+
+class Selector(Record, frozen=True):
+    """A CSS selector with a name; the texts of what it finds are kept, or the values of an attribute."""
+
+    name: str
+    css: str
+    attribute: str = ""
+
+
+class Keep(Record, frozen=True, kw_only=True):
+    """Remote page filtering: what of a page travels home besides its address."""
+
+    fields: tuple[Field, ...] = DEFAULT_FIELDS
+    selectors: tuple[Selector, ...] = ()
+    share: float = 1.0  # of text and html, from their beginning (Fiedler-Hammer 5.3)
+
+
+class Source(Record, frozen=True):
+    """A file of rules: its name, for messages, and its text."""
+
+    name: str
+    text: str
+
+
+class Program(Record, frozen=True, kw_only=True):
+    """What a crawler does where the pages are: data, made from a spec."""
+
+    prune: Predicate | None = None  # on what is known before a fetch; who fails it is not fetched
+    select: Predicate | None = None  # remote page selection; who fails it is not kept
+    keep: Keep = Keep()
+    rules: tuple[Source, ...] = ()
+    needs: tuple[Field, ...] = DEFAULT_FIELDS  # whatever selecting, keeping and the rules read
+    is_best_first: bool = False  # rules give priorities, which come before depth
+    drives_loading: bool = False  # only what rules load is fetched; links are not followed by themselves
+
+
 class Crawler(Record, frozen=True, array_like=False, kw_only=True):
-    """The program that travels; until it has rules of its own, its name and its scope."""
+    """The program that travels, with its scope and the facts it sets out with."""
 
     name: str = "default"
     scope: Scope = Scope()
-    keeps_text: bool = True  # titles, texts and the texts of links; else nothing but links
+    program: Program = Program()
+    facts: tuple[bytes, ...] = ()  # each as `crawler.facts` writes it
     keeps_raw: bool = False
 
 
@@ -60,6 +115,7 @@ class Target(Record, frozen=True):
     hops: int = 0  # redirects that led here, one after the other
     attempts: int = 0
     not_before: float = 0.0
+    priority: int = 0  # higher ones first
 
 
 class Validator(Record, frozen=True):
@@ -113,6 +169,14 @@ class Budget(Record, frozen=True, kw_only=True):
     urls: int = 200_000  # found in the visit and held in its memory
     patience_seconds: float = 60.0  # a longer wait for the site's delay ends the visit
     depth: int = 64  # the deepest page to fetch; what lies deeper is only reported
+    requests: int = 0  # of this and what follows 0 stands for no limit
+    fetched_bytes: int = 0
+    sent_bytes: int = 0  # before compression
+    wall_seconds: float = 0.0  # unlike `seconds` the crawler's own limit, after which home does not go on
+    cpu_seconds: float = 0.0  # of reading pages and of the engine
+    memory_bytes: int = 0  # of the engine, as are those below
+    scratch_bytes: int = 0
+    facts: int = 0
 
 
 class Usage(Record, frozen=True, kw_only=True):
@@ -124,6 +188,16 @@ class Usage(Record, frozen=True, kw_only=True):
     unchanged: int = 0
     redirects: int = 0
     errors: dict[str, int] = msgspec.field(default_factory=dict)
+    kept: int = 0  # of the pages, those that were wanted
+    cpu_seconds: float = 0.0  # of readers and engine
+    sent_bytes: int = 0  # before compression
+
+
+class State(Record, frozen=True):
+    """What a crawler remembers between two pages: its own facts, numbered, and its memory."""
+
+    facts: tuple[tuple[int, bytes], ...] = ()
+    memory: bytes = b""  # globals and scratch store, as the engine writes them
 
 
 class Visit(Record, frozen=True, kw_only=True):
@@ -140,8 +214,17 @@ class Visit(Record, frozen=True, kw_only=True):
     budget: Budget
     robots: Robots
     holds: tuple[Hold, ...] = ()
+    state: State = State()  # of an earlier visit that this one continues
     may_be_private: bool = False  # this site: the user named it by a private address
     allow_private: bool = False  # whatever a redirect leads to, too
+
+
+class StateChange(Record, frozen=True):
+    """What became of a crawler's state since the last parcel."""
+
+    added: tuple[tuple[int, bytes], ...] = ()
+    removed: tuple[int, ...] = ()
+    memory: bytes | None = None  # None where it is as it was
 
 
 class Link(Record, frozen=True):
@@ -210,6 +293,13 @@ class Page(Record, frozen=True, kw_only=True):
     referrer: str = ""
     links: Links = Links()
     raw: Raw | None = None
+    is_kept: bool = True  # False: home learns that it was seen, and stores nothing of it
+    description: str = ""
+    keywords: tuple[str, ...] = ()
+    headings: tuple[str, ...] = ()
+    html: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    extracts: tuple[tuple[str, tuple[str, ...]], ...] = ()  # what the selectors found, by their names
 
 
 class Checkpoint(Record, frozen=True, kw_only=True):
@@ -231,6 +321,36 @@ class Ended(StrEnum):
     DISQUALIFIED = "disqualified"  # robots.txt is not to be had
     REFUSED = "refused"  # by ourselves: it lies in a private network that nobody named
     LOST = "lost"  # its runtime was never heard of again
+    # The limits of a budget, each by its name, and what ends an engine before its time.
+    CPU_SECONDS = "cpu_seconds"
+    WALL_SECONDS = "wall_seconds"
+    MEMORY_BYTES = "memory_bytes"
+    REQUESTS = "requests"
+    FETCHED_BYTES = "fetched_bytes"
+    SENT_BYTES = "sent_bytes"
+    SCRATCH_BYTES = "scratch_bytes"
+    FACTS = "facts"
+    VIOLATION = "violation"  # it tried what the jail forbids
+    CRASH = "crash"  # its engine died
+    RULES = "rules"  # they cannot be read, or went wrong
+
+
+# What ends a crawler at a site for good: home does not go on there in the same run.
+LIMITS = frozenset(
+    {
+        Ended.CPU_SECONDS,
+        Ended.WALL_SECONDS,
+        Ended.MEMORY_BYTES,
+        Ended.REQUESTS,
+        Ended.FETCHED_BYTES,
+        Ended.SENT_BYTES,
+        Ended.SCRATCH_BYTES,
+        Ended.FACTS,
+        Ended.VIOLATION,
+        Ended.CRASH,
+        Ended.RULES,
+    }
+)
 
 
 class Parcel(Record, frozen=True, kw_only=True):
@@ -244,6 +364,8 @@ class Parcel(Record, frozen=True, kw_only=True):
     pages: tuple[Page, ...] = ()
     outlinks: tuple[Target, ...] = ()  # of other sites, each reported once a visit
     checkpoint: Checkpoint = Checkpoint()
+    state: StateChange = StateChange()
+    rows: tuple[bytes, ...] = ()  # facts that rules sent home
     holds: tuple[Hold, ...] = ()
     delay_seconds: float = 0.0  # the site's delay as it is now
     robots: Robots | None = None

@@ -13,6 +13,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 import sterna
 from sterna.archive.manifest import WarcPosition
+from sterna.archive.rows import FactRow
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.model import Link, Links, Page, Raw
@@ -24,9 +25,9 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import msgspec
-from sterna.archive.manifest import Segment
+from sterna.archive.manifest import Segment, WarcPosition
+from sterna.archive.rows import FactRow
 from sterna.archive.segments import SegmentStore
-from sterna.archive.manifest import WarcPosition
 from sterna.archive.warc import WarcStore
 from sterna.model import Page
 
@@ -41,7 +42,8 @@ def on_step(name):
 
 pages = msgspec.json.decode(pages, type=list[Page])
 if action == "segments":
-    SegmentStore(Path(folder), on_step=on_step).write_pages([("site", page) for page in pages])
+    facts = msgspec.json.decode(known, type=list[FactRow])
+    SegmentStore(Path(folder), on_step=on_step).write_pages([("site", page) for page in pages], facts=facts)
 elif action == "merge":
     SegmentStore(Path(folder), on_step=on_step).merge(msgspec.json.decode(known, type=list[Segment]))
 else:
@@ -82,12 +84,13 @@ def kill(action: str, folder: Path, *, step: str, count: int, batch: object = ()
     assert died.returncode == -signal.SIGKILL, "the step was never reached"
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("step", ["segment-begun", "segment-written", "segment-renamed"])
 def test_killed_while_writing_pages(tmp_path: Path, step: str, count: int) -> None:
     store = SegmentStore(tmp_path)
     known = {segment.name for segment in store.write_pages([(SITE, page) for page in pages(0, 5)])}
-    kill("segments", tmp_path, step=step, count=count, batch=pages(5, 5))
+    fact = FactRow(crawler="c", site=SITE, visit="v", template="t", data="[]", received=1.0)
+    kill("segments", tmp_path, step=step, count=count, batch=pages(5, 5), known=[fact])
     left_behind = {path.name for path in tmp_path.iterdir()} - known
     assert left_behind
     assert set(store.sweep(known)) == left_behind
@@ -98,7 +101,7 @@ def test_killed_while_writing_pages(tmp_path: Path, step: str, count: int) -> No
 
 @pytest.mark.parametrize("step", ["segment-begun", "segment-written"])
 def test_killed_before_the_rename_there_is_no_segment_even_unswept(tmp_path: Path, step: str) -> None:
-    kill("segments", tmp_path, step=step, count=1, batch=pages(0, 5))
+    kill("segments", tmp_path, step=step, count=1, batch=pages(0, 5), known=[])
     assert [path.suffix for path in tmp_path.iterdir()] == [".tmp"]
 
 

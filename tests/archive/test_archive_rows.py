@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sterna.archive.rows import LINK_SCHEMA, PAGE_SCHEMA, link_table, page_table
+from sterna.archive.rows import (
+    FACT_SCHEMA,
+    LINK_SCHEMA,
+    MORE,
+    PAGE_SCHEMA,
+    FactRow,
+    fact_table,
+    link_table,
+    page_table,
+)
 from sterna.model import Link, Links, Page
 
 SITE = "https://www.example.org"
@@ -32,6 +41,12 @@ def test_every_field_reaches_its_column() -> None:
         modified="Wed, 21 Oct 2015 07:28:00 GMT",
         etag='"x"',
         referrer=f"{SITE}/",
+        description="What it is about",
+        keywords=("clinic", "health"),
+        headings=("First", "Second"),
+        html="<p>Some text",
+        headers=(("server", "nginx"),),
+        extracts=(("price", ("1", "2")), ("none", ())),
     )
     assert page_table([(SITE, full)]).to_pylist() == [
         {
@@ -50,6 +65,12 @@ def test_every_field_reaches_its_column() -> None:
             "modified": datetime(2015, 10, 21, 7, 28, tzinfo=UTC),
             "etag": '"x"',
             "referrer": f"{SITE}/",
+            "description": "What it is about",
+            "keywords": ["clinic", "health"],
+            "headings": ["First", "Second"],
+            "html": "<p>Some text",
+            "headers": [("server", "nginx")],
+            "extracts": [("price", ["1", "2"]), ("none", [])],
         }
     ]
 
@@ -77,9 +98,51 @@ def test_unchanged_page_leaves_neither_row_nor_links() -> None:
     assert link_table([(SITE, unchanged)]).num_rows == 0
 
 
+def test_page_that_is_not_wanted_leaves_neither_row_nor_links() -> None:
+    unwanted = page(is_kept=False, status=200, links=Links.of(Link(f"{SITE}/a")))
+    assert page_table([(SITE, unwanted), (SITE, page(url=f"{SITE}/b"))])["url"].to_pylist() == [f"{SITE}/b"]
+    assert link_table([(SITE, unwanted)]).num_rows == 0
+
+
+def test_fields_that_a_page_lacks_are_null_beside_one_that_has_them() -> None:
+    bare, full = page_table([(SITE, page()), (SITE, page(keywords=("a",)))]).to_pylist()
+    assert [bare[name] for name in MORE] == [None] * len(MORE)
+    assert (full["keywords"], full["headings"], full["headers"]) == (["a"], None, None)
+
+
+def test_headers_of_one_name_become_one_entry() -> None:
+    headers = (("Vary", "a"), ("server", "x"), ("vary", "b"))
+    (row,) = page_table([(SITE, page(headers=headers))]).to_pylist()
+    assert row["headers"] == [("vary", "a, b"), ("server", "x")]
+
+
+def test_extracts_of_one_name_become_one_list() -> None:
+    (row,) = page_table([(SITE, page(extracts=(("a", ("1",)), ("b", ()), ("a", ("2",)))))]).to_pylist()
+    assert row["extracts"] == [("a", ["1", "2"]), ("b", [])]
+
+
+def test_names_that_differ_only_in_what_utf8_cannot_hold_become_one() -> None:
+    odd = page(headers=(("\ud800", "1"), ("\ud801", "2")), extracts=(("\udfff", ("\ud800",)),))
+    (row,) = page_table([(SITE, odd)]).to_pylist()
+    assert row["headers"] == [("\ufffd", "1, 2")]
+    assert row["extracts"] == [("\ufffd", ["\ufffd"])]
+
+
+def test_fact_reaches_its_columns() -> None:
+    row = FactRow(
+        crawler="health", site=SITE, visit="v1", template="clinic", data='{"a": 1}', received=1_700_000_000.0
+    )
+    own = FactRow(crawler="", site=SITE, visit="", template="seen", data="[]", received=None)
+    assert [tuple(each.values()) for each in fact_table([row, own]).to_pylist()] == [
+        ("health", SITE, "v1", "clinic", '{"a": 1}', datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)),
+        (None, SITE, None, "seen", "[]", None),
+    ]
+
+
 def test_no_pages_give_empty_tables_of_the_right_schema() -> None:
     assert page_table([]).schema == PAGE_SCHEMA
     assert link_table([]).schema == LINK_SCHEMA
+    assert fact_table([]).schema == FACT_SCHEMA
 
 
 @pytest.mark.parametrize(
@@ -98,7 +161,18 @@ def test_text_that_utf8_cannot_hold_is_replaced(hostile: str, kept: str) -> None
 
 @given(st.text(st.characters(), min_size=1))
 def test_any_text_can_be_kept(text: str) -> None:
-    hostile = page(url=text, title=text, text=text, etag=text, links=Links(text, text, text))
+    hostile = page(
+        url=text,
+        title=text,
+        text=text,
+        etag=text,
+        links=Links(text, text, text),
+        keywords=(text,),
+        headers=((text, text), (text * 2, text)),
+        extracts=((text, (text,)),),
+    )
+    fact = FactRow(crawler=text, site=text, visit=text, template=text, data=text, received=1.0)
+    assert fact_table([fact]).num_rows == 1
     assert page_table([(text, hostile)]).num_rows == 1
     assert link_table([(text, hostile)]).num_rows == text.count("\n") + 1
 

@@ -15,7 +15,8 @@ import pytest
 
 from sterna.archive import segments as module
 from sterna.archive.manifest import Segment
-from sterna.archive.segments import SegmentStore
+from sterna.archive.rows import MORE, PAGE_SCHEMA, FactRow
+from sterna.archive.segments import SegmentStore, write_segment
 from sterna.errors import StorageError
 from sterna.model import Link, Links, Page
 
@@ -38,6 +39,20 @@ def pages(first: int, count: int, *, text_bytes: int = 100) -> list[tuple[str, P
         )
         for number in range(first, first + count)
     ]
+
+
+def fact(number: int) -> FactRow:
+    return FactRow(
+        crawler="c", site=SITE, visit="v", template="t", data=f"[{number}]", received=1_700_000_000.0
+    )
+
+
+def early_segment(folder: Path, number: int) -> Segment:
+    """A segment as a version wrote it that knew fewer columns."""
+    schema = pa.schema([field for field in PAGE_SCHEMA if field.name not in MORE])
+    row = {"url": f"{SITE}/{number}", "site": SITE, "status": 200, "text": "early"}
+    rows = [pa.Table.from_pylist([row], schema=schema)]
+    return write_segment(folder, f"0{number}.page.parquet", rows=rows, schema=schema)
 
 
 def names(folder: Path) -> set[str]:
@@ -75,6 +90,23 @@ def test_no_empty_segment_is_written(tmp_path: Path) -> None:
     without_links = [(SITE, Page(url=SITE, fingerprint=1, depth=0, fetched=1.0))]
     assert store.write_pages([]) == []
     assert [segment.table for segment in store.write_pages(without_links)] == ["page"]
+
+
+def test_facts_have_a_segment_of_their_own(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    (segment,) = store.write_pages([], facts=[fact(1), fact(2)])
+    assert (segment.table, segment.rows) == ("fact", 2)
+    assert pq.read_table(store.path(segment.name))["data"].to_pylist() == ["[1]", "[2]"]
+    assert store.sweep(set()) == [segment.name]
+
+
+def test_fields_that_no_page_has_are_not_written(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    plain, *_ = store.write_pages(pages(0, 2))
+    described = Page(url=SITE, fingerprint=1, depth=0, fetched=1.0, description="d")
+    with_one, *_ = store.write_pages([*pages(2, 2), (SITE, described)])
+    assert not set(MORE) & set(pq.read_schema(store.path(plain.name)).names)
+    assert set(MORE) & set(pq.read_schema(store.path(with_one.name)).names) == {"description"}
 
 
 def test_later_segments_have_later_names(tmp_path: Path) -> None:
@@ -118,6 +150,51 @@ def test_merged_segment_has_the_rows_of_all(tmp_path: Path) -> None:
     expected = pa.concat_tables([pq.read_table(store.path(part.name)) for part in parts])
     assert pq.read_table(store.path(merged.name)).equals(expected)
     assert pq.ParquetFile(store.path(merged.name)).num_row_groups == 1
+
+
+def test_merge_of_early_and_late_segments_fills_what_is_missing(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    rich = Page(
+        url=f"{SITE}/rich",
+        fingerprint=1,
+        depth=0,
+        fetched=1.0,
+        keywords=("a", "b"),
+        headers=(("server", "x"),),
+        extracts=(("price", ("1",)),),
+    )
+    (late,) = store.write_pages([(SITE, rich)])
+    merged = store.merge([early_segment(tmp_path, 1), late, early_segment(tmp_path, 2)])
+    rows = pq.read_table(store.path(merged.name))
+    assert rows.schema.names == [
+        name for name in PAGE_SCHEMA.names if name not in ("description", "headings", "html")
+    ]
+    assert rows.select(["url", "text", "keywords", "headers", "extracts"]).to_pylist() == [
+        {"url": f"{SITE}/1", "text": "early", "keywords": None, "headers": None, "extracts": None},
+        {
+            "url": f"{SITE}/rich",
+            "text": None,
+            "keywords": ["a", "b"],
+            "headers": [("server", "x")],
+            "extracts": [("price", ["1"])],
+        },
+        {"url": f"{SITE}/2", "text": "early", "keywords": None, "headers": None, "extracts": None},
+    ]
+
+
+def test_merge_of_early_segments_alone_adds_no_columns(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    merged = store.merge([early_segment(tmp_path, number) for number in range(3)])
+    assert not set(MORE) & set(pq.read_schema(store.path(merged.name)).names)
+    assert urls(store, merged) == [f"{SITE}/{number}" for number in range(3)]
+
+
+def test_merged_facts_are_all_there(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    parts = [store.write_pages([], facts=[fact(number)])[0] for number in range(3)]
+    merged = store.merge(parts)
+    assert (merged.table, merged.tier) == ("fact", 1)
+    assert pq.read_table(store.path(merged.name))["data"].to_pylist() == ["[0]", "[1]", "[2]"]
 
 
 def test_merge_writes_row_groups_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,6 +294,23 @@ def test_pages_go_when_their_links_find_no_space(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "fsync", refuse_links)
     with pytest.raises(StorageError, match="disk is full"):
         store.write_pages(pages(0, 1))
+    assert names(tmp_path) == set()
+
+
+def test_pages_and_links_go_when_their_facts_find_no_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def refuse_facts(handle: int) -> None:
+        if ".fact." in Path(f"/proc/self/fd/{handle}").readlink().name:
+            raise OSError(errno.ENOSPC, "no space")
+        sync(handle)
+
+    store = SegmentStore(tmp_path)
+    monkeypatch.setattr(os, "fsync", refuse_facts)
+    with pytest.raises(StorageError, match="disk is full"):
+        store.write_pages(pages(0, 1), facts=[fact(1)])
     assert names(tmp_path) == set()
 
 

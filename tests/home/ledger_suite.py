@@ -43,8 +43,8 @@ def parcel(lease: Lease, number: int = 1, **fields: object) -> Parcel:
     return Parcel(**{**base, **fields})  # type: ignore[arg-type]
 
 
-def targets(*paths: str, depth: int = 1, site: str = SITE) -> tuple[Target, ...]:
-    return tuple(Target(f"{site}{path}", depth, f"{site}/") for path in paths)
+def targets(*paths: str, depth: int = 1, site: str = SITE, priority: int = 0) -> tuple[Target, ...]:
+    return tuple(Target(f"{site}{path}", depth, f"{site}/", priority=priority) for path in paths)
 
 
 class LedgerSuite:

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 from tests.clocks import StillClock
 from tests.home.ledger_suite import SITE
 
+from sterna.archive.rows import FactRow
 from sterna.archive.segments import SegmentStore
 from sterna.home.compaction import READER_GRACE_SECONDS, Compaction
 from sterna.home.ledger import Change
@@ -25,12 +26,13 @@ async def test_small_segments_are_merged_and_removed_after_a_grace(tmp_path: Pat
     ledger, store, clock = SqliteLedger(tmp_path / "l"), SegmentStore(tmp_path / "s"), StillClock()
     (tmp_path / "s").mkdir(exist_ok=True)
     for number in range(20):
-        segments = tuple(store.write_pages([(SITE, some_page(number))]))
+        fact = FactRow(crawler="c", site=SITE, visit="v", template="t", data=f"[{number}]", received=1.0)
+        segments = tuple(store.write_pages([(SITE, some_page(number))], facts=[fact]))
         ledger.commit(Change(parcels=(), segments=segments), now=1.0)
     before = {segment.name for segment in ledger.segments()}
     with ThreadPoolExecutor(1) as ledger_thread, ThreadPoolExecutor(1) as thread:
         compaction = Compaction(ledger, store, clock=clock, ledger_thread=ledger_thread, thread=thread)
-        assert await compaction.merge_once() == 2
+        assert await compaction.merge_once() == 3
         assert {path.name for path in (tmp_path / "s").iterdir()} > before
         clock.time += READER_GRACE_SECONDS + 1
         assert await compaction.merge_once() == 0
@@ -40,3 +42,6 @@ async def test_small_segments_are_merged_and_removed_after_a_grace(tmp_path: Pat
     assert len(pages) == 5
     urls = [url for each in pages for url in pq.read_table(store.path(each.name))["url"].to_pylist()]
     assert sorted(urls) == sorted(f"{SITE}/{number}" for number in range(20))
+    facts = [segment for segment in named if segment.table == "fact"]
+    data = [text for each in facts for text in pq.read_table(store.path(each.name))["data"].to_pylist()]
+    assert (len(facts), sorted(data)) == (5, sorted(f"[{number}]" for number in range(20)))

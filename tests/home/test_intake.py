@@ -1,6 +1,8 @@
 """Intake: each parcel once, in batches, and what the ledger refuses stays out of the archive."""
 
 import asyncio
+import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,12 +12,16 @@ import pytest
 from tests.home.ledger_suite import OTHER, SITE, page, parcel, targets
 
 from sterna.archive.segments import SegmentStore
+from sterna.archive.warc import WarcStore
+from sterna.crawler.facts import Fact, encode
 from sterna.errors import ParcelRefused, StorageError
 from sterna.home.intake import Intake
 from sterna.home.ledger import Lease
 from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.model import Ended, Parcel, Target, Usage
+from sterna.model import Ended, Link, Links, Parcel, Raw, StateChange, Target, Usage
 from sterna.web.clock import SystemClock
+
+ROW = encode(Fact("clinic", slots=(("name", "A"),)))
 
 
 class Desk:
@@ -24,18 +30,25 @@ class Desk:
     def __init__(self, folder: Path, thread: ThreadPoolExecutor) -> None:
         self.ledger = SqliteLedger(folder / "ledger.sqlite")
         self.segments = SegmentStore(folder / "segments")
+        self.warc = WarcStore(folder / "warc", software="test")
         self.committed: list[int] = []
+        self.usages: list[Usage] = []
         self.steps: list[str] = []
         self.intake = Intake(
             self.ledger,
             self.segments,
-            warc=None,
+            warc=self.warc,
             clock=SystemClock(),
             thread=thread,
             admit_outlink=lambda target: "wanted" in target.url,
-            on_commit=lambda parcels: self.committed.extend(each.number for each in parcels),
+            on_commit=self._note,
             on_step=self.steps.append,
+            crawler="health",
         )
+
+    def _note(self, parcels: tuple[Parcel, ...]) -> None:
+        self.committed.extend(each.number for each in parcels)
+        self.usages.extend(each.usage for each in parcels)
 
     def lease(self, now: float = 10.0) -> Lease:
         (lease,) = self.ledger.lease([f"v{now}"], now=now, pages=100, max_depth=9)
@@ -49,9 +62,9 @@ class Desk:
         finally:
             running.cancel()
 
-    def stored(self) -> list[str]:
-        paths = [self.segments.path(each.name) for each in self.ledger.segments() if each.table == "page"]
-        return sorted(url for path in paths for url in pq.read_table(path)["url"].to_pylist())
+    def stored(self, table: str = "page", column: str = "url") -> list[str]:
+        paths = [self.segments.path(each.name) for each in self.ledger.segments() if each.table == table]
+        return sorted(value for path in paths for value in pq.read_table(path)[column].to_pylist())
 
 
 @pytest.fixture
@@ -79,6 +92,58 @@ async def test_parcel_given_twice_is_acknowledged_twice_and_stored_once(desk: De
     assert await desk.take(one) == [None]
     assert desk.stored() == [f"{SITE}/"]
     assert desk.committed == [1]
+
+
+async def test_parcel_that_comes_twice_at_once_is_stored_once(desk: Desk) -> None:
+    one = parcel(desk.lease(), pages=(page("/"),), rows=(ROW,), usage=Usage(pages=1))
+    assert await desk.take(one, one) == [None, None]
+    assert desk.stored() == [f"{SITE}/"]
+    assert len(desk.stored("fact", "data")) == len(desk.committed) == 1
+
+
+async def test_rows_become_facts_of_their_crawler_site_and_visit(desk: Desk) -> None:
+    lease = desk.lease()
+    one = parcel(lease, rows=(ROW, encode(Fact("pair", ("x", 1)))))
+    before = time.time()
+    assert await desk.take(one) == [None]
+    (segment,) = desk.ledger.segments()
+    rows = pq.read_table(desk.segments.path(segment.name)).to_pylist()
+    assert [(row["crawler"], row["site"], row["visit"], row["template"]) for row in rows] == [
+        ("health", SITE, lease.visit, "clinic"),
+        ("health", SITE, lease.visit, "pair"),
+    ]
+    assert json.loads(rows[0]["data"]) == {"template": "clinic", "slots": {"name": "A"}}
+    assert all(row["received"].timestamp() >= before - 1e-3 for row in rows)
+
+
+async def test_row_that_nobody_can_read_costs_itself_and_is_counted(desk: Desk) -> None:
+    one = parcel(
+        desk.lease(),
+        pages=(page("/"),),
+        rows=(b"\xc1 nothing", ROW, b""),
+        usage=Usage(pages=1, errors={"timeout": 1}),
+    )
+    assert await desk.take(one) == [None]
+    assert (desk.stored(), desk.stored("fact", "template")) == ([f"{SITE}/"], ["clinic"])
+    errors = {"timeout": 1, "unreadable_fact": 2}
+    assert desk.ledger.counts(now=20.0).errors == desk.usages[0].errors == errors
+
+
+async def test_rows_of_a_refused_parcel_are_not_stored(desk: Desk) -> None:
+    old = desk.lease()
+    desk.ledger.recover(now=20.0, least_pause=0.0)
+    (outcome,) = await desk.take(parcel(old, rows=(ROW,), state=StateChange(added=((1, ROW),))))
+    assert isinstance(outcome, ParcelRefused)
+    assert (desk.stored("fact", "data"), desk.ledger.facts()) == ([], [])
+
+
+async def test_page_that_is_not_wanted_is_done_but_nowhere_stored(desk: Desk) -> None:
+    raw = Raw(b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b"body", "192.0.2.1")
+    unwanted = page("/", is_kept=False, raw=raw, links=Links.of(Link(f"{SITE}/x")))
+    assert await desk.take(parcel(desk.lease(), pages=(unwanted,), ended=Ended.FINISHED)) == [None]
+    assert (desk.ledger.segments(), desk.ledger.warc_positions()) == ([], [])
+    counts = desk.ledger.counts(now=20.0)
+    assert (counts.pages, counts.pending) == (1, 0)
 
 
 async def test_parcel_of_an_old_epoch_is_refused_and_leaves_nothing(desk: Desk) -> None:
@@ -112,7 +177,7 @@ async def test_disk_that_refuses_acknowledges_nothing_and_the_parcel_can_come_ag
 ) -> None:
     one = parcel(desk.lease(), pages=(page("/"),))
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise StorageError("the disk is full")
 
     with monkeypatch.context() as patch:

@@ -1,10 +1,11 @@
 """The SQLite ledger passes the conformance suite, and answers for its file."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.home.ledger_suite import LedgerSuite
+from tests.home.program_suite import ProgramSuite
 
 from sterna.errors import CollectionError, StorageError
 from sterna.home.ledger import Ledger
@@ -13,7 +14,7 @@ from sterna.home.sqlite.lookup import look_up_sql
 from sterna.model import Target
 
 
-class TestSqliteLedger(LedgerSuite):
+class TestSqliteLedger(ProgramSuite):
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], Ledger]:
         return lambda: SqliteLedger(tmp_path / "ledger.sqlite")
@@ -36,6 +37,23 @@ def test_links_are_searched_for_and_known_is_never_read_from_end_to_end(tmp_path
     assert [step for *_, step in plan if "known" in step] == [
         "SEARCH known USING PRIMARY KEY (site_id=? AND fingerprint=?) LEFT-JOIN"
     ]
+
+
+def test_descriptor_that_another_thread_closes_meanwhile_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = os.readlink
+
+    def closed_meanwhile(path: str | Path) -> str:
+        if str(path).endswith("/1"):
+            raise FileNotFoundError(path)
+        return read(path)
+
+    advised: list[int] = []
+    monkeypatch.setattr(os, "readlink", closed_meanwhile)
+    monkeypatch.setattr(os, "posix_fadvise", lambda fd, *_: advised.append(fd))
+    SqliteLedger(tmp_path / "ledger.sqlite").close()
+    assert advised
 
 
 def test_file_that_is_no_database_is_refused_in_clear_words(tmp_path: Path) -> None:
@@ -61,3 +79,17 @@ def test_full_disk_undoes_the_whole_transaction(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="full: free some space"):
         ledger.seed(many, now=1.0)
     assert ledger.counts(now=1.0).pending == 0
+
+
+@pytest.mark.parametrize("priority", [0, 5, -5])
+def test_lease_reads_the_frontier_in_its_order_and_never_sorts_it(tmp_path: Path, priority: int) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    ledger.seed([Target("https://a.example/", priority=priority)], now=1.0)
+    connection, statements = ledger._database.connection, list[str]()
+    connection.set_trace_callback(statements.append)
+    ledger.lease(["v"], now=2.0, pages=10, max_depth=9)
+    connection.set_trace_callback(None)
+    reading = [each for each in statements if each.startswith("SELECT") and "frontier" in each]
+    plans = [step for each in reading for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {each}")]
+    assert not [step for step in plans if "SCAN f" in step or "TEMP B-TREE" in step]
+    assert "SEARCH f USING PRIMARY KEY (site_id=? AND part=? AND rank>? AND rank<?)" in plans

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sterna.archive.segments import SegmentStore
+from sterna.archive.rows import MORE, PAGE_SCHEMA, FactRow, fact_table
+from sterna.archive.segments import SegmentStore, write_segment
 from sterna.errors import QueryError
 from sterna.model import Link, Links, Page
 from sterna.query import engine as module
@@ -27,14 +28,29 @@ def page(name: str, day: int, **fields: Any) -> tuple[str, Page]:
     return SITE, Page(url=f"{SITE}/{name}", fingerprint=1, depth=0, fetched=fetched, status=200, **fields)
 
 
-def stored(folder: Path, *batches: list[tuple[str, Page]]) -> dict[str, list[Path]]:
+def stored(
+    folder: Path, *batches: list[tuple[str, Page]], facts: Sequence[FactRow] = ()
+) -> dict[str, list[Path]]:
     """The files of these batches, one segment each, as the engine takes them."""
     store = SegmentStore(folder)
-    tables: dict[str, list[Path]] = {"page": [], "link": []}
-    for batch in batches:
-        for segment in store.write_pages(batch):
-            tables[segment.table].append(store.path(segment.name))
+    tables: dict[str, list[Path]] = {"page": [], "link": [], "fact": []}
+    written = [segment for batch in batches for segment in store.write_pages(batch)]
+    for segment in written + store.write_pages([], facts=facts):
+        tables[segment.table].append(store.path(segment.name))
     return tables
+
+
+def early(folder: Path, name: str) -> Path:
+    """The file of a page as a version wrote it that knew fewer columns."""
+    schema = pa.schema([field for field in PAGE_SCHEMA if field.name not in MORE])
+    row = {"url": f"{SITE}/{name}", "title": name, "fetched": datetime(2026, 1, 1, tzinfo=UTC)}
+    rows = [pa.Table.from_pylist([row], schema=schema)]
+    return folder / write_segment(folder, f"{name}.page.parquet", rows=rows, schema=schema).name
+
+
+def fact(data: str, **fields: Any) -> FactRow:
+    known: dict[str, Any] = {"crawler": "health", "site": SITE, "visit": "v1", "received": 1_700_000_000.0}
+    return FactRow(**{**known, "template": "clinic", "data": data, **fields})
 
 
 @pytest.fixture
@@ -73,6 +89,83 @@ def test_page_and_its_history_have_the_columns_of_the_archive(engine: Engine) ->
     assert columns[:3] == ["url", "site", "status"]
     assert columns == engine.run("FROM page_history").columns
     assert engine.run("FROM link").columns == ["from_url", "to_url", "text", "rel"]
+
+
+RICH: dict[str, Any] = {
+    "description": "about",
+    "keywords": ("clinic", "health"),
+    "headings": ("One",),
+    "html": "<p>",
+    "headers": (("server", "nginx"), ("vary", "a"), ("Vary", "b")),
+    "extracts": (("price", ("1", "2")),),
+}
+
+
+def test_fields_of_a_page_can_be_asked_for(tmp_path: Path) -> None:
+    with Engine(stored(tmp_path, [page("a", 1, **RICH), page("b", 1)])) as engine:
+        sql = "SELECT description, keywords[1], headers['vary'], extracts['price'][2] FROM page ORDER BY url"
+        assert rows(engine, sql) == [("about", "clinic", "a, b", "2"), (None, None, None, None)]
+        assert rows(engine, "SELECT url FROM page WHERE list_contains(headings, 'One')") == [(f"{SITE}/a",)]
+
+
+@pytest.mark.parametrize("table", ["page", "page_history"])
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_early_segments_have_every_column(tmp_path: Path, table: str, is_mixed: bool) -> None:
+    tables = stored(tmp_path, [page("rich", 2, **RICH)] if is_mixed else [])
+    tables["page"] += [early(tmp_path, "old"), early(tmp_path, "older")]
+    with Engine(tables) as engine:
+        assert engine.run(f"FROM {table}").columns == PAGE_SCHEMA.names
+        types = dict(rows(engine, f"SELECT column_name, column_type FROM (DESCRIBE {table})"))
+        found = rows(
+            engine, f"SELECT title, description, keywords, extracts FROM {table} WHERE title = 'old'"
+        )
+        described = rows(engine, f"SELECT url FROM {table} WHERE description = 'about'")
+    assert (types["headers"], types["extracts"]) == ("MAP(VARCHAR, VARCHAR)", "MAP(VARCHAR, VARCHAR[])")
+    assert found == [("old", None, None, None)]
+    assert len(described) == is_mixed
+
+
+def test_fact_has_rows_and_what_crawlers_remember(tmp_path: Path) -> None:
+    emitted = [fact('{"template": "clinic", "slots": {"name": "A", "beds": 3}}')]
+    remembered = [fact('{"template": "seen", "values": ["x", 1]}', template="seen", visit="", received=None)]
+    with Engine(stored(tmp_path, facts=emitted), extra={"fact": fact_table(remembered)}) as engine:
+        names = "kind, crawler, site, visit, template, data, received"
+        assert ", ".join(engine.run("FROM fact").columns) == names
+        assert rows(engine, f"SELECT {names.removesuffix(', received')} FROM fact ORDER BY kind DESC") == [
+            ("row", "health", SITE, "v1", "clinic", '{"name":"A","beds":3}'),
+            ("own", "health", SITE, None, "seen", '["x",1]'),
+        ]
+        assert rows(engine, "SELECT received IS NULL, kind FROM fact ORDER BY 1") == [
+            (False, "row"),
+            (True, "own"),
+        ]
+
+
+def test_slots_and_values_of_a_fact_can_be_asked_for(tmp_path: Path) -> None:
+    facts = [
+        fact('{"template": "clinic", "slots": {"name": "A", "beds": 3}}'),
+        fact('{"template": "pair", "values": ["x", 7]}', template="pair"),
+    ]
+    with Engine(stored(tmp_path, facts=facts)) as engine:
+        sql = "SELECT data->>'name', (data->>'beds')::INTEGER + 1 FROM fact WHERE template = 'clinic'"
+        assert rows(engine, sql) == [("A", 4)]
+        assert rows(engine, "SELECT data->>0, data->>1 FROM fact WHERE template = 'pair'") == [("x", "7")]
+
+
+def test_fact_that_is_no_json_spoils_no_query(tmp_path: Path) -> None:
+    facts = [fact('{"template": "t", "values": []}'), fact("{not json", template="odd")]
+    with Engine(stored(tmp_path, facts=facts)) as engine:
+        assert rows(engine, "SELECT template, data FROM fact ORDER BY 1") == [
+            ("clinic", "[]"),
+            ("odd", '"{not json"'),
+        ]
+
+
+def test_fact_is_empty_where_nobody_made_any() -> None:
+    with Engine({}) as engine:
+        assert rows(engine, "SELECT kind, data FROM fact") == []
+        types = dict(rows(engine, "SELECT column_name, column_type FROM (DESCRIBE fact)"))
+        assert (types["data"], types["received"]) == ("JSON", "TIMESTAMP WITH TIME ZONE")
 
 
 def test_link_is_of_the_newest_version_of_its_page(engine: Engine) -> None:

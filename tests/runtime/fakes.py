@@ -6,12 +6,16 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from sterna.errors import FetchError
+import msgspec
+
+from sterna.errors import FetchError, ReadError
 from sterna.model import Budget, Crawler, Etiquette, Known, Parcel, Robots, Scope, Target, Visit
 from sterna.runtime.access import Kit
+from sterna.runtime.engine.client import Engines
+from sterna.runtime.reader import Task, read
 from sterna.runtime.readers import Readers
 from sterna.runtime.runtime import Runtime
-from sterna.web.document import Answer, Document, read_document
+from sterna.web.document import Answer, Document
 from sterna.web.http import Request, Response
 from sterna.web.politeness import NO_LIMITS, Gate, Limits
 
@@ -190,12 +194,16 @@ class FakeReaders:
     def __init__(self, failures: Mapping[str, Exception] | None = None) -> None:
         self._failures = failures or {}
 
-    async def read(self, answer: Answer) -> Document:
+    async def read(self, answer: Answer, *, target: Target | None = None, sift: bytes = b"") -> Document:
         await asyncio.sleep(0)
         failure = self._failures.get(answer.url.removeprefix(SITE))
         if failure:
             raise failure
-        return read_document(answer)
+        depth, referrer = (target.depth, target.referrer) if target else (0, "")
+        outcome = read(msgspec.msgpack.encode(Task(answer, depth, referrer, sift)))
+        if outcome.document is None:
+            raise ReadError(outcome.kind, outcome.detail)
+        return outcome.document
 
     def peak_memory_bytes(self) -> int:
         return 0
@@ -208,6 +216,7 @@ def make_kit(
     read_failures: Mapping[str, Exception] | None = None,
     limits: Limits = NO_LIMITS,
     connections: int = 100,
+    engines: Engines | None = None,
 ) -> Kit:
     return Kit(
         clock=VirtualClock(),
@@ -216,6 +225,7 @@ def make_kit(
         gate=Gate(limits),
         slots=asyncio.Semaphore(connections),
         readers=cast(Readers, FakeReaders(read_failures)),
+        engines=engines or Engines(is_jailed=False),
     )
 
 

@@ -53,3 +53,39 @@ def test_url_tried_again_waits_for_its_time_and_comes_first_then() -> None:
     assert second and second.url.endswith("/a")
     assert third is None
     assert len(frontier) == 1
+
+
+def test_higher_priority_comes_first_and_then_lower_depth() -> None:
+    frontier = Frontier(b"", max_depth=9, is_best_first=True)
+    for number, (depth, priority) in enumerate(((1, 0), (3, 5), (2, 5), (0, -1))):
+        frontier.add(Target(f"https://a.test/{number}", depth, priority=priority), number)
+
+    order = [target.url[-1] for _ in range(4) if (target := frontier.next(0.0))]
+
+    assert order == ["2", "1", "0", "3"]
+
+
+def test_raised_url_comes_once_and_one_that_was_taken_never_again() -> None:
+    frontier = Frontier(b"", max_depth=9, is_best_first=True)
+    for number in range(3):
+        frontier.add(Target(f"https://a.test/{number}"), number)
+    frontier.raise_to(7, "https://a.test/2")
+    first = frontier.next(0.0)
+    frontier.raise_to(9, "https://a.test/2")
+
+    rest = [frontier.next(0.0) for _ in range(3)]
+
+    assert first
+    assert (first.url, first.priority) == ("https://a.test/2", 7)
+    assert [target and target.url for target in rest] == ["https://a.test/0", "https://a.test/1", None]
+    assert len(frontier) == 0
+
+
+def test_what_waits_is_told_in_its_order() -> None:
+    frontier = Frontier(b"", max_depth=9, is_best_first=True)
+    for number in range(3):
+        frontier.add(Target(f"https://a.test/{number}", depth=3 - number), number)
+    frontier.raise_to(1, "https://a.test/0")
+    frontier.put_back(Target("https://a.test/later", not_before=5.0))
+
+    assert [target.url[-1] for target in frontier.waiting()] == ["0", "2", "1", "r"]

@@ -1,15 +1,31 @@
-"""Pages and links as Arrow tables, one column list at a time."""
+"""Pages, links and facts as Arrow tables, one column list at a time.
+
+What is empty is NULL. Fields that only some crawlers bring (`MORE`) are NULL in the tables of all others, and
+`archive/segments` leaves them out of the file: a crawl that does not ask for them does not pay for them.
+"""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sterna.archive.times import last_modified, moment
-from sterna.model import Page
+from sterna.model import Page, Record
 
 _TIME = pa.timestamp("us", tz="UTC")
+_TEXTS = pa.list_(pa.string())
 
+# In the order of `_more_columns`.
+_MORE_FIELDS = [
+    ("description", pa.string()),
+    ("keywords", _TEXTS),
+    ("headings", _TEXTS),
+    ("html", pa.string()),
+    ("headers", pa.map_(pa.string(), pa.string())),
+    ("extracts", pa.map_(pa.string(), _TEXTS)),
+]
+MORE = tuple(name for name, _ in _MORE_FIELDS)
 PAGE_SCHEMA = pa.schema(
     [
         ("url", pa.string()),
@@ -27,18 +43,33 @@ PAGE_SCHEMA = pa.schema(
         ("modified", _TIME),
         ("etag", pa.string()),
         ("referrer", pa.string()),
+        *_MORE_FIELDS,
     ]
 )
 # `fetched` is that of the page: it tells of which version a link is.
 LINK_SCHEMA = pa.schema(
     [*((name, pa.string()) for name in ("from_url", "to_url", "text", "rel")), ("fetched", _TIME)]
 )
-SCHEMAS = {"page": PAGE_SCHEMA, "link": LINK_SCHEMA}
+FACT_SCHEMA = pa.schema(
+    [*((name, pa.string()) for name in ("crawler", "site", "visit", "template", "data")), ("received", _TIME)]
+)
+SCHEMAS = {"page": PAGE_SCHEMA, "link": LINK_SCHEMA, "fact": FACT_SCHEMA}
+
+
+class FactRow(Record, frozen=True, kw_only=True):
+    """A fact as the archive has it: who brought it, and its slots as JSON."""
+
+    crawler: str
+    site: str
+    visit: str
+    template: str
+    data: str
+    received: float | None  # None where nobody noted it
 
 
 def page_table(site_pages: Sequence[tuple[str, Page]]) -> pa.Table:
-    """A row for each page that is new or changed; of an unchanged one the earlier row stands."""
-    changed = [(site, page) for site, page in site_pages if not page.is_unchanged]
+    """A row for each wanted page that is new or changed; of an unchanged one the earlier row stands."""
+    changed = [(site, page) for site, page in site_pages if _is_stored(page)]
     pages = [page for _, page in changed]
     fetched = [moment(page.fetched) for page in pages]
     columns = [
@@ -59,13 +90,14 @@ def page_table(site_pages: Sequence[tuple[str, Page]]) -> pa.Table:
         ),
         _strings(page.etag for page in pages),
         _strings(page.referrer for page in pages),
+        *_more_columns(pages),
     ]
     return pa.table(columns, schema=PAGE_SCHEMA)
 
 
 def link_table(site_pages: Sequence[tuple[str, Page]]) -> pa.Table:
     """A row for each link of the pages that `page_table` keeps."""
-    pages = [page for _, page in site_pages if page.links.urls and not page.is_unchanged]
+    pages = [page for _, page in site_pages if page.links.urls and _is_stored(page)]
     urls = _lines([page.links.urls for page in pages])
     parents = pc.list_parent_indices(urls)
     columns = [
@@ -76,6 +108,79 @@ def link_table(site_pages: Sequence[tuple[str, Page]]) -> pa.Table:
         pa.array([moment(page.fetched) for page in pages], _TIME).take(parents),
     ]
     return pa.table([columns[0], *map(_or_null, columns[1:4]), columns[4]], schema=LINK_SCHEMA)
+
+
+def fact_table(facts: Sequence[FactRow]) -> pa.Table:
+    """A row for each fact."""
+    columns = [
+        _strings(fact.crawler for fact in facts),
+        _strings(fact.site for fact in facts),
+        _strings(fact.visit for fact in facts),
+        _strings(fact.template for fact in facts),
+        _strings(fact.data for fact in facts),
+        pa.array([None if fact.received is None else moment(fact.received) for fact in facts], _TIME),
+    ]
+    return pa.table(columns, schema=FACT_SCHEMA)
+
+
+def _is_stored(page: Page) -> bool:
+    return page.is_kept and not page.is_unchanged
+
+
+def _more_columns(pages: Sequence[Page]) -> list[pa.Array]:
+    if not any(map(_has_more, pages)):
+        return [pa.nulls(len(pages), kind) for _, kind in _MORE_FIELDS]
+    values: list[list[Any]] = [
+        [page.description for page in pages],
+        [page.keywords for page in pages],
+        [page.headings for page in pages],
+        [page.html for page in pages],
+        [_joined(page.headers) for page in pages],
+        [_gathered(page.extracts) for page in pages],
+    ]
+    return [_nested(column, kind) for column, (_, kind) in zip(values, _MORE_FIELDS, strict=True)]
+
+
+def _has_more(page: Page) -> bool:
+    return bool(
+        page.description or page.keywords or page.headings or page.html or page.headers or page.extracts
+    )
+
+
+def _joined(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Each name once, as a map needs it; values of a name that came again are one list (RFC 9110, 5.3)."""
+    joined: dict[str, str] = {}
+    for name, value in headers:
+        key = _key(name.lower())
+        joined[key] = f"{joined[key]}, {value}" if key in joined else value
+    return list(joined.items())
+
+
+def _gathered(extracts: Iterable[tuple[str, Sequence[str]]]) -> list[tuple[str, list[str]]]:
+    gathered: dict[str, list[str]] = {}
+    for name, texts in extracts:
+        gathered.setdefault(_key(name), []).extend(texts)
+    return list(gathered.items())
+
+
+def _key(name: str) -> str:
+    # Two names may differ only in what cannot be kept of them, and DuckDB reads no map that has a key twice.
+    return name if name.isascii() else clean(name)
+
+
+def _nested(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """A column of texts, or of what holds texts."""
+    column = [value or None for value in values]
+    try:
+        return pa.array(column, kind)
+    except UnicodeEncodeError:
+        return pa.array([_all_clean(value) for value in column], kind)
+
+
+def _all_clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    return value and tuple(_all_clean(each) for each in value)
 
 
 def _lines(texts: Sequence[str]) -> pa.ListArray:

@@ -3,6 +3,9 @@
 A segment is written under a temporary name, synced, renamed, and its folder synced; only then may its name
 go into the manifest. A file that is not in the manifest does not exist for readers; `sweep` removes it at the
 next start.
+
+A segment may lack columns of its table: fields that none of its pages has are not written, and earlier
+versions did not know them. To whoever reads it or merges it they are NULL.
 """
 
 import os
@@ -15,7 +18,7 @@ import pyarrow.parquet as pq
 
 from sterna.archive.disk import OnStep, ignore_step, make_folder, new_id, storage_errors, sync_folder
 from sterna.archive.manifest import Segment
-from sterna.archive.rows import SCHEMAS, link_table, page_table
+from sterna.archive.rows import MORE, SCHEMAS, FactRow, fact_table, link_table, page_table
 from sterna.errors import StorageError
 from sterna.model import Page
 
@@ -27,8 +30,13 @@ _TEMPORARY = ".tmp"
 
 # Dictionaries pay where values repeat within a segment; for texts and unique URLs they only cost time.
 _DICTIONARIES = {
-    "page": ["site", "status", "error", "content_type", "language", "depth", "referrer"],
+    "page": [
+        *("site", "status", "error", "content_type", "language", "depth", "referrer"),
+        *("keywords.list.element", "headers.key_value.key", "headers.key_value.value"),
+        "extracts.key_value.key",
+    ],
     "link": ["from_url", "to_url", "rel"],
+    "fact": ["crawler", "site", "visit", "template"],
 }
 _OPTIONS = {"compression": "zstd", "write_page_checksum": True}
 
@@ -49,14 +57,20 @@ class SegmentStore:
         self._make_id = make_id
         make_folder(folder)
 
-    def write_pages(self, site_pages: Sequence[tuple[str, Page]]) -> list[Segment]:
-        """The durable segments that hold these pages and their links; none where there are no rows."""
-        tables = {"page": page_table(site_pages), "link": link_table(site_pages)}
+    def write_pages(
+        self, site_pages: Sequence[tuple[str, Page]], *, facts: Sequence[FactRow] = ()
+    ) -> list[Segment]:
+        """The durable segments of these pages, their links and facts; none where there are no rows."""
+        tables = {
+            "page": _without_empty(page_table(site_pages)),
+            "link": link_table(site_pages),
+            "fact": fact_table(facts),
+        }
         written: list[Segment] = []
         try:
             for table, rows in tables.items():
                 if rows.num_rows:
-                    written.append(self._write(table, [rows], tier=0))
+                    written.append(self._write(table, [rows], schema=rows.schema))
         except StorageError:
             # Space matters most when the disk is full; the sweep would only come at the next start.
             for segment in written:
@@ -69,9 +83,11 @@ class SegmentStore:
         """One durable segment of the next tier with the rows of all; the caller removes the old ones."""
         if len({segment.table for segment in segments}) != 1:
             raise ValueError("a merge needs segments of one table")
-        rows = _row_groups([self.path(segment.name) for segment in segments])
+        table = segments[0].table
+        paths = [self.path(segment.name) for segment in segments]
+        schema = _common_schema(table, paths)
         tier = max(segment.tier for segment in segments) + 1
-        return self._write(segments[0].table, _gathered(rows), tier=tier)
+        return self._write(table, _gathered(_row_groups(paths, schema)), schema=schema, tier=tier)
 
     def sweep(self, known: Collection[str]) -> list[str]:
         """Removes what a crash left: temporary files and segments that the manifest does not know."""
@@ -91,20 +107,26 @@ class SegmentStore:
         with storage_errors(self._folder):
             self.path(name).unlink(missing_ok=True)
 
-    def _write(self, table: str, rows: Iterable[pa.Table], *, tier: int) -> Segment:
+    def _write(self, table: str, rows: Iterable[pa.Table], *, schema: pa.Schema, tier: int = 0) -> Segment:
         name = f"{self._make_id()}.{table}{_SUFFIX}"
-        return write_segment(self._folder, name, rows=rows, tier=tier, on_step=self._on_step)
+        return write_segment(self._folder, name, rows=rows, schema=schema, tier=tier, on_step=self._on_step)
 
 
 def write_segment(
-    folder: Path, name: str, *, rows: Iterable[pa.Table], tier: int = 0, on_step: OnStep = ignore_step
+    folder: Path,
+    name: str,
+    *,
+    rows: Iterable[pa.Table],
+    schema: pa.Schema,
+    tier: int = 0,
+    on_step: OnStep = ignore_step,
 ) -> Segment:
     """The segment `<id>.<table>.parquet`, durable; after an error there is nothing under that name."""
     table = name.split(".")[-2]
     temporary = folder / (name + _TEMPORARY)
     try:
         with storage_errors(folder):
-            row_count = _write_file(temporary, table, rows=rows, on_step=on_step)
+            row_count = _write_file(temporary, table, rows=rows, schema=schema, on_step=on_step)
             size_bytes = temporary.stat().st_size
             on_step("segment-written")
             temporary.rename(folder / name)
@@ -117,13 +139,13 @@ def write_segment(
     return Segment(name, table, row_count, size_bytes, tier)
 
 
-def _write_file(path: Path, table: str, *, rows: Iterable[pa.Table], on_step: OnStep) -> int:
+def _write_file(
+    path: Path, table: str, *, rows: Iterable[pa.Table], schema: pa.Schema, on_step: OnStep
+) -> int:
     row_count = 0
     with path.open("xb") as file:
         on_step("segment-begun")
-        with pq.ParquetWriter(
-            file, SCHEMAS[table], use_dictionary=_DICTIONARIES[table], **_OPTIONS
-        ) as writer:
+        with pq.ParquetWriter(file, schema, use_dictionary=_DICTIONARIES[table], **_OPTIONS) as writer:
             for part in rows:
                 writer.write_table(part, row_group_size=_group_rows(part))
                 row_count += part.num_rows
@@ -137,11 +159,34 @@ def _group_rows(rows: pa.Table) -> int:
     return int(max(1, rows.num_rows * GROUP_BYTES // max(rows.nbytes, 1)))
 
 
-def _row_groups(paths: Sequence[Path]) -> Iterator[pa.Table]:
+def _without_empty(pages: pa.Table) -> pa.Table:
+    """The table without those of its fields that no page has."""
+    return pages.drop_columns([name for name in MORE if pages[name].null_count == pages.num_rows])
+
+
+def _common_schema(table: str, paths: Sequence[Path]) -> pa.Schema:
+    """The columns that any of the files has."""
+    names: set[str] = set()
+    for path in paths:
+        with _damage_named(path):
+            names.update(pq.read_schema(path).names)
+    return pa.schema([field for field in SCHEMAS[table] if field.name in names])
+
+
+def _row_groups(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
     for path in paths:
         with _damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             for group in range(file.num_row_groups):
-                yield file.read_row_group(group)
+                yield _filled(file.read_row_group(group), schema)
+
+
+def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with every column of the schema."""
+    present = set(rows.column_names)
+    columns = [
+        rows[field.name] if field.name in present else pa.nulls(rows.num_rows, field.type) for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 @contextmanager

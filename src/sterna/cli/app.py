@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from sterna import __version__
-from sterna.cli import crawl, demo, query, status
+from sterna.cli import ask, crawl, demo, doctor, explain, query, status
 from sterna.cli.exits import fail
 from sterna.errors import SternaError
 
@@ -20,9 +20,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command("crawl")(crawl.crawl)
+app.command("ask")(ask.ask)
+app.command("explain")(explain.explain)
+app.command("pack")(explain.pack)
+app.command("inspect")(explain.inspect)
 app.command("status")(status.status)
 app.command("query")(query.query)
 app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
 
 
 def _show_version(wanted: bool) -> None:

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from sterna.archive.rows import SCHEMAS, fact_table
 from sterna.home.collection import Collection
+from sterna.home.errand import load
+from sterna.home.facts import own
 from sterna.home.ledger import SiteRow, VisitRow
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Record
@@ -40,6 +43,8 @@ _COLUMNS: dict[type[Record], dict[str, pa.DataType]] = {
         "pages": _COUNT,
         "requests": _COUNT,
         "bytes_received": _COUNT,
+        "kept": _COUNT,
+        "cpu_seconds": pa.float64(),
     },
 }
 
@@ -50,15 +55,22 @@ def ask(collection: Collection, sql: str, *, form: Format) -> None:
     ledger = SqliteLedger(collection.ledger_path, is_reader=True)
     try:
         segments = ledger.segments()
-        extra = {"site": _table(SiteRow, ledger.site_rows()), "visit": _table(VisitRow, ledger.visit_rows())}
+        errand = load(ledger.setting("errand"))
+        facts = own(ledger.facts(), crawler=errand.crawler.name if errand else "")
+        extra = {**ledger_tables(ledger.site_rows(), ledger.visit_rows()), "fact": fact_table(facts)}
     finally:
         ledger.close()
     tables = {
         name: [collection.segments_folder / segment.name for segment in segments if segment.table == name]
-        for name in ("page", "link")
+        for name in SCHEMAS
     }
     with Engine(tables, extra=extra) as engine:
         write(engine.run(sql), format=form, out=sys.stdout)
+
+
+def ledger_tables(sites: Sequence[SiteRow], visits: Sequence[VisitRow]) -> dict[str, pa.Table]:
+    """The tables that come from the ledger."""
+    return {"site": _table(SiteRow, sites), "visit": _table(VisitRow, visits)}
 
 
 def _table(kind: type[Record], rows: Sequence[Record]) -> pa.Table:

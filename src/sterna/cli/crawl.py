@@ -1,22 +1,18 @@
-"""`sterna crawl`: from flags, a configuration file and what the collection remembers to a running crawl."""
+"""`sterna crawl`: options from flags, a file, a crawler and the collection, and the run under a display."""
 
-import asyncio
-import signal
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
-import uvloop
 
-from sterna.cli.display import Display, choose_display
-from sterna.cli.exits import Exit
-from sterna.cli.report import report
+from sterna.cli.crawlers import errand, is_file, lay_over, read_crawler
+from sterna.cli.display import choose_display
+from sterna.cli.running import Wishes, start
+from sterna.crawler.pack import PackedCrawler
 from sterna.errors import EmptyCollection, UsageError
 from sterna.home.collection import Collection
-from sterna.home.options import Options, is_private_name, load, merge_seeds, read_config
-from sterna.home.progress import Progress, Summary
+from sterna.home.options import Options, load, merge_seeds, read_config
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.web.dns import literal_address
 from sterna.web.urls import hostname_of
@@ -25,7 +21,12 @@ _SCOPE, _POLITE, _OUTPUT, _NETWORK = "What to crawl", "Politeness", "Collection 
 
 
 def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
-    urls: Annotated[list[str] | None, typer.Argument(metavar="URL", help="Where to start.")] = None,
+    urls: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="URL|FILE", help="Where to start, or a crawler's description such as health.toml."
+        ),
+    ] = None,
     into: Annotated[
         Path | None,
         typer.Option(
@@ -175,15 +176,24 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     keep: Annotated[
         str | None,
         typer.Option(
-            metavar="all|links",
-            help="Keep title, text and links of every page, or nothing but links, which is faster."
-            " (default: all)",
+            metavar="all|links|FIELDS",
+            help="Keep title, text, language and links of every page, or nothing but links, which is faster,"
+            " or fields such as title,keywords. (default: all)",
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
     warc: Annotated[
         bool | None,
         typer.Option("--warc/--no-warc", help="Keep raw responses as WARC 1.1.", rich_help_panel=_OUTPUT),
+    ] = None,
+    jail: Annotated[
+        bool | None,
+        typer.Option(
+            "--jail/--no-jail",
+            help="Run a crawler's rules in a jail or not at all; without one only your own."
+            " (default: in a jail if this machine can)",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = None,
     config: Annotated[
         Path | None,
@@ -226,105 +236,47 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     }
     if max_seconds is not None and not 0 < max_seconds < float("inf"):
         raise UsageError(f"--max-seconds {max_seconds} cannot be: seconds, more than 0")
-    collection = Collection(into or _default_folder(urls or []))
-    options = gather_options(collection, urls or [], flags=flags, config=config)
-    start(
-        collection,
-        options,
-        display=choose_display(as_json=as_json, quiet=quiet),
+    given = urls or []
+    packed = _packed([text for text in given if is_file(text)])
+    starts = [text for text in given if not is_file(text)]
+    collection = Collection(into or _default_folder(starts, packed))
+    options = gather_options(collection, starts, packed=packed, flags=flags, config=config)
+    wishes = Wishes(
         refresh_seconds=read_age(refresh) if refresh else None,
         max_seconds=max_seconds,
         unblock=_tuple(unblock) or (),
+        errand=errand(packed, options, is_keep_given=keep is not None),
+        is_jailed=jail,
     )
+    start(collection, options, display=choose_display(as_json=as_json, quiet=quiet), wishes=wishes)
+
+
+def _packed(files: list[str]) -> PackedCrawler | None:
+    if len(files) > 1:
+        raise UsageError(f"one crawler at a time: {files[0]} or {files[1]}")
+    return read_crawler(Path(files[0])) if files else None
 
 
 def gather_options(
-    collection: Collection, urls: list[str], *, flags: dict[str, Any], config: Path | None
+    collection: Collection,
+    urls: list[str],
+    *,
+    flags: dict[str, Any],
+    config: Path | None = None,
+    packed: PackedCrawler | None = None,
 ) -> Options:
-    """What the collection remembers, the file over it, the flags over both."""
+    """What the collection remembers, the file over it, the crawler's own over that, the flags over all."""
     kept = _kept(collection)
     base = read_config(config, over=kept) if config else kept
-    given = {name: value for name, value in flags.items() if value is not None}
-    seeds = merge_seeds(kept.seeds, merge_seeds(base.seeds, urls))
-    options = msgspec.structs.replace(base, **given, seeds=seeds)
+    own = packed.options.get("seeds", ()) if packed else ()
+    assert isinstance(own, tuple | list)
+    seeds = merge_seeds(kept.seeds, merge_seeds(base.seeds, (*own, *urls)))
+    options = msgspec.structs.replace(lay_over(base, packed, flags), seeds=seeds)
     options.check()
     if not options.seeds:
         raise UsageError("no URL to start from: sterna crawl https://www.example.org/")
     # Canonical ones carry no password into the ledger.
     return msgspec.structs.replace(options, seeds=merge_seeds((), options.seed_urls()))
-
-
-def start(
-    collection: Collection,
-    options: Options,
-    *,
-    display: Display,
-    refresh_seconds: float | None = None,
-    max_seconds: float | None = None,
-    unblock: tuple[str, ...] = (),
-) -> None:
-    """Runs the crawl under the display and ends the process with the fitting exit code."""
-    if options.ignore_robots:
-        display.warn("robots.txt is not asked for: do this only on sites of your own")
-    if not (options.contact or options.user_agent) and not _are_local(options.seed_urls()):
-        display.warn("no --contact: the owners of the sites cannot tell who is crawling them")
-    summary = uvloop.run(
-        _run(
-            collection,
-            options,
-            display=display,
-            refresh_seconds=refresh_seconds,
-            max_seconds=max_seconds,
-            unblock=unblock,
-        )
-    )
-    display.finish(summary, report(summary, collection))
-    raise typer.Exit(exit_code(summary))
-
-
-async def _run(
-    collection: Collection,
-    options: Options,
-    *,
-    display: Display,
-    refresh_seconds: float | None,
-    max_seconds: float | None,
-    unblock: tuple[str, ...],
-) -> Summary:
-    # Arrow takes a while to load, and who asks for help should not wait for it.
-    from sterna.home.crawl import Run  # noqa: PLC0415
-    from sterna.home.crawl import crawl as run_crawl  # noqa: PLC0415
-
-    stop = asyncio.Event()
-    run = Run(stop=stop, refresh_seconds=refresh_seconds, max_seconds=max_seconds, unblock=unblock)
-    progress = Progress(began=run.clock.now(), max_pages=options.max_pages)
-    task = asyncio.current_task()
-    assert task
-    loop = asyncio.get_running_loop()
-
-    def on_signal() -> None:
-        if stop.is_set():
-            task.cancel()  # asked twice: nothing that was acknowledged is lost
-        progress.note = "stopping; once more ends at once"
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
-    with display.showing(progress):
-        try:
-            return await run_crawl(collection, options, run=run, progress=progress)
-        except asyncio.CancelledError:
-            sys.stderr.write(f"sterna: ended at once; go on with: sterna crawl --into {collection.folder}\n")
-            raise SystemExit(int(Exit.STOPPED)) from None
-
-
-def exit_code(summary: Summary) -> Exit:
-    """What a script is told."""
-    if summary.ended == "stopped":
-        return Exit.STOPPED
-    if summary.total_pages == 0:
-        return Exit.NOTHING
-    return Exit.WAITING if summary.ended == "waiting" else Exit.FINISHED
 
 
 def read_age(text: str) -> float:
@@ -354,16 +306,14 @@ def _kept(collection: Collection) -> Options:
         ledger.close()
 
 
-def _default_folder(urls: list[str]) -> Path:
+def _default_folder(urls: list[str], packed: PackedCrawler | None) -> Path:
+    if packed:
+        return Path("crawls") / packed.crawler.name
     if not urls:
         raise UsageError("no URL to start from: sterna crawl https://www.example.org/")
     urls_canonical = Options(seeds=(urls[0],)).seed_urls()
     host = hostname_of(urls_canonical[0])
     return Path("crawls") / (literal_address(host) or host).replace(":", "_")
-
-
-def _are_local(urls: list[str]) -> bool:
-    return all(is_private_name(url) for url in urls)
 
 
 def _tuple(values: list[str] | None) -> tuple[str, ...] | None:

@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
-from sterna.cli.crawl import gather_options, start
+from sterna.cli.crawl import gather_options
 from sterna.cli.display import choose_display
+from sterna.cli.running import Wishes, start
 from sterna.home.collection import Collection
 
 PORT = 8737  # the same each time, so that a second run finds its pages again
@@ -30,8 +31,9 @@ def demo(
             typer.echo(f"serving {url} until Ctrl-C")
             _wait_for_ctrl_c()
             return
-        options = gather_options(collection, [url], flags={"delay": 0.0}, config=None)
-        start(collection, options, display=choose_display(as_json=as_json, quiet=False), refresh_seconds=0.0)
+        options = gather_options(collection, [url], flags={"delay": 0.0})
+        display = choose_display(as_json=as_json, quiet=False)
+        start(collection, options, display=display, wishes=Wishes(refresh_seconds=0.0))
 
 
 def _wait_for_ctrl_c() -> None:

@@ -11,7 +11,7 @@ from sterna.home.collection import Collection
 def query(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The collection.")],
     sql: Annotated[
-        str, typer.Argument(metavar="SQL", help="A SELECT over page, page_history, link, site, visit.")
+        str, typer.Argument(metavar="SQL", help="A SELECT over page, page_history, link, fact, site, visit.")
     ],
     form: Annotated[
         Literal["table", "csv", "json"], typer.Option("--format", "-f", help="How to print the rows.")

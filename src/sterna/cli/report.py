@@ -7,9 +7,15 @@ from sterna.home.collection import Collection
 from sterna.home.ledger import SiteRow
 from sterna.home.progress import Summary
 from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.model import LIMITS, Ended
 from sterna.query.terminal import harmless
 
 MAX_SITES = 5
+_ENDS = {
+    Ended.VIOLATION: "it tried what its jail forbids",
+    Ended.CRASH: "its engine died",
+    Ended.RULES: "its rules cannot be run",
+}
 
 
 def report(summary: Summary, collection: Collection) -> list[str]:
@@ -20,6 +26,10 @@ def report(summary: Summary, collection: Collection) -> list[str]:
         f" ({summary.pages_per_second:,.1f} a second),"
         f" {bytes_text(summary.bytes_received)} received, {plural(summary.sites, 'site')} -> {folder}"
     ]
+    if summary.kept < summary.pages:
+        lines.append(f"{summary.kept:,} of them were wanted")
+    if summary.rows:
+        lines.append(f"{plural(summary.rows, 'fact')} sent home by its rules")
     if summary.unchanged:
         lines.append(f"{summary.unchanged:,} of them were unchanged since the last visit")
     if summary.errors:
@@ -27,6 +37,9 @@ def report(summary: Summary, collection: Collection) -> list[str]:
         lines.append(f"errors: {kinds}")
     if "private_address" in summary.errors:
         lines.append("sites in private networks were left alone; to visit them too: --allow-private")
+    if summary.ended in LIMITS:
+        reason = _ENDS.get(Ended(summary.ended), f"its limit of {summary.ended} is reached")
+        lines.append(f"the crawler was ended: {reason}")
     lines += _what_is_left(summary, collection)
     if summary.total_pages:
         example = '"SELECT url, title FROM page LIMIT 10"'

@@ -1,1 +1,1 @@
-"""What travels: the crawler's scope; later its spec, rules and facts."""
+"""What travels: spec, SQL, conditions, the program, rules as text, facts and their codec."""

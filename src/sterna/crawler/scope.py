@@ -1,32 +1,42 @@
 """Which URLs of a site a crawler wants."""
 
-import re
+from collections.abc import Iterable
 
+from sterna.crawler.like import TextTest, search_test
 from sterna.errors import UsageError
 from sterna.model import Scope
-from sterna.web.urls import is_trap
+from sterna.web.urls import is_trap, path_of
 
 
 class ScopeRules:
     """A scope made ready to judge URLs."""
 
     def __init__(self, scope: Scope) -> None:
-        self._include = _pattern("--include", scope.include)
-        self._exclude = _pattern("--exclude", scope.exclude)
+        self._include = _tests("--include", scope.include)
+        self._exclude = _tests("--exclude", scope.exclude)
+        self._subtrees = tuple(subtree.rstrip("/") for subtree in scope.subtrees)
 
     def admits(self, url: str) -> bool:
         """True if the URL is wanted; what looks like an endless path is not."""
-        if self._include and not self._include.search(url):
+        if self._include and not any(finds(url) for finds in self._include):
             return False
-        if self._exclude and self._exclude.search(url):
+        if any(finds(url) for finds in self._exclude):
             return False
-        return not is_trap(url)
+        return self._is_below(url) and not is_trap(url)
+
+    def _is_below(self, url: str) -> bool:
+        if not self._subtrees:
+            return True
+        path = path_of(url).partition("?")[0]
+        return any(path == subtree or path.startswith(f"{subtree}/") for subtree in self._subtrees)
 
 
-def _pattern(option: str, expressions: tuple[str, ...]) -> re.Pattern[str] | None:
-    for expression in expressions:
-        try:
-            re.compile(expression)
-        except re.error as error:
-            raise UsageError(f"{option} {expression!r} is not a regular expression: {error}") from error
-    return re.compile("|".join(f"(?:{each})" for each in expressions)) if expressions else None
+def _tests(option: str, expressions: Iterable[str]) -> list[TextTest]:
+    return [_test(option, expression) for expression in expressions]
+
+
+def _test(option: str, expression: str) -> TextTest:
+    try:
+        return search_test(expression)
+    except UsageError as error:
+        raise UsageError(f"{option} {error}") from error

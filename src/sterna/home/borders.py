@@ -1,6 +1,6 @@
 """Which sites a crawl may enter: how far it strays from its seeds, and whom it leaves alone."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from sterna.model import Stay, Target
 from sterna.web.domains import domain_of, is_within
@@ -13,16 +13,22 @@ class Borders:
     def __init__(self, stay: Stay, *, seed_sites: Collection[str], blocked: Collection[str]) -> None:
         self._stay = stay
         self._blocked = frozenset(blocked)
-        # Grows when a start page turns out to have moved.
-        self._sites = set(seed_sites)
-        self._domains = {domain_of(hostname_of(site)) for site in seed_sites}
+        # Both grow when a start page turns out to have moved, and when home finds new ones.
+        self._sites: set[str] = set()
+        self._domains: set[str] = set()
+        self.add(seed_sites)
+
+    def add(self, sites: Iterable[str]) -> None:
+        """Takes sites for start sites from now on."""
+        for site in sites:
+            self._sites.add(site)
+            self._domains.add(domain_of(hostname_of(site)))
 
     def admits(self, target: Target) -> bool:
         """True if home takes the URL into its frontier."""
         site = site_of(target.url)
         if target.depth == 0:  # only a start page that moved is reported so
-            self._sites.add(site)
-            self._domains.add(domain_of(hostname_of(site)))
+            self.add([site])
         return self.may_visit(site)
 
     def may_visit(self, site: str) -> bool:

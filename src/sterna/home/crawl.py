@@ -1,7 +1,7 @@
 """One run of a crawl: composes dispatch, runtime, intake and archive around a collection."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,16 +12,24 @@ from sterna import __version__
 from sterna.archive.disk import ignore_step
 from sterna.archive.segments import SegmentStore, use_system_memory
 from sterna.archive.warc import WarcStore
+from sterna.crawler.pack import PackedCrawler
+from sterna.errors import EngineEnded, RulesError
+from sterna.home.aftermath import Aftermath
 from sterna.home.borders import Borders
 from sterna.home.collection import Collection
 from sterna.home.compaction import Compaction
 from sterna.home.dispatch import Dispatch, Plan
+from sterna.home.errand import asks_more, choose_errand
+from sterna.home.errand import dump as dump_errand
+from sterna.home.errand import load as load_errand
+from sterna.home.gathering import Gathering
 from sterna.home.intake import Intake, Step
+from sterna.home.journey import Journey
 from sterna.home.ledger import Counts, Ledger
-from sterna.home.options import Options, dump, host_name, is_private_name, load
+from sterna.home.options import Options, dump, host_name, is_private_name
 from sterna.home.progress import Progress, Summary
 from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.model import Crawler, Hold, Parcel, Target
+from sterna.model import Crawler, Ended, Hold, Parcel, Program, Target
 from sterna.runtime.memory import peak_memory_bytes
 from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
 from sterna.web.clock import Clock, SystemClock
@@ -33,6 +41,10 @@ DEFAULT_READERS = 2
 SLOTS_PER_CONNECTION = 2  # a visit that waits for its site's delay needs no connection meanwhile
 
 
+def _go_on(parcels: tuple[Parcel, ...]) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class Run:
     """What a run is given besides its options; a test injects clock and steps."""
@@ -42,6 +54,9 @@ class Run:
     refresh_seconds: float | None = None
     max_seconds: float | None = None
     unblock: tuple[str, ...] = ()
+    errand: PackedCrawler | None = None  # None goes on with the collection's own
+    is_jailed: bool | None = None  # None: if this machine can
+    on_parcels: Callable[[tuple[Parcel, ...]], bool] = _go_on  # just committed; True is enough
     on_step: Step = ignore_step
 
 
@@ -88,6 +103,7 @@ class _Home:
         self._begin()
         config = self._runtime_config()
         async with open_runtime(config, self._run.clock) as runtime:
+            await self._check_rules(runtime)
             runtime.restore(self._ledger.holds(now=self._run.clock.now()))
             intake = self._intake()
             self._dispatch = self._make_dispatch(runtime, intake)
@@ -129,8 +145,7 @@ class _Home:
             now=now,
             private_sites=[site_of(url) for url in seeds if is_private_name(url)],
         )
-        if options.keep == "all" and load(ledger.setting("options")).keep == "links":
-            ledger.forget_validators()
+        self._errand = self._take_errand()
         if run.refresh_seconds is not None:
             ledger.refresh(older_than=now - run.refresh_seconds, now=now)
         ledger.wake(now=now)
@@ -139,6 +154,30 @@ class _Home:
             options.scope().stay, seed_sites=ledger.seed_sites(), blocked=ledger.blocked()
         )
         self._note_counts(ledger.counts(now=now))
+
+    def _take_errand(self) -> PackedCrawler:
+        """The errand of this run; pages that an earlier one read less of are asked for whole."""
+        before = load_errand(self._ledger.setting("errand"))
+        errand = choose_errand(self._run.errand, before, self._options)
+        if before and asks_more(errand.crawler.program, before.crawler.program):
+            self._ledger.forget_validators()
+        if before and errand.crawler.program.rules != before.crawler.program.rules:
+            self._ledger.forget_states()
+        self._ledger.set_setting("errand", dump_errand(errand))
+        return errand
+
+    async def _check_rules(self, runtime: Runtime) -> None:
+        """Has the rules read before anything is fetched; RulesError names file, line and construct."""
+        for rules in (self._errand.crawler.program.rules, self._errand.gather):
+            if not rules:
+                continue
+            try:
+                engine = await runtime.engines.open(Program(rules=rules))
+                await engine.close()
+            except EngineEnded as error:
+                if error.ended == Ended.RULES:
+                    raise RulesError(error.detail) from error
+                raise
 
     def _open_warc(self) -> WarcStore:
         agent = self._options.etiquette(__version__).user_agent
@@ -160,6 +199,7 @@ class _Home:
             proxy=options.proxy,
             ca_file=options.ca_file,
             timeout_seconds=options.timeout,
+            is_jailed=self._run.is_jailed,
         )
 
     def _make_dispatch(self, runtime: Runtime, intake: Intake) -> Dispatch:
@@ -167,17 +207,19 @@ class _Home:
         etiquette = msgspec.structs.replace(
             options.etiquette(__version__), blocked=tuple(sorted(self._ledger.blocked()))
         )
-        seed_sites = tuple(sorted(self._ledger.seed_sites()))
-        scope = msgspec.structs.replace(options.scope(), seed_sites=seed_sites if len(seed_sites) > 1 else ())
+        self._aftermath = self._make_aftermath(runtime)
         plan = Plan(
-            crawler=Crawler(scope=scope, keeps_text=options.keep == "all", keeps_raw=options.warc),
+            crawler=self._crawler(),
+            budget=self._errand.budget,
             etiquette=etiquette,
             slots=SLOTS_PER_CONNECTION * options.concurrency,
             max_pages=options.max_pages,
             # The crawl's own delay is no reason to end it.
             wait_seconds=max(options.wait, 2 * etiquette.delay_seconds),
             allow_private=options.allow_private,
-            may_visit=self._borders.may_visit,
+            may_visit=self._may_visit,
+            between=self._aftermath.settle,
+            facts=self._aftermath.facts,
         )
         return Dispatch(
             self._ledger,
@@ -190,6 +232,36 @@ class _Home:
             round_pages=self._ledger.counts(now=self._run.clock.now()).round_pages,
         )
 
+    def _make_aftermath(self, runtime: Runtime) -> Aftermath:
+        errand, ledger = self._errand, self._ledger
+        return Aftermath(
+            ledger,
+            journey=Journey(errand.journey, ledger) if errand.journey else None,
+            gathering=Gathering(errand.gather, runtime.engines) if errand.gather else None,
+            seed=self._seed,
+            clock=self._run.clock,
+            thread=self._thread,
+        )
+
+    def _may_visit(self, site: str) -> bool:
+        return self._borders.may_visit(site) and self._aftermath.may_visit(site)
+
+    def _seed(self, targets: Sequence[Target]) -> None:
+        """Adds start URLs to the crawl; runs in the ledger's thread."""
+        self._ledger.seed(targets, now=self._run.clock.now())
+        self._borders.add(site_of(target.url) for target in targets)
+
+    def _crawler(self) -> Crawler:
+        """The errand's crawler in the scope of this run."""
+        crawler = self._errand.crawler
+        seed_sites = tuple(sorted(self._ledger.seed_sites()))
+        scope = msgspec.structs.replace(
+            self._options.scope(),
+            subtrees=crawler.scope.subtrees,
+            seed_sites=seed_sites if len(seed_sites) > 1 else (),
+        )
+        return msgspec.structs.replace(crawler, scope=scope, keeps_raw=self._options.warc)
+
     def _intake(self) -> Intake:
         return Intake(
             self._ledger,
@@ -199,11 +271,15 @@ class _Home:
             thread=self._thread,
             admit_outlink=self._borders.admits,
             on_commit=self._note_commit,
+            crawler=self._errand.crawler.name,
             on_step=self._run.on_step,
         )
 
     def _note_commit(self, parcels: tuple[Parcel, ...]) -> None:
         self._progress.add(parcels)
+        if self._run.on_parcels(parcels):
+            self._run.stop.set()
+        self._aftermath.note(parcels)
         if self._dispatch:
             self._dispatch.take_note(parcels)
 
@@ -261,7 +337,7 @@ class _Home:
         counts = self._ledger.counts(now=now)
         seconds = now - progress.began
         return Summary(
-            ended=ended,
+            ended=_why(ended, progress),
             pages=progress.pages,
             requests=progress.requests,
             bytes_received=progress.bytes_received,
@@ -277,5 +353,15 @@ class _Home:
             waiting_sites=counts.waiting_sites,
             total_pages=counts.pages,
             next_turn=counts.next_turn,
+            kept=progress.kept,
+            rows=progress.rows,
+            cpu_seconds=round(progress.cpu_seconds, 3),
             collection=str(self._collection.folder),
         )
+
+
+def _why(ended: str, progress: Progress) -> str:
+    """What dispatch says, but where a crawler met its own limit, or broke a rule, that by its name."""
+    if ended == "finished" and progress.limits:
+        return progress.limits.most_common(1)[0][0]
+    return ended

@@ -5,14 +5,17 @@ import secrets
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from sterna.errors import ParcelRefused
 from sterna.home.ledger import Lease, Ledger
+from sterna.home.limits import Spent, has_limits, rest_of
 from sterna.home.progress import Progress
-from sterna.model import Budget, Crawler, Etiquette, Parcel, Visit
+from sterna.model import LIMITS, Budget, Crawler, Etiquette, Parcel, Visit
 from sterna.web.clock import Clock
 
 VISIT_PAGES = 5_000
@@ -24,6 +27,10 @@ CROWDED_PATIENCE_SECONDS = 1.0  # while other sites wait for a slot
 
 T = TypeVar("T")
 Deliver = Callable[[Parcel], Awaitable[None]]
+
+
+async def _do_nothing() -> None:
+    pass
 
 
 class Carrier(Protocol):
@@ -43,6 +50,9 @@ class Plan:
     wait_seconds: float
     allow_private: bool
     may_visit: Callable[[str], bool]
+    budget: Budget = field(default_factory=Budget)  # the crawler's own limits at each site, for the whole run
+    between: Callable[[], Awaitable[None]] = _do_nothing  # before sites are chosen: what visits led to
+    facts: Callable[[], tuple[bytes, ...]] = tuple  # with which the next visit sets out, besides its own
 
 
 class Dispatch:
@@ -71,6 +81,7 @@ class Dispatch:
         self._visits: dict[asyncio.Task[None], str] = {}
         self._granted: dict[str, int] = {}  # pages that visits under way may still bring
         self._committed = round_pages
+        self._spent: dict[str, Spent] = {}  # by site, where the crawler has limits of its own
         self._news = asyncio.Event()
         self._over: list[asyncio.Task[None]] = []  # visits that ended since anybody looked
 
@@ -80,6 +91,10 @@ class Dispatch:
             self._committed += parcel.usage.pages
             if parcel.visit in self._granted:
                 self._granted[parcel.visit] -= parcel.usage.pages
+            if has_limits(self._plan.budget):
+                self._spent.setdefault(parcel.site, Spent()).add(parcel)
+            if parcel.ended in LIMITS:
+                self._progress.limits[parcel.ended] += 1
         self._news.set()
 
     async def run(self, stop: asyncio.Event) -> str:
@@ -88,6 +103,7 @@ class Dispatch:
         try:
             while True:
                 self._news.clear()
+                await self._plan.between()
                 if not stop.is_set():
                     await self._send_out(stop)
                 if not self._visits:
@@ -120,15 +136,15 @@ class Dispatch:
             patience = PATIENCE_SECONDS if due <= free else CROWDED_PATIENCE_SECONDS
             leases = await self._in_thread(partial(self._lease, count, pages))
             for lease in leases:
-                self._begin(
-                    self._visit(
-                        lease,
-                        Budget(
-                            pages=pages, seconds=VISIT_SECONDS, depth=lease.depth, patience_seconds=patience
-                        ),
-                    ),
-                    stop,
+                spent = self._spent.get(lease.site, Spent())
+                budget = msgspec.structs.replace(
+                    rest_of(self._plan.budget, spent, now=self._clock.now()),
+                    pages=pages,
+                    seconds=VISIT_SECONDS,
+                    depth=lease.depth,
+                    patience_seconds=patience,
                 )
+                self._begin(self._visit(lease, budget), stop)
             if not leases:
                 return
 
@@ -156,18 +172,22 @@ class Dispatch:
         )
 
     def _visit(self, lease: Lease, budget: Budget) -> Visit:
+        crawler = self._plan.crawler
+        if facts := self._plan.facts():
+            crawler = msgspec.structs.replace(crawler, facts=(*crawler.facts, *facts))
         return Visit(
             id=lease.visit,
             site=lease.site,
             part=lease.part,
             epoch=lease.epoch,
-            crawler=self._plan.crawler,
+            crawler=crawler,
             etiquette=self._plan.etiquette,
             starts=lease.starts,
             known=lease.known,
             budget=budget,
             robots=lease.robots,
             holds=lease.holds,
+            state=lease.state,
             may_be_private=lease.may_be_private,
             allow_private=self._plan.allow_private,
         )

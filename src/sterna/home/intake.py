@@ -1,15 +1,18 @@
 """Intake: takes parcels, writes their facts to the archive, commits them to the ledger, once each."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 
 import msgspec
 
 from sterna.archive.manifest import WarcPosition
+from sterna.archive.rows import FactRow
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
+from sterna.home.facts import emitted
 from sterna.home.ledger import Change, Ledger, Verdict
 from sterna.model import Page, Parcel, Target
 from sterna.web.clock import Clock
@@ -30,7 +33,7 @@ class _Waiting(msgspec.Struct, frozen=True):
 class Intake:
     """Parcels of many visits are committed together: one segment, one transaction, one flush to disk."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is somebody it works with
         self,
         ledger: Ledger,
         segments: SegmentStore,
@@ -41,6 +44,7 @@ class Intake:
         admit_outlink: Admit,
         on_commit: Callable[[tuple[Parcel, ...]], None],
         on_step: Step,
+        crawler: str = "default",
     ) -> None:
         self._ledger = ledger
         self._segments = segments
@@ -50,6 +54,7 @@ class Intake:
         self._admit_outlink = admit_outlink
         self._on_commit = on_commit
         self._on_step = on_step
+        self._crawler = crawler
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue(QUEUE_ROOM)
 
     async def take(self, parcel: Parcel) -> None:
@@ -72,47 +77,71 @@ class Intake:
         loop = asyncio.get_running_loop()
         parcels = [waiting.parcel for waiting in batch]
         try:
-            verdicts = await loop.run_in_executor(self._thread, self._store, parcels)
+            verdicts, new = await loop.run_in_executor(self._thread, self._store, parcels)
         except Exception as error:
             # Nothing of the batch is acknowledged, and nothing more is taken: the files may be ahead of the
             # ledger now, and only the next start brings them together again.
             for waiting in batch:
                 _settle(waiting.done, error)
             raise
-        new = tuple(p for p, verdict in zip(parcels, verdicts, strict=True) if verdict is Verdict.NEW)
         if new:
             self._on_commit(new)
         for waiting, verdict in zip(batch, verdicts, strict=True):
             refusal = None if verdict in (Verdict.NEW, Verdict.STORED) else _refusal(waiting.parcel, verdict)
             _settle(waiting.done, refusal)
 
-    def _store(self, parcels: list[Parcel]) -> list[Verdict]:
-        """Runs in the ledger's thread."""
+    def _store(self, parcels: list[Parcel]) -> tuple[list[Verdict], tuple[Parcel, ...]]:
+        """What becomes of each, and those that are stored now; runs in the ledger's thread."""
         self._on_step("received")
-        verdicts = [self._ledger.judge(parcel) for parcel in parcels]
-        new = [
-            self._filtered(p) for p, verdict in zip(parcels, verdicts, strict=True) if verdict is Verdict.NEW
+        verdicts = self._judge(parcels)
+        taken = [
+            self._taken(parcel)
+            for parcel, verdict in zip(parcels, verdicts, strict=True)
+            if verdict is Verdict.NEW
         ]
+        new = tuple(parcel for parcel, _ in taken)
         if new:
-            segments = self._segments.write_pages([(p.site, page) for p in new for page in p.pages])
-            positions = self._write_warc(page for p in new for page in p.pages)
+            site_pages = [(parcel.site, page) for parcel in new for page in parcel.pages]
+            facts = [fact for _, facts in taken for fact in facts]
+            segments = self._segments.write_pages(site_pages, facts=facts)
+            positions = self._write_warc(page for _, page in site_pages)
             self._on_step("archived")
-            change = Change(parcels=tuple(new), segments=tuple(segments), warc=positions)
+            change = Change(parcels=new, segments=tuple(segments), warc=positions)
             self._ledger.commit(change, now=self._clock.now())
             self._on_step("committed")
+        return verdicts, new
+
+    def _judge(self, parcels: list[Parcel]) -> list[Verdict]:
+        """As the ledger says, which does not know yet what came twice at once."""
+        seen: set[tuple[str, int]] = set()
+        verdicts: list[Verdict] = []
+        for parcel in parcels:
+            verdict, key = self._ledger.judge(parcel), (parcel.visit, parcel.number)
+            verdicts.append(Verdict.STORED if verdict is Verdict.NEW and key in seen else verdict)
+            seen.add(key)
         return verdicts
 
-    def _filtered(self, parcel: Parcel) -> Parcel:
+    def _taken(self, parcel: Parcel) -> tuple[Parcel, list[FactRow]]:
+        """What of the parcel home wants, and its facts; those that nobody can read count as errors."""
         wanted = tuple(target for target in parcel.outlinks if self._admit_outlink(target))
-        return msgspec.structs.replace(parcel, outlinks=wanted)
+        facts, unreadable = emitted(parcel, crawler=self._crawler, received=self._clock.now())
+        parcel = msgspec.structs.replace(parcel, outlinks=wanted)
+        return (_with_errors(parcel, unreadable) if unreadable else parcel), facts
 
     def _write_warc(self, pages: Iterable[Page]) -> tuple[WarcPosition, ...]:
-        raw = [page for page in pages if page.raw]
+        raw = [page for page in pages if page.raw and page.is_kept]
         return tuple(self._warc.append(raw)) if self._warc and raw else ()
 
 
 def _url_count(parcel: Parcel) -> int:
     return len(parcel.checkpoint.found) + len(parcel.outlinks)
+
+
+def _with_errors(parcel: Parcel, unreadable: int) -> Parcel:
+    errors = Counter(parcel.usage.errors)
+    errors["unreadable_fact"] += unreadable
+    usage = msgspec.structs.replace(parcel.usage, errors=dict(errors))
+    return msgspec.structs.replace(parcel, usage=usage)
 
 
 def _refusal(parcel: Parcel, verdict: Verdict) -> ParcelRefused:

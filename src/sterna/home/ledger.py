@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.model import Hold, Known, Parcel, Record, Robots, Target
+from sterna.model import Hold, Known, Parcel, Record, Robots, State, Target
 
 WHOLE = "/"  # the part that is a whole site
 
@@ -21,10 +21,11 @@ class Lease(Record, frozen=True, kw_only=True):
     epoch: int
     starts: tuple[Target, ...]
     known: Known
-    depth: int  # the deepest level that may be fetched so that levels stay in order
+    depth: int  # the deepest level that may be fetched, so that without priorities levels stay in order
     robots: Robots
     holds: tuple[Hold, ...]
     may_be_private: bool
+    state: State = State()  # what the crawler remembers of the part
 
 
 class Verdict(StrEnum):
@@ -47,6 +48,8 @@ class Counts(Record, frozen=True, kw_only=True):
     bytes_received: int = 0
     unchanged: int = 0
     redirects: int = 0
+    kept: int = 0  # pages that were wanted, as often as they were fetched
+    cpu_seconds: float = 0.0
     visits: int = 0
     leased: int = 0
     waiting_sites: int = 0  # that may not be visited yet
@@ -92,6 +95,16 @@ class VisitRow(Record, frozen=True, kw_only=True):
     pages: int
     requests: int
     bytes_received: int
+    kept: int = 0
+    cpu_seconds: float = 0.0
+
+
+class SiteFact(NamedTuple):
+    """A fact that a crawler keeps of a site, as `crawler.facts` writes it."""
+
+    site: str
+    number: int
+    data: bytes
 
 
 class Ledger(Protocol):
@@ -111,6 +124,7 @@ class Ledger(Protocol):
     ) -> list[Lease]:
         """The parts whose turn it is, each under a new epoch; fewer than asked for if fewer are due.
 
+        A visit starts from the URLs of the highest priority, among these from the lowest depth.
         Sites that `may_visit` refuses are idle until the next wake().
         """
 
@@ -134,6 +148,18 @@ class Ledger(Protocol):
 
     def wake(self, *, now: float) -> None:
         """Gives every part with something in its frontier a turn: limits may have changed."""
+
+    def state(self, site: str, part: str = WHOLE) -> State:
+        """What the crawler remembers of a site: what the next lease brings."""
+
+    def set_state(self, site: str, state: State, *, part: str = WHOLE) -> None:
+        """Has the next visit to a site set out with this state; of the one before nothing is left."""
+
+    def forget_states(self) -> None:
+        """Has every crawler set out anew: another one goes where these were."""
+
+    def facts(self) -> list[SiteFact]:
+        """The facts that crawlers keep, of all sites."""
 
     def replace_segments(self, old: Sequence[Segment], new: Segment, *, now: float) -> None: ...
 

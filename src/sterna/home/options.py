@@ -7,14 +7,16 @@ from pathlib import Path
 
 import msgspec
 
+from sterna.crawler.compile import crawler_of_fields
 from sterna.crawler.scope import ScopeRules
+from sterna.crawler.seeds import seed_url
+from sterna.crawler.spec import GENTLE_SECONDS
 from sterna.errors import ConfigError, UsageError
 from sterna.model import Etiquette, Scope
 from sterna.web.dns import literal_address
 from sterna.web.politeness import NO_LIMITS, Limits
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, hostname_of, is_private
 
-GENTLE_SECONDS = 30.0
 MAX_CONNECTIONS = 1000
 MAX_SITE_CONNECTIONS = 64
 
@@ -52,7 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def check(self) -> None:
         """Raises UsageError with the option's name if a value makes no sense."""
         _check(self.stay in ("site", "domain", "any"), "--stay", self.stay, "site, domain or any")
-        _check(self.keep in ("all", "links"), "--keep", self.keep, "all or links")
+        crawler_of_fields(self.keep)
         _check(self.max_pages is None or self.max_pages > 0, "--max-pages", self.max_pages, "1 or more")
         _check(self.max_depth >= 0, "--max-depth", self.max_depth, "0 or more")
         _check(0 <= self.delay <= 86_400, "--delay", self.delay, "seconds from 0 to 86400")
@@ -183,10 +185,8 @@ def _robots_name(user_agent: str) -> str:
 
 
 def _seed_url(text: str, canonical: Canonical) -> str:
-    has_scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)", text) is not None
-    url = canonical(text if has_scheme else f"https://{text}")
-    # A bare word is a slip more often than a hostname; with its scheme it is taken at its word.
-    if url is None or not (has_scheme or "." in text or ":" in text or text.startswith("localhost")):
+    url = seed_url(text, canonical)
+    if url is None:
         raise UsageError(f"{text!r} is not a web address: write it like https://www.example.org/")
     return url
 

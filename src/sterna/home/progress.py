@@ -12,7 +12,7 @@ from sterna.model import Parcel
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did; the last line of `--json`."""
 
-    ended: str  # finished, limit, stopped, waiting
+    ended: str  # finished, limit, stopped, waiting, or what ended the crawler, as model.Ended names it
     pages: int
     requests: int
     bytes_received: int
@@ -29,6 +29,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     total_pages: int
     next_turn: float | None
     collection: str
+    kept: int = 0
+    rows: int = 0
+    cpu_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -41,11 +44,15 @@ class Progress:
     bytes_received: int = 0
     unchanged: int = 0
     redirects: int = 0
+    kept: int = 0
+    rows: int = 0  # facts that rules sent home
+    cpu_seconds: float = 0.0
     pending: int = 0
     sites: int = 0
     active: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     visits: Counter[str] = field(default_factory=Counter)
+    limits: Counter[str] = field(default_factory=Counter)  # that ended visits, by their names
     total_pages: int = 0
     max_pages: int | None = None
     note: str = ""
@@ -59,4 +66,7 @@ class Progress:
             self.bytes_received += usage.bytes_received
             self.unchanged += usage.unchanged
             self.redirects += usage.redirects
+            self.kept += usage.kept
+            self.rows += len(parcel.rows)
+            self.cpu_seconds += usage.cpu_seconds
             self.errors.update(usage.errors)

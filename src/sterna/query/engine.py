@@ -16,6 +16,7 @@ import pyarrow as pa
 from sterna.archive.rows import SCHEMAS
 from sterna.errors import QueryError
 from sterna.query.limit import TimeLimit
+from sterna.query.tables import define, quoted, quoted_list
 from sterna.query.terminal import harmless
 
 MEMORY_BYTES = 1_000_000_000
@@ -31,26 +32,6 @@ _START: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": "false",
 }
 
-# A window over all columns is shorter but holds every text in memory: 66 s against 1.0 s on 300,000 pages.
-_NEWEST = """
-    CREATE VIEW page AS
-    SELECT * EXCLUDE (filename, file_row_number) FROM {source} AS stored
-    SEMI JOIN (
-        SELECT arg_max({{'file': filename, 'row': file_row_number}}, fetched) AS place
-        FROM {source} GROUP BY url
-    ) AS newest
-    ON stored.filename = newest.place.file AND stored.file_row_number = newest.place.row
-"""
-
-
-# Links of the newest version of their page: what a page no longer carries is no link any more.
-_NEWEST_LINKS = """
-    CREATE VIEW link AS
-    SELECT from_url, to_url, "text", rel FROM {source} AS stored
-    SEMI JOIN (SELECT url, max(fetched) AS fetched FROM page_history GROUP BY url) AS newest
-    ON stored.from_url = newest.url AND stored.fetched = newest.fetched
-"""
-
 
 class Result(NamedTuple):
     """What a query gives; `rows` can be read once, and DuckDB works on as it is read."""
@@ -60,13 +41,17 @@ class Result(NamedTuple):
 
 
 class Engine:
-    """The tables of a collection, to be queried: page, page_history, link, and those of `extra`."""
+    """The tables of a collection, to be queried: page, page_history, link, fact, and those of `extra`.
+
+    Given `pages`, it knows these alone.
+    """
 
     def __init__(
         self,
         tables: Mapping[str, Sequence[Path]],
         *,
         extra: Mapping[str, pa.Table] | None = None,
+        pages: pa.Table | None = None,
         memory_bytes: int = MEMORY_BYTES,
         time_limit_seconds: float = TIME_LIMIT_SECONDS,
         spill_folder: Path | None = None,
@@ -76,10 +61,7 @@ class Engine:
         self._connection = duckdb.connect(":memory:", config=_START)
         files = {name: [str(path.absolute()) for path in tables.get(name, ())] for name in SCHEMAS}
         try:
-            _define_pages(self._connection, files["page"])
-            _define_links(self._connection, files["link"])
-            for name, rows in (extra or {}).items():
-                _load(self._connection, name, rows=rows)
+            define(self._connection, files, extra=extra or {}, pages=pages)
             _lock(
                 self._connection,
                 files=[path for paths in files.values() for path in paths],
@@ -151,36 +133,6 @@ class Engine:
             raise KeyboardInterrupt from error
 
 
-def _define_pages(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
-    if not files:
-        _load(connection, "page_history", rows=SCHEMAS["page"].empty_table())
-        connection.execute("CREATE VIEW page AS FROM page_history")
-        return
-    connection.execute(f"CREATE VIEW page_history AS FROM {_source(files)}")
-    source = _source(files, "filename = true", "file_row_number = true")
-    connection.execute(_NEWEST.format(source=source))
-
-
-def _define_links(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
-    if files:
-        connection.execute(_NEWEST_LINKS.format(source=_source(files)))
-    else:
-        _load(connection, "link", rows=SCHEMAS["link"].empty_table().drop_columns(["fetched"]))
-
-
-def _source(files: Sequence[str], *options: str) -> str:
-    # A folder called `a=b` must not become a column.
-    arguments = ", ".join([_list(files), "hive_partitioning = false", *options])
-    return f"read_parquet({arguments})"
-
-
-def _load(connection: duckdb.DuckDBPyConnection, name: str, *, rows: pa.Table) -> None:
-    """A table with these rows; one that is only registered is not seen by the cursors of the connection."""
-    connection.register("incoming", rows)
-    connection.execute(f'CREATE TABLE "{name}" AS FROM incoming')
-    connection.unregister("incoming")
-
-
 def _lock(
     connection: duckdb.DuckDBPyConnection,
     *,
@@ -193,9 +145,9 @@ def _lock(
     settings = {
         "TimeZone": "'UTC'",
         "memory_limit": f"'{memory_bytes} bytes'",
-        "temp_directory": _quoted(str(spill_folder.absolute()) if spill_folder else ""),
+        "temp_directory": quoted(str(spill_folder.absolute()) if spill_folder else ""),
         "max_temp_directory_size": f"'{spill_bytes} bytes'",
-        "allowed_paths": _list(files),
+        "allowed_paths": quoted_list(files),
         "enable_external_access": "false",
         "lock_configuration": "true",
     }
@@ -213,14 +165,6 @@ def _only_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.S
         kind = statements[0].type.name
         raise QueryError(f"the query is a statement of type {kind}: only SELECT and its like are allowed")
     return statements[0]
-
-
-def _list(texts: Sequence[str]) -> str:
-    return f"[{', '.join(map(_quoted, texts))}]"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _message(error: duckdb.Error) -> str:

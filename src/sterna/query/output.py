@@ -9,7 +9,7 @@ text. Control characters are escaped in JSON, which has a way to write them, and
 import csv
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, TextIO
 
 from sterna.query.engine import Result
@@ -24,15 +24,23 @@ _WIDTH = 100
 _UNSAFE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def write(result: Result, *, format: Format, out: TextIO, width: int = _WIDTH) -> None:
-    """Writes all rows as they come; `width` is the terminal's, for tables."""
+def write(result: Result, *, format: Format, out: TextIO, width: int = _WIDTH, is_live: bool = False) -> None:
+    """Writes all rows as they come; `width` is the terminal's, for tables, which look nicer if not live."""
     match format:
         case "table":
-            out.writelines(f"{line}\n" for line in table_lines(result.columns, result.rows, width=width))
+            lines = table_lines(result.columns, result.rows, width=width, is_live=is_live)
+            _write_lines(lines, out, is_live=is_live)
         case "csv":
             _write_csv(result, out)
         case "json":
             _write_json(result, out)
+
+
+def _write_lines(lines: Iterable[str], out: TextIO, *, is_live: bool) -> None:
+    for line in lines:
+        out.write(f"{line}\n")
+        if is_live:
+            out.flush()
 
 
 def _write_csv(result: Result, out: TextIO) -> None:

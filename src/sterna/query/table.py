@@ -15,12 +15,14 @@ _LEAST_WIDTH = 4
 _CUT = "…"
 
 
-def table_lines(columns: Sequence[str], rows: Iterable[tuple[Any, ...]], *, width: int) -> Iterator[str]:
-    """The lines of the table, the last of them the number of rows."""
+def table_lines(
+    columns: Sequence[str], rows: Iterable[tuple[Any, ...]], *, width: int, is_live: bool = False
+) -> Iterator[str]:
+    """The lines of the table, the last of them the number of rows; live, no row waits for the next ones."""
     waiting = iter(rows)
-    sample = list(islice(waiting, _SAMPLE_ROWS))
+    sample = [] if is_live else list(islice(waiting, _SAMPLE_ROWS))
     heads = [_cell(name, width) for name in columns]
-    widths = _widths(heads, sample, width=width)
+    widths = _shares(len(heads), width) if is_live else _widths(heads, sample, width=width)
     is_number = [_is_number(values) for values in zip(*sample, strict=True)] or [False] * len(columns)
     yield _line(heads, widths, is_number=is_number)
     yield _GAP.join("-" * each for each in widths)
@@ -45,6 +47,11 @@ def _widths(heads: Sequence[str], sample: Sequence[tuple[Any, ...]], *, width: i
     cells = [[_cell(value, width) for value in row] for row in sample]
     wanted = [max(map(_columns_of, column)) for column in zip(heads, *cells, strict=True)]
     return fitted(wanted, width - len(_GAP) * (len(heads) - 1))
+
+
+def _shares(count: int, width: int) -> list[int]:
+    """Equal widths: what will come is not known."""
+    return fitted([width] * count, width - len(_GAP) * (count - 1))
 
 
 def _cell(value: Any, width: int) -> str:

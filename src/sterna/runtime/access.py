@@ -8,6 +8,7 @@ from typing import Any
 
 from sterna.errors import FetchError
 from sterna.model import Etiquette, Record, Visit
+from sterna.runtime.engine.client import Engines
 from sterna.runtime.readers import Readers
 from sterna.web.clock import Clock
 from sterna.web.dns import Resolver
@@ -31,6 +32,7 @@ class Kit:
     gate: Gate
     slots: asyncio.Semaphore
     readers: Readers
+    engines: Engines
     is_proxied: bool = False
     timeout_seconds: float = 60.0
     max_body_bytes: int = MAX_BODY_BYTES
@@ -64,6 +66,8 @@ class Access:
         self.waiting: set[asyncio.Task[Any]] = set()  # those that wait for a hold or a connection
         self._last_response_seconds = 0.0
         self._tally = Tally()
+        self.requests_total = 0
+        self.bytes_total = 0
 
     @property
     def delay_seconds(self) -> float:
@@ -162,6 +166,7 @@ class Access:
         kit = self._kit
         kit.gate.start(keys, kit.clock.now(), delay=self.delay_seconds)
         self._tally.requests += 1
+        self.requests_total += 1
         self._tally.keys.update((keys.site, keys.address, keys.domain, TOTAL))
         response: Response | None = None
         size = 0
@@ -175,6 +180,7 @@ class Access:
         finally:
             now = kit.clock.now()
             self._tally.bytes_received += size
+            self.bytes_total += size
             if response:
                 self._last_response_seconds = response.seconds
             kit.gate.finish(keys, now, delay=self.delay_seconds, size_bytes=size)

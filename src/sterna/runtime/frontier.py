@@ -6,27 +6,35 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
 
+import msgspec
+
 from sterna.model import Target
+
+_Rank = tuple[int, int]  # the negative priority, then the depth
 
 
 class Frontier:
-    """Breadth first. Pure: it is told the time, and never waits itself.
+    """Higher priorities first, then breadth first. Pure: it is told the time, and never waits itself.
 
     `seen` is exact within a visit; what home knew before (F) is a sorted array, eight bytes a URL.
     """
 
-    def __init__(self, known: bytes, *, max_depth: int) -> None:
+    def __init__(self, known: bytes, *, max_depth: int, is_best_first: bool = False) -> None:
         self._known = array("q")
         self._known.frombytes(known)
         self._max_depth = max_depth
-        # Changed by add(), next() and put_back() only.
+        # Changed by add(), next(), raise_to() and put_back() only.
         self._seen: set[int] = set()
-        self._levels: dict[int, deque[Target]] = {}
+        self._levels: dict[_Rank, deque[Target]] = {}
+        self._ranks: list[_Rank] = []  # a heap of those that have a level
+        # Where priorities may change: what waits, by its URL. A target that is not in here is stale.
+        self._current: dict[str, Target] | None = {} if is_best_first else None
         self._later: list[tuple[float, int, Target]] = []
         self._ties = 0
+        self._waiting = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._levels.values())) + len(self._later)
+        return self._waiting + len(self._later)
 
     @property
     def seen_count(self) -> int:
@@ -38,8 +46,28 @@ class Frontier:
             return False
         self._seen.add(fingerprint)
         if target.depth <= self._max_depth:
-            self._levels.setdefault(target.depth, deque()).append(target)
+            self._line_up(target)
+            self._waiting += 1
         return True
+
+    def raise_to(self, priority: int, url: str) -> Target | None:
+        """Lets a URL come earlier, if it waits; gives it as it waits now, or None if nothing changed."""
+        target = self._current.get(url) if self._current else None
+        if target is None or priority <= target.priority:
+            return None
+        raised = msgspec.structs.replace(target, priority=priority)
+        self._line_up(raised)
+        return raised
+
+    def _line_up(self, target: Target) -> None:
+        rank = (-target.priority, target.depth)
+        level = self._levels.get(rank)
+        if level is None:
+            level = self._levels[rank] = deque()
+            heapq.heappush(self._ranks, rank)
+        level.append(target)
+        if self._current is not None:
+            self._current[target.url] = target
 
     def unseen(self, marks: Iterable[int]) -> set[int]:
         """Those of the fingerprints that were not added in this visit."""
@@ -51,21 +79,39 @@ class Frontier:
         heapq.heappush(self._later, (target.not_before, self._ties, target))
 
     def next(self, now: float) -> Target | None:
-        """The next URL that may be fetched now, lowest depth first."""
+        """The next URL that may be fetched now."""
         if self._later and self._later[0][0] <= now:
             return heapq.heappop(self._later)[2]
-        if not self._levels:
-            return None
-        depth = min(self._levels)
-        level = self._levels[depth]
-        target = level.popleft()
-        if not level:
-            del self._levels[depth]
-        return target
+        while self._ranks:
+            rank = self._ranks[0]
+            level = self._levels[rank]
+            target = level.popleft()
+            if not level:
+                del self._levels[rank]
+                heapq.heappop(self._ranks)
+            if not self._is_stale(target):
+                self._waiting -= 1
+                if self._current is not None:
+                    del self._current[target.url]
+                return target
+        return None
+
+    def _is_stale(self, target: Target) -> bool:
+        """True if the URL waits, or was taken, under a higher priority."""
+        return self._current is not None and self._current.get(target.url) is not target
 
     def next_depth(self) -> int | None:
-        """The depth of the shallowest URL that is waiting."""
-        return min(self._levels, default=None)
+        """The depth of the URL that is next."""
+        return self._ranks[0][1] if self._ranks else None
+
+    def waiting(self) -> tuple[Target, ...]:
+        """All that is still to be fetched, in the order in which it would be, then what is tried again."""
+        lines = (self._levels[rank] for rank in sorted(self._levels))
+        return tuple(target for line in lines for target in line if not self._is_stale(target)) + self.again()
+
+    def seen(self) -> bytes:
+        """The fingerprints that were added in this visit, as `known` has them."""
+        return array("q", sorted(self._seen)).tobytes()
 
     def wakes_at(self) -> float | None:
         """When the first URL that is tried again comes due."""

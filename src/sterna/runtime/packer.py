@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from sterna.model import Checkpoint, Ended, Hold, Page, Parcel, Robots, Target, Usage, Visit
+from sterna.model import Checkpoint, Ended, Hold, Page, Parcel, Robots, StateChange, Target, Usage, Visit
 
 FULL_PAGES = 500
 FULL_BYTES = 4 * 1024 * 1024
@@ -16,6 +16,9 @@ class Packer:
         self._visit = visit
         self._number = 0
         self.pages_total = 0
+        self.sent_bytes = 0  # of what travels, before compression, in all parcels
+        self.reading_seconds = 0.0  # of CPU, added to by whoever has pages read
+        self._told_cpu_seconds, self._told_bytes = 0.0, 0
         self._clear()
 
     def _clear(self) -> None:
@@ -24,12 +27,13 @@ class Packer:
         self._outlinks: list[Target] = []
         self._done: list[int] = []
         self._robots: Robots | None = None
+        self._rows: list[bytes] = []
         self._errors: Counter[str] = Counter()
-        self._size = self._page_count = self._unchanged = self._redirects = 0
+        self._size = self._page_count = self._kept = self._unchanged = self._redirects = 0
 
     @property
     def is_empty(self) -> bool:
-        return not (self._pages or self._found or self._outlinks or self._done or self._robots)
+        return not (self._pages or self._found or self._outlinks or self._done or self._robots or self._rows)
 
     @property
     def is_full(self) -> bool:
@@ -42,18 +46,27 @@ class Packer:
     def add_page(self, page: Page) -> None:
         """A page, a redirect or an error that ends a URL's turn."""
         self._pages.append(page)
-        self._size += len(page.text) + len(page.links.urls) + len(page.links.texts)
-        self._size += len(page.raw.body) if page.raw else 0
+        self._weigh(_size_of(page))
         if page.error:
             self._errors[page.error] += 1
         elif page.status == 304 or 200 <= page.status < 300:
             self._page_count += 1
             self.pages_total += 1
+            self._kept += page.is_kept
             self._unchanged += page.is_unchanged
         elif 300 <= page.status < 400:
             self._redirects += 1
         else:
             self._errors[f"http_{page.status}"] += 1
+
+    def add_rows(self, rows: tuple[bytes, ...]) -> None:
+        """Facts that rules send home."""
+        self._rows += rows
+        self._weigh(sum(map(len, rows)))
+
+    def _weigh(self, size_bytes: int) -> None:
+        self._size += size_bytes
+        self.sent_bytes += size_bytes
 
     def add_found(self, target: Target) -> None:
         self._found.append(target)
@@ -80,10 +93,12 @@ class Packer:
         bytes_received: int,
         holds: tuple[Hold, ...],
         delay_seconds: float,
+        cpu_seconds: float = 0.0,
         again: tuple[Target, ...] = (),
+        state: StateChange | None = None,
         ended: Ended | None = None,
     ) -> Parcel:
-        """The next parcel, with everything since the last one."""
+        """The next parcel, with everything since the last one; `cpu_seconds` is the sum of all parcels."""
         self._number += 1
         visit = self._visit
         parcel = Parcel(
@@ -95,6 +110,8 @@ class Packer:
             pages=tuple(self._pages),
             outlinks=tuple(self._outlinks),
             checkpoint=Checkpoint(found=tuple(self._found), done=tuple(self._done), again=again),
+            state=state or StateChange(),
+            rows=tuple(self._rows),
             holds=holds,
             delay_seconds=delay_seconds,
             robots=self._robots,
@@ -105,8 +122,21 @@ class Packer:
                 unchanged=self._unchanged,
                 redirects=self._redirects,
                 errors=dict(self._errors),
+                kept=self._kept,
+                cpu_seconds=cpu_seconds - self._told_cpu_seconds,
+                sent_bytes=self.sent_bytes - self._told_bytes,
             ),
             ended=ended,
         )
         self._clear()
+        self._told_cpu_seconds, self._told_bytes = cpu_seconds, self.sent_bytes
         return parcel
+
+
+def _size_of(page: Page) -> int:
+    """About what the page weighs on its way, in characters."""
+    size = len(page.url) + len(page.title) + len(page.text) + len(page.html) + len(page.description)
+    size += len(page.links.urls) + len(page.links.texts)
+    size += sum(map(len, page.keywords)) + sum(map(len, page.headings))
+    size += sum(len(text) for _, texts in page.extracts for text in texts)
+    return size + (len(page.raw.body) if page.raw else 0)

@@ -7,6 +7,7 @@ import gc
 import resource
 import signal
 import sys
+import time
 from typing import BinaryIO
 
 import msgspec
@@ -14,11 +15,21 @@ import msgspec
 from sterna.errors import ReadError
 from sterna.model import Record
 from sterna.runtime.memory import give_back_memory
+from sterna.runtime.sifting import sift_document
 from sterna.web.document import Answer, Document, read_document
 
 MAX_MEMORY_BYTES = 2 * 1024**3
 GARBAGE_OBJECTS = 100_000
 LARGE_BYTES = 1024 * 1024  # of a body whose tree leaves a lot of memory behind
+
+
+class Task(Record, frozen=True):
+    """An answer, what is known of its URL, and how its document is sifted."""
+
+    answer: Answer
+    depth: int = 0
+    referrer: str = ""
+    sift: bytes = b""
 
 
 class Outcome(Record, frozen=True):
@@ -30,9 +41,9 @@ class Outcome(Record, frozen=True):
 
 
 def read(body: bytes) -> Outcome:
-    """The outcome for one encoded answer."""
+    """The outcome for one encoded task."""
     try:
-        return Outcome(read_document(msgspec.msgpack.decode(body, type=Answer)))
+        return Outcome(_read(msgspec.msgpack.decode(body, type=Task)))
     except ReadError as error:
         return Outcome(kind=error.kind, detail=str(error))
     except MemoryError:
@@ -42,8 +53,18 @@ def read(body: bytes) -> Outcome:
         return Outcome(kind="parser", detail=f"{type(error).__name__}: {error}")
 
 
+def _read(task: Task) -> Document:
+    began = time.process_time()
+    document = read_document(task.answer)
+    if task.sift:
+        document = sift_document(
+            document, task.answer, depth=task.depth, referrer=task.referrer, sift=task.sift
+        )
+    return msgspec.structs.replace(document, cpu_seconds=time.process_time() - began)
+
+
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """Answers frames (four bytes of length, then msgpack) in their order."""
+    """Answers tasks (four bytes of length, then msgpack) in their order."""
     encoder = msgspec.msgpack.Encoder()
     while len(head := source.read(4)) == 4:
         size = int.from_bytes(head, "big")

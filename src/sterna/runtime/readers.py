@@ -8,9 +8,9 @@ from types import TracebackType
 import msgspec
 
 from sterna.errors import ReadError
-from sterna.model import Record
+from sterna.model import Record, Target
 from sterna.runtime.memory import peak_memory_bytes
-from sterna.runtime.reader import Outcome
+from sterna.runtime.reader import Outcome, Task
 from sterna.web.document import Answer, Document
 
 READ_SECONDS = 60.0
@@ -47,10 +47,11 @@ class Readers:
         for worker in self._workers:
             await worker.close()
 
-    async def read(self, answer: Answer) -> Document:
-        """The document of an answer; ReadError if it cannot be read."""
+    async def read(self, answer: Answer, *, target: Target | None = None, sift: bytes = b"") -> Document:
+        """The document of an answer, sifted as told; ReadError if it cannot be read."""
+        depth, referrer = (target.depth, target.referrer) if target else (0, "")
         frame = bytearray(4)
-        self._encoder.encode_into(answer, frame, 4)
+        self._encoder.encode_into(Task(answer, depth, referrer, sift), frame, 4)
         frame[:4] = (len(frame) - 4).to_bytes(4, "big")
         del answer
         async with self._room:

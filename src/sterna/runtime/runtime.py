@@ -8,6 +8,7 @@ import msgspec
 
 from sterna.model import Hold, Visit
 from sterna.runtime.access import MAX_BODY_BYTES, Kit
+from sterna.runtime.engine.client import Engines
 from sterna.runtime.readers import Readers
 from sterna.runtime.visit import Deliver, VisitLoop
 from sterna.web.clock import Clock
@@ -28,6 +29,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str = ""
     timeout_seconds: float = 60.0
     max_body_bytes: int = MAX_BODY_BYTES
+    is_jailed: bool | None = None  # engines; None: if this machine can
 
 
 class Runtime:
@@ -51,6 +53,11 @@ class Runtime:
         finally:
             self._under_way -= 1
 
+    @property
+    def engines(self) -> Engines:
+        """For rules that run here without a visit."""
+        return self._kit.engines
+
     def peak_memory_bytes(self) -> int:
         """What its reader processes took at most."""
         return self._kit.readers.peak_memory_bytes()
@@ -64,7 +71,7 @@ async def open_runtime(config: RuntimeConfig, clock: Clock) -> AsyncIterator[Run
     )
     resolver = DnsResolver(clock)
     try:
-        async with Readers(config.readers) as readers:
+        async with Readers(config.readers) as readers, Engines(is_jailed=config.is_jailed) as engines:
             kit = Kit(
                 clock=clock,
                 resolver=resolver,
@@ -72,6 +79,7 @@ async def open_runtime(config: RuntimeConfig, clock: Clock) -> AsyncIterator[Run
                 gate=Gate(config.limits),
                 slots=asyncio.Semaphore(config.connections),
                 readers=readers,
+                engines=engines,
                 is_proxied=bool(config.proxy),
                 timeout_seconds=config.timeout_seconds,
                 max_body_bytes=config.max_body_bytes,

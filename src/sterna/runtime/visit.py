@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from sterna.errors import FetchError
-from sterna.model import Ended, Parcel, RobotsState, Target, Visit
+from sterna.errors import EngineEnded, FetchError
+from sterna.model import Ended, Parcel, RobotsState, StateChange, Target, Visit
 from sterna.runtime.access import Access, Kit
 from sterna.runtime.frontier import Frontier
 from sterna.runtime.handler import FAILING_PAUSE_SECONDS, Handler
 from sterna.runtime.packer import Packer
 from sterna.runtime.qualification import qualify
+from sterna.runtime.spending import Spending
 from sterna.web.robots import Rules, is_due
 from sterna.web.urls import Canonical
 
@@ -45,7 +46,9 @@ class VisitLoop:
         self._packer = Packer(visit)
         self._full = asyncio.Event()  # the next parcel should go soon
         self._frontier = Frontier(
-            visit.known.fingerprints, max_depth=min(visit.budget.depth, visit.crawler.scope.max_depth)
+            visit.known.fingerprints,
+            max_depth=min(visit.budget.depth, visit.crawler.scope.max_depth),
+            is_best_first=visit.crawler.program.is_best_first,
         )
         self._handler = Handler(
             visit,
@@ -62,20 +65,39 @@ class VisitLoop:
         self._over = asyncio.Event()
         self._sending = asyncio.Lock()
         self._ended: Ended | None = None
-        self._deadline = kit.clock.now() + visit.budget.seconds
+        self._spending = Spending(visit.budget, access=self._access, packer=self._packer, site=visit.site)
 
     async def run(self) -> None:
         """Returns when the last parcel is delivered."""
         watch = asyncio.create_task(self._watch_stop())
         try:
-            if await self._unless_over(self._qualify()):
+            if await self._unless_over(self._qualify()) and await self._open_engine():
                 await self._crawl()
+            await self._send(is_last=True)
         finally:
             watch.cancel()
-        await self._send(self._ended or Ended.FINISHED)
+            if self._handler.engine:
+                await self._handler.engine.close()
+
+    async def _open_engine(self) -> bool:
+        """Starts the crawler's rules, if it has any; False if they cannot be run."""
+        crawler = self._visit.crawler
+        if not crawler.program.rules:
+            return True
+        try:
+            engine = await self._kit.engines.open(
+                crawler.program, state=self._visit.state, facts=crawler.facts, budget=self._visit.budget
+            )
+        except EngineEnded as error:
+            self._handler.end_engine(error)
+            return False
+        self._handler.engine = engine
+        # What the rules load before any page was seen is as deep as a start page.
+        self._handler.take(Target(f"{self._visit.site}/", depth=-1), engine.first)
+        return True
 
     async def _crawl(self) -> None:
-        self._handler.begin()
+        self._handler.following.begin()
         self._announce_sitemaps()
         try:
             async with asyncio.TaskGroup() as group:
@@ -104,11 +126,11 @@ class VisitLoop:
     async def _wait_for(self, workers: set[asyncio.Task[None]]) -> None:
         over = asyncio.create_task(self._over.wait())
         done_at_all = asyncio.create_task(asyncio.wait(workers))
-        left = max(self._deadline - self._kit.clock.now(), 0.0)
+        left = max(self._spending.deadline - self._kit.clock.now(), 0.0)
         try:
             await asyncio.wait({over, done_at_all}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not done_at_all.done():
-                self._end(Ended.BUDGET)  # all of them may wait for something that takes longer
+                self._check_budget()  # all of them may wait for something that takes longer
             await self._end_workers(workers, done_at_all)
         finally:
             over.cancel()
@@ -126,14 +148,9 @@ class VisitLoop:
             await asyncio.wait({done_at_all}, timeout=LOOK_SECONDS)
 
     def _check_budget(self) -> None:
-        budget = self._visit.budget
-        if (
-            self._packer.pages_total >= budget.pages
-            or self._handler.held_count >= budget.urls
-            or self._kit.clock.now() >= self._deadline
-            or self._access.wait_seconds(self._visit.site) > budget.patience_seconds
-        ):
-            self._end(Ended.BUDGET)
+        limit = self._spending.reached(held_urls=self._handler.following.held_count)
+        if limit:
+            self._end(limit)
 
     # -- which URL next ----------------------------------------------------------------------------------
 
@@ -168,15 +185,22 @@ class VisitLoop:
                 return None
             # What comes due meanwhile is no reason to look again as long as nothing may be taken.
             wakes_at = self._frontier.wakes_at() if may_take else None
-            await self._wait_for_change(min(self._deadline, wakes_at or self._deadline) - now)
+            await self._wait_for_change(
+                min(self._spending.deadline, wakes_at or self._spending.deadline) - now
+            )
 
     def _may_take(self) -> bool:
-        """Within the page budget, with room in the parcel, and level by level, so that depths are exact."""
+        """Within the page budget, with room in the parcel, and level by level, so that depths are exact.
+
+        Where rules give priorities, these come before the levels.
+        """
         if self._packer.pages_total + self._in_flight.total() >= self._visit.budget.pages:
             return False
         if self._packer.is_full:
             self._full.set()
             return False
+        if self._visit.crawler.program.is_best_first:
+            return True
         depth = self._frontier.next_depth()
         return depth is None or depth <= min(self._in_flight, default=depth)
 
@@ -268,7 +292,7 @@ class VisitLoop:
             for written in rules.sitemaps:
                 url = canonical(written, f"{self._visit.site}/robots.txt")
                 if url is not None:
-                    self._handler.add(Target(url, kind="sitemap"))
+                    self._handler.following.add(Target(url, kind="sitemap"))
 
     # -- parcels -----------------------------------------------------------------------------------------
 
@@ -284,19 +308,39 @@ class VisitLoop:
             if not self._packer.is_empty or self._access.has_news:
                 await self._send()
 
-    async def _send(self, ended: Ended | None = None) -> None:
+    async def _send(self, *, is_last: bool = False) -> None:
         async with self._sending:
+            state = await self._take_state()
             tally = self._access.take_tally()
             parcel = self._packer.take(
                 requests=tally.requests,
                 bytes_received=tally.bytes_received,
                 holds=self._kit.gate.holds(sorted(tally.keys), self._kit.clock.now()),
+                cpu_seconds=self._spending.cpu_seconds,
                 delay_seconds=self._access.delay_seconds,
                 again=self._frontier.again(),
-                ended=ended,
+                state=state,
+                ended=(self._ended or Ended.FINISHED) if is_last else None,
             )
             self._wake_one()
             await self._deliver(parcel)
+
+    async def _take_state(self) -> StateChange:
+        """What became of the crawler's facts since the last parcel.
+
+        The engine answers in order, and a judged page is packed as soon as its verdict is here: so what comes
+        with this belongs to the pages that are packed now, and to no others.
+        """
+        engine = self._handler.engine
+        if engine is None:
+            return StateChange()
+        try:
+            return await engine.change()
+        except EngineEnded as error:
+            self._handler.end_engine(error)
+            return StateChange()
+        finally:
+            self._spending.engine_seconds = engine.cpu_seconds
 
 
 def _wake(waiter: asyncio.Future[None]) -> bool:

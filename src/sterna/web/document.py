@@ -8,10 +8,12 @@ from hashlib import blake2b
 import msgspec
 from msgspec.structs import replace
 
-from sterna.model import Links, Record, TargetKind
+from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector, TargetKind
 from sterna.web.charset import charset_of, decode_html, decode_text
 from sterna.web.decode import decode_body
+from sterna.web.extract import Extracts, extract
 from sterna.web.html import read_html, read_may
+from sterna.web.keywords import keywords_of
 from sterna.web.markup import collapse, language_of
 from sterna.web.sitemap import read_sitemap
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
@@ -30,12 +32,16 @@ _LOOKS_LIKE_HTML = re.compile(
 
 
 class Manner(Record, frozen=True, kw_only=True):
-    """How answers are to be read: the same for all of a visit."""
+    """How answers are to be read: the same for all of a visit.
+
+    Links and the language are always read. Links have no texts where nothing is wanted that needs a tree.
+    """
 
     drop_params: tuple[str, ...] = DEFAULT_DROP_PARAMS
     max_bytes: int = 64 * 1024 * 1024  # after decompression
     agent: str = "sterna"  # the name by which robots metas and X-Robots-Tag may call us
-    keeps_text: bool = True
+    wants: tuple[Field, ...] = DEFAULT_FIELDS
+    selectors: tuple[Selector, ...] = ()  # each as `extract.check_selector` lets it pass
 
     def encoded(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -57,7 +63,7 @@ class Answer(Record, frozen=True, kw_only=True):
 
 
 class Document(Record, frozen=True, kw_only=True):
-    """What was read of it; title, text and links only of what a server gave out as good."""
+    """What was read of it; what it says and links to only of what a server gave out as good."""
 
     digest: bytes
     size: int
@@ -73,6 +79,13 @@ class Document(Record, frozen=True, kw_only=True):
     may_follow: bool = True
     may_archive: bool = True
     is_unchanged: bool = False
+    description: str = ""
+    keywords: tuple[str, ...] = ()
+    headings: tuple[str, ...] = ()
+    html: str = ""
+    extracts: Extracts = ()
+    is_selected: bool = True  # by the crawler, which reads the document after this
+    cpu_seconds: float = 0.0  # that reading it took; set by whoever reads
 
 
 def read_document(answer: Answer) -> Document:
@@ -97,10 +110,22 @@ def read_document(answer: Answer) -> Document:
         return _with_sitemap(document, answer, body=body)
     if document.content_type in _HTML_TYPES:
         return _with_html(document, answer, body=body)
-    if document.content_type == "text/plain" and document.may_index and manner.keeps_text:
-        text = decode_text(body, charset_of(answer.content_type))[0]
-        return replace(document, text=collapse(text.replace("\0", "\ufffd")))
+    if document.content_type == "text/plain" and document.may_index:
+        return _with_text(document, answer, body=body)
     return document
+
+
+def _with_text(document: Document, answer: Answer, *, body: bytes) -> Document:
+    wants = _manner(answer.manner).wants
+    if "text" not in wants and "keywords" not in wants:
+        return document
+    decoded = decode_text(body, charset_of(answer.content_type))[0]
+    text = collapse(decoded.replace("\0", "\ufffd"))
+    return replace(
+        document,
+        text=text if "text" in wants else "",
+        keywords=keywords_of("", (), "", text, document.language) if "keywords" in wants else (),
+    )
 
 
 def _with_html(document: Document, answer: Answer, *, body: bytes) -> Document:
@@ -112,18 +137,23 @@ def _with_html(document: Document, answer: Answer, *, body: bytes) -> Document:
         _canonical(manner.drop_params),
         x_robots=answer.x_robots,
         agent=manner.agent,
-        keeps_text=manner.keeps_text,
+        wants=manner.wants,
     )
     return replace(
         document,
-        title=html.title if html.may_index else "",
-        text=html.text if html.may_index else "",
+        title=html.title,
+        text=html.text,
         language=html.language or document.language,
         links=html.links,
         marks=_marks(html.links) if html.may_follow else b"",
         may_index=html.may_index,
         may_follow=html.may_follow,
         may_archive=html.may_archive,
+        description=html.description,
+        keywords=html.keywords,
+        headings=html.headings,
+        html=text.replace("\0", "\ufffd") if "html" in manner.wants and html.may_index else "",
+        extracts=extract(text, manner.selectors) if manner.selectors and html.may_index else (),
     )
 
 

@@ -1,17 +1,19 @@
 """What an HTML page says: its title, text and links, and what its author allows."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-from sterna.model import Links, Record
-from sterna.web.markup import MAX_LINKS, merge
+from sterna.model import DEFAULT_FIELDS, Field, Links, Record
+from sterna.web.keywords import keywords_of
+from sterna.web.markup import MAX_LINKS, Findings, merge
+from sterna.web.reading import WITHOUT_TREE
 from sterna.web.scan import scan
 from sterna.web.tree import read_tree
 from sterna.web.urls import Canonical
 
 
 class Html(Record, frozen=True, kw_only=True):
-    """What was read of one page."""
+    """What was read of one page; nothing but its links and its language where it may not be indexed."""
 
     title: str
     text: str
@@ -20,6 +22,9 @@ class Html(Record, frozen=True, kw_only=True):
     may_index: bool
     may_follow: bool
     may_archive: bool
+    description: str = ""
+    headings: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
 
 
 class May(Record, frozen=True):
@@ -37,22 +42,31 @@ def read_html(
     *,
     x_robots: str = "",
     agent: str = "sterna",
-    keeps_text: bool = True,
+    wants: Collection[Field] = DEFAULT_FIELDS,
 ) -> Html:
     """Reads a page that came from `url`; `x_robots` is its X-Robots-Tag header, `agent` our name in it."""
-    page = None if keeps_text else scan(text, agent=agent)
-    page = page or read_tree(text, agent=agent, wants_text=keeps_text)
+    page = scan(text, agent=agent) if WITHOUT_TREE.issuperset(wants) else None
+    page = page or read_tree(text, agent=agent, wants=wants)
     base = (canonical(page.base, url) if page.base else None) or url
     may = read_may(x_robots, page.robots, agent=agent)
+    shown = wants if may.index else ()
     return Html(
-        title=page.title,
-        text=page.text,
+        title=page.title if "title" in shown else "",
+        text=page.text if "text" in shown else "",
         language=page.language or page.content_language,
         links=join(page.hrefs, base, canonical=canonical),
         may_index=may.index,
         may_follow=may.follow,
         may_archive=may.archive,
+        description=page.description if "description" in shown else "",
+        headings=page.headings if "headings" in shown else (),
+        keywords=_keywords_of(page) if "keywords" in shown else (),
     )
+
+
+def _keywords_of(page: Findings) -> tuple[str, ...]:
+    content, language = page.content, page.language or page.content_language
+    return keywords_of(page.title, content.headings, page.description, content.text, language)
 
 
 # Directives of X-Robots-Tag that have a value; any other word before a colon names a crawler.

@@ -3,9 +3,12 @@
 import re
 from collections.abc import Callable, Mapping
 
+from sterna.model import Record
+
 MAX_LINKS = 10_000
 MAX_HREFS = 2 * MAX_LINKS  # before they are joined: several can mean one URL, and some mean none
 MAX_TITLE_LENGTH = 500
+MAX_DESCRIPTION_LENGTH = 1_000
 MAX_LINK_TEXT_LENGTH = 200
 
 Attributes = Mapping[str, str | None]
@@ -42,8 +45,21 @@ def merge(known: tuple[str, str] | None, text: str, rel: str) -> tuple[str, str]
     return known[0] or text, rel if is_weak(known[1]) and "nofollow" not in rel else known[1]
 
 
+class Content(Record, frozen=True):
+    """What a page itself says, without the menus and frames around it."""
+
+    headings: tuple[str, ...] = ()
+    text: str = ""
+
+
 class Findings:
     """What the tags of a page have said so far, in document order; only its reader fills it."""
+
+    # Seldom wanted, and so not set for every page.
+    description = ""
+    shared_description = ""  # what is shown of the page where people share it
+    headings: tuple[str, ...] = ()
+    content = Content()  # what keywords are made of
 
     def __init__(self, agent: str) -> None:
         self.agent = agent.lower()
@@ -131,6 +147,17 @@ def _read_meta(page: Findings, attributes: Attributes) -> None:
         page.content_language = page.content_language or language_of(content)
     elif pragma == "refresh" and (found := _REFRESH.match(content)):
         page.add_link(found[1] or found[2] or found[3] or "", "refresh")
+
+
+def read_described_meta(page: Findings, attributes: Attributes) -> None:
+    """Reads a meta where the page's description is wanted too."""
+    _read_meta(page, attributes)
+    name = (attributes.get("name") or attributes.get("property") or "").strip().lower()
+    if name == "description":
+        page.description = page.description or cut(attributes.get("content") or "", MAX_DESCRIPTION_LENGTH)
+    elif name == "og:description":
+        content = attributes.get("content") or ""
+        page.shared_description = page.shared_description or cut(content, MAX_DESCRIPTION_LENGTH)
 
 
 # Those of `a` and `title` are not here: they have texts, which a tree and a scan find in their own ways.

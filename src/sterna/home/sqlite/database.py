@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sterna.errors import CollectionError, EmptyCollection, StorageError
@@ -25,7 +25,8 @@ class Database:
         with self._translated():
             self.connection = self._connect(is_reader)
             if is_reader:
-                self._check_version()
+                self._check_version(oldest=min(schema.VIEWS))
+                self.connection.executescript(schema.VIEWS.get(self._version(), ""))
             else:
                 self._prepare()
 
@@ -68,17 +69,30 @@ class Database:
         execute("PRAGMA synchronous = FULL")  # a commit is on the disk, not only in its cache
         execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         execute("PRAGMA temp_store = MEMORY")
-        if execute("PRAGMA user_version").fetchone()[0] == 0:
-            self.connection.executescript(
-                f"BEGIN IMMEDIATE; {schema.TABLES} PRAGMA user_version = {schema.VERSION}; COMMIT;"
-            )
-        self._check_version()
+        if self._version() == 0:
+            self._apply(schema.TABLES, schema.VERSION)
+        while (version := self._version()) in schema.UPGRADES:
+            self._apply(schema.UPGRADES[version], version + 1)
+        self._check_version(oldest=schema.VERSION)
 
-    def _check_version(self) -> None:
-        version = self.connection.execute("PRAGMA user_version").fetchone()[0]
+    def _apply(self, statements: str, version: int) -> None:
+        """Makes the file one of this format, or leaves it as it was."""
+        try:
+            self.connection.executescript(
+                f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {version}; COMMIT;"
+            )
+        except BaseException:
+            self.connection.rollback()
+            raise
+
+    def _version(self) -> int:
+        return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def _check_version(self, *, oldest: int) -> None:
+        version = self._version()
         if version == 0:
             raise EmptyCollection(f"{self._path.parent} holds no crawl yet: run 'sterna crawl' first")
-        if version != schema.VERSION:
+        if not oldest <= version <= schema.VERSION:
             raise CollectionError(
                 f"{self._path} has format {version}, this Sterna reads {schema.VERSION}:"
                 " use the Sterna it was made with"
@@ -99,6 +113,8 @@ class Database:
 
 def _read_no_further(path: Path) -> None:
     """Links lie all over the file: what the system reads ahead only pushes better pages out of memory."""
+    file = path.resolve()
     for fd in Path("/proc/self/fd").glob("*"):  # Linux; elsewhere there are none
-        if fd.resolve() == path.resolve():
-            os.posix_fadvise(int(fd.name), 0, 0, os.POSIX_FADV_RANDOM)
+        with suppress(OSError):  # another thread may close its own meanwhile
+            if fd.readlink() == file:
+                os.posix_fadvise(int(fd.name), 0, 0, os.POSIX_FADV_RANDOM)

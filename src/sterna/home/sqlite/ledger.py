@@ -1,18 +1,18 @@
-"""The ledger on SQLite: leases, settings, holds; storing a parcel is in `storing`."""
+"""The ledger on SQLite: settings, holds, counters; a lease is in `leasing`, storing a parcel in `storing`."""
 
 import sqlite3
-from array import array
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.home.ledger import WHOLE, Change, Counts, Lease, SiteRow, Verdict, VisitRow
+from sterna.home.ledger import WHOLE, Change, Counts, Lease, SiteFact, SiteRow, Verdict, VisitRow
 from sterna.home.sqlite.database import Database
-from sterna.home.sqlite.links import add_targets, lengthen
+from sterna.home.sqlite.leasing import Leasing, read_holds
+from sterna.home.sqlite.links import add_targets, ids_of_sites
+from sterna.home.sqlite.states import read_facts, read_state, write_state
 from sterna.home.sqlite.storing import Storing, add_holds, write_warc
 from sterna.home.sqlite.tally import add_to_tally, read_tally
-from sterna.model import Ended, Hold, Known, Parcel, Robots, RobotsState, Target, Validator
+from sterna.model import Ended, Hold, Parcel, State, Target
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER
 
@@ -49,68 +49,13 @@ class SqliteLedger:
     ) -> list[Lease]:
         leases: list[Lease] = []
         with self._database.transaction() as db:
-            while len(leases) < len(visits):
-                row = db.execute(
-                    "SELECT site_id, part, epoch, origin FROM part JOIN site ON site.id = site_id"
-                    " WHERE turn <= ? ORDER BY turn LIMIT 1",
-                    (now,),
-                ).fetchone()
-                if row is None:
-                    break
-                *part, origin = row
-                if not may_visit(origin):
-                    db.execute("UPDATE part SET turn = NULL WHERE site_id = ? AND part = ?", part[:2])
-                    continue
-                visit = visits[len(leases)]
-                lease = self._try_lease(db, part, visit=visit, now=now, pages=pages, max_depth=max_depth)
-                if lease:
+            leasing = Leasing(db, now=now, pages=pages, max_depth=max_depth)
+            while len(leases) < len(visits) and (due := leasing.next_due()):
+                if not may_visit(due.origin):
+                    leasing.put_off(due, None)
+                elif lease := leasing.lease(due, visits[len(leases)]):
                     leases.append(lease)
         return leases
-
-    def _try_lease(
-        self,
-        db: sqlite3.Connection,
-        row: Sequence[Any],
-        *,
-        visit: str,
-        now: float,
-        pages: int,
-        max_depth: int,
-    ) -> Lease | None:
-        site_id, part, epoch = row
-        origin, may_be_private, robots = _site(db, site_id)
-        starts, validators = _starts(
-            db, site_id, origin, part=part, now=now, max_depth=max_depth, most=pages + 1
-        )
-        if not starts:
-            later = db.execute(
-                "SELECT min(not_before) FROM frontier WHERE site_id = ? AND part = ? AND depth <= ?",
-                (site_id, part, max_depth),
-            ).fetchone()[0]
-            db.execute("UPDATE part SET turn = ? WHERE site_id = ? AND part = ?", (later, site_id, part))
-            return None
-        # Where not all fits into one visit, it goes no deeper than the last URL it got: levels stay in order.
-        depth = starts[-2].depth if len(starts) > pages else max_depth
-        db.execute(
-            "UPDATE part SET epoch = ?, visit = ?, parcel = 0, turn = NULL WHERE site_id = ? AND part = ?",
-            (epoch + 1, visit, site_id, part),
-        )
-        db.execute(
-            "INSERT INTO visit (id, site_id, part, epoch, place, began) VALUES (?, ?, ?, ?, 'here', ?)",
-            (visit, site_id, part, epoch + 1, now),
-        )
-        return Lease(
-            visit=visit,
-            site=origin,
-            part=part,
-            epoch=epoch + 1,
-            starts=tuple(starts[:pages]),
-            known=Known(_done(db, site_id), tuple(validators)),
-            depth=depth,
-            robots=robots,
-            holds=_holds(db, "WHERE key = ? AND until > ?", (site_key(origin), now)),
-            may_be_private=may_be_private,
-        )
 
     def judge(self, parcel: Parcel) -> Verdict:
         with self._database.reading() as db:
@@ -143,8 +88,8 @@ class SqliteLedger:
                 " AND (site_id, fingerprint) NOT IN (SELECT site_id, fingerprint FROM page)"
             )
             moved = db.execute(
-                "INSERT INTO frontier (site_id, part, depth, fingerprint, url, referrer, kind, hops)"
-                " SELECT page.site_id, ?, known.depth, page.fingerprint, url, '', 'page', 0"
+                "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops)"
+                " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0"
                 " FROM page JOIN known USING (site_id, fingerprint) WHERE fetched < ? AND is_done",
                 (WHOLE, older_than),
             ).rowcount
@@ -175,6 +120,26 @@ class SqliteLedger:
                 " (SELECT 1 FROM frontier f WHERE f.site_id = part.site_id AND f.part = part.part)",
                 (now,),
             )
+
+    # -- what crawlers remember --------------------------------------------------------------------------
+
+    def state(self, site: str, part: str = WHOLE) -> State:
+        with self._database.reading() as db:
+            row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
+            return read_state(db, row[0], part) if row else State()
+
+    def set_state(self, site: str, state: State, *, part: str = WHOLE) -> None:
+        with self._database.transaction() as db:
+            write_state(db, ids_of_sites(db, [site])[site], part, state)
+
+    def forget_states(self) -> None:
+        with self._database.transaction() as db:
+            db.execute("DELETE FROM crawler_fact")
+            db.execute("DELETE FROM crawler_memory")
+
+    def facts(self) -> list[SiteFact]:
+        with self._database.reading() as db:
+            return read_facts(db)
 
     # -- the archive's manifest --------------------------------------------------------------------------
 
@@ -214,7 +179,7 @@ class SqliteLedger:
     def holds(self, *, now: float) -> tuple[Hold, ...]:
         with self._database.transaction() as db:
             db.execute("DELETE FROM hold WHERE until <= ?", (now,))
-            return _holds(db, "WHERE until > ?", (now,))
+            return read_holds(db, "WHERE until > ?", (now,))
 
     def hold(self, holds: Sequence[Hold]) -> None:
         with self._database.transaction() as db:
@@ -263,6 +228,8 @@ class SqliteLedger:
                 bytes_received=tally.pop("bytes_received", 0),
                 unchanged=tally.pop("unchanged", 0),
                 redirects=tally.pop("redirects", 0),
+                kept=tally.pop("kept", 0),
+                cpu_seconds=tally.pop("cpu_us", 0) / 1e6,
                 next_turn=turn,
                 errors={name.removeprefix("error "): amount for name, amount in sorted(tally.items())},
             )
@@ -298,56 +265,11 @@ class SqliteLedger:
         with self._database.reading() as db:
             rows = db.execute(
                 "SELECT visit.id, origin, part, epoch, place, began, over, ended, parcels, visit.pages,"
-                " visit.requests, visit.bytes_received"
+                " visit.requests, visit.bytes_received, kept, cpu_seconds"
                 " FROM visit JOIN site ON site.id = site_id ORDER BY began"
             )
             names = VisitRow.__struct_fields__
             return [VisitRow(**dict(zip(names, row, strict=True))) for row in rows]
-
-
-def _starts(
-    db: sqlite3.Connection, site_id: int, origin: str, *, part: str, now: float, max_depth: int, most: int
-) -> tuple[list[Target], list[Validator]]:
-    rows = db.execute(
-        "SELECT f.url, f.depth, f.referrer, f.kind, f.hops, f.attempts,"
-        " f.fingerprint, p.etag, p.modified, p.digest, p.has_raw"
-        # Only what was read well may be asked for conditionally: a 304 brings nothing to read.
-        " FROM frontier f LEFT JOIN page p ON p.site_id = f.site_id AND p.fingerprint = f.fingerprint"
-        " AND p.status BETWEEN 200 AND 299 AND p.error = ''"
-        " WHERE f.site_id = ? AND f.part = ? AND f.depth <= ? AND f.not_before <= ? ORDER BY f.depth LIMIT ?",
-        (site_id, part, max_depth, now, most),
-    ).fetchall()
-    starts = [
-        Target(origin + path, depth, lengthen(referrer, origin), kind, hops, attempts)
-        for path, depth, referrer, kind, hops, attempts, *_ in rows
-    ]
-    validators = [
-        Validator(mark, etag, modified, digest, bool(has_raw))
-        for mark, etag, modified, digest, has_raw in (row[6:] for row in rows)
-        if etag is not None
-    ]
-    return starts, validators
-
-
-def _done(db: sqlite3.Connection, site_id: int) -> bytes:
-    rows = db.execute(
-        "SELECT fingerprint FROM known WHERE site_id = ? AND is_done ORDER BY fingerprint", (site_id,)
-    )
-    return array("q", (fingerprint for (fingerprint,) in rows)).tobytes()
-
-
-def _site(db: sqlite3.Connection, site_id: int) -> tuple[str, bool, Robots]:
-    origin, may_be_private, state, *rest = db.execute(
-        "SELECT origin, may_be_private, robots_state, robots_tried_at, robots_failures, robots_retry_at,"
-        " robots_rules, robots_reason FROM site WHERE id = ?",
-        (site_id,),
-    ).fetchone()
-    return origin, bool(may_be_private), Robots(RobotsState(state), *rest)
-
-
-def _holds(db: sqlite3.Connection, where: str, values: tuple[str | float, ...]) -> tuple[Hold, ...]:
-    rows = db.execute(f"SELECT key, until FROM hold {where}", values)  # noqa: S608 - from this file only
-    return tuple(Hold(key, until) for key, until in rows)
 
 
 def _blocked(db: sqlite3.Connection) -> frozenset[str]:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from sterna.home.sqlite.lookup import CHUNK, Lookup
+from sterna.home.sqlite.rank import best, depth_of, rank_of
 from sterna.home.sqlite.tally import add_to_tally
 from sterna.model import Target
 from sterna.web.politeness import site_key
@@ -12,7 +13,7 @@ from sterna.web.robots import NEVER
 from sterna.web.urls import fingerprint, site_of
 
 Key = tuple[int, int]  # site, fingerprint
-Waiting = tuple[Target, str, str]  # its part, its site
+Waiting = tuple[int, Target, str, str]  # rank, URL, its part, its site
 
 
 def add_targets(
@@ -23,26 +24,30 @@ def add_targets(
     for part, targets in groups:
         for target in targets:
             origin = site_of(target.url)
-            by_site[origin].append((target, part, origin))
-    site_ids = _site_ids(db, by_site.keys())
+            by_site[origin].append((rank_of(target), target, part, origin))
+    site_ids = ids_of_sites(db, by_site.keys())
     nearest: dict[Key, Waiting] = {}
     for origin, waiting in by_site.items():
         _keep_nearest(nearest, site_ids[origin], waiting)
     # In the order of the table: neighbours share its pages.
-    changes = lookup(sorted([(*key, target.depth) for key, (target, _, _) in nearest.items()]))
+    changes = lookup(sorted([(*key, each[0]) for key, each in nearest.items()]))
     _insert(db, [((site, mark), *nearest[site, mark]) for site, mark, _, old in changes if old is None])
-    _raise_up(db, [(depth, site, old, mark) for site, mark, depth, old in changes if old is not None])
-    for part, origin in {nearest[site, mark][1:] for site, mark, _, _ in changes}:
+    _raise_up(
+        db, [(best(rank, old), site, old, mark) for site, mark, rank, old in changes if old is not None]
+    )
+    for part, origin in {nearest[site, mark][2:] for site, mark, _, _ in changes}:
         _wake(db, site_ids[origin], origin, part, now)
     return site_ids
 
 
 def _keep_nearest(nearest: dict[Key, Waiting], site_id: int, waiting: Sequence[Waiting]) -> None:
+    """Each URL once: as it was found nearest, with the highest priority that it was given."""
     for each in waiting:
-        key = (site_id, fingerprint(each[0].url))
-        other = nearest.get(key)
-        if other is None or each[0].depth < other[0].depth:
-            nearest[key] = each
+        key = (site_id, fingerprint(each[1].url))
+        other = nearest.setdefault(key, each)
+        if other[0] != each[0]:
+            first = each if depth_of(each[0]) < depth_of(other[0]) else other
+            nearest[key] = (best(each[0], other[0]), *first[1:])
 
 
 def free_at(db: sqlite3.Connection, site_id: int, origin: str, now: float) -> float | None:
@@ -67,7 +72,8 @@ def lengthen(stored: str, origin: str) -> str:
     return origin + stored if stored.startswith("/") else stored
 
 
-def _site_ids(db: sqlite3.Connection, origins: Collection[str]) -> dict[str, int]:
+def ids_of_sites(db: sqlite3.Connection, origins: Collection[str]) -> dict[str, int]:
+    """The numbers of these sites; who has none gets one."""
     found = _select_sites(db, sorted(origins))
     new = sorted(set(origins) - found.keys())
     db.executemany("INSERT INTO site (origin) VALUES (?)", [(origin,) for origin in new])
@@ -84,40 +90,36 @@ def _select_sites(db: sqlite3.Connection, origins: Sequence[str]) -> dict[str, i
     return found
 
 
-def _insert(db: sqlite3.Connection, new: Sequence[tuple[Key, Target, str, str]]) -> None:
+def _insert(db: sqlite3.Connection, new: Sequence[tuple[Key, int, Target, str, str]]) -> None:
+    db.executemany("INSERT INTO known VALUES (?, ?, 0, ?)", [(*key, rank) for key, rank, *_ in new])
     db.executemany(
-        "INSERT INTO known VALUES (?, ?, 0, ?)", [(*key, target.depth) for key, target, _, _ in new]
-    )
-    db.executemany(
-        "INSERT INTO frontier (site_id, part, depth, fingerprint, url, referrer, kind, hops)"
+        "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
                 site_id,
                 part,
-                target.depth,
+                rank,
                 mark,
                 target.url[len(origin) :],
                 shorten(target.referrer, origin),
                 target.kind,
                 target.hops,
             )
-            for (site_id, mark), target, part, origin in new
+            for (site_id, mark), rank, target, part, origin in new
         ],
     )
     add_to_tally(db, {"pending": len(new)})
 
 
 def _raise_up(db: sqlite3.Connection, nearer: Sequence[tuple[int, int, int, int]]) -> None:
-    """A waiting URL that turns out to be nearer than it seemed moves up to its new depth."""
+    """A waiting URL that turns out to be nearer or more urgent than it seemed moves up to its new rank."""
     db.executemany(
-        "UPDATE frontier SET depth = ?1 WHERE site_id = ?2 AND depth = ?3 AND fingerprint = ?4"
+        "UPDATE frontier SET rank = ?1 WHERE site_id = ?2 AND rank = ?3 AND fingerprint = ?4"
         " AND part IN (SELECT part FROM part WHERE site_id = ?2)",
         nearer,
     )
-    db.executemany(
-        "UPDATE known SET depth = ?1 WHERE site_id = ?2 AND depth = ?3 AND fingerprint = ?4", nearer
-    )
+    db.executemany("UPDATE known SET rank = ?1 WHERE site_id = ?2 AND rank = ?3 AND fingerprint = ?4", nearer)
 
 
 def _wake(db: sqlite3.Connection, site_id: int, origin: str, part: str, now: float) -> None:

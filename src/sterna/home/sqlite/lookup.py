@@ -7,10 +7,12 @@ from functools import cache
 from itertools import chain
 from queue import Empty, SimpleQueue
 
+from sterna.home.sqlite.rank import BITS, MAX_DEPTH
+
 THREADS = 8
 CHUNK = 256  # rows in one statement: no row costs a call of its own
 
-Row = tuple[int, int, int]  # site, fingerprint, depth
+Row = tuple[int, int, int]  # site, fingerprint, rank
 
 
 class Lookup:
@@ -22,7 +24,7 @@ class Lookup:
         self._threads = ThreadPoolExecutor(THREADS)
 
     def __call__(self, links: Sequence[Row]) -> list[tuple[int, int, int, int | None]]:
-        """The links that are new, or that wait at a greater depth; that depth comes last, None if new."""
+        """The links that are new, or that wait deeper or less urgently; that rank comes last, None if new."""
         chunks = [links[start : start + CHUNK] for start in range(0, len(links), CHUNK)]
         return list(chain.from_iterable(self._threads.map(self._look_up, chunks)))
 
@@ -46,8 +48,10 @@ class Lookup:
 def look_up_sql(count: int) -> str:
     """The statement for so many links; a plain join may begin with `known`, and read all of it."""
     return (
-        f"WITH link (site, mark, depth) AS (VALUES {', '.join(['(?, ?, ?)'] * count)})"  # noqa: S608
-        " SELECT site, mark, link.depth, known.depth FROM link"
+        f"WITH link (site, mark, rank) AS (VALUES {', '.join(['(?, ?, ?)'] * count)})"  # noqa: S608
+        " SELECT site, mark, link.rank, known.rank FROM link"
         " LEFT JOIN known ON known.site_id = site AND known.fingerprint = mark"
-        " WHERE known.depth IS NULL OR (known.depth > link.depth AND NOT is_done)"
+        " WHERE known.rank IS NULL OR (NOT is_done AND known.rank <> link.rank"
+        f" AND (known.rank & {MAX_DEPTH} > link.rank & {MAX_DEPTH}"
+        f" OR known.rank >> {BITS} > link.rank >> {BITS}))"
     )

@@ -1,12 +1,31 @@
 """The tables of the embedded ledger.
 
 `known` is small and clustered by site, because every link of every page is looked up in it; the URL's text is
-in `frontier` while it waits and in `page` once it was fetched.
+in `frontier` while it waits and in `page` once it was fetched. What waits has the order of its
+rank (see `rank`).
 """
 
-VERSION = 2
+VERSION = 3
 
-TABLES = """
+_STATES = """
+CREATE TABLE crawler_fact (
+    site_id INTEGER NOT NULL,
+    part TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (site_id, part, number)
+) WITHOUT ROWID;
+
+CREATE TABLE crawler_memory (
+    site_id INTEGER NOT NULL,
+    part TEXT NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (site_id, part)
+) WITHOUT ROWID;
+"""
+
+TABLES = f"""
+{_STATES}
 CREATE TABLE setting (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
@@ -47,14 +66,14 @@ CREATE TABLE known (
     site_id INTEGER NOT NULL,
     fingerprint INTEGER NOT NULL,
     is_done INTEGER NOT NULL,
-    depth INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
     PRIMARY KEY (site_id, fingerprint)
 ) WITHOUT ROWID;
 
 CREATE TABLE frontier (
     site_id INTEGER NOT NULL,
     part TEXT NOT NULL,
-    depth INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
     fingerprint INTEGER NOT NULL,
     url TEXT NOT NULL,
     referrer TEXT NOT NULL,
@@ -62,7 +81,7 @@ CREATE TABLE frontier (
     hops INTEGER NOT NULL,
     attempts INTEGER NOT NULL DEFAULT 0,
     not_before REAL NOT NULL DEFAULT 0,
-    PRIMARY KEY (site_id, part, depth, fingerprint)
+    PRIMARY KEY (site_id, part, rank, fingerprint)
 ) WITHOUT ROWID;
 
 CREATE TABLE page (
@@ -92,7 +111,9 @@ CREATE TABLE visit (
     parcels INTEGER NOT NULL DEFAULT 0,
     pages INTEGER NOT NULL DEFAULT 0,
     requests INTEGER NOT NULL DEFAULT 0,
-    bytes_received INTEGER NOT NULL DEFAULT 0
+    bytes_received INTEGER NOT NULL DEFAULT 0,
+    kept INTEGER NOT NULL DEFAULT 0,
+    cpu_seconds REAL NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 CREATE TABLE hold (
@@ -122,3 +143,23 @@ CREATE TABLE tally (
     amount INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
+
+# From an older format to the next one. Nothing is rewritten: without priorities a rank is a depth.
+UPGRADES = {
+    2: f"""
+{_STATES}
+ALTER TABLE known RENAME COLUMN depth TO rank;
+ALTER TABLE frontier RENAME COLUMN depth TO rank;
+ALTER TABLE visit ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE visit ADD COLUMN cpu_seconds REAL NOT NULL DEFAULT 0;
+"""
+}
+
+# What a reader, who may not change the file, sees in its place.
+VIEWS = {
+    2: """
+CREATE TEMP VIEW visit AS SELECT *, 0 AS kept, 0.0 AS cpu_seconds FROM main.visit;
+CREATE TEMP TABLE crawler_fact (site_id, part, number, data);
+CREATE TEMP TABLE crawler_memory (site_id, part, data);
+"""
+}

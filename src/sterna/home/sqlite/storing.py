@@ -7,8 +7,9 @@ from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger import WHOLE, Change, Verdict
 from sterna.home.sqlite.links import add_targets, free_at
 from sterna.home.sqlite.lookup import Lookup
+from sterna.home.sqlite.states import change_state
 from sterna.home.sqlite.tally import add_to_tally
-from sterna.model import Ended, Hold, Page, Parcel, Robots, Target
+from sterna.model import LIMITS, Ended, Hold, Page, Parcel, Robots, Target
 from sterna.web.urls import fingerprint, path_of, site_of
 
 CHUNK = 500  # values in one IN list
@@ -77,6 +78,7 @@ class Storing:
         self._count_new(site_id, parcel.pages)
         self._store_pages(site_id, parcel.pages)
         self._try_again(site_id, part, parcel.checkpoint.again)
+        change_state(db, site_id, part, parcel.state)
         add_holds(db, parcel.holds)
         if parcel.robots:
             self._store_robots(site_id, parcel.robots)
@@ -88,7 +90,7 @@ class Storing:
         marks = [(site_id, part, mark, site_id, mark) for mark in fingerprints]
         removed = self._db.executemany(
             "DELETE FROM frontier WHERE site_id = ? AND part = ? AND fingerprint = ?"
-            " AND depth = (SELECT depth FROM known WHERE site_id = ? AND fingerprint = ?)",
+            " AND rank = (SELECT rank FROM known WHERE site_id = ? AND fingerprint = ?)",
             marks,
         ).rowcount
         self._db.executemany(
@@ -127,7 +129,7 @@ class Storing:
                     page.etag,
                     page.modified,
                     page.digest,
-                    page.raw is not None,
+                    page.raw is not None and page.is_kept,
                 )
                 for page in changed
             ],
@@ -141,7 +143,7 @@ class Storing:
         self._db.executemany(
             "UPDATE frontier SET attempts = ?, not_before = ?"
             " WHERE site_id = ? AND part = ? AND fingerprint = ?"
-            " AND depth = (SELECT depth FROM known WHERE site_id = ? AND fingerprint = ?)",
+            " AND rank = (SELECT rank FROM known WHERE site_id = ? AND fingerprint = ?)",
             [
                 (target.attempts, target.not_before, site_id, part, mark, site_id, mark)
                 for target in targets
@@ -166,15 +168,16 @@ class Storing:
 
     def _count(self, site_id: int, parcel: Parcel) -> None:
         usage = parcel.usage
-        used = (usage.pages, usage.requests, usage.bytes_received)
+        used = (usage.pages, usage.requests, usage.bytes_received, usage.kept, usage.cpu_seconds)
         self._db.execute(
             "UPDATE site SET requests = requests + ?, bytes_received = bytes_received + ?,"
             " errors = errors + ?, delay_seconds = ? WHERE id = ?",
-            (*used[1:], sum(usage.errors.values()), parcel.delay_seconds, site_id),
+            (*used[1:3], sum(usage.errors.values()), parcel.delay_seconds, site_id),
         )
         self._db.execute(
             "UPDATE visit SET pages = pages + ?, requests = requests + ?,"
-            " bytes_received = bytes_received + ?, parcels = ? WHERE id = ?",
+            " bytes_received = bytes_received + ?, kept = kept + ?, cpu_seconds = cpu_seconds + ?,"
+            " parcels = ? WHERE id = ?",
             (*used, parcel.number, parcel.visit),
         )
         add_to_tally(
@@ -185,6 +188,8 @@ class Storing:
                 "bytes_received": usage.bytes_received,
                 "unchanged": usage.unchanged,
                 "redirects": usage.redirects,
+                "kept": usage.kept,
+                "cpu_us": round(usage.cpu_seconds * 1e6),
                 **{f"error {kind}": count for kind, count in usage.errors.items()},
             },
         )
@@ -195,7 +200,7 @@ class Storing:
         (has_more,) = db.execute(
             "SELECT EXISTS (SELECT 1 FROM frontier WHERE site_id = ? AND part = ?)", (site_id, parcel.part)
         ).fetchone()
-        may_return = has_more and parcel.ended is not Ended.REFUSED
+        may_return = has_more and parcel.ended not in (Ended.REFUSED, *LIMITS)
         turn = free_at(db, site_id, parcel.site, self._now) if may_return else None
         db.execute(
             "UPDATE part SET visit = NULL, turn = ? WHERE site_id = ? AND part = ?",

@@ -1,0 +1,63 @@
+"""`sterna explain`, `sterna pack`, `sterna inspect`: crawlers in words, and as files."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from sterna.cli.crawlers import is_file, packed_of, read_crawler
+from sterna.crawler.pack import SUFFIX, describe, summary_of, write
+from sterna.crawler.plan import explain as explain_crawler
+from sterna.crawler.spec_file import load_spec
+from sterna.errors import UsageError
+
+
+def explain(
+    what: Annotated[
+        str,
+        typer.Argument(metavar="FILE|SQL", help="A spec, a packed crawler, or a query as for `sterna ask`."),
+    ],
+) -> None:
+    """Say in words what a crawler will do, and where each part of it is decided.
+
+    Example: sterna explain health.toml
+    """
+    sys.stdout.write(_explained(what) + "\n")
+
+
+def _explained(what: str) -> str:
+    if what.endswith(SUFFIX):
+        return explain_crawler(read_crawler(Path(what)).crawler)
+    if is_file(what):
+        return explain_crawler(load_spec(Path(what)), Path(what).parent)
+    # The reader of SQL takes a while to load.
+    from sterna.crawler.query_plan import explain_query  # noqa: PLC0415
+
+    return explain_query(what)
+
+
+def pack(
+    spec: Annotated[Path, typer.Argument(metavar="FILE", help="The spec.")],
+    into: Annotated[
+        Path | None, typer.Option("--into", "-o", metavar="FILE", help="(default: NAME.crawler)")
+    ] = None,
+) -> None:
+    """Write a crawler as one file: program and facts, the same bytes each time."""
+    packed = packed_of(load_spec(spec), spec.parent)
+    path = into or Path(f"{packed.crawler.name}{SUFFIX}")
+    if path.suffix != SUFFIX:
+        raise UsageError(f"--into {path} cannot be: a crawler's file ends in {SUFFIX}")
+    write(path, packed)
+    sys.stdout.write(f"{path}: {path.stat().st_size:,} bytes\n")
+
+
+def inspect(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A packed crawler.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Show what is in a crawler's file without running any of it."""
+    packed = read_crawler(file)
+    shown = msgspec.json.encode(summary_of(packed)).decode() if as_json else describe(packed)
+    sys.stdout.write(shown + "\n")

@@ -1,0 +1,148 @@
+"""Reads the text of CLIPS rules into nested forms with their lines, as CLIPS's own scanner cuts it.
+
+Nothing is run here: home looks at rules without an engine, and an engine looks before CLIPS does.
+"""
+
+import re
+from collections.abc import Iterator
+
+from sterna.errors import RulesError
+from sterna.model import Record, Source
+
+MAX_SOURCE_BYTES = 1024 * 1024  # of all files together
+MAX_TOKEN_CHARS = 64 * 1024
+MAX_DEPTH = 100  # the parser of CLIPS calls itself for every parenthesis
+
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\n\f]+|;[^\r\n]*)
+      | (?P<string>"(?:[^"\\]|\\.)*+")
+      | (?P<open>\() | (?P<close>\))
+      | (?P<symbol>[&|~]|<?[^ \t\r\n\f"();&|~<\x00-\x1f\x7f]+|<)
+      | (?P<wrong>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_UNREADABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class Token(Record, frozen=True):
+    """A symbol, number, variable or sign, or a string with its quotes."""
+
+    text: str
+    line: int
+
+
+class Form(Record, frozen=True):
+    """What stands between two parentheses, and where in its file."""
+
+    parts: tuple["Token | Form", ...]
+    line: int
+    start: int
+    end: int
+
+    @property
+    def head(self) -> str:
+        """The word it begins with; empty if it begins with a form, or is empty."""
+        first = self.parts[0] if self.parts else None
+        return first.text if isinstance(first, Token) else ""
+
+
+class Construct(Record, frozen=True):
+    """A form on the outermost level: `(defrule name ...)`."""
+
+    file: str
+    kind: str
+    name: str
+    text: str
+    form: Form
+
+    def error(self, message: str, line: int = 0) -> RulesError:
+        """What is wrong with it, with file, line and construct."""
+        what = f"{self.kind} {self.name}".rstrip()
+        return RulesError(f"{self.file}:{line or self.form.line}: {what}: {message}")
+
+
+def read_constructs(sources: tuple[Source, ...]) -> list[Construct]:
+    """The constructs of all files in their order; RulesError names file and line of what cannot be read."""
+    size = sum(len(source.text.encode(errors="surrogatepass")) for source in sources)
+    if size > MAX_SOURCE_BYTES:
+        raise RulesError(
+            f"the rules have {size:,} bytes, more than the {MAX_SOURCE_BYTES:,} that are allowed"
+        )
+    return [construct for source in sources for construct in _constructs(source)]
+
+
+def tokens(form: Form) -> Iterator[Token]:
+    """All tokens of a form, those of inner forms too."""
+    waiting: list[Token | Form] = [form]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Form):
+            waiting.extend(reversed(part.parts))
+        else:
+            yield part
+
+
+def forms(form: Form) -> Iterator[Form]:
+    """The form and all forms in it."""
+    waiting = [form]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting.extend(inner for inner in reversed(part.parts) if isinstance(inner, Form))
+
+
+def _constructs(source: Source) -> Iterator[Construct]:
+    for form in _forms(source):
+        name = form.parts[1].text if len(form.parts) > 1 and isinstance(form.parts[1], Token) else ""
+        yield Construct(source.name, form.head, name, source.text[form.start : form.end], form)
+
+
+def _forms(source: Source) -> Iterator[Form]:
+    """The outermost forms of a file."""
+    _check_text(source)
+    waiting: list[tuple[list[Token | Form], int, int]] = []  # of each open form: its parts, line and start
+    line = 1
+    for match in _TOKEN.finditer(source.text):
+        kind, text = match.lastgroup, match[0]
+        if kind == "open":
+            waiting.append(([], line, match.start()))
+            if len(waiting) > MAX_DEPTH:
+                raise _error(source, line, f"parentheses more than {MAX_DEPTH} deep are not allowed")
+        elif kind == "close":
+            if not waiting:
+                raise _error(source, line, "a ')' without its '('")
+            parts, begun, start = waiting.pop()
+            form = Form(tuple(parts), begun, start, match.end())
+            if waiting:
+                waiting[-1][0].append(form)
+            else:
+                yield form
+        elif kind != "space":
+            _check_token(source, line, kind, text, is_inside=bool(waiting))
+            waiting[-1][0].append(Token(text, line))
+        line += text.count("\n")
+    if waiting:
+        raise _error(source, waiting[0][1], "a '(' without its ')'")
+
+
+def _check_token(source: Source, line: int, kind: str | None, text: str, *, is_inside: bool) -> None:
+    if kind == "wrong":
+        what = "a string without its end" if text == '"' else f"the character {text!a}, which is no text"
+        raise _error(source, line, what)
+    if len(text) > MAX_TOKEN_CHARS:
+        raise _error(
+            source, line, f"a word or text of more than {MAX_TOKEN_CHARS:,} characters is not allowed"
+        )
+    if not is_inside:
+        raise _error(source, line, f"{text[:40]!r} stands outside of all constructs: (defrule ...) or alike")
+
+
+def _check_text(source: Source) -> None:
+    wrong = _UNREADABLE.search(source.text)
+    if wrong:
+        line = source.text.count("\n", 0, wrong.start()) + 1
+        raise _error(source, line, f"the character {wrong[0]!a}, which CLIPS cannot read")
+
+
+def _error(source: Source, line: int, message: str) -> RulesError:
+    return RulesError(f"{source.name}:{line}: {message}")

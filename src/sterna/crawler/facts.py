@@ -1,0 +1,258 @@
+"""Facts, the records that rules work on: as Python data, on the wire, and as JSON to look at.
+
+On the wire a fact is msgpack: its template, then a list of values (an ordered fact) or a map of slots.
+Symbols are an extension type, so that the symbol `a` and the string "a" stay two things, as in CLIPS.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from sterna.errors import UsageError
+from sterna.model import Record
+
+SYMBOL_CODE = 1  # of msgpack's extension types
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
+
+# What CLIPS reads as one symbol; "?x" would be a variable, and a "<" ends a symbol that it does not begin.
+_SYMBOL = re.compile(r"(?!\$?\?)[^\s\x00-\x1f\x7f\"();&|~]+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_INSTANCE_NAME = re.compile(r"\[.*\]")
+
+
+class Symbol(Record, frozen=True):
+    """A word of CLIPS, unlike the string with the same letters."""
+
+    name: str
+
+
+TRUE, FALSE = Symbol("TRUE"), Symbol("FALSE")
+
+Value = str | int | float | Symbol
+Values = tuple[Value, ...]
+Slots = tuple[tuple[str, Value | Values], ...]
+
+
+class Fact(Record, frozen=True):
+    """Values in their order or, where `slots` is not None, named slots; those of a multislot are a tuple."""
+
+    template: str
+    values: Values = ()
+    slots: Slots | None = None
+
+
+def is_symbol(text: str) -> bool:
+    """True if CLIPS reads the text as one symbol."""
+    if not _SYMBOL.fullmatch(text) or "<" in text[1:]:
+        return False
+    return not _NUMBER.fullmatch(text) and not _INSTANCE_NAME.fullmatch(text)
+
+
+# -- on the wire -------------------------------------------------------------------------------------------
+
+
+def encode(fact: Fact) -> bytes:
+    """The fact as it travels; ValueError if CLIPS cannot hold it."""
+    contents: object
+    if fact.slots is None:
+        contents = [_packed(value) for value in fact.values]
+    else:
+        contents = {name: _packed_slot(value) for name, value in fact.slots}
+        if len(contents) != len(fact.slots):
+            raise ValueError(f"the fact {fact.template!r} has a slot twice")
+    for name in (fact.template, *(contents if isinstance(contents, dict) else ())):
+        _check_name(name)
+    return _ENCODER.encode([fact.template, contents])
+
+
+def decode(data: bytes) -> Fact:
+    """The fact that these bytes are; ValueError if they are none."""
+    try:
+        template, contents = _WIRE.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ValueError(f"these bytes are no fact: {error}") from error
+    _check_name(template)
+    if isinstance(contents, list):
+        return Fact(template, tuple(map(_checked, contents)))
+    slots = ((_check_name(name), _unpacked_slot(value)) for name, value in contents.items())
+    return Fact(template, slots=tuple(slots))
+
+
+def encode_value(value: Value | Values) -> bytes:
+    """One value or a tuple of them, outside a fact."""
+    return _ENCODER.encode(_packed_slot(value))
+
+
+def decode_value(data: bytes) -> Value | Values:
+    """What `encode_value` wrote; ValueError if these bytes are something else."""
+    try:
+        return _unpacked_slot(_WIRE_VALUE.decode(data))
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ValueError(f"these bytes are no value: {error}") from error
+
+
+def _packed_slot(value: Value | Values) -> object:
+    return [_packed(each) for each in value] if type(value) is tuple else _packed(value)
+
+
+def _packed(value: object) -> object:
+    checked = _checked(value)
+    return msgspec.msgpack.Ext(SYMBOL_CODE, checked.name.encode()) if type(checked) is Symbol else checked
+
+
+def _unpacked_slot(value: object) -> Value | Values:
+    return tuple(map(_checked, value)) if type(value) is list else _checked(value)
+
+
+def _extension(code: int, data: memoryview) -> Symbol:
+    if code != SYMBOL_CODE:
+        raise ValueError(f"extension {code} is nothing that a fact can hold")
+    return Symbol(str(data, "utf-8"))
+
+
+def _checked(value: object) -> Value:
+    """The value, if CLIPS can hold it; true and false are symbols there."""
+    check = _CHECKS.get(type(value))
+    if check is None:
+        raise ValueError(f"a {type(value).__name__} is nothing that a fact can hold")
+    return check(value)
+
+
+def _checked_text(text: str) -> str:
+    if "\0" in text:
+        raise ValueError(f"{_short(text)} holds a NUL character, which CLIPS cannot hold")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{_short(text)} holds half a surrogate pair, which is no character") from None
+    return text
+
+
+def _checked_symbol(symbol: Symbol) -> Symbol:
+    _checked_text(symbol.name)
+    return symbol
+
+
+def _checked_integer(value: int) -> int:
+    if not MIN_INTEGER <= value <= MAX_INTEGER:
+        raise ValueError(f"{value} is too large for a fact: integers have 64 bits")
+    return value
+
+
+_CHECKS: dict[type, Callable[[Any], Value]] = {
+    str: _checked_text,
+    int: _checked_integer,
+    float: float,
+    bool: lambda value: TRUE if value else FALSE,
+    Symbol: _checked_symbol,
+}
+
+
+@lru_cache(maxsize=1024)
+def _check_name(name: str) -> str:
+    if not is_symbol(name) or "::" in name:
+        raise ValueError(
+            f"{_short(name)} cannot be the name of a template or a slot: it is no symbol of CLIPS"
+        )
+    return _checked_text(name)
+
+
+def _short(text: str) -> str:
+    return ascii(text if len(text) <= 40 else text[:40] + "...")
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_WIRE = msgspec.msgpack.Decoder(tuple[str, list[object] | dict[str, object]], ext_hook=_extension)
+_WIRE_VALUE = msgspec.msgpack.Decoder(ext_hook=_extension)
+
+
+# -- as data of TOML and JSON ------------------------------------------------------------------------------
+
+
+def fact_of(data: object) -> Fact:
+    """The fact that data of TOML or JSON describe; UsageError if they describe none.
+
+    They are `{"template": "topic", "values": ["health"]}`, or with `"slots": {"name": "health"}`; a symbol is
+    `{"symbol": "x"}`, and a number that JSON does not know `{"float": "nan"}`.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("template"), str):
+        raise UsageError(
+            f'a fact needs a template, as in {{template = "topic", values = ["health"]}}, not {data!r}'
+        )
+    unknown = sorted(map(str, data.keys() - {"template", "values", "slots"}))
+    if unknown or ("values" in data and "slots" in data):
+        what = f"has {unknown[0]!r}, which is unknown" if unknown else "has both values and slots"
+        raise UsageError(f"the fact {data['template']!r} {what}: give a template, and either values or slots")
+    try:
+        fact = _fact_of(data["template"], data)
+        encode(fact)
+    except ValueError as error:
+        raise UsageError(f"the fact {data['template']!r} cannot be: {error}") from error
+    return fact
+
+
+def _fact_of(template: str, data: Mapping[str, object]) -> Fact:
+    if "slots" not in data:
+        return Fact(template, _values_of(data.get("values", ())))
+    slots = data["slots"]
+    if not isinstance(slots, Mapping):
+        raise ValueError("its slots must be a table of names and values")
+    return Fact(template, slots=tuple((str(name), _slot_of(value)) for name, value in slots.items()))
+
+
+def _slot_of(value: object) -> Value | Values:
+    return _values_of(value) if isinstance(value, list | tuple) else _value_of(value)
+
+
+def _values_of(values: object) -> Values:
+    if not isinstance(values, list | tuple):
+        raise ValueError("its values must be a list")
+    return tuple(map(_value_of, values))
+
+
+def _value_of(value: object) -> Value:
+    if isinstance(value, str | int | float):
+        return _checked(value)
+    if isinstance(value, Mapping) and len(value) == 1:
+        ((kind, text),) = value.items()
+        if kind == "symbol" and isinstance(text, str):
+            return _symbol_of(text)
+        if kind == "float" and text in ("nan", "inf", "-inf"):
+            return float(text)
+    raise ValueError(
+        f'{value!r} is no value: give a text, a number, true, false or {{symbol = "x"}}; lists hold no lists'
+    )
+
+
+def _symbol_of(text: str) -> Symbol:
+    if not is_symbol(text):
+        raise ValueError(f"{_short(text)} is no symbol of CLIPS: give it as a text")
+    return Symbol(text)
+
+
+def to_json(fact: Fact) -> str:
+    """The fact to show and to store; `fact_of` reads it."""
+    contents: dict[str, object] = {"template": fact.template}
+    if fact.slots is None:
+        contents["values"] = _shown_slot(fact.values)
+    else:
+        contents["slots"] = {name: _shown_slot(value) for name, value in fact.slots}
+    return json.dumps(contents, ensure_ascii=False, separators=(", ", ": "))
+
+
+def _shown_slot(value: Value | Values) -> object:
+    return [_shown(each) for each in value] if isinstance(value, tuple) else _shown(value)
+
+
+def _shown(value: Value) -> object:
+    if isinstance(value, Symbol):
+        return {"symbol": value.name} if value not in (TRUE, FALSE) else value == TRUE
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    return value

@@ -1,0 +1,296 @@
+"""Judges pages by predicates, with the three truth values of SQL: true, false, and None for unknown.
+
+A predicate means here what DuckDB makes of the same condition at home, where what is empty is NULL. What only
+a spec makes (words, phrases, a score, languages, types) is None only where there is no language or type.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from sterna.crawler.grammar import ANYWHERE, Term, check, columns_of, term_of
+from sterna.crawler.like import (
+    TextTest,
+    Token,
+    Wild,
+    like_test,
+    lowered,
+    read_like,
+    search_test,
+)
+from sterna.crawler.words import SEAM, any_test, finder
+from sterna.model import Page, Predicate
+
+__all__ = ["Judge", "PageRow", "check", "columns_of", "row_of"]
+
+Verdict = bool | None
+
+
+class PageRow(NamedTuple):
+    """A page as the archive would store it; an empty text or list and status 0 count as NULL too."""
+
+    url: str | None = None
+    site: str | None = None
+    depth: int | None = None
+    referrer: str | None = None
+    status: int | None = None
+    error: str | None = None
+    content_type: str | None = None
+    title: str | None = None
+    description: str | None = None
+    text: str | None = None
+    language: str | None = None
+    digest: str | None = None
+    etag: str | None = None
+    size: int | None = None
+    html: str | None = None
+    keywords: Sequence[str] | None = None
+    headings: Sequence[str] | None = None
+
+
+_Test = Callable[[PageRow], Verdict]
+_ValueTest = Callable[[Any], Verdict]
+
+
+class Judge:
+    """A predicate made ready to judge pages; UsageError if it is none."""
+
+    def __init__(self, predicate: Predicate) -> None:
+        check(predicate)
+        self._test = _compile(predicate)
+
+    def judge(self, row: PageRow) -> Verdict:
+        """What the predicate says of the page; it is wanted only if this is True."""
+        return self._test(row)
+
+
+def row_of(page: Page, site: str) -> PageRow:
+    """The row of a page of this site."""
+    shared = {name: getattr(page, name) for name in PageRow._fields if name not in ("site", "digest")}
+    return PageRow(site=site, digest=page.digest.hex(), **shared)
+
+
+def _compile(part: Predicate) -> _Test:
+    if part.op in _CONSTANTS:
+        return lambda row: _CONSTANTS[part.op]
+    if part.op == "not":
+        return _not(_compile(part.parts[0]))
+    if part.op in ("and", "or"):
+        # What costs little is asked first: it may decide alone.
+        tests = [_compile(each) for each in sorted(part.parts, key=_cost)]
+        return _joined(tests, decisive=part.op == "or")
+    if part.op in _WORD_TESTS:
+        return _on_words(part)
+    if part.op == "regexp" and not part.column:
+        return _on_any_text(search_test(*map(str, part.values)))
+    return _on_term(part, term_of(part.column))
+
+
+_CONSTANTS: dict[str, Verdict] = {"true": True, "false": False, "null": None}
+_CHEAP = frozenset(
+    {"url", "site", "depth", "referrer", "status", "content_type", "size", "language", "error"}
+)
+
+
+def _cost(part: Predicate) -> int:
+    columns = columns_of(part)
+    if columns <= _CHEAP:
+        return 0
+    return 2 if {"text", "html"} & columns else 1
+
+
+def _not(test: _Test) -> _Test:
+    def negated(row: PageRow) -> Verdict:
+        verdict = test(row)
+        return None if verdict is None else not verdict
+
+    return negated
+
+
+def _joined(tests: Sequence[_Test], *, decisive: bool) -> _Test:
+    """AND, which a False decides, or OR, which a True does."""
+
+    def joined(row: PageRow) -> Verdict:
+        verdict: Verdict = not decisive
+        for test in tests:
+            each = test(row)
+            if each is decisive:
+                return decisive
+            if each is None:
+                verdict = None
+        return verdict
+
+    return joined
+
+
+def _on_term(part: Predicate, term: Term) -> _Test:
+    read = operator.attrgetter(term.column)
+    if part.op == "is_null":
+        return _on_null(read, term)
+    if part.op == "is_distinct":
+        return _on_distinct(part, term)
+    return _not_null(read, term, _value_test(part, term))
+
+
+def _not_null(read: Callable[[PageRow], Any], term: Term, test: _ValueTest) -> _Test:
+    if term.is_length:
+        return lambda row: test(len(value)) if (value := read(row)) else None
+    if term.column in ("depth", "size"):  # of which 0 is a value
+        return lambda row: None if (value := read(row)) is None else test(value)
+    return lambda row: test(value) if (value := read(row)) else None
+
+
+def _on_null(read: Callable[[PageRow], Any], term: Term) -> _Test:
+    is_known = _not_null(read, term, lambda value: True)
+    return lambda row: is_known(row) is None
+
+
+def _on_distinct(part: Predicate, term: Term) -> _Test:
+    (value,) = part.values
+    read = operator.attrgetter(term.column)
+    if value is None:
+        return _not(_on_null(read, term))
+    same = _not_null(read, term, lambda found: found == value)
+    return lambda row: same(row) is not True
+
+
+def _value_test(part: Predicate, term: Term) -> _ValueTest:
+    if part.op in _COMPARISONS and not term.case:
+        return _comparison(_COMPARISONS[part.op], part.values[0])
+    make = _TESTS.get(part.op)
+    if make:
+        return make(part, term)
+    if part.values[0] is None:
+        return lambda found: None
+    return _text_test(part.op, [str(value) for value in part.values], term)
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _comparison(compare: Callable[[Any, Any], bool], value: object) -> _ValueTest:
+    return (lambda found: None) if value is None else lambda found: compare(found, value)
+
+
+def _unequal(part: Predicate, term: Term) -> _ValueTest:
+    test = _value_test(Predicate("=", part.column, part.values), term)
+    return lambda found: None if (verdict := test(found)) is None else not verdict
+
+
+def _between(part: Predicate, term: Term) -> _ValueTest:
+    low, high = part.values
+    above, below = _comparison(operator.ge, low), _comparison(operator.le, high)
+
+    def test(found: object) -> Verdict:
+        verdicts = (above(found), below(found))
+        return False if False in verdicts else None if None in verdicts else True
+
+    return test
+
+
+def _among(part: Predicate, term: Term) -> _ValueTest:
+    known = frozenset(value for value in part.values if value is not None)
+    other = None if None in part.values else False
+    if not term.case:
+        return lambda found: found in known or other
+    tests = [_value_test(Predicate("=", part.column, (value,)), term) for value in known]
+    return lambda found: any(test(found) for test in tests) or other
+
+
+def _text_test(op: str, values: Sequence[str], term: Term) -> TextTest:
+    if op in ("regexp", "regexp_full"):
+        return search_test(*values, is_full=op == "regexp_full")
+    if op == "ilike":
+        return like_test(read_like(lowered(values[0]), *values[1:]), "lower")
+    return like_test(_tokens(op, values), term.case)
+
+
+def _tokens(op: str, values: Sequence[str]) -> list[Token]:
+    if op == "like":
+        return read_like(*values)
+    before = [Wild.MANY] if op in ("contains", "ends_with") else []
+    after = [Wild.MANY] if op in ("contains", "starts_with") else []
+    return [*before, *values[0], *after]
+
+
+def _listed(part: Predicate, term: Term) -> _ValueTest:
+    return lambda found: part.values[0] in found
+
+
+def _language_test(part: Predicate, term: Term) -> _ValueTest:
+    names = frozenset(str(name).lower() for name in part.values)
+    starts = tuple(f"{name}-" for name in names)
+    return lambda found: found.lower() in names or found.lower().startswith(starts)
+
+
+def _type_test(part: Predicate, term: Term) -> _ValueTest:
+    names = frozenset(str(name).lower() for name in part.values)
+    starts = tuple(name[:-1] for name in names if name.endswith("/*"))
+    return lambda found: found.lower() in names or found.lower().startswith(starts)
+
+
+_TESTS: dict[str, Callable[[Predicate, Term], _ValueTest]] = {
+    "<>": _unequal,
+    "between": _between,
+    "in": _among,
+    "list_contains": _listed,
+    "language_in": _language_test,
+    "type_in": _type_test,
+}
+
+
+def _on_words(part: Predicate) -> _Test:
+    test = _WORD_TESTS[part.op](part.values)
+    if part.column:
+        read = operator.attrgetter(part.column)
+        return lambda row: test(_as_text(read(row)))
+    return lambda row: test(SEAM.join(_texts(row)))
+
+
+def _texts(row: PageRow) -> list[str]:
+    return [text for name in ANYWHERE if (text := _as_text(getattr(row, name)))]
+
+
+def _as_text(value: str | Sequence[str] | None) -> str:
+    return value if isinstance(value, str) else SEAM.join(value or ())
+
+
+def _on_any_text(test: TextTest) -> _Test:
+    def judge(row: PageRow) -> Verdict:
+        return any(
+            test(text) for text in (row.title, row.description, row.text, *(row.headings or ())) if text
+        )
+
+    return judge
+
+
+def _any_of(words: Sequence[Any]) -> TextTest:
+    return any_test(words)
+
+
+def _all_of(words: Sequence[Any]) -> TextTest:
+    distinct = list(dict.fromkeys(words))
+    find = finder(distinct)
+    return lambda text: len(find(text)) == len(distinct)
+
+
+def _scored(values: Sequence[Any]) -> TextTest:
+    threshold, *weighed = values
+    words, weights = weighed[::2], weighed[1::2]
+    find = finder(words)
+    return lambda text: sum(weights[place] for place in find(text)) >= threshold
+
+
+_WORD_TESTS: dict[str, Callable[[Sequence[Any]], TextTest]] = {
+    "words_any": _any_of,
+    "phrase": _any_of,
+    "words_all": _all_of,
+    "score": _scored,
+}

@@ -1,0 +1,207 @@
+"""What a crawler's rules may hold, which fields of a page they read, and what else they ask for.
+
+It is all told from their text. Beside what must not be there, this refuses what would not survive a move: a
+crawler is saved as its facts, and the matches of its rules are made anew from them where it goes on. So a
+left-hand side may look at facts alone, and at the page only while a page is there.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import get_args
+
+from sterna.crawler.clp import Construct, Form, Token, forms, read_constructs, tokens
+from sterna.crawler.facts import is_symbol
+from sterna.model import Field, Source
+
+TEMPLATES: dict[str, tuple[str, ...]] = {
+    "page": (
+        "url", "site", "status", "error", "depth", "referrer", "content-type", "size", "title",
+        "description", "language", "selected", "keywords", "headings",
+    ),
+    "link": ("url", "text", "rel", "page"),
+    "request": ("url", "depth", "referrer", "priority"),
+}  # fmt: skip
+MULTISLOTS = frozenset({"keywords", "headings"})
+
+# What functions do: those that decide or remember, those that read the page (and what of it), and the rest.
+ACTIONS = frozenset(
+    {
+        "follow", "follow-links", "follow-none", "priority", "refuse", "load-page", "keep", "drop", "emit",
+        "store", "log-line", "printout",
+    }
+)  # fmt: skip
+PAGE_READERS: dict[str, tuple[Field, ...]] = {
+    "page-text": ("text",),
+    "page-html": ("html",),
+    "page-links": ("links",),
+    "page-field": (),  # whatever it names
+    "extract": (),  # what the crawler's selectors found
+    "text-has": ("text",),
+    "text-has-all": ("text",),
+    "text-count": ("text",),
+    "text-like": ("text",),
+    "text-matches": ("text",),
+    "link-to": ("links",),
+    "links-like": ("links",),
+}
+MEMORY_READERS = frozenset({"recall"})
+PLAIN = frozenset({"like", "matches", "url-site", "url-path", "url-join"})
+FUNCTIONS = ACTIONS | PAGE_READERS.keys() | MEMORY_READERS | PLAIN
+
+CONSTRUCTS = ("deftemplate", "deffacts", "defrule", "deffunction", "defglobal")
+
+_FIELDS: tuple[Field, ...] = get_args(Field)
+_PAGE_SLOT_FIELDS: tuple[Field, ...] = ("title", "description", "language", "keywords", "headings")
+_GROUPS = frozenset({"and", "or", "not", "exists", "forall"})
+_LOADING = ("follow", "load-page")
+_OF_A_PAGE = frozenset({"page", "link"})
+
+
+def check_rules(sources: tuple[Source, ...]) -> list[Construct]:
+    """The constructs of the rules, all of them allowed; RulesError names file, line and construct."""
+    constructs = read_constructs(sources)
+    _check_names(constructs)
+    reach = _Reach(constructs)
+    for construct in constructs:
+        if construct.kind == "defrule":
+            _check_left_side(construct, reach)
+        elif construct.kind != "deffunction":
+            reach.check_nothing(construct, tokens(construct.form), ACTIONS | PAGE_READERS.keys())
+    return constructs
+
+
+def needs_of(sources: tuple[Source, ...]) -> tuple[Field, ...]:
+    """The fields of a page that the rules read."""
+    found: set[str] = set()
+    for construct in read_constructs(sources):
+        for form in forms(construct.form):
+            found.update(_fields_of(form))
+    return tuple(field for field in _FIELDS if field in found)
+
+
+def uses(sources: tuple[Source, ...], name: str) -> bool:
+    """True if the rules name this function or template; following a URL with a priority gives it one."""
+    found = [form for construct in read_constructs(sources) for form in forms(construct.form)]
+    if name == "priority" and any(form.head in _LOADING and len(form.parts) > 2 for form in found):
+        return True
+    return any(isinstance(part, Token) and part.text == name for form in found for part in form.parts)
+
+
+def _fields_of(form: Form) -> Iterator[str]:
+    if form.head == "page-field":
+        named = (
+            form.parts[1].text.strip('"') if len(form.parts) > 1 and isinstance(form.parts[1], Token) else "?"
+        )
+        yield from _FIELDS if not is_symbol(named) else (named,)
+    for part in form.parts:
+        if isinstance(part, Token):
+            yield from PAGE_READERS.get(part.text, ())
+            if part.text == "link":
+                yield "links"
+            slot = part.text.rpartition(":")[2]  # `?p:title` is a slot too
+            if slot in _PAGE_SLOT_FIELDS:
+                yield slot
+
+
+def _check_names(constructs: list[Construct]) -> None:
+    seen: set[tuple[str, str]] = set()
+    for construct in constructs:
+        if construct.kind not in CONSTRUCTS:
+            raise construct.error(f"is not allowed here; there are {', '.join(CONSTRUCTS)}")
+        if construct.kind != "defglobal":
+            _check_name(construct)
+            if (construct.kind, construct.name) in seen:
+                raise construct.error("is defined twice")
+            seen.add((construct.kind, construct.name))
+        for token in tokens(construct.form):
+            if "::" in token.text and not token.text.startswith('"'):
+                raise construct.error(f"{token.text}: there are no modules here", token.line)
+
+
+def _check_name(construct: Construct) -> None:
+    if not is_symbol(construct.name):
+        raise construct.error("needs a name that is a symbol")
+    if construct.kind == "deftemplate" and construct.name in TEMPLATES:
+        raise construct.error("is a template that every crawler has already; take another name")
+    if construct.kind == "deffunction" and construct.name in FUNCTIONS:
+        raise construct.error("is a function that every crawler has already; take another name")
+    if construct.kind == "deffacts":
+        for part in construct.form.parts:
+            if isinstance(part, Form) and part.head in TEMPLATES:
+                raise construct.error(f"a {part.head} is given by the crawl, not by the rules", part.line)
+
+
+class _Reach:
+    """Which of our functions and which globals are used where, also through functions of the author's own."""
+
+    def __init__(self, constructs: Iterable[Construct]) -> None:
+        self._words = {
+            each.name: {token.text for token in tokens(each.form)}
+            for each in constructs
+            if each.kind == "deffunction"
+        }
+
+    def check_nothing(self, construct: Construct, words: Iterable[Token], banned: Iterable[str]) -> None:
+        """RulesError if a word leads to one of `banned`."""
+        unwanted = set(banned)
+        for token in words:
+            found = self.leads_to(token, unwanted)
+            if found:
+                through = "" if found == token.text else f" (through {token.text})"
+                raise construct.error(f"{found}{through} belongs on a rule's right-hand side", token.line)
+
+    def leads_to(self, token: Token, wanted: set[str]) -> str:
+        """The first of `wanted` that the word is or calls, a global if `?*` is wanted; else nothing."""
+        waiting, met = [token.text], set[str]()
+        while waiting:
+            word = waiting.pop()
+            if word in wanted or ("?*" in wanted and word.startswith(("?*", "$?*"))):
+                return word
+            if word in self._words and word not in met:
+                met.add(word)
+                waiting.extend(sorted(self._words[word]))
+        return ""
+
+
+def matches_alike(rule: Construct) -> bool:
+    """True if a rule has two patterns for facts of one kind, and so may match the same ones in two ways."""
+    heads: list[str] = []
+    waiting = list(_left_side(rule)) if rule.kind == "defrule" else []
+    while waiting:
+        part = waiting.pop()
+        if part.head in _GROUPS:
+            waiting.extend(inner for inner in part.parts if isinstance(inner, Form))
+        elif part.head != "test":
+            heads.append(part.head)
+    return len(heads) > len(set(heads))
+
+
+def _check_left_side(rule: Construct, reach: _Reach) -> None:
+    is_of_a_page = False
+    for part in _left_side(rule):
+        if any(form.head == "logical" for form in forms(part)):
+            raise rule.error(
+                "logical is not allowed: such support is lost when a crawler moves on", part.line
+            )
+        reach.check_nothing(rule, tokens(part), ACTIONS | MEMORY_READERS | {"?*"})
+        is_of_a_page = is_of_a_page or part.head in _OF_A_PAGE
+        if not (is_of_a_page and part.head in (*_OF_A_PAGE, "test")):
+            _check_reads_no_page(rule, part, reach)
+
+
+def _check_reads_no_page(rule: Construct, part: Form, reach: _Reach) -> None:
+    for token in tokens(part):
+        found = reach.leads_to(token, set(PAGE_READERS))
+        if found:
+            where = "put it into a (test ...) that stands after a (page ...)"
+            raise rule.error(f"{found} reads the page, and here may be none: {where}", token.line)
+
+
+def _left_side(rule: Construct) -> Iterator[Form]:
+    """The patterns and tests of a rule."""
+    for part in rule.form.parts[2:]:
+        if isinstance(part, Token):
+            if part.text == "=>":
+                return
+        elif part.head != "declare":
+            yield part
+    raise rule.error("needs a => between its two sides")

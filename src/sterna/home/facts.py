@@ -1,0 +1,39 @@
+"""Facts that crawlers brought, made ready for the archive and for queries."""
+
+from collections.abc import Iterable
+
+from sterna.archive.rows import FactRow
+from sterna.crawler.facts import decode, to_json
+from sterna.home.ledger import SiteFact
+from sterna.model import Parcel
+
+
+def emitted(parcel: Parcel, *, crawler: str, received: float) -> tuple[list[FactRow], int]:
+    """The facts that rules sent home, and how many came besides that nobody can read."""
+    sent = [_row(data, parcel.site, crawler, visit=parcel.visit, received=received) for data in parcel.rows]
+    rows = [row for row in sent if row]
+    return rows, len(sent) - len(rows)
+
+
+def own(facts: Iterable[SiteFact], *, crawler: str = "") -> list[FactRow]:
+    """The facts that crawlers keep, for a query; the next visit reports those that nobody can read."""
+    rows = (_row(fact.data, fact.site, crawler) for fact in facts)
+    return [row for row in rows if row]
+
+
+def _row(
+    data: bytes, site: str, crawler: str, *, visit: str = "", received: float | None = None
+) -> FactRow | None:
+    """None where the bytes are no fact: a runtime may send any."""
+    try:
+        fact = decode(data)
+    except ValueError:
+        return None
+    return FactRow(
+        crawler=crawler,
+        site=site,
+        visit=visit,
+        template=fact.template,
+        data=to_json(fact),
+        received=received,
+    )

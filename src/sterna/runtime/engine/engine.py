@@ -1,0 +1,290 @@
+"""A crawler's rules at work: they judge pages and requests, and their state can be saved and gone on from."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from sterna.crawler.clp import Construct, Form, Token, tokens
+from sterna.crawler.facts import FALSE, Fact, decode, decode_value, encode, encode_value
+from sterna.crawler.rules import MULTISLOTS, TEMPLATES, check_rules, matches_alike
+from sterna.errors import RulesError
+from sterna.model import Ended, Record, State, StateChange
+from sterna.runtime.engine.clips import Clips, RuleFault, Troubles
+from sterna.runtime.engine.functions import Functions
+from sterna.runtime.engine.messages import MAX_NUMBER, PageView, RequestView, Start, Verdict
+from sterna.runtime.engine.ownfacts import OwnFacts
+from sterna.runtime.engine.said import Said, Scratch
+from sterna.runtime.engine.values import CannotTravel, value_of
+
+MAX_FAULTS_IN_A_ROW = 100
+MAX_LINK_FACTS = 100_000  # of a page
+DEFAULT_FACTS = 1_000_000
+DEFAULT_SCRATCH_BYTES = 16 * 1024 * 1024
+
+_SLOT_READERS = {"fact-slot-value", "fact-slot-names"}  # they may name a slot in a way that nobody can read
+
+
+class Memory(Record, frozen=True):
+    """What a crawler remembers besides its facts, as it is saved; values as `crawler.facts` writes them."""
+
+    next_number: int
+    globals: dict[str, bytes]
+    scratch: dict[str, bytes]
+
+
+class RuleEngine:
+    """A fresh CLIPS with the rules of one crawler; RulesError if they cannot be read."""
+
+    def __init__(self, start: Start, clips: Clips, *, tell_stopped: Callable[[], None]) -> None:
+        limits = start.limits
+        self.ended = ""  # the limit at which all was stopped; set by stop(), also from another thread
+        self.detail = ""
+        self._tell_stopped = tell_stopped
+        self._has_told = False
+        self._most_facts = limits.facts or DEFAULT_FACTS
+        self._own = OwnFacts(most=self._most_facts, is_too_many=self._stop_for_facts)
+        self._scratch = Scratch(limits.scratch_bytes or DEFAULT_SCRATCH_BYTES)
+        self._clips = clips
+        self._functions = Functions(clips, self._scratch)
+        self._follows_links = not start.drives_loading
+        # Changed while rules run, by what they say and what goes wrong with them.
+        self._faults = 0  # of the page that is judged
+        self._faults_in_a_row = 0
+        self._matches_alike = False  # some rule may match the same facts in two ways
+        self._told: set[str] = set()  # what was logged once
+        self._has_misfits = False
+        self._globals: dict[str, bytes] = {}
+        self._saved = b""  # the memory that home has
+        self._is_memory_old = True  # something of it may have changed
+        words = self._load(start)
+        self._page_slots = _page_slots(words)
+        self._asserts_links = "link" in words
+        self.asks_before_fetch = "request" in words
+
+    def _load(self, start: Start) -> set[str]:
+        constructs = check_rules(start.rules)
+        self._clips.watch(self._own)
+        self._clips.define(self._functions.natives())
+        for construct in _given_templates():
+            self._clips.load(construct)
+        given = [self._clips.template_named(name) for name in TEMPLATES]
+        self._own.given_templates = frozenset(template.pointer for template in given if template)
+        for construct in constructs:
+            self._clips.load(construct)
+        self._matches_alike = any(map(matches_alike, constructs))
+        return {token.text for construct in constructs for token in tokens(construct.form)}
+
+    def begin(self, state: State, facts: Iterable[bytes]) -> Verdict:
+        """Starts with the rules' own first facts and `facts`, or goes on from a state; what rules said.
+
+        RulesError if the facts or the state are not of these rules.
+        """
+        self._functions.said = Said(follows_links=self._follows_links)
+        try:
+            if state == State():
+                self._clips.reset()
+                for data in facts:
+                    self._assert(decode(data))
+                self._run()
+            else:
+                self._restore(state)
+        except (ValueError, RuleFault) as error:
+            raise RulesError(f"these rules cannot begin with the facts they were given: {error}") from error
+        return self._end()
+
+    def _restore(self, state: State) -> None:
+        memory = _memory_of(state)
+        for number, data in sorted(state.facts):
+            if not self._own.next_number <= number < memory.next_number:
+                raise ValueError(f"a fact with the number {number}")
+            self._own.next_number = number
+            self._assert(decode(data))
+        self._own.next_number = memory.next_number
+        self._own.know_all()
+        # Whatever these facts let fire has fired before they were saved.
+        self._clips.calm()
+        self._clips.troubles()
+        for name, value in memory.globals.items():
+            self._clips.set_global(name, decode_value(value))
+        for name, value in memory.scratch.items():
+            self._scratch.store(name, decode_value(value))
+        self._saved = state.memory
+
+    def _assert(self, fact: Fact) -> None:
+        if fact.template in TEMPLATES:
+            raise ValueError(f"a {fact.template} is given by the crawl")
+        self._clips.assert_fact(fact)
+
+    # -- judging -------------------------------------------------------------------------------------------
+
+    def judge(self, view: PageView) -> Verdict:
+        """What the rules decide on a page."""
+        functions = self._functions
+        functions.said, functions.view = Said(follows_links=self._follows_links), view
+        self._own.begin_page()
+        self._clips.assert_slots("page", [(slot, getattr(view, name)) for slot, name in self._page_slots])
+        if self._asserts_links:
+            self._assert_links(view)
+        self._run()
+        verdict = self._end()
+        functions.view = None
+        return verdict
+
+    def _assert_links(self, view: PageView) -> None:
+        for link, _ in zip(view.links, range(MAX_LINK_FACTS), strict=False):
+            if self.ended:
+                return
+            slots = (("url", link.url), ("text", link.text), ("rel", link.rel), ("page", view.url))
+            self._clips.assert_slots("link", slots)
+
+    def admits(self, request: RequestView) -> tuple[bool, tuple[str, ...]]:
+        """True if no rule refuses the URL; and what rules said for the log."""
+        functions = self._functions
+        functions.said, functions.is_asking = Said(), True
+        self._own.begin_page()
+        self._clips.assert_slots("request", msgspec.structs.asdict(request).items())
+        self._run()
+        verdict = self._end()
+        functions.is_asking = False
+        return request.url not in functions.said.refused, verdict.log
+
+    def stop(self, ended: str, detail: str) -> None:
+        """Ends all that runs, softly; any thread may call it, and again if it does not seem to help."""
+        if not self.ended:
+            self.detail, self.ended = detail, ended
+        self._clips.halt()
+
+    def _stop_for_facts(self) -> None:
+        self.stop(Ended.FACTS, f"more than {self._most_facts:,} facts")
+
+    def _run(self) -> None:
+        """Lets rules fire until none is left; one that goes wrong does not keep the others from it."""
+        self._hear(0)
+        while not self.ended and not self._clips.is_idle():
+            self._hear(self._fire())
+            if self._scratch.is_full:
+                self.stop(Ended.SCRATCH_BYTES, "the scratch store is full")
+        if self.ended:
+            self._clips.calm()
+            if not self._has_told:
+                self._has_told = True
+                self._tell_stopped()
+
+    def _hear(self, fired: int) -> None:
+        """Notes what went wrong after so many rules have fired."""
+        troubles = self._clips.troubles()
+        if troubles:
+            self._note(troubles, fired)
+        elif fired:
+            self._faults_in_a_row = 0
+
+    def _fire(self) -> int:
+        if not self._matches_alike:
+            return self._clips.run()
+        self._clips.choose()
+        return self._clips.run(1)
+
+    def _note(self, troubles: Troubles, fired: int) -> None:
+        if self.ended:  # it was stopped, and this only says where
+            self.detail += f" (in the rule {troubles.rule})" if troubles.rule else ""
+            return
+        self._has_misfits = self._has_misfits or troubles.is_misfit
+        self._faults += 1
+        self._faults_in_a_row = 1 if fired > 1 else self._faults_in_a_row + 1
+        where = f"rule {troubles.rule}: " if troubles.rule else ""
+        self._tell_once(where or troubles.text, f"{where}{troubles.text}")
+        if self._faults_in_a_row >= MAX_FAULTS_IN_A_ROW:
+            self.stop(Ended.RULES, f"{where}{troubles.text} ({MAX_FAULTS_IN_A_ROW} times in a row)")
+
+    def _tell_once(self, key: str, line: str) -> None:
+        if key not in self._told:
+            self._told.add(key)
+            self._functions.said.log(line)
+
+    def _end(self) -> Verdict:
+        """Takes the crawl's facts away, and makes the author's own ready to travel."""
+        while given := self._own.given():
+            for fact in given:
+                self._clips.retract(fact)
+            self._run()
+        while self._drop_unfit():
+            self._run()
+        self._keep_globals()
+        faults, self._faults, self._has_misfits = self._faults, 0, False
+        return self._functions.said.verdict(error_count=faults, ended=self.ended, detail=self.detail)
+
+    # -- the state -----------------------------------------------------------------------------------------
+
+    def change(self) -> StateChange:
+        """What became of the state since this was last asked."""
+        added, removed = self._own.take_change()
+        return StateChange(added, removed, self._changed_memory())
+
+    def _changed_memory(self) -> bytes | None:
+        if not self._is_memory_old and not self._scratch.is_changed:
+            return None
+        self._is_memory_old = self._scratch.is_changed = False
+        memory = msgspec.msgpack.encode(
+            Memory(self._own.next_number, self._globals, self._scratch.contents())
+        )
+        if memory == self._saved:
+            return None
+        self._saved = memory
+        return memory
+
+    def _drop_unfit(self) -> bool:
+        """Makes fresh facts ready to travel; True if some had to go because they cannot."""
+        unfit = []
+        for number, address, template in self._own.take_fresh():
+            self._is_memory_old = True
+            try:
+                fact = self._clips.read(address, self._clips.template(template))
+                if self._has_misfits:
+                    self._clips.check(fact)
+                self._own.settle(number, encode(fact))
+            except ValueError as error:
+                name = self._clips.template(template).name
+                self._tell_once(f"fact {name}", f"a fact {name} was dropped: {error}")
+                unfit.append(address)
+        for address in unfit:
+            self._clips.retract(address)
+        return bool(unfit)
+
+    def _keep_globals(self) -> None:
+        if not self._clips.has_new_globals():
+            return
+        self._is_memory_old = True
+        lost = []
+        for name, value in self._clips.globals():
+            try:
+                self._globals[name] = encode_value(value_of(value))
+            except CannotTravel as error:
+                self._tell_once(f"global {name}", f"the global ?*{name}* is FALSE now: it held {error}")
+                self._globals[name] = encode_value(FALSE)
+                lost.append(name)
+        for name in lost:
+            self._clips.set_global(name, FALSE)
+
+
+def _memory_of(state: State) -> Memory:
+    try:
+        memory = msgspec.msgpack.decode(state.memory, type=Memory)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(f"the saved memory cannot be read: {error}") from error
+    if not 0 < memory.next_number <= MAX_NUMBER:
+        raise ValueError(f"the next number cannot be {memory.next_number}")
+    return memory
+
+
+def _page_slots(words: set[str]) -> list[tuple[str, str]]:
+    """The slots of a page that rules can see, with the names of what is in them."""
+    named = {word.rpartition(":")[2] for word in words}  # `?p:title` names a slot too
+    sees_all = not named.isdisjoint(_SLOT_READERS)
+    return [(slot, slot.replace("-", "_")) for slot in TEMPLATES["page"] if sees_all or slot in named]
+
+
+def _given_templates() -> Iterable[Construct]:
+    for name, slots in TEMPLATES.items():
+        written = " ".join(f"({'multislot' if slot in MULTISLOTS else 'slot'} {slot})" for slot in slots)
+        text = f"(deftemplate {name} {written})"
+        yield Construct("given", "deftemplate", name, text, Form((Token(name, 1),), 1, 0, len(text)))

@@ -1,0 +1,249 @@
+"""The functions that rules have besides those of CLIPS: to decide, to read the page, to remember.
+
+`docs/rules.md` shows each with an example, and a test runs them.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from clips._clips import lib
+
+from sterna.crawler.facts import FALSE, Fact, Symbol, Value, Values, encode
+from sterna.crawler.like import TextTest, like_test, read_like, search_test
+from sterna.crawler.rules import TEMPLATES
+from sterna.crawler.words import any_test, check_words
+from sterna.runtime.engine.clips import UNBOUNDED, Clips, Native, RuleFault
+from sterna.runtime.engine.messages import PageView
+from sterna.runtime.engine.said import Said, Scratch
+from sterna.runtime.engine.values import ANY, LEXEMES, SINGLE
+from sterna.web.urls import Canonical, path_of, site_of
+
+_PATTERNS = 512  # tests of texts that are kept ready
+_INTEGER = lib.INTEGER_BIT
+_FIELDS = ("text", "html")  # besides the slots of a page
+
+
+class Functions:
+    """What native functions work on; whoever judges a page sets it before rules run."""
+
+    def __init__(self, clips: Clips, scratch: Scratch) -> None:
+        self._clips = clips
+        self._scratch = scratch
+        self._canonical = Canonical(())
+        self.said = Said()
+        self.view: PageView | None = None  # the page that is judged
+        self.is_asking = False  # a request is judged
+
+    def natives(self) -> tuple[Native, ...]:
+        """All of them, with the arguments they take."""
+        words = (LEXEMES,)
+        any_values = (ANY,)
+        return (
+            Native("follow", self._follow, 1, 2, (LEXEMES, _INTEGER)),
+            Native("load-page", self._follow, 1, 2, (LEXEMES, _INTEGER)),
+            Native("follow-links", self._follow_links, 0, 0, words),
+            Native("follow-none", self._follow_none, 0, 0, words),
+            Native("priority", self._priority, 2, 2, (LEXEMES, _INTEGER)),
+            Native("refuse", self._refuse, 1, 1, words),
+            Native("keep", self._keep, 0, 0, words),
+            Native("drop", self._drop, 0, 0, words),
+            Native("emit", self._emit, 1, UNBOUNDED, (LEXEMES, ANY)),
+            Native("page-text", self._page_text, 0, 0, words),
+            Native("page-html", self._page_html, 0, 0, words),
+            Native("page-links", self._page_links, 0, 0, words),
+            Native("page-field", self._page_field, 1, 1, words),
+            Native("extract", self._extract, 1, 1, words),
+            Native("text-has", self._text_has, 1, UNBOUNDED, any_values),
+            Native("text-has-all", self._text_has_all, 1, UNBOUNDED, any_values),
+            Native("text-count", self._text_count, 1, 1, (SINGLE,)),
+            Native("text-like", self._text_like, 1, 1, words),
+            Native("text-matches", self._text_matches, 1, 1, words),
+            Native("like", self._like, 2, 2, (SINGLE, LEXEMES)),
+            Native("matches", self._matches, 2, 2, (SINGLE, LEXEMES)),
+            Native("link-to", self._link_to, 1, 1, words),
+            Native("links-like", self._links_like, 1, 1, words),
+            Native("url-site", self._url_site, 1, 1, words),
+            Native("url-path", self._url_path, 1, 1, words),
+            Native("url-join", self._url_join, 2, 2, words),
+            Native("store", self._store, 2, 2, (SINGLE, ANY)),
+            Native("recall", self._recall, 1, 2, (SINGLE, ANY)),
+            Native("log-line", self._log_line, 0, UNBOUNDED, any_values),
+            Native("printout", self._printout, 1, UNBOUNDED, any_values),
+        )
+
+    # -- to decide -----------------------------------------------------------------------------------------
+
+    def _decide(self) -> Said:
+        if self.is_asking:
+            raise RuleFault("is for rules on pages; a request can only be refused")
+        return self.said
+
+    def _follow(self, url: Value, priority: int = 0) -> None:
+        self._decide().follow(_text(url), priority)
+
+    def _follow_links(self) -> None:
+        self._decide().follows_links = True
+
+    def _follow_none(self) -> None:
+        self._decide().follows_links = False
+
+    def _priority(self, url: Value, priority: int) -> None:
+        self._decide().raise_to(_text(url), priority)
+
+    def _refuse(self, url: Value) -> None:
+        if not self.is_asking:
+            raise RuleFault("is for rules on requests: (request (url ?url))")
+        self.said.refused.add(_text(url))
+
+    def _keep(self) -> None:
+        self._decide().is_kept = True
+
+    def _drop(self) -> None:
+        self._decide().is_kept = False
+
+    def _emit(self, template: Value, *fields: Value | Values) -> None:
+        self._decide().emit(encode(self._row(_text(template), fields)))
+
+    def _row(self, name: str, fields: tuple[Value | Values, ...]) -> Fact:
+        template = self._clips.template_named(name)
+        if template is None or template.slots is None:
+            return Fact(name, tuple(_flat(fields)))
+        if len(fields) != len(template.slots):
+            raise RuleFault(f"{name} has {len(template.slots)} slots, and {len(fields)} values were given")
+        slots = []
+        for (slot, is_multi), field in zip(template.slots, fields, strict=True):
+            if isinstance(field, tuple) and not is_multi:
+                raise RuleFault(f"the slot {slot} of {name} takes one value")
+            slots.append((slot, (field,) if is_multi and not isinstance(field, tuple) else field))
+        return Fact(name, slots=tuple(slots))
+
+    # -- to read the page ----------------------------------------------------------------------------------
+
+    def _page_text(self) -> str:
+        return self.view.text if self.view else ""
+
+    def _page_html(self) -> str:
+        return self.view.html if self.view else ""
+
+    def _page_links(self) -> tuple[str, ...]:
+        urls = self.view.links.urls if self.view else ""
+        return tuple(urls.split("\n")) if urls else ()
+
+    def _page_field(self, name: Value) -> Value | Values:
+        field = _text(name).replace("_", "-")
+        if field == "links":
+            return self._page_links()
+        if field not in TEMPLATES["page"] and field not in _FIELDS:
+            known = ", ".join((*TEMPLATES["page"], *_FIELDS, "links"))
+            raise RuleFault(f"a page has no field {field!r}; it has {known}")
+        value: Value | Values = getattr(self.view, field.replace("-", "_")) if self.view else ""
+        return value
+
+    def _extract(self, name: Value) -> Values:
+        return dict(self.view.extracts).get(_text(name), ()) if self.view else ()
+
+    def _text_has(self, *words: Value | Values) -> bool:
+        return _word_test(words)(self._page_text())
+
+    def _text_has_all(self, *words: Value | Values) -> bool:
+        text = self._page_text()
+        return all(_word_test((word,))(text) for word in _flat(words))
+
+    def _text_count(self, word: Value) -> int:
+        return count_words(self._page_text(), _text(word))
+
+    def _text_like(self, pattern: Value) -> bool:
+        return _like_test(_text(pattern))(self._page_text())
+
+    def _text_matches(self, expression: Value) -> bool:
+        return _search_test(_text(expression))(self._page_text())
+
+    def _link_to(self, pattern: Value) -> bool:
+        return any(map(_like_test(_text(pattern)), self._page_links()))
+
+    def _links_like(self, pattern: Value) -> Values:
+        return tuple(filter(_like_test(_text(pattern)), self._page_links()))
+
+    # -- texts and URLs ------------------------------------------------------------------------------------
+
+    def _like(self, value: Value, pattern: Value) -> bool:
+        return _like_test(_text(pattern))(_text(value))
+
+    def _matches(self, value: Value, expression: Value) -> bool:
+        return _search_test(_text(expression))(_text(value))
+
+    def _url_site(self, url: Value) -> str:
+        canonical = self._canonical(_text(url))
+        return site_of(canonical) if canonical else ""
+
+    def _url_path(self, url: Value) -> str:
+        canonical = self._canonical(_text(url))
+        return path_of(canonical) if canonical else ""
+
+    def _url_join(self, base: Value, href: Value) -> Value:
+        return self._canonical(_text(href), self._canonical(_text(base)) or "") or FALSE
+
+    # -- to remember and to tell ---------------------------------------------------------------------------
+
+    def _store(self, name: Value, value: Value | Values) -> None:
+        self._scratch.store(_text(name), value)
+
+    def _recall(self, name: Value, default: Value | Values = FALSE) -> Value | Values:
+        return self._scratch.recall(_text(name), default)
+
+    def _log_line(self, *values: Value | Values) -> None:
+        self.said.log("".join(map(_text, _flat(values))))
+
+    def _printout(self, router: Value, *values: Value | Values) -> None:
+        if router != Symbol("nil"):
+            self.said.print(
+                "".join("\n" if value == Symbol("crlf") else _text(value) for value in _flat(values))
+            )
+
+
+def count_words(text: str, word: str) -> int:
+    """How often the text holds the word, whatever its case, with no letter or digit beside it."""
+    wanted = word.casefold().strip()
+    check_words((wanted,))
+    folded, count, at = text.casefold(), 0, 0
+    while (at := folded.find(wanted, at)) >= 0:
+        end = at + len(wanted)
+        if not (_joins(folded[at - 1 : at], wanted[0]) or _joins(wanted[-1], folded[end : end + 1])):
+            count += 1
+        at = end
+    return count
+
+
+def _joins(one: str, other: str) -> bool:
+    return one.isalnum() and other.isalnum()
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, Symbol):
+        return value.name
+    return value if isinstance(value, str) else str(value)
+
+
+def _flat(values: Iterable[Value | Values]) -> Iterable[Value]:
+    for value in values:
+        if isinstance(value, tuple):
+            yield from value
+        else:
+            yield value
+
+
+@lru_cache(maxsize=_PATTERNS)
+def _word_test(words: tuple[Value | Values, ...]) -> TextTest:
+    wanted = tuple(map(_text, _flat(words)))
+    check_words(wanted)
+    return any_test(wanted) if wanted else lambda _: False
+
+
+@lru_cache(maxsize=_PATTERNS)
+def _like_test(pattern: str) -> TextTest:
+    return like_test(read_like(pattern))
+
+
+@lru_cache(maxsize=_PATTERNS)
+def _search_test(expression: str) -> TextTest:
+    return search_test(expression)

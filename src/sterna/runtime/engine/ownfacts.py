@@ -1,0 +1,105 @@
+"""The facts of the author's own: numbered, counted, and what became of them since the last parcel.
+
+A number is a fact's for good: it survives modify, a save and a restore. CLIPS gets it as the fact's index and
+as its recency, so that whatever order CLIPS makes by those is the same before and after a move.
+"""
+
+from collections.abc import Callable, Container
+
+from sterna.runtime.engine.library import number_of, set_number, template_of
+from sterna.runtime.engine.messages import MAX_NUMBER
+
+# Pages and links come between two own facts: newer than those before, older than those they lead to.
+_RECENCY_BITS = 20
+
+
+class OwnFacts:
+    """Hears of all facts; those of the templates in `given` are the crawl's, all others the author's own."""
+
+    def __init__(self, *, most: int, is_too_many: Callable[[], None]) -> None:
+        self._most = most
+        self._is_too_many = is_too_many
+        self.given_templates: Container[int] = ()  # set once those templates are there
+        # All below is changed by the hooks of CLIPS alone, and by those who take from it between two runs.
+        self.next_number = 1  # of the next own fact; set when facts of an earlier visit come back
+        self._own: dict[int, int] = {}  # addresses by numbers
+        self._given: dict[int, None] = {}  # addresses
+        self._fresh: dict[int, None] = {}  # numbers of facts that came or were modified, not yet settled
+        self._gone: set[int] = set()  # numbers of facts that home knows and that went
+        self._known: set[int] = set()  # numbers of facts that home knows
+        self._settled: dict[int, bytes] = {}  # those that home does not know yet
+        self._modified = 0  # the number of the fact that is being modified
+        self._places = 0  # of facts of the crawl since the last page began
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    # -- hooks ---------------------------------------------------------------------------------------------
+
+    def asserted(self, fact: int) -> None:
+        """Gives the fact its number."""
+        if template_of(fact) in self.given_templates:
+            self._places += 1
+            self._given[fact] = None
+            before = (self.next_number - 1) << _RECENCY_BITS
+            set_number(fact, MAX_NUMBER + self._places, before + self._places)
+            return
+        number = self._modified or self.next_number
+        if number == self.next_number:
+            self.next_number += 1
+        set_number(fact, number, number << _RECENCY_BITS)
+        self._own[number] = fact
+        self._fresh[number] = None
+        if len(self._own) > self._most:
+            self._is_too_many()
+
+    def retracted(self, fact: int) -> None:
+        """Forgets the fact."""
+        if fact in self._given:
+            del self._given[fact]
+            return
+        number = number_of(fact)
+        del self._own[number]
+        self._fresh.pop(number, None)
+        self._settled.pop(number, None)
+        if number in self._known:
+            self._known.discard(number)
+            self._gone.add(number)
+
+    def modifying(self, fact: int) -> None:
+        """The fact keeps its number, if it is the author's own."""
+        self._modified = number_of(fact) if fact and fact not in self._given else 0
+
+    # -- between two runs ----------------------------------------------------------------------------------
+
+    def begin_page(self) -> None:
+        """What the crawl gives from now on belongs to another page."""
+        self._places = 0
+
+    def given(self) -> list[int]:
+        """The addresses of the crawl's facts that are there, the newest first."""
+        return list(reversed(self._given))
+
+    def take_fresh(self) -> list[tuple[int, int, int]]:
+        """Number, address and template of each fact that came or was modified since the last call."""
+        facts = [(number, self._own[number]) for number in sorted(self._fresh)]
+        fresh = [(number, fact, template_of(fact)) for number, fact in facts]
+        self._fresh.clear()
+        return fresh
+
+    def settle(self, number: int, data: bytes) -> None:
+        """What a fresh fact is for home."""
+        self._settled[number] = data
+
+    def know_all(self) -> None:
+        """Home knows all facts that are there."""
+        self._known.update(self._own)
+        self._fresh.clear()
+
+    def take_change(self) -> tuple[tuple[tuple[int, bytes], ...], tuple[int, ...]]:
+        """What home does not know: facts that came, and the numbers of those that went or are replaced."""
+        added, removed = tuple(sorted(self._settled.items())), tuple(sorted(self._gone))
+        self._known.update(self._settled)
+        self._settled.clear()
+        self._gone.clear()
+        return added, removed

@@ -1,0 +1,129 @@
+"""Which links of a visit are followed here, which are told to home, and which are passed by."""
+
+from array import array
+from collections.abc import Mapping
+from functools import lru_cache
+
+from sterna.crawler.predicate import Judge, PageRow
+from sterna.crawler.scope import ScopeRules
+from sterna.model import Target, Visit
+from sterna.runtime.engine.messages import Verdict
+from sterna.runtime.frontier import Frontier
+from sterna.runtime.packer import Packer
+from sterna.web.document import Document
+from sterna.web.urls import Canonical, fingerprint, site_of
+
+MAX_NESTED_SITEMAPS = 5
+_NO_WISHES: Mapping[str, int] = {}
+
+
+class Following:
+    """Decides on links; fills the visit's frontier, and its packer with what home must know."""
+
+    def __init__(self, visit: Visit, *, frontier: Frontier, packer: Packer) -> None:
+        self._visit = visit
+        self._frontier = frontier
+        self._packer = packer
+        self._program = visit.crawler.program
+        self._scope = ScopeRules(visit.crawler.scope)
+        self._prune = Judge(self._program.prune) if self._program.prune else None
+        self._seed_sites = _site_set(visit.crawler.scope.seed_sites)
+        self.canonical = Canonical(visit.crawler.scope.drop_params)
+        # Fingerprints of links that are not for this frontier: outside, out of scope, known before; and 0,
+        # which stands for a link that must not be followed.
+        self._passed: set[int] = {0}
+
+    @property
+    def held_count(self) -> int:
+        """How many URLs the visit keeps in memory."""
+        return self._frontier.seen_count + len(self._passed)
+
+    def begin(self) -> None:
+        """Puts the start URLs into the frontier, but for those that the scope no longer wants."""
+        for target in self._visit.starts:
+            mark = fingerprint(target.url)
+            is_free = target.depth == 0 or target.kind == "sitemap"
+            if is_free or (self._scope.admits(target.url) and not self._is_pruned(target)):
+                self._frontier.add(target, mark)
+            else:
+                self._packer.add_done(mark)
+
+    def add(self, target: Target, *, is_wanted: bool = False) -> None:
+        """A link of this site joins the frontier; one of another site is reported."""
+        self._add(target, fingerprint(target.url), is_wanted=is_wanted)
+
+    def follow(self, target: Target, document: Document, verdict: Verdict | None = None) -> None:
+        """Follows what a page leads to, as its rules have it where there are any."""
+        if target.hops < MAX_NESTED_SITEMAPS:
+            for url in document.sitemaps:
+                self.add(Target(url, target.depth + 1, target.url, "sitemap", target.hops + 1))
+        for url in document.urls:
+            self.add(Target(url, target.depth + 1, target.url))
+        if verdict.follows_links if verdict else not self._program.drives_loading:
+            self._follow_links(target, document, wishes=dict(verdict.priorities) if verdict else _NO_WISHES)
+
+    def obey(self, target: Target, verdict: Verdict) -> None:
+        """Follows what the rules themselves name, and lets come earlier what they raise."""
+        for href, priority in verdict.follow:
+            url = self.canonical(href, target.url)
+            if url is not None:
+                self._raise_to(priority, url)
+                self.add(Target(url, target.depth + 1, target.url, priority=priority))
+        for href, priority in verdict.priorities:
+            url = self.canonical(href, target.url)
+            if url is not None:
+                self._raise_to(priority, url)
+
+    def _raise_to(self, priority: int, url: str) -> None:
+        raised = self._frontier.raise_to(priority, url)
+        if raised:
+            self._packer.add_found(raised)  # a link that is found again takes the higher priority
+
+    def _follow_links(self, target: Target, document: Document, *, wishes: Mapping[str, int]) -> None:
+        # Most links of a page were met before: they cost a look into two sets, and no object is made.
+        marks = array("q", document.marks)
+        unmet = self._frontier.unseen(marks).difference(self._passed)
+        if unmet:
+            urls = document.links.urls.split("\n")
+            for mark, url in zip(marks, urls, strict=True):
+                if mark in unmet:
+                    priority = wishes.get(url, 0)
+                    self._add(Target(url, target.depth + 1, target.url, priority=priority), mark)
+
+    def _add(self, target: Target, mark: int, *, is_wanted: bool = False) -> None:
+        is_free = is_wanted or target.kind == "sitemap"
+        if not is_free and self._is_pruned(target):
+            return  # another way to it may be a shorter one
+        if site_of(target.url) != self._visit.site:
+            self._report(target, mark)
+        elif (is_free or self._scope.admits(target.url)) and self._frontier.add(target, mark):
+            self._packer.add_found(target)
+        else:
+            self._passed.add(mark)
+
+    def _is_pruned(self, target: Target) -> bool:
+        if self._prune is None:
+            return False
+        row = PageRow(
+            url=target.url,
+            site=site_of(target.url),
+            depth=target.depth,
+            referrer=target.referrer or None,
+        )
+        return self._prune.judge(row) is not True
+
+    def _report(self, target: Target, mark: int) -> None:
+        # A redirect of a start page (depth 0) is always told: home may follow it to the site's new name.
+        is_start = target.depth == 0
+        is_new = is_start or mark not in self._passed
+        self._passed.add(mark)
+        is_near = is_start or site_of(target.url) in self._seed_sites
+        if target.kind == "sitemap" or (self._visit.crawler.scope.stay == "site" and not is_near):
+            return
+        if is_new and self._scope.admits(target.url):
+            self._packer.add_outlink(target)
+
+
+@lru_cache(maxsize=16)
+def _site_set(sites: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(sites)  # one for all visits of a crawl: there may be thousands of both

@@ -1,0 +1,125 @@
+"""Makes the records of a page: what its reader is asked, and what goes home."""
+
+import msgspec
+
+from sterna.model import Links, Page, Raw, Target, Validator, Visit
+from sterna.runtime.access import Reply
+from sterna.web.clock import Clock
+from sterna.web.document import Answer, Document, Manner
+from sterna.web.http import Response, head_of
+from sterna.web.urls import fingerprint
+
+MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
+
+
+class Pages:
+    """The pages of one visit."""
+
+    def __init__(self, visit: Visit, clock: Clock) -> None:
+        self._crawler = visit.crawler
+        self._clock = clock
+        program = visit.crawler.program
+        self._keeps_links = "links" in program.keep.fields
+        self._keeps_headers = "headers" in program.keep.fields
+        self._manner = Manner(
+            drop_params=visit.crawler.scope.drop_params,
+            max_bytes=MAX_DOCUMENT_BYTES,
+            agent=visit.etiquette.robots_name,
+            wants=program.needs,
+            selectors=program.keep.selectors,
+        ).encoded()
+
+    def answer(self, target: Target, response: Response, known: Validator | None) -> Answer:
+        """What a reader is given."""
+        return Answer(
+            url=target.url,
+            status=response.status,
+            content_type=response.header("content-type"),
+            content_encoding=response.header("content-encoding"),
+            x_robots=response.header("x-robots-tag"),
+            content_language=response.header("content-language"),
+            body=response.body,
+            kind=target.kind,
+            known_digest=known.digest if known else b"",
+            manner=self._manner,
+        )
+
+    def slim(self, reply: Reply) -> Reply:
+        """The reply without its body, unless the archive wants it."""
+        if self._crawler.keeps_raw:
+            return reply
+        return Reply(msgspec.structs.replace(reply.response, body=b""), reply.request)
+
+    def failed(self, target: Target, kind: str) -> Page:
+        """What is told of a URL that brought no answer."""
+        return Page(
+            url=target.url,
+            fingerprint=fingerprint(target.url),
+            depth=target.depth,
+            fetched=self._clock.now(),
+            error=kind,
+            referrer=target.referrer,
+        )
+
+    def answered(
+        self,
+        target: Target,
+        reply: Reply,
+        *,
+        digest: bytes = b"",
+        is_unchanged: bool = False,
+        error: str = "",
+        links: Links | None = None,
+    ) -> Page:
+        """What the head of an answer tells."""
+        response = reply.response
+        return Page(
+            url=target.url,
+            fingerprint=fingerprint(target.url),
+            depth=target.depth,
+            fetched=self._clock.now(),
+            status=response.status,
+            error=error,
+            is_unchanged=is_unchanged,
+            content_type=response.header("content-type").partition(";")[0].strip().lower(),
+            digest=digest,
+            size=len(response.body),
+            modified=response.header("last-modified"),
+            etag=response.header("etag"),
+            referrer=target.referrer,
+            links=links or Links(),
+            raw=self._raw(reply),
+            headers=response.headers if self._keeps_headers else (),
+        )
+
+    def read(self, target: Target, reply: Reply, document: Document) -> Page:
+        """What a document tells besides."""
+        page = self.answered(target, reply)
+        is_open = document.may_index
+        return msgspec.structs.replace(
+            page,
+            # What may not be indexed has no validators: it is read anew until its author says otherwise.
+            etag=page.etag if is_open else "",
+            modified=page.modified if is_open else "",
+            digest=document.digest if is_open else b"",
+            is_unchanged=document.is_unchanged and is_open and 200 <= page.status < 300,
+            content_type=document.content_type,
+            title=document.title,
+            text=document.text,
+            language=document.language,
+            size=document.size,
+            links=document.links if self._keeps_links else Links(),
+            raw=page.raw if document.may_archive and is_open else None,
+            is_kept=document.is_selected,
+            description=document.description,
+            keywords=document.keywords,
+            headings=document.headings,
+            html=document.html,
+            extracts=tuple(found for found in document.extracts if found[1]),
+        )
+
+    def _raw(self, reply: Reply) -> Raw | None:
+        if not self._crawler.keeps_raw:
+            return None
+        response, request = reply.response, reply.request
+        return Raw(head_of(request), response.head, response.body, request.address, response.is_http2)

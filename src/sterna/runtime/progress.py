@@ -1,0 +1,54 @@
+"""How far a visit has come, by its parcels alone: whoever has them can let the crawler go on elsewhere."""
+
+from array import array
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from sterna.crawler.pack import Progress
+from sterna.model import Known, Parcel, State, StateChange, Target, Visit
+from sterna.web.urls import fingerprint
+
+
+def progress_of(visit: Visit, parcels: Iterable[Parcel]) -> Progress:
+    """The crawler's progress after these parcels, which are all of the visit and in their order."""
+    seen = array("q")
+    seen.frombytes(visit.known.fingerprints)
+    marks = set(seen)
+    waiting = {fingerprint(target.url): target for target in visit.starts}
+    state = visit.state
+    for parcel in parcels:
+        state = changed(state, parcel.state)
+        _line_up(waiting, parcel.checkpoint.found)
+        for mark in (*parcel.checkpoint.done, *(page.fingerprint for page in parcel.pages)):
+            waiting.pop(mark, None)
+            marks.add(mark)
+        waiting.update((fingerprint(target.url), target) for target in parcel.checkpoint.again)
+    marks.update(waiting)
+    return Progress(state=state, frontier=tuple(waiting.values()), seen=array("q", sorted(marks)).tobytes())
+
+
+def continued(visit: Visit, progress: Progress) -> Visit:
+    """The visit as it goes on from there; its id, budget and epoch are the caller's to renew."""
+    seen = array("q")
+    seen.frombytes(progress.seen)
+    done = set(seen).difference(fingerprint(target.url) for target in progress.frontier)
+    known = Known(array("q", sorted(done)).tobytes(), visit.known.validators)
+    return replace(visit, starts=progress.frontier, known=known, state=progress.state)
+
+
+def changed(state: State, change: StateChange) -> State:
+    """The state after a change; a fact that was modified keeps its number."""
+    facts = dict(state.facts)
+    for number in change.removed:
+        facts.pop(number, None)
+    facts.update(change.added)
+    return State(tuple(sorted(facts.items())), state.memory if change.memory is None else change.memory)
+
+
+def _line_up(waiting: dict[int, Target], found: Iterable[Target]) -> None:
+    """Adds what was found; what was found again, with a higher priority, waits at the end of its new line."""
+    for target in found:
+        mark = fingerprint(target.url)
+        waiting.pop(mark, None)
+        waiting[mark] = target

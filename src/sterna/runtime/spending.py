@@ -1,0 +1,57 @@
+"""What a visit has used of its budget, and which limit it reached first."""
+
+from sterna.model import Budget, Ended
+from sterna.runtime.access import Access
+from sterna.runtime.packer import Packer
+
+
+class Spending:
+    """Looks at those who spend; the engine's CPU time is told to it."""
+
+    def __init__(self, budget: Budget, *, access: Access, packer: Packer, site: str) -> None:
+        self._budget = budget
+        self._access = access
+        self._packer = packer
+        self._site = site
+        self._began = access.now()
+        self.deadline = self._began + min(budget.seconds, budget.wall_seconds or budget.seconds)
+        self.engine_seconds = 0.0  # of CPU; set by whoever speaks with the engine
+        # Most visits have none of these, and this is looked at for every page.
+        self._has_own_limits = bool(
+            budget.requests
+            or budget.fetched_bytes
+            or budget.sent_bytes
+            or budget.cpu_seconds
+            or budget.wall_seconds
+        )
+
+    @property
+    def cpu_seconds(self) -> float:
+        return self._packer.reading_seconds + self.engine_seconds
+
+    def reached(self, *, held_urls: int) -> Ended | None:
+        """The limit that ends the visit now: home's own, after which it goes on, or one of the crawler's."""
+        budget = self._budget
+        if self._has_own_limits and (own := self._own_limit()):
+            return own
+        if (
+            self._packer.pages_total >= budget.pages
+            or held_urls >= budget.urls
+            or self._access.now() >= self.deadline
+            or self._access.wait_seconds(self._site) > budget.patience_seconds
+        ):
+            return Ended.BUDGET
+        return None
+
+    def _own_limit(self) -> Ended | None:
+        budget = self._budget
+        for limit, ended, used in (
+            (budget.requests, Ended.REQUESTS, self._access.requests_total),
+            (budget.fetched_bytes, Ended.FETCHED_BYTES, self._access.bytes_total),
+            (budget.sent_bytes, Ended.SENT_BYTES, self._packer.sent_bytes),
+            (budget.cpu_seconds, Ended.CPU_SECONDS, self.cpu_seconds),
+            (budget.wall_seconds, Ended.WALL_SECONDS, self._access.now() - self._began),
+        ):
+            if limit and used >= limit:
+                return ended
+        return None

@@ -1,0 +1,23 @@
+"""The counters of a run."""
+
+from sterna.home.progress import Progress
+from sterna.model import Parcel, Usage
+
+
+def test_parcels_add_up() -> None:
+    usage = Usage(
+        requests=3,
+        bytes_received=10,
+        pages=2,
+        unchanged=1,
+        redirects=1,
+        errors={"timeout": 1},
+        kept=1,
+        cpu_seconds=0.5,
+    )
+    parcel = Parcel(visit="v", site="s", part="/", epoch=1, number=1, rows=(b"a", b"b"), usage=usage)
+    progress = Progress(began=0.0, total_pages=5)
+    progress.add([parcel, parcel])
+    assert (progress.pages, progress.total_pages, progress.requests, progress.bytes_received) == (4, 9, 6, 20)
+    assert (progress.unchanged, progress.redirects, progress.errors) == (2, 2, {"timeout": 2})
+    assert (progress.kept, progress.rows, progress.cpu_seconds) == (2, 4, 1.0)

@@ -1,0 +1,113 @@
+"""A ledger of an earlier format: brought to this one by who writes, read as it is by who reads."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tests.home import version_2
+from tests.home.ledger_suite import page, parcel, targets
+from tests.home.version_2 import SITE
+
+from sterna.errors import CollectionError, StorageError
+from sterna.home.ledger import Change
+from sterna.home.sqlite import schema
+from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.model import Checkpoint, Ended, State, StateChange, Usage
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    version_2.write(tmp_path / "ledger.sqlite")
+    return tmp_path / "ledger.sqlite"
+
+
+def version(path: Path) -> int:
+    db = sqlite3.connect(path)
+    try:
+        return int(db.execute("PRAGMA user_version").fetchone()[0])
+    finally:
+        db.close()
+
+
+def tables(path: Path) -> dict[str, list[tuple[str, str, int, str | None, int]]]:
+    """Every table's columns: name, type, whether it may be NULL, default, place in the key."""
+    db = sqlite3.connect(path)
+    try:
+        names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {name: [row[1:] for row in db.execute(f"PRAGMA table_info({name})")] for name in names}
+    finally:
+        db.close()
+
+
+def test_upgraded_file_has_the_tables_of_a_new_one(path: Path, tmp_path: Path) -> None:
+    SqliteLedger(path).close()
+    SqliteLedger(tmp_path / "new.sqlite").close()
+    assert version(path) == schema.VERSION
+    assert tables(path) == tables(tmp_path / "new.sqlite")
+
+
+def test_crawl_goes_on_where_it_was_after_the_upgrade(path: Path) -> None:
+    ledger = SqliteLedger(path)
+    assert ledger.setting("options") == "{}"
+    (lease,) = ledger.lease(["v2"], now=20.0, pages=10, max_depth=64)
+    assert [(start.url, start.depth, start.priority, start.attempts) for start in lease.starts] == [
+        (f"{SITE}/near", 1, 0, 0),
+        (f"{SITE}/far", 7, 0, 2),
+    ]
+    assert (lease.epoch, lease.state) == (2, State())
+    last = parcel(
+        lease,
+        pages=(page("/near"), page("/far")),
+        checkpoint=Checkpoint(found=targets("/urgent", depth=8, priority=5)),
+        state=StateChange(added=((1, b"fact"),)),
+        usage=Usage(pages=2, kept=2, cpu_seconds=0.5),
+        ended=Ended.BUDGET,
+    )
+    ledger.commit(Change(parcels=(last,)), now=21.0)
+    (again,) = ledger.lease(["v3"], now=30.0, pages=10, max_depth=64)
+    assert [(start.url, start.priority) for start in again.starts] == [(f"{SITE}/urgent", 5)]
+    assert again.state.facts == ((1, b"fact"),)
+    assert [(row.visit, row.kept, row.cpu_seconds) for row in ledger.visit_rows()][:2] == [
+        ("v1", 0, 0.0),
+        ("v2", 2, 0.5),
+    ]
+
+
+def test_reader_reads_the_file_as_it_is(path: Path) -> None:
+    before = path.read_bytes()
+    ledger = SqliteLedger(path, is_reader=True)
+    (site,), (visit,), (segment,) = ledger.site_rows(), ledger.visit_rows(), ledger.segments()
+    assert (site.site, visit.visit, visit.bytes_received, visit.kept) == (SITE, "v1", 300, 0)
+    assert segment.name == "0.page.parquet"
+    assert (ledger.counts(now=20.0).pending, ledger.counts(now=20.0).kept) == (2, 0)
+    assert (ledger.facts(), ledger.state(SITE)) == ([], State())
+    ledger.close()
+    assert (path.read_bytes(), version(path)) == (before, 2)
+
+
+def test_reader_that_came_before_the_upgrade_reads_on(path: Path) -> None:
+    reader = SqliteLedger(path, is_reader=True)
+    writer = SqliteLedger(path)
+    assert [row.visit for row in reader.visit_rows()] == ["v1"]
+    assert reader.counts(now=20.0).pages == writer.counts(now=20.0).pages == 1
+
+
+def test_upgrade_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = tables(path)
+    broken = {2: schema.UPGRADES[2] + "ALTER TABLE nowhere ADD COLUMN x;"}
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "UPGRADES", broken)
+        with pytest.raises(StorageError, match="nowhere"):
+            SqliteLedger(path)
+    assert (tables(path), version(path)) == (before, 2)
+    SqliteLedger(path).close()
+    assert version(path) == schema.VERSION
+
+
+@pytest.mark.parametrize("is_reader", [False, True])
+def test_format_that_is_too_old_is_refused(path: Path, is_reader: bool) -> None:
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 1")
+    db.close()
+    with pytest.raises(CollectionError, match="format 1"):
+        SqliteLedger(path, is_reader=is_reader)

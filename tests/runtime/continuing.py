@@ -1,0 +1,80 @@
+"""Carries a crawler on for so many pages, in a process of its own, and saves it.
+
+python -m tests.runtime.continuing FILE SITE SOURCE PAGES, where SOURCE is "http" or a document root.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from sterna.crawler.pack import PackedCrawler, Progress, read, write
+from sterna.model import Budget, Ended, Etiquette, Known, Parcel, Robots, Target, Visit
+from sterna.runtime.access import Kit
+from sterna.runtime.engine.client import Engines
+from sterna.runtime.progress import continued, progress_of
+from sterna.runtime.readers import Readers
+from sterna.runtime.runtime import Runtime
+from sterna.web.clock import SystemClock
+from sterna.web.curl import CurlConfig, CurlFetcher
+from sterna.web.dns import DnsResolver
+from sterna.web.http import Fetcher
+from sterna.web.politeness import NO_LIMITS, Gate
+from sterna.web.root import RootFetcher
+
+
+def visit_of(packed: PackedCrawler, site: str, pages: int) -> Visit:
+    visit = Visit(
+        id="visit",
+        site=site,
+        part="/",
+        epoch=1,
+        crawler=packed.crawler,
+        etiquette=Etiquette(delay_seconds=0.0, response_factor=0.0, connections=1, obey_robots=False),
+        starts=(Target(f"{site}/"),),
+        known=Known(),
+        budget=Budget(pages=pages),
+        robots=Robots(),
+        may_be_private=True,
+    )
+    return visit if packed.progress == Progress() else continued(visit, packed.progress)
+
+
+async def carry_on(visit: Visit, fetcher: Fetcher) -> list[Parcel]:
+    parcels: list[Parcel] = []
+
+    async def deliver(parcel: Parcel) -> None:
+        parcels.append(parcel)
+
+    clock = SystemClock()
+    async with Readers(1) as readers, Engines() as engines:
+        kit = Kit(
+            clock=clock,
+            resolver=DnsResolver(clock),
+            fetcher=fetcher,
+            gate=Gate(NO_LIMITS),
+            slots=asyncio.Semaphore(4),
+            readers=readers,
+            engines=engines,
+        )
+        await Runtime(kit).carry_out(visit, deliver=deliver, stop=asyncio.Event())
+    return parcels
+
+
+async def main(path: Path, site: str, source: str, pages: int) -> None:
+    packed = read(path)
+    visit = visit_of(packed, site, pages)
+    fetcher = CurlFetcher(CurlConfig(connections=4)) if source == "http" else RootFetcher(Path(source))
+    try:
+        parcels = await carry_on(visit, fetcher)
+    finally:
+        await fetcher.close()
+    assert parcels[-1].ended in (Ended.FINISHED, Ended.BUDGET), parcels[-1].ended
+    write(path, replace(packed, progress=progress_of(visit, parcels)))
+    sys.stdout.write(parcels[-1].ended)
+
+
+if __name__ == "__main__":
+    file, site, source, pages = sys.argv[1:]
+    asyncio.run(main(Path(file), site, source, int(pages)))
