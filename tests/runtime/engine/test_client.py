@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 import pytest
@@ -16,7 +16,9 @@ from sterna.errors import EngineEnded
 from sterna.model import Budget, Program, Source, State, StateChange, Target
 from sterna.runtime import seccomp
 from sterna.runtime.cell import serve
+from sterna.runtime.cells import Cell, Forker
 from sterna.runtime.deaths import Death
+from sterna.runtime.engine import client
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.engine.messages import (
     HEAD_BYTES,
@@ -35,7 +37,7 @@ from sterna.runtime.engine.messages import (
     Verdicts,
     framed,
 )
-from sterna.runtime.jail import JailLimits
+from sterna.runtime.jail import JailLimits, Protection
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -306,3 +308,34 @@ async def test_the_real_engine_answers_over_a_plain_line_too() -> None:
     assert len([verdict for verdict in verdicts if verdict.rows]) == 100
     assert msgspec.msgpack.decode((await engine.change()).added[0][1]) == ["count", {"n": 100}]
     await engine.close()
+
+
+async def test_where_nobody_said_an_engine_is_jailed_if_the_machine_can(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = Program(rules=(Source("a.clp", "(defrule a (page) => (keep))"),))
+    started: list[bool] = []
+
+    for has_seccomp in (True, False):
+        offered = Protection(
+            has_seccomp=has_seccomp, landlock_abi=0, bubblewrap="", has_bubblewrap=False, is_root=True,
+            kernel="", machine="", missing=(),
+        )  # fmt: skip
+        monkeypatch.setattr(client, "protection", lambda offered=offered: offered)
+        async with Engines(is_jailed=None) as engines:
+            monkeypatch.setattr(Forker, "start", _noting(started))
+            await (await engines.open(program)).close()
+            monkeypatch.undo()
+
+    assert started == [True, False]
+    assert "without a jail" in caplog.text
+
+
+def _noting(started: list[bool]) -> Callable[..., Awaitable[Cell]]:
+    start = Forker.start
+
+    async def noted(forker: Forker, *, limits: JailLimits, is_jailed: bool) -> Cell:
+        started.append(is_jailed)
+        return await start(forker, limits=limits, is_jailed=False)
+
+    return noted
