@@ -14,6 +14,7 @@ from tests.servers.nginx import NginxServer, real_site, serve
 pytestmark = pytest.mark.servers
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+WITHOUT = "-without-rules"  # the same crawler, breadth first
 HEALTH = {
     "index.html": "<html lang=en><title>Town</title><p>Welcome. <a href=clinic.html>a</a>"
     "<a href=park.html>b</a>",
@@ -27,9 +28,12 @@ HEALTH = {
 
 def crawl(name: str, url: str, folder: Path, *flags: str) -> Path:
     """The collection of an example that starts at another place."""
-    shutil.copytree(EXAMPLES / name, folder / name)
-    spec = folder / name / f"{name}.toml"
-    spec.write_text(re.sub(r"seeds = \[.*\]", f'seeds = ["{url}"]', spec.read_text()))
+    shutil.copytree(EXAMPLES / name.removesuffix(WITHOUT), folder / name)
+    spec = folder / name / f"{name.removesuffix(WITHOUT)}.toml"
+    text = re.sub(r"seeds = \[.*\]", f'seeds = ["{url}"]', spec.read_text())
+    if name.endswith(WITHOUT):
+        text = re.sub(r"^(order|rules) = .*\n", "", text, flags=re.MULTILINE)
+    spec.write_text(text)
     result = sterna("crawl", spec, "--into", folder / "c", "--delay", "0", "--quiet", *flags)
     assert result.returncode == 0, result.stderr
     return folder / "c"
@@ -53,12 +57,6 @@ def town(tmp_path: Path) -> Iterator[NginxServer]:
         yield server
 
 
-@pytest.fixture
-def sqlite_docs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NginxServer]:
-    with serve(real_site("sqlite3-doc"), folder=tmp_path_factory.mktemp("nginx")) as server:
-        yield server
-
-
 def test_health_brings_the_pages_on_health_care_and_the_sites_outside(
     tmp_path: Path, town: NginxServer
 ) -> None:
@@ -76,32 +74,29 @@ def test_health_brings_the_pages_on_health_care_and_the_sites_outside(
     ]
 
 
-def test_best_first_finds_more_of_the_subject_in_the_same_number_of_pages(
-    tmp_path: Path, sqlite_docs: NginxServer
-) -> None:
-    """On SQLite's documentation, for pages that speak of its virtual tables."""
-    counts = {}
-    for order in ("best", "breadth"):
-        folder = tmp_path / order
-        folder.mkdir()
-        shutil.copytree(EXAMPLES / "best-first", folder / "best-first")
-        spec = folder / "best-first" / "best-first.toml"
-        text = spec.read_text().replace("tern =", "vtab =").replace("migration =", "xfilter =")
-        text = text.replace("seabird =", "xbestindex =").replace("pages = 500", "pages = 60")
-        rules = folder / "best-first" / "best-first.clp"
-        rules.write_text(
-            rules.read_text().replace('"tern"', '"vtab"').replace('"migration"', '"virtual"')
-            .replace('"seabird"', '"xbestindex"')
-        )  # fmt: skip
-        if order == "breadth":
-            text = text.replace('order = "best"\nrules = ["best-first.clp"]\n', "")
-        spec.write_text(re.sub(r"seeds = \[.*\]", f'seeds = ["{sqlite_docs.url}/index.html"]', text))
-        collection = folder / "c"
-        result = sterna("crawl", spec, "--into", collection, "--delay", "0", "--quiet")
-        assert result.returncode == 0, result.stderr
-        counts[order] = ask(collection, "SELECT count(*) AS n FROM page WHERE status = 200")[0]["n"]
+def test_best_first_finds_more_of_the_subject_in_the_same_number_of_pages(tmp_path: Path) -> None:
+    """Thirty chapters of ten pages each, one chapter on terns: its pages lead to each other."""
+    root = tmp_path / "library"
+    root.mkdir()
+    for chapter in range(30):
+        words = "tern migration seabird" if chapter == 17 else "other matters"
+        for number in range(10):
+            onward = f"<a href={chapter}-{number + 1}.html>on</a>" if number < 9 else ""
+            (root / f"{chapter}-{number}.html").write_text(f"<title>{chapter}</title><p>{words}{onward}")
+    chapters = "".join(f"<a href={chapter}-0.html>c</a>" for chapter in range(30))
+    (root / "index.html").write_text(f"<title>Library</title>{chapters}")
+    (tmp_path / "nginx").mkdir()
+    found = {}
+    with serve(root, folder=tmp_path / "nginx") as server:
+        for order in ("best", "breadth"):
+            (tmp_path / order).mkdir()
+            flags = ("--max-pages", "45", "--concurrency", "1")
+            example = "best-first" if order == "best" else "best-first-without-rules"
+            found[order] = crawl(example, f"{server.url}/", tmp_path / order, *flags)
 
-    assert counts["best"] > counts["breadth"]
+    counts = {order: ask(found[order], "SELECT count(*) AS n FROM page")[0]["n"] for order in found}
+    assert counts["best"] == 10
+    assert counts["breadth"] <= 2
 
 
 def test_dead_links_of_a_real_site_are_those_that_its_answers_show(tmp_path: Path) -> None:
