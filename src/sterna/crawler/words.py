@@ -9,6 +9,7 @@ from sterna.crawler.like import TextTest, compiled, utf8
 from sterna.errors import UsageError
 
 SEAM = "\0"  # between two texts that are searched together: no phrase reaches across it
+_FEW = 4  # words that are looked for one after the other
 MAX_WORDS = 500  # in one search: RE2 has to hold them all in its states
 _MAX_PROGRAM = 50_000  # words side by side are no work, as repetitions are
 
@@ -47,7 +48,19 @@ def check_words(words: Sequence[str]) -> None:
 def any_test(words: Sequence[str]) -> TextTest:
     """True for texts that hold at least one of the words; a phrase is words with spaces between them."""
     search = _compiled(words).search
-    return lambda text: search(utf8(text)) is not None
+    if len(words) > _FEW or not all(word.isascii() and word.isalnum() for word in words):
+        return lambda text: search(utf8(text)) is not None
+    plain = [word.lower() for word in words]
+
+    def test(text: str) -> bool:
+        # Most texts hold none of them: in ASCII a look for the mere letters tells, five times as fast.
+        if text.isascii():
+            lowered = text.lower()
+            if not any(word in lowered for word in plain):
+                return False
+        return search(utf8(text)) is not None
+
+    return test
 
 
 def finder(words: Sequence[str]) -> Callable[[str], Sequence[int]]:
