@@ -180,7 +180,12 @@ def test_gathering_makes_seeds_and_facts_for_later_visits(
 
 @pytest.mark.parametrize(
     ("limit", "ended"),
-    [("requests = 3", "requests"), ('fetched_bytes = "900 B"', "fetched_bytes"), ("facts = 2", "facts")],
+    [
+        ("requests = 3", "requests"),
+        ("pages = 2", "pages"),
+        ('fetched_bytes = "900 B"', "fetched_bytes"),
+        ("facts = 2", "facts"),
+    ],
 )
 def test_limit_ends_the_crawler_by_its_name_and_keeps_what_was_found(
     tmp_path: Path, server: NginxServer, limit: str, ended: str

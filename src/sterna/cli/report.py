@@ -51,7 +51,7 @@ def _what_is_left(summary: Summary, collection: Collection) -> list[str]:
     again = f"sterna crawl --into {collection.folder}"
     if summary.ended == "stopped":
         return [f"stopped cleanly with {summary.pending:,} URLs to go; go on with: {again}"]
-    if summary.ended == "limit":
+    if summary.ended in ("limit", "pages"):
         return [f"the limit is reached with {summary.pending:,} URLs to go; for more: {again} --max-pages N"]
     if summary.ended == "waiting":
         return [*_troubled_sites(collection), f"go on when their time has come, with: {again}"]

@@ -337,7 +337,7 @@ class _Home:
         counts = self._ledger.counts(now=now)
         seconds = now - progress.began
         return Summary(
-            ended=_why(ended, progress),
+            ended=self._why(ended),
             pages=progress.pages,
             requests=progress.requests,
             bytes_received=progress.bytes_received,
@@ -359,9 +359,9 @@ class _Home:
             collection=str(self._collection.folder),
         )
 
-
-def _why(ended: str, progress: Progress) -> str:
-    """What dispatch says, but where a crawler met its own limit, or broke a rule, that by its name."""
-    if ended == "finished" and progress.limits:
-        return progress.limits.most_common(1)[0][0]
-    return ended
+    def _why(self, ended: str) -> str:
+        """What dispatch says, but where a crawler met its own limit, or broke a rule, that by its name."""
+        if ended == "finished" and self._progress.limits:
+            return self._progress.limits.most_common(1)[0][0]
+        own = self._errand.options.get("max_pages")
+        return "pages" if ended == "limit" and own == self._options.max_pages else ended

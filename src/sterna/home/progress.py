@@ -12,7 +12,7 @@ from sterna.model import Parcel
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did; the last line of `--json`."""
 
-    ended: str  # finished, limit, stopped, waiting, or what ended the crawler, as model.Ended names it
+    ended: str  # finished, limit, stopped, waiting, pages, or what ended the crawler, as model.Ended names it
     pages: int
     requests: int
     bytes_received: int
