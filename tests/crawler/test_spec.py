@@ -433,7 +433,7 @@ def test_options_of_a_spec_are_options_of_a_crawl() -> None:
     options.check()
     assert options == Options(
         seeds=("https://www.example.org/", "https://clinic.example.net/"),
-        max_pages=1000,
+        max_pages=500,  # the lesser of the scope and the budget
         stay="domain",
         include=("/health/",),
         exclude=(r"\.pdf$",),
