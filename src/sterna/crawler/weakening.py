@@ -11,9 +11,6 @@ from sterna.model import Predicate
 
 TRUE, FALSE = Predicate("true"), Predicate("false")
 
-# What is known before a page is read; what fails here need not be read for its text.
-BEFORE_READING = frozenset({"url", "site", "depth", "referrer", "status", "content_type"})
-
 # Of NULL neither is true.
 _OPPOSITES = {
     "true": "false",
