@@ -126,11 +126,14 @@ def processes() -> Iterator[None]:
 
 
 def children() -> set[int]:
-    return {
-        int(pid)
-        for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    }
+    return {pid for task in Path("/proc/self/task").iterdir() for pid in children_of(task)}
+
+
+def children_of(task: Path) -> list[int]:
+    try:
+        return [int(pid) for pid in (task / "children").read_text().split()]
+    except FileNotFoundError:  # a thread of the event loop that ended since the folder was listed
+        return []
 
 
 def parent_of(pid: int) -> int:

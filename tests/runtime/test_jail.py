@@ -449,11 +449,24 @@ async def test_kernel_without_landlock_is_left_with_the_filter(monkeypatch: pyte
     assert calls == []
 
 
-async def test_memory_that_can_be_run_cannot_be_written_in_a_cell() -> None:
+PATIENT = """
+from sterna.runtime import trial
+
+def serve(sock):
+    trial.serve(sock)
+    sock.recv(1)  # stay until the host has looked
+"""
+
+
+async def test_memory_that_can_be_run_cannot_be_written_in_a_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if os.geteuid() != 0:
         pytest.skip("a jailed process shows its memory to root only")
+    (tmp_path / "patient.py").write_text(PATIENT)
+    monkeypatch.syspath_prepend(tmp_path)
     async with (
-        Forker("sterna.runtime.trial:serve", wrapper=()) as forker,
+        Forker("patient:serve", wrapper=()) as forker,
         await forker.start(limits=LIMITS, is_jailed=True) as cell,
     ):
         await asyncio.get_running_loop().sock_recv(cell.socket, 1)
