@@ -13,6 +13,11 @@ SternaError                 anything Sterna itself raises; its text is one line 
  ├── QueryError             a query that DuckDB refuses
  ├── ParcelRefused          intake does not take a parcel: its lease is not the one in force
  ├── JailError              this machine cannot jail a foreign crawler, or start an engine
+ ├── KeyFileError           a key that is missing, cannot be read, or that others could read
+ ├── WireError              what came over the network cannot be: malformed, not signed, cut off
+ ├── Refused                the other side says no; its `problem` tells why, and when to ask again
+ ├── LineBroken             the other side cannot be reached, or the line broke on the way
+ ├── HostGone               a host no longer knows a visit, or is not the one that it was
  ├── EngineEnded            a crawler's engine is over before its visit; its `ended` is the visit's
  ├── FetchError             a request that brought no answer; its `kind` is counted in the summary
  └── ReadError              a body that cannot be read; its `kind` is counted in the summary
@@ -69,6 +74,45 @@ class ParcelRefused(SternaError):
 
 class JailError(SternaError):
     """This machine cannot protect itself from a foreign crawler, or an engine cannot be started."""
+
+
+class KeyFileError(SternaError):
+    """A key that is missing, cannot be read, or that others could read."""
+
+
+class WireError(SternaError):
+    """What came over the network cannot be; `problem` is the name by which a host answers it."""
+
+    def __init__(self, problem: str, detail: str = "") -> None:
+        super().__init__(f"{problem}: {detail}" if detail else problem)
+        self.problem = problem
+        self.detail = detail
+
+
+class Refused(SternaError):
+    """The other side says no; `problem` is the name of the reason."""
+
+    def __init__(
+        self,
+        problem: str,
+        detail: str = "",
+        *,
+        retry_after: float | None = None,
+        time: float | None = None,
+    ) -> None:
+        super().__init__(f"{problem}: {detail}" if detail else problem)
+        self.problem = problem
+        self.detail = detail
+        self.retry_after = retry_after  # seconds
+        self.time = time  # the other side's, where the clocks differ
+
+
+class LineBroken(SternaError):
+    """The other side cannot be reached, or the line broke on the way."""
+
+
+class HostGone(SternaError):
+    """A host no longer knows a visit, or is not the one that it was."""
 
 
 class EngineEnded(SternaError):

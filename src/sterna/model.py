@@ -93,6 +93,7 @@ class Program(Record, frozen=True, kw_only=True):
     needs: tuple[Field, ...] = DEFAULT_FIELDS  # whatever selecting, keeping and the rules read
     is_best_first: bool = False  # rules give priorities, which come before depth
     drives_loading: bool = False  # only what rules load is fetched; links are not followed by themselves
+    least_change: float = 0.0  # 0 to 1: a known page of which less changed counts as unchanged
 
 
 class Crawler(Record, frozen=True, array_like=False, kw_only=True):
@@ -124,8 +125,9 @@ class Validator(Record, frozen=True):
     fingerprint: int
     etag: str = ""
     modified: str = ""
-    digest: bytes = b""
+    digest: bytes = b""  # or its first bytes, where it came over the network
     has_raw: bool = False  # its response is in a WARC file, to which a revisit can refer
+    likeness: bytes = b""  # of its text, where the crawler asks how much a page changed
 
 
 class Known(Record, frozen=True):
@@ -300,6 +302,7 @@ class Page(Record, frozen=True, kw_only=True):
     html: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     extracts: tuple[tuple[str, tuple[str, ...]], ...] = ()  # what the selectors found, by their names
+    likeness: bytes = b""  # of its text, where the crawler asks how much a page changed
 
 
 class Checkpoint(Record, frozen=True, kw_only=True):

@@ -1,0 +1,1 @@
+"""What crosses the network: keys, handshake, orders, parcels, frames; nothing here opens a socket."""

@@ -1,0 +1,130 @@
+"""Columns: what many records have in common side by side, so that it compresses to nearly nothing.
+
+An empty column stands for the same empty value in each row.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, compress
+from operator import sub
+from typing import TypeVar
+
+from sterna.errors import WireError
+
+ROW, ITEM = "\0", "\n"  # between the rows of a column, and within one that holds several texts
+
+# Joined where no text holds what is between them, else as they are.
+Texts = str | tuple[str, ...]
+Lists = str | tuple[tuple[str, ...], ...]
+Numbers = tuple[int, ...]
+Rows = TypeVar("Rows", bound=Sequence[object])
+
+
+def pack_texts(texts: Sequence[str]) -> Texts:
+    """A text for each row."""
+    joined = ROW.join(texts)
+    if joined.count(ROW) >= max(len(texts), 1):
+        return tuple(texts)
+    return joined if joined.strip(ROW) else ""
+
+
+def unpack_texts(column: Texts, count: int) -> Sequence[str]:
+    """The texts of so many rows; WireError if there are others."""
+    if column == "":
+        return [""] * count
+    return counted(column.split(ROW) if isinstance(column, str) else column, count)
+
+
+def pack_lists(lists: Sequence[Sequence[str]]) -> Lists:
+    """Any number of texts for each row."""
+    if all(text and ROW not in text and ITEM not in text for texts in lists for text in texts):
+        joined = ROW.join(map(ITEM.join, lists))
+        return joined if joined.strip(ROW) else ""
+    return tuple(map(tuple, lists))
+
+
+def unpack_lists(column: Lists, count: int) -> Sequence[tuple[str, ...]]:
+    """The texts of each of so many rows; WireError if there are others."""
+    if column == "":
+        return [()] * count
+    if isinstance(column, str):
+        return [tuple(row.split(ITEM)) if row else () for row in counted(column.split(ROW), count)]
+    return counted(column, count)
+
+
+def pack_numbers(numbers: Sequence[int]) -> Numbers:
+    """A number for each row."""
+    return tuple(numbers) if any(numbers) else ()
+
+
+def unpack_numbers(column: Numbers, count: int, *, least: int, most: int, name: str) -> Sequence[int]:
+    """The numbers of so many rows; WireError if one is out of range."""
+    numbers = counted(column, count) if column else [0] * count
+    if count and (min(numbers) < least or max(numbers) > most):
+        raise WireError("malformed", f"a {name} that is not from {least} to {most}")
+    return numbers
+
+
+def pack_flags(flags: Iterable[bool], *, usual: bool) -> bytes:
+    """A flag for each row; none where all are as usual."""
+    column = bytes(flags)
+    return column if (not usual) in column else b""
+
+
+def unpack_flags(column: bytes, count: int, *, usual: bool) -> Sequence[bool]:
+    """The flags of so many rows."""
+    return [flag != 0 for flag in counted(column, count)] if column else [usual] * count
+
+
+def pack_some(values: Sequence[bytes], size: int) -> tuple[bytes, bytes]:
+    """Which rows have a value of this size, and these values one after the other."""
+    whole = [value for value in values if len(value) == size]
+    return (bytes(len(value) == size for value in values) if whole else b""), b"".join(whole)
+
+
+def unpack_some(flags: bytes, joined: bytes, size: int, *, count: int) -> list[bytes]:
+    """The values of so many rows, empty where there is none."""
+    if len(flags) not in (0, count) or len(joined) != size * flags.count(1):
+        raise WireError("malformed", f"{len(joined)} bytes in a column of {count} rows")
+    values = [b""] * count
+    places = range(count) if flags.count(1) == count else compress(range(count), map((1).__eq__, flags))
+    for at, place in zip(range(0, len(joined), size), places, strict=True):
+        values[place] = joined[at : at + size]
+    return values
+
+
+def pack_places(places: Iterable[int]) -> bytes:
+    """Places in a list, each once, as the steps between them: the high byte of each, then the next."""
+    ordered = sorted(places)
+    steps = [struct.pack(">I", step) for step in map(sub, ordered, [-1, *ordered])]
+    return b"".join(bytes(step[plane] for step in steps) for plane in range(4))
+
+
+def unpack_places(column: bytes, limit: int) -> list[int]:
+    """The places, all below the limit; WireError if one is not, or comes twice."""
+    count, rest = divmod(len(column), 4)
+    if rest or count > limit:
+        raise WireError("malformed", f"{len(column)} bytes of places")
+    if not count:
+        return []
+    planes = interleaved([column[at : at + count] for at in range(0, len(column), count)])
+    steps = struct.unpack(f">{count}I", planes)
+    places = list(accumulate(steps, initial=-1))[1:]
+    if not all(steps) or places[-1] >= limit:
+        raise WireError("malformed", f"a place that comes twice, or is not below {limit}")
+    return places
+
+
+def interleaved(planes: Sequence[bytes]) -> bytes:
+    """The first byte of each plane, then the second of each."""
+    whole = bytearray(len(planes) * len(planes[0]))
+    for at, plane in enumerate(planes):
+        whole[at :: len(planes)] = plane
+    return bytes(whole)
+
+
+def counted(rows: Rows, count: int) -> Rows:
+    """The rows; WireError if they are not so many."""
+    if len(rows) != count:
+        raise WireError("malformed", f"a column of {len(rows)} rows among others of {count}")
+    return rows

@@ -1,0 +1,126 @@
+"""The frames of a reply: sealed one after the other, so that a cut, a swap or a repetition is seen.
+
+On the wire: the 24 bytes of libsodium's secretstream header, then for each frame four bytes of length (big
+endian) and its ciphertext. What is sealed is a byte for the kind, then the payload.
+"""
+
+from enum import IntEnum
+
+from nacl import bindings as sodium
+from nacl.exceptions import CryptoError
+
+from sterna.errors import WireError
+from sterna.model import Record
+
+HEADER_BYTES = sodium.crypto_secretstream_xchacha20poly1305_HEADERBYTES
+SEAL_BYTES = sodium.crypto_secretstream_xchacha20poly1305_ABYTES
+MAX_PLAIN_BYTES = 64 * 1024
+MAX_PAYLOAD_BYTES = MAX_PLAIN_BYTES - 1
+_LENGTH_BYTES = 4
+_MESSAGE = sodium.crypto_secretstream_xchacha20poly1305_TAG_MESSAGE
+_FINAL = sodium.crypto_secretstream_xchacha20poly1305_TAG_FINAL
+
+
+class Kind(IntEnum):
+    """What a frame holds."""
+
+    PARCELS = 1  # a piece of the compressed stream of parcels
+    LOG = 2  # a line, for whoever watches
+    ALIVE = 3  # nothing: the host is still at it
+    PROBLEM = 4  # why there will be no more, as problem+json
+    END = 5  # how the visit ended, signed; nothing follows
+
+
+class Frame(Record, frozen=True):
+    """One frame, opened."""
+
+    kind: Kind
+    payload: bytes = b""
+
+
+class FrameWriter:
+    """Seals frames under a key that no other stream has."""
+
+    def __init__(self, key: bytes) -> None:
+        self._state = sodium.crypto_secretstream_xchacha20poly1305_state()
+        self.header = sodium.crypto_secretstream_xchacha20poly1305_init_push(self._state, key)
+        self._is_ended = False
+
+    def frame(self, kind: Kind, payload: bytes = b"") -> bytes:
+        """A sealed frame with its length; END is the last."""
+        if self._is_ended or len(payload) > MAX_PAYLOAD_BYTES:
+            raise ValueError(f"a frame of {len(payload)} bytes, or one after the end")
+        self._is_ended = kind is Kind.END
+        sealed = sodium.crypto_secretstream_xchacha20poly1305_push(
+            self._state, bytes([kind]) + payload, None, _FINAL if self._is_ended else _MESSAGE
+        )
+        return len(sealed).to_bytes(_LENGTH_BYTES, "big") + sealed
+
+    def frames(self, kind: Kind, data: bytes) -> bytes:
+        """As many frames of this kind as the data needs, one after the other."""
+        starts = range(0, len(data), MAX_PAYLOAD_BYTES)
+        return b"".join(self.frame(kind, data[at : at + MAX_PAYLOAD_BYTES]) for at in starts)
+
+
+class FrameReader:
+    """Opens what a FrameWriter sealed, in whatever pieces it comes; after an error it is of no use."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._state: sodium.crypto_secretstream_xchacha20poly1305_state | None = None
+        self._received = bytearray()  # of frames that are not whole yet: less than one frame between calls
+        self.is_ended = False
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that are whole now; WireError if they are not what was sealed."""
+        if self.is_ended and data:
+            raise WireError("malformed", "the stream goes on after its end")
+        self._received += data
+        if self._state is None and not self._begin():
+            return []
+        return self._whole_frames()
+
+    def finish(self) -> None:
+        """To be called when no more comes; WireError if the end was not seen."""
+        if not self.is_ended:
+            raise WireError("cut off", "the stream ended before its end frame")
+
+    def _begin(self) -> bool:
+        if len(self._received) < HEADER_BYTES:
+            return False
+        self._state = sodium.crypto_secretstream_xchacha20poly1305_state()
+        header = bytes(self._received[:HEADER_BYTES])
+        sodium.crypto_secretstream_xchacha20poly1305_init_pull(self._state, header, self._key)
+        del self._received[:HEADER_BYTES]
+        return True
+
+    def _whole_frames(self) -> list[Frame]:
+        frames: list[Frame] = []
+        start = 0
+        while len(self._received) - start >= _LENGTH_BYTES:
+            if self.is_ended:
+                break
+            body = start + _LENGTH_BYTES
+            length = int.from_bytes(self._received[start:body], "big")
+            if not SEAL_BYTES < length <= MAX_PLAIN_BYTES + SEAL_BYTES:
+                raise WireError("malformed", f"a frame of {length} bytes")
+            if body + length > len(self._received):
+                break
+            frames.append(self._open(bytes(self._received[body : body + length])))
+            start = body + length
+        del self._received[:start]
+        if self.is_ended and self._received:
+            raise WireError("malformed", "the stream goes on after its end")
+        return frames
+
+    def _open(self, sealed: bytes) -> Frame:
+        assert self._state
+        try:
+            plain, tag = sodium.crypto_secretstream_xchacha20poly1305_pull(self._state, sealed, None)
+            frame = Frame(Kind(plain[0]), plain[1:])
+        except (CryptoError, ValueError) as error:
+            raise WireError("malformed", "a frame that the host did not seal, or not here") from error
+        if tag != (_FINAL if frame.kind is Kind.END else _MESSAGE):
+            raise WireError("malformed", "a frame whose tag is not that of its kind")
+        self.is_ended = frame.kind is Kind.END
+        return frame

@@ -1,0 +1,289 @@
+"""The handshake, one round trip: home says who it is and what it wants, the host answers with a ticket.
+
+Both sign; neither signs anything that could be said to another. What the host signs is the whole exchange,
+and the keys of the session come from two X25519 keys that are thrown away, and from the whole exchange.
+"""
+
+import math
+import os
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from nacl.bindings import crypto_scalarmult, crypto_scalarmult_base
+from nacl.exceptions import CryptoError
+
+from sterna.errors import WireError
+from sterna.model import Budget, Record
+from sterna.wire.aead import Random, seal, unseal
+from sterna.wire.keys import KEY_BYTES, SIGNATURE_BYTES, Identity, PublicKey
+from sterna.wire.problems import malformed
+
+VERSION = 1
+SUITE = "x25519-ed25519-xchacha20poly1305-blake2b"
+SESSION_BYTES = 16
+TICKET_BYTES = 32
+NONCE_BYTES = 16
+TICKET_SECONDS = 60
+MAX_HELLO_BYTES = 8 * 1024
+MAX_WELCOME_BYTES = 64 * 1024
+MAX_NUMBER = 2**63 - 1
+
+Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
+SessionId = Annotated[bytes, Meta(min_length=SESSION_BYTES, max_length=SESSION_BYTES)]
+Ticket = Annotated[bytes, Meta(min_length=TICKET_BYTES, max_length=TICKET_BYTES)]
+Nonce = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
+# One line that can be shown: a name stands in the host's log and lists.
+_SHOWN = r"\A[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z"
+Line = Annotated[str, Meta(min_length=1, max_length=100, pattern=_SHOWN)]
+Word = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9._/+-]*\Z")]
+Words = Annotated[tuple[Word, ...], Meta(max_length=32)]
+Site = Annotated[str, Meta(min_length=1, max_length=300, pattern=r"\A[!-~]*\Z")]
+Platform = Annotated[dict[Word, Annotated[str, Meta(max_length=200)]], Meta(max_length=32)]
+
+
+class Hello(Record, frozen=True, kw_only=True):
+    """Request 1: who asks, for which site, and for how much."""
+
+    version: int = VERSION
+    suites: Words = (SUITE,)
+    home: Line
+    key: Key
+    audience: Site
+    ephemeral: Key
+    nonce: Nonce
+    time: float
+    wants: Budget = Budget()
+    understands: Words = ()
+
+
+class Welcome(Record, frozen=True, kw_only=True):
+    """Reply 1: a ticket for one order, and what the host grants."""
+
+    suite: Word
+    ticket: Ticket
+    seconds: Annotated[int, Meta(ge=1, le=3600)] = TICKET_SECONDS  # for which the ticket is good
+    grants: Budget = Budget()
+    platform: Platform = msgspec.field(default_factory=dict)
+
+
+class SessionKeys(Record, frozen=True):
+    """The keys of one session, each for one purpose and one direction."""
+
+    session: SessionId
+    order: Key  # home to host
+    stream: Key  # host to home
+    acknowledge: Key  # home to host
+    report: Key  # host to home
+
+    def __repr__(self) -> str:
+        return f"SessionKeys({self.session.hex()})"  # a log is no place for keys
+
+    def encode(self) -> bytes:
+        """The keys as bytes, for a file that nobody else can read."""
+        return b"".join((self.session, self.order, self.stream, self.acknowledge, self.report))
+
+    @classmethod
+    def decode(cls, data: bytes) -> "SessionKeys":
+        """The keys that were encoded so; WireError if they are damaged."""
+        if len(data) != SESSION_BYTES + 4 * KEY_BYTES:
+            raise WireError("malformed", "the keys of a session are damaged")
+        starts = range(SESSION_BYTES, len(data), KEY_BYTES)
+        return cls(data[:SESSION_BYTES], *(data[start : start + KEY_BYTES] for start in starts))
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What home has after the handshake."""
+
+    id: bytes
+    ticket: bytes = field(repr=False)
+    grants: Budget
+    platform: dict[str, str]
+    keys: SessionKeys
+    seconds: int  # for which the ticket is good, from when the request was made
+
+
+@dataclass(frozen=True, slots=True)
+class HelloRead:
+    """A request 1 whose signature is right, and the digest of its bytes."""
+
+    hello: Hello
+    transcript: bytes
+
+    @property
+    def key(self) -> PublicKey:
+        """The key of the home that asks."""
+        return PublicKey(self.hello.key)
+
+
+class _Version(Record, frozen=True):
+    version: int
+
+
+class _Signed(Record, frozen=True):
+    payload: bytes
+    signature: Signature
+
+
+class _Reply(Record, frozen=True):
+    session: SessionId
+    ephemeral: Key
+    sealed: bytes
+
+
+_SIGNED = msgspec.msgpack.Decoder(_Signed)
+_VERSION = msgspec.msgpack.Decoder(_Version)
+_HELLO = msgspec.msgpack.Decoder(Hello)
+_REPLY = msgspec.msgpack.Decoder(_Reply)
+_WELCOME = msgspec.msgpack.Decoder(Welcome)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+# --- home
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """Home's side of one handshake: the request 1, and the secret that opens the reply."""
+
+    body: bytes
+    ephemeral: bytes = field(repr=False)  # secret
+    suites: tuple[str, ...]
+
+    @classmethod
+    def begin(
+        cls,
+        identity: Identity,
+        *,
+        home: str,
+        audience: str,
+        wants: Budget,
+        now: float,
+        understands: tuple[str, ...] = (),
+        random: Random = os.urandom,
+    ) -> "Greeting":
+        """A request 1 to the host of the site `audience`."""
+        secret = random(KEY_BYTES)
+        hello = Hello(
+            home=home,
+            key=identity.public.data,
+            audience=audience,
+            ephemeral=crypto_scalarmult_base(secret),
+            nonce=random(NONCE_BYTES),
+            time=now,
+            wants=wants,
+            understands=understands,
+        )
+        payload = _encode(hello)
+        return cls(_encode(_Signed(payload, identity.sign("hello", payload))), secret, hello.suites)
+
+    def finish(self, reply: bytes, host_key: PublicKey) -> Session:
+        """The session that the host opened; WireError unless that key signed this very exchange."""
+        if len(reply) > MAX_WELCOME_BYTES:
+            raise WireError("too-large", f"a reply 1 has at most {MAX_WELCOME_BYTES} bytes")
+        with malformed("reply 1"):
+            outer = _REPLY.decode(reply)
+        transcript = _with_reply(_of_hello(self.body), outer.session, outer.ephemeral)
+        shared = _shared(self.ephemeral, outer.ephemeral)
+        plain = unseal(_derive(shared, "welcome", transcript), outer.sealed, bound=transcript)
+        with malformed("reply 1"):
+            signed = _SIGNED.decode(plain)
+        host_key.verify("welcome", transcript + signed.payload, signed.signature)
+        with malformed("reply 1"):
+            welcome = _WELCOME.decode(signed.payload)
+        if welcome.suite not in self.suites:
+            raise WireError("version", f"the host chose the suite {welcome.suite}, which was not offered")
+        check_budget(welcome.grants)
+        return Session(
+            id=outer.session,
+            ticket=welcome.ticket,
+            grants=welcome.grants,
+            platform=welcome.platform,
+            keys=_session_keys(outer.session, shared, transcript),
+            seconds=welcome.seconds,
+        )
+
+
+# --- host
+
+
+def read_hello(body: bytes) -> HelloRead:
+    """The request 1 in these bytes, its signature verified; who may ask, and when, the host judges."""
+    if len(body) > MAX_HELLO_BYTES:
+        raise WireError("too-large", f"a request 1 has at most {MAX_HELLO_BYTES} bytes")
+    with malformed("request 1"):
+        signed = _SIGNED.decode(body)
+        version = _VERSION.decode(signed.payload).version
+    if version != VERSION:
+        raise WireError("version", f"this host speaks version {VERSION}, not {str(version)[:20]}")
+    with malformed("request 1"):
+        hello = _HELLO.decode(signed.payload)
+    PublicKey(hello.key).verify("hello", signed.payload, signed.signature)
+    if SUITE not in hello.suites:
+        raise WireError("version", f"this host has the suite {SUITE}, which was not offered")
+    if not math.isfinite(hello.time):
+        raise WireError("malformed", "request 1 has no time")
+    check_budget(hello.wants)
+    return HelloRead(hello, _of_hello(body))
+
+
+def welcome(
+    read: HelloRead,
+    identity: Identity,
+    *,
+    grants: Budget,
+    platform: dict[str, str],
+    ticket: bytes,
+    session: bytes,
+    seconds: int = TICKET_SECONDS,
+    random: Random = os.urandom,
+) -> tuple[bytes, SessionKeys]:
+    """The reply 1, and the keys of the session that it opens."""
+    secret = random(KEY_BYTES)
+    ephemeral = crypto_scalarmult_base(secret)
+    transcript = _with_reply(read.transcript, session, ephemeral)
+    shared = _shared(secret, read.hello.ephemeral)
+    payload = _encode(Welcome(suite=SUITE, ticket=ticket, seconds=seconds, grants=grants, platform=platform))
+    signed = _encode(_Signed(payload, identity.sign("welcome", transcript + payload)))
+    sealed = seal(_derive(shared, "welcome", transcript), signed, bound=transcript, random=random)
+    return _encode(_Reply(session, ephemeral, sealed)), _session_keys(session, shared, transcript)
+
+
+# --- both
+
+
+def check_budget(budget: Budget) -> None:
+    """WireError unless each of its numbers is one that can be counted with."""
+    for name in budget.__struct_fields__:
+        number = getattr(budget, name)
+        if not 0 <= number <= MAX_NUMBER:  # False for NaN, too
+            raise WireError("malformed", f"a budget's {name} cannot be {str(number)[:30]}")
+
+
+def _of_hello(body: bytes) -> bytes:
+    return blake2b(body, digest_size=32, person=b"sterna 1 hello").digest()
+
+
+def _with_reply(transcript: bytes, session: bytes, ephemeral: bytes) -> bytes:
+    return blake2b(transcript + session + ephemeral, digest_size=32, person=b"sterna 1 reply").digest()
+
+
+def _shared(secret: bytes, public: bytes) -> bytes:
+    try:
+        return crypto_scalarmult(secret, public)
+    except CryptoError as error:  # a point of low order, with which every secret gives the same: nothing
+        raise WireError("malformed", "the ephemeral key is not one that can be used") from error
+
+
+def _derive(shared: bytes, label: str, transcript: bytes) -> bytes:
+    data = b"sterna 1 " + label.encode() + b"\0" + transcript
+    return blake2b(data, digest_size=KEY_BYTES, key=shared).digest()
+
+
+def _session_keys(session: bytes, shared: bytes, transcript: bytes) -> SessionKeys:
+    labels = ("order", "stream", "acknowledge", "report")
+    return SessionKeys(session, *(_derive(shared, label, transcript) for label in labels))

@@ -1,0 +1,212 @@
+"""Identities: the Ed25519 keys by which homes and hosts know each other, their files, who follows whom."""
+
+import base64
+import binascii
+import os
+import stat
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+from nacl.exceptions import CryptoError
+from nacl.signing import SigningKey, VerifyKey
+
+from sterna.errors import KeyFileError, WireError
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+MAX_SUCCESSIONS = 16
+
+_PREFIX = "ed25519:"
+_SECRET_PREFIX = "sterna-secret-ed25519:"  # noqa: S105 - what such a file begins with
+_MAX_FILE_BYTES = 1024
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """The public half of an identity, 32 bytes."""
+
+    data: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.data) != KEY_BYTES:
+            raise WireError("malformed", f"a public key has {KEY_BYTES} bytes, not {len(self.data)}")
+
+    @classmethod
+    def parse(cls, text: str) -> "PublicKey":
+        """The key that is written so; WireError if it is none."""
+        if not text.startswith(_PREFIX):
+            raise WireError("malformed", f"a public key is written {_PREFIX} and 43 letters and digits")
+        return cls(_from_base64(text.removeprefix(_PREFIX)))
+
+    @property
+    def text(self) -> str:
+        """The key as people and documents write it."""
+        return _PREFIX + _base64(self.data)
+
+    @property
+    def id(self) -> str:
+        """A short name for it, for logs and lists; no proof of anything."""
+        return blake2b(self.data, digest_size=32).hexdigest()[:16]
+
+    def verify(self, context: str, data: bytes, signature: bytes) -> None:
+        """WireError unless this key signed the data in this context."""
+        if len(signature) != SIGNATURE_BYTES:
+            raise WireError("bad-signature", f"a signature has {SIGNATURE_BYTES} bytes, not {len(signature)}")
+        try:
+            VerifyKey(self.data).verify(_signed(context, data), signature)
+        except CryptoError as error:
+            raise WireError("bad-signature", f"the key {self.id} did not sign this {context}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The secret half: who holds it is that home or that host."""
+
+    seed: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.seed) != KEY_BYTES:
+            raise ValueError(f"a secret key has {KEY_BYTES} bytes, not {len(self.seed)}")
+
+    @classmethod
+    def new(cls) -> "Identity":
+        """An identity that nobody had before."""
+        return cls(os.urandom(KEY_BYTES))
+
+    @property
+    def public(self) -> PublicKey:
+        """What others know it by."""
+        return PublicKey(bytes(SigningKey(self.seed).verify_key))
+
+    def sign(self, context: str, data: bytes) -> bytes:
+        """The signature, 64 bytes; in another context it proves nothing."""
+        return SigningKey(self.seed).sign(_signed(context, data)).signature
+
+
+@dataclass(frozen=True, slots=True)
+class Succession:
+    """A key that hands over to another: the old one signed the new one."""
+
+    old: PublicKey
+    new: PublicKey
+    signature: bytes
+
+    @classmethod
+    def sign(cls, old: Identity, new: PublicKey) -> "Succession":
+        """The old identity says who follows it."""
+        return cls(old.public, new, old.sign("succession", old.public.data + new.data))
+
+    @classmethod
+    def parse(cls, text: str) -> "Succession":
+        """The succession that is written so; its signature is not verified yet."""
+        words = text.split(" ")
+        if len(words) != 3:
+            raise WireError("malformed", "a succession is two public keys and a signature, a space between")
+        signature = _from_base64(words[2])
+        if len(signature) != SIGNATURE_BYTES:
+            raise WireError("malformed", f"a signature has {SIGNATURE_BYTES} bytes, not {len(signature)}")
+        return cls(PublicKey.parse(words[0]), PublicKey.parse(words[1]), signature)
+
+    @property
+    def text(self) -> str:
+        """Old key, new key and signature in one line."""
+        return f"{self.old.text} {self.new.text} {_base64(self.signature)}"
+
+    def verify(self) -> None:
+        """WireError unless the old key signed the new one."""
+        self.old.verify("succession", self.old.data + self.new.data, self.signature)
+
+
+def follows(pinned: PublicKey, now: PublicKey, chain: tuple[Succession, ...]) -> bool:
+    """True if it is the same key, or the chain leads from the pinned one to it, each link signed."""
+    current = pinned
+    for link in chain[:MAX_SUCCESSIONS]:
+        if current == now:
+            break
+        if link.old != current:
+            continue  # from before the pinned one, or of another branch
+        try:
+            link.verify()
+        except WireError:
+            return False
+        current = link.new
+    return current == now
+
+
+# --- files
+
+
+def write_identity(path: Path, identity: Identity) -> None:
+    """Writes a new file that only its owner reads; KeyFileError if there is one, or the disk refuses."""
+    try:
+        # The mode is set as the file is made: at no moment can others open it.
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise KeyFileError(f"{path} exists: a key is never overwritten, move it away first") from error
+    except OSError as error:
+        raise KeyFileError(f"the key {path} cannot be written: {error.strerror}") from error
+    try:
+        with os.fdopen(file, "wb") as stream:
+            stream.write(f"{_SECRET_PREFIX}{_base64(identity.seed)}\n".encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise KeyFileError(f"the key {path} cannot be written: {error.strerror}") from error
+
+
+def read_identity(path: Path) -> Identity:
+    """The identity in a file; KeyFileError if it is missing, damaged, or others could read it."""
+    try:
+        # Without O_NONBLOCK a pipe of that name would be waited for.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            mode = os.fstat(file).st_mode
+            if not stat.S_ISREG(mode):
+                raise KeyFileError(f"{path} is not a file: name the file that holds the key")
+            if mode & _OTHERS:
+                raise KeyFileError(f"others can read the key {path}: chmod 600 it, or make a new one")
+            data = os.read(file, _MAX_FILE_BYTES)
+        finally:
+            os.close(file)
+    except FileNotFoundError as error:
+        raise KeyFileError(f"there is no key {path}: make one with `sterna keys new`") from error
+    except OSError as error:
+        raise KeyFileError(f"the key {path} cannot be read: {error.strerror}") from error
+    return _identity(path, data)
+
+
+def _identity(path: Path, data: bytes) -> Identity:
+    line = data.decode("ascii", "replace").removesuffix("\n")
+    try:
+        if not line.startswith(_SECRET_PREFIX):
+            raise WireError("malformed")
+        return Identity(_from_base64(line.removeprefix(_SECRET_PREFIX)))
+    except (WireError, ValueError) as error:
+        raise KeyFileError(f"{path} holds no secret key of Sterna: it is damaged, or another file") from error
+
+
+# --- spelling
+
+
+def _signed(context: str, data: bytes) -> bytes:
+    # A signature for one purpose must never pass for another.
+    if "\0" in context:
+        raise ValueError("a context holds no NUL")
+    return b"sterna 1 " + context.encode() + b"\0" + data
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (ValueError, binascii.Error) as error:
+        raise WireError("malformed", "this is not base64url") from error
+    if _base64(data) != text:  # the decoder skips what it does not know, and padding has many spellings
+        raise WireError("malformed", "this is not base64url in its one spelling")
+    return data

@@ -1,0 +1,263 @@
+"""Orders, request 2: what a home asks of a host under the session's keys; and acknowledgements and reports.
+
+An order is read only after its seal is verified, and a host claims the ticket only after that: whoever
+changes one bit of an order on its way cannot spend its ticket.
+"""
+
+import math
+import os
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import msgspec
+import zstandard
+from msgspec import Meta
+
+from sterna.errors import WireError
+from sterna.model import Budget, Crawler, Ended, Record, State, Target
+from sterna.wire.aead import Random, seal, unseal
+from sterna.wire.handshake import MAX_NUMBER, SESSION_BYTES, SessionKeys, Ticket, check_budget
+from sterna.wire.problems import malformed
+
+MAX_ORDER_BYTES = 32 * 1024 * 1024  # as it travels
+MAX_UNPACKED_BYTES = 64 * 1024 * 1024
+MAX_SMALL_BYTES = 4 * 1024  # an acknowledgement, a report
+MAX_URL_LENGTH = 2048
+MAX_CRAWLER_BYTES = 4 * 1024 * 1024
+MAX_STARTS = 500_000
+MAX_FACTS = 1_000_000  # of a state
+DEFAULT_LEVEL = 3
+_ORDER_LEVEL = 9  # of compressing the order itself
+
+# It names files at the host: no dot, no slash.
+VisitId = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9_-]*\Z")]
+Count = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
+Level = Annotated[int, Meta(ge=1, le=22)]
+HeaderText = Annotated[str, Meta(max_length=400, pattern=r"\A[ -~]*\Z")]  # it goes into requests as it is
+
+
+class Agent(Record, frozen=True):
+    """By what name the crawler asks the site for pages."""
+
+    user_agent: HeaderText
+    robots_name: HeaderText
+    sender: HeaderText = ""
+
+
+class Send(Record, frozen=True, kw_only=True, tag="send"):
+    """A crawler for a visit: all of a Visit that home decides."""
+
+    visit: VisitId
+    part: Annotated[str, Meta(max_length=MAX_URL_LENGTH)] = ""
+    epoch: Count = 0
+    crawler: Crawler = Crawler()
+    agent: Agent
+    starts: tuple[Target, ...] = ()
+    known: bytes = b""  # the paper's F, as `wire.known` packs it
+    state: State = State()
+    budget: Budget = Budget()
+    level: Level = DEFAULT_LEVEL  # of compressing the reply
+
+
+class Resume(Record, frozen=True, tag="resume"):
+    """The parcels of a visit from number `first` on, as far as they are kept, and then as they come."""
+
+    visit: VisitId
+    first: Annotated[int, Meta(ge=1, le=MAX_NUMBER)] = 1  # parcels are numbered from 1
+    level: Level = DEFAULT_LEVEL
+
+
+class Look(Record, frozen=True, tag="look"):
+    """What has become of a visit? The answer is a Report."""
+
+    visit: VisitId
+
+
+class Kill(Record, frozen=True, tag="kill"):
+    """An end to a visit, at once. The answer is a Report."""
+
+    visit: VisitId
+
+
+Order = Send | Resume | Look | Kill
+
+
+class Acknowledgement(Record, frozen=True):
+    """Home has committed the visit's parcels up to and with this number: the host may forget them."""
+
+    visit: VisitId
+    number: Count
+
+
+VisitState = Literal["queued", "running", "finished", "killed", "expired"]
+
+
+class Report(Record, frozen=True, kw_only=True):
+    """What a host says of a visit."""
+
+    visit: VisitId
+    state: VisitState
+    parcels: Count = 0  # made so far
+    acknowledged: Count = 0  # of these, as counted from the first
+    kept_bytes: Count = 0
+    ended: Ended | None = None
+
+
+class _Request(Record, frozen=True):
+    ticket: Ticket
+    order: Order
+
+
+class _Parts(Record, frozen=True, tag="send"):
+    """A Send of which nothing is decoded yet."""
+
+    visit: msgspec.Raw
+    part: msgspec.Raw
+    epoch: msgspec.Raw
+    crawler: msgspec.Raw
+    agent: msgspec.Raw
+    starts: msgspec.Raw
+    known: msgspec.Raw
+    state: msgspec.Raw
+
+
+class _StateParts(Record, frozen=True):
+    facts: msgspec.Raw = msgspec.Raw(b"\x90")
+
+
+class _Weighed(Record, frozen=True):
+    ticket: msgspec.Raw
+    order: _Parts | Resume | Look | Kill
+
+
+_WEIGHED = msgspec.msgpack.Decoder(_Weighed)
+_STATE_PARTS = msgspec.msgpack.Decoder(_StateParts)
+_REQUEST = msgspec.msgpack.Decoder(_Request)
+_ACKNOWLEDGEMENT = msgspec.msgpack.Decoder(Acknowledgement)
+_REPORT = msgspec.msgpack.Decoder(Report)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def session_of(body: bytes) -> bytes:
+    """The session that an order or an acknowledgement is of: its first 16 bytes, which prove nothing."""
+    if len(body) < SESSION_BYTES:
+        raise WireError("malformed", "there is no session id")
+    return body[:SESSION_BYTES]
+
+
+# --- orders
+
+
+def seal_order(keys: SessionKeys, ticket: bytes, order: Order, *, random: Random = os.urandom) -> bytes:
+    """The request 2; WireError if it is larger than any host reads."""
+    plain = _encode(_Request(ticket, order))
+    if len(plain) > MAX_UNPACKED_BYTES:
+        raise WireError("too-large", f"an order has at most {MAX_UNPACKED_BYTES} bytes")
+    # Without a checksum: the seal is a better one.
+    packed = zstandard.ZstdCompressor(level=_ORDER_LEVEL, write_checksum=False).compress(plain)
+    return keys.session + seal(keys.order, packed, bound=keys.session, random=random)
+
+
+def open_order(keys: SessionKeys, body: bytes, *, max_bytes: int = MAX_UNPACKED_BYTES) -> tuple[bytes, Order]:
+    """The ticket and the order; `max_bytes` bounds what they may unpack to."""
+    plain = _unpacked(unseal(keys.order, _of_session(keys, body), bound=keys.session), max_bytes)
+    with malformed("the order"):
+        _weigh(_WEIGHED.decode(plain).order)
+        request = _REQUEST.decode(plain)
+    if isinstance(request.order, Send):
+        _check(request.order)
+    return request.ticket, request.order
+
+
+def _unpacked(packed: bytes, max_bytes: int) -> bytes:
+    try:
+        size = zstandard.frame_content_size(packed)  # -1 if it does not say; then decompress() raises
+        if size > max_bytes:
+            raise WireError("too-large", f"the order unpacks to {size} bytes; {max_bytes} are allowed")
+        return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise WireError("malformed", "the order cannot be unpacked") from error
+
+
+def _weigh(order: _Parts | Resume | Look | Kill) -> None:
+    # Before anything is made of it: the smallest of objects take forty times their bytes here.
+    if not isinstance(order, _Parts):
+        return
+    if len(memoryview(order.crawler)) > MAX_CRAWLER_BYTES:
+        raise WireError("too-large", f"a crawler has at most {MAX_CRAWLER_BYTES} bytes")
+    if _array_length(order.starts) > MAX_STARTS:
+        raise WireError("too-large", f"an order has at most {MAX_STARTS} start URLs")
+    if _array_length(_STATE_PARTS.decode(order.state).facts) > MAX_FACTS:
+        raise WireError("too-large", f"a state has at most {MAX_FACTS} facts")
+
+
+def _array_length(raw: msgspec.Raw) -> int:
+    head = bytes(memoryview(raw)[:5])
+    if head[0] == 0xDC:
+        return int.from_bytes(head[1:3], "big")
+    if head[0] == 0xDD:
+        return int.from_bytes(head[1:5], "big")
+    return head[0] & 0x0F  # a short one; what is no array, the typed decoder refuses
+
+
+def _check(order: Send) -> None:
+    check_budget(order.budget)
+    for target in order.starts:
+        if len(target.url) > MAX_URL_LENGTH or len(target.referrer) > MAX_URL_LENGTH:
+            raise WireError("malformed", f"a start URL is longer than {MAX_URL_LENGTH}")
+    # Not the crawler's meaning, which its own package judges: only what no number of it may be.
+    _check_numbers((order.crawler, *order.starts, *(number for number, _ in order.state.facts)))
+
+
+def _check_numbers(values: Iterable[object]) -> None:
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, msgspec.Struct):
+            waiting.extend(getattr(value, name) for name in value.__struct_fields__)
+        elif isinstance(value, tuple):
+            waiting.extend(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise WireError("malformed", f"the order holds {value} where a number belongs")
+        elif isinstance(value, int) and not -MAX_NUMBER - 1 <= value <= MAX_NUMBER:
+            raise WireError("malformed", "the order holds a number of more than 64 bits")
+
+
+# --- acknowledgements and reports
+
+
+def seal_acknowledgement(keys: SessionKeys, visit: str, number: int, *, random: Random = os.urandom) -> bytes:
+    """Says that the parcels up to and with this number are committed; to say it twice does no harm."""
+    plain = _encode(Acknowledgement(visit, number))
+    return keys.session + seal(keys.acknowledge, plain, bound=keys.session, random=random)
+
+
+def open_acknowledgement(keys: SessionKeys, body: bytes) -> Acknowledgement:
+    """What home acknowledges."""
+    plain = unseal(keys.acknowledge, _of_session(keys, _small(body)), bound=keys.session)
+    with malformed("the acknowledgement"):
+        return _ACKNOWLEDGEMENT.decode(plain)
+
+
+def seal_report(keys: SessionKeys, report: Report, *, random: Random = os.urandom) -> bytes:
+    """The answer to Look and Kill."""
+    return keys.session + seal(keys.report, _encode(report), bound=keys.session, random=random)
+
+
+def open_report(keys: SessionKeys, body: bytes) -> Report:
+    """What the host says of the visit."""
+    plain = unseal(keys.report, _of_session(keys, _small(body)), bound=keys.session)
+    with malformed("the report"):
+        return _REPORT.decode(plain)
+
+
+def _small(body: bytes) -> bytes:
+    if len(body) > MAX_SMALL_BYTES:
+        raise WireError("too-large", f"this message has at most {MAX_SMALL_BYTES} bytes")
+    return body
+
+
+def _of_session(keys: SessionKeys, body: bytes) -> bytes:
+    if session_of(body) != keys.session:
+        raise WireError("bad-signature", "the message is of another session")
+    return body[SESSION_BYTES:]

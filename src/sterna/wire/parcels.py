@@ -1,0 +1,299 @@
+"""Parcels as they cross the network: in columns, without what home knows already or computes itself.
+
+A page that did not change, of those whose validators were sent, is only a place in the order of these; home
+makes its record again. Holds and robots.txt are the host's own affair and stay there. Apart from unchanged
+pages, `unpack_parcel(pack_parcel(parcel))` is `as_sent(parcel)`.
+"""
+
+import math
+from struct import pack, unpack
+
+import msgspec
+from msgspec.structs import replace
+
+from sterna.errors import WireError
+from sterna.model import Checkpoint, Ended, Page, Parcel, Record, StateChange, Target, Usage, Visit
+from sterna.web.urls import fingerprint
+from sterna.wire.columns import pack_places, unpack_places
+from sterna.wire.known import Marks
+from sterna.wire.page_columns import PageColumns, check_error, pack_pages, unpack_pages
+from sterna.wire.target_columns import (
+    MAX_TARGETS,
+    TargetColumns,
+    check_sites,
+    milliseconds,
+    pack_targets,
+    unpack_targets,
+)
+
+MAX_PARCEL_BYTES = 64 * 1024 * 1024
+CLOCK_SLACK_SECONDS = 120.0  # that the clocks of home and host may differ
+MAX_ROWS = 1_000_000  # facts that rules send home, or a crawler holds, in one parcel
+MAX_ROW_BYTES = 16 * 1024 * 1024
+_ROOM_BYTES = MAX_PARCEL_BYTES - 4 * 1024 * 1024  # for pages; the rest of a parcel needs some too
+MAX_COUNT = 2**53
+_MAX_ERRORS = 1000  # kinds of them
+_MAX_FACT_NUMBER = 2**53
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Packed(Record, frozen=True, kw_only=True):
+    visit: str
+    part: str
+    epoch: int
+    number: int
+    pages: PageColumns = PageColumns()
+    unchanged: bytes = b""  # places in the order of the marks
+    unchanged_at: int = 0  # when the last of them was fetched, in milliseconds
+    found: TargetColumns = TargetColumns()
+    done: bytes = b""  # fingerprints
+    again: TargetColumns = TargetColumns()
+    outlinks: TargetColumns = TargetColumns()
+    state: StateChange = StateChange()
+    rows: tuple[bytes, ...] = ()
+    usage: Usage = Usage()
+    ended: Ended | None = None
+
+
+_DECODER = msgspec.msgpack.Decoder(_Packed)
+
+
+# --- at the host
+
+
+def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
+    """The parcel as home will have it, and of which the Merkle tree is made.
+
+    Times are whole milliseconds; pages that did not change come last, in the order of the marks.
+    """
+    changed: list[Page] = []
+    unchanged: dict[int, Page] = {}
+    for page in parcel.pages:
+        place = known_marks.place_of(page.fingerprint) if page.is_unchanged else None
+        if place is None:
+            changed.append(replace(page, fetched=milliseconds(page.fetched) / 1000, is_unchanged=False))
+        else:
+            unchanged[place] = page
+    checkpoint = parcel.checkpoint
+    return replace(
+        parcel,
+        pages=(*_fitting(changed), *(unchanged[place] for place in sorted(unchanged))),
+        checkpoint=replace(
+            checkpoint,
+            found=tuple(target for target in checkpoint.found if _is_news(target, known_marks)),
+            again=tuple(
+                replace(target, not_before=milliseconds(target.not_before) / 1000)
+                for target in checkpoint.again
+            ),
+        ),
+        holds=(),
+        robots=None,
+        delay_seconds=0.0,
+    )
+
+
+def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
+    """The parcel for the stream; WireError("too-large") if its facts are too much for any parcel."""
+    parcel = as_sent(parcel, known_marks)
+    unchanged = [page for page in parcel.pages if page.is_unchanged]
+    places = (known_marks.place_of(page.fingerprint) for page in unchanged)
+    checkpoint = parcel.checkpoint
+    packed = _encode(
+        _Packed(
+            visit=parcel.visit,
+            part=parcel.part,
+            epoch=parcel.epoch,
+            number=parcel.number,
+            pages=pack_pages([page for page in parcel.pages if not page.is_unchanged], parcel.site),
+            unchanged=pack_places(place for place in places if place is not None),
+            unchanged_at=max((milliseconds(page.fetched) for page in unchanged), default=0),
+            found=pack_targets(checkpoint.found, parcel.site),
+            done=pack(f">{len(checkpoint.done)}q", *checkpoint.done),
+            again=pack_targets(checkpoint.again, parcel.site),
+            outlinks=pack_targets(parcel.outlinks, parcel.site),
+            state=parcel.state,
+            rows=parcel.rows,
+            usage=parcel.usage,
+            ended=parcel.ended,
+        )
+    )
+    if len(packed) > MAX_PARCEL_BYTES:
+        raise WireError("too-large", f"parcel {parcel.number} has {len(packed):,} bytes: too many to travel")
+    return packed
+
+
+def _is_news(target: Target, marks: Marks) -> bool:
+    """False for a page whose validator home sent: it knows that one, unless rules raised its priority."""
+    return not marks or bool(target.priority) or fingerprint(target.url) not in marks
+
+
+def _fitting(pages: list[Page]) -> list[Page]:
+    """The pages with the largest ones given up, where all together are too large to travel."""
+    if 4 * sum(map(_characters, pages)) <= _ROOM_BYTES:  # no character has more than four bytes
+        return pages
+    weights = [len(_encode(page)) for page in pages]
+    total, fitting = sum(weights), list(pages)
+    for place in sorted(range(len(pages)), key=weights.__getitem__, reverse=True):
+        if total <= _ROOM_BYTES:
+            break
+        fitting[place] = _given_up(pages[place])
+        total -= weights[place]
+    return fitting
+
+
+def _given_up(page: Page) -> Page:
+    return Page(
+        url=page.url,
+        fingerprint=page.fingerprint,
+        depth=page.depth,
+        fetched=page.fetched,
+        error="too_large",
+        referrer=page.referrer,
+    )
+
+
+def _characters(page: Page) -> int:
+    """About how many; what is not counted is short."""
+    size = len(page.text) + len(page.html) + len(page.links.urls) + len(page.links.texts)
+    size += sum(len(text) for _, texts in page.extracts for text in texts)
+    size += sum(len(name) + len(value) for name, value in page.headers)
+    return size + (len(page.raw.body) + len(page.raw.response_head) if page.raw else 0)
+
+
+# --- at home
+
+
+class Unpacker:
+    """Unpacks the parcels of one visit, as home leased it, and believes nothing that cannot be."""
+
+    def __init__(self, visit: Visit, known_marks: Marks, *, began: float = 0.0) -> None:
+        self._visit = visit
+        self._marks = known_marks
+        self._earliest = began - CLOCK_SLACK_SECONDS
+        self._pages = 0  # in all parcels so far
+        # What home makes a page of that did not change.
+        starts = visit.starts if known_marks else ()
+        self._starts = {fingerprint(target.url): target for target in starts}
+        self._validators = {each.fingerprint: each for each in visit.known.validators}
+
+    def unpack(self, data: bytes, *, now: float) -> Parcel:
+        """The parcel; WireError if it cannot be. Whether its number is the next is the caller's to see."""
+        if len(data) > MAX_PARCEL_BYTES:
+            raise WireError("too-large", f"a parcel of {len(data):,} bytes")
+        try:
+            packed = _DECODER.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise WireError("malformed", "a parcel that cannot be read") from error
+        self._check_lease(packed)
+        _check_facts(packed)
+        check_usage(packed.usage)
+        pages = (*self._changed(packed, now), *self._unchanged(packed, now))
+        self._count(pages, packed.usage)
+        visit = self._visit
+        return Parcel(
+            visit=visit.id,
+            site=visit.site,
+            part=visit.part,
+            epoch=visit.epoch,
+            number=packed.number,
+            pages=pages,
+            outlinks=self._targets(packed.outlinks, now, is_home=False),
+            checkpoint=Checkpoint(
+                found=self._targets(packed.found, now),
+                done=_done(packed.done),
+                again=self._targets(packed.again, now),
+            ),
+            state=packed.state,
+            rows=packed.rows,
+            usage=packed.usage,
+            ended=packed.ended,
+        )
+
+    def _check_lease(self, packed: _Packed) -> None:
+        visit = self._visit
+        if (packed.visit, packed.part, packed.epoch) != (visit.id, visit.part, visit.epoch):
+            raise WireError("malformed", f"a parcel of another visit than {visit.id}, epoch {visit.epoch}")
+        if not 1 <= packed.number <= MAX_COUNT:
+            raise WireError("malformed", f"a parcel with the number {packed.number}")
+
+    def _changed(self, packed: _Packed, now: float) -> tuple[Page, ...]:
+        latest = now + CLOCK_SLACK_SECONDS
+        return unpack_pages(packed.pages, self._visit.site, earliest=self._earliest, latest=latest)
+
+    def _unchanged(self, packed: _Packed, now: float) -> list[Page]:
+        """Pages that are as home has them, made again from its lease."""
+        places = unpack_places(packed.unchanged, len(self._marks))
+        at = packed.unchanged_at / 1000
+        if places and not self._earliest <= at <= now + CLOCK_SLACK_SECONDS:
+            raise WireError("malformed", "pages that were fetched before the visit began, or are still to be")
+        return [self._page(self._marks[place], at) for place in places]
+
+    def _page(self, mark: int, fetched: float) -> Page:
+        start, validator = self._starts.get(mark), self._validators.get(mark)
+        if start is None or validator is None:
+            raise WireError("malformed", "an unchanged page that nobody asked for")
+        return Page(
+            url=start.url,
+            fingerprint=mark,
+            depth=start.depth,
+            fetched=fetched,
+            status=304,
+            is_unchanged=True,
+            digest=validator.digest,
+            modified=validator.modified,
+            etag=validator.etag,
+            referrer=start.referrer,
+            likeness=validator.likeness,
+        )
+
+    def _count(self, pages: tuple[Page, ...], usage: Usage) -> None:
+        marks = {page.fingerprint for page in pages}
+        if len(marks) != len(pages):
+            raise WireError("malformed", "the same page twice in a parcel")
+        good = sum(not page.error and (200 <= page.status < 300 or page.status == 304) for page in pages)
+        self._pages += max(good, usage.pages)
+        if self._pages > self._visit.budget.pages:
+            raise WireError("malformed", f"more pages than the {self._visit.budget.pages:,} of the budget")
+
+    def _targets(self, columns: TargetColumns, now: float, *, is_home: bool = True) -> tuple[Target, ...]:
+        targets = unpack_targets(columns, self._visit.site, now=now)
+        check_sites(targets, self._visit.site, is_home=is_home)
+        return targets
+
+
+def unpack_parcel(data: bytes, visit: Visit, known_marks: Marks, now: float, *, began: float = 0.0) -> Parcel:
+    """One parcel by itself; `Unpacker` is for all of a visit."""
+    return Unpacker(visit, known_marks, began=began).unpack(data, now=now)
+
+
+def _done(data: bytes) -> tuple[int, ...]:
+    count, rest = divmod(len(data), 8)
+    if rest or count > MAX_TARGETS:
+        raise WireError("malformed", f"{len(data):,} bytes of URLs that are done")
+    marks: tuple[int, ...] = unpack(f">{count}q", data)
+    return marks
+
+
+def _check_facts(packed: _Packed) -> None:
+    state = packed.state
+    if max(len(packed.rows), len(state.added), len(state.removed)) > MAX_ROWS:
+        raise WireError("malformed", f"more than {MAX_ROWS:,} facts in a parcel")
+    facts = (*packed.rows, *(fact for _, fact in state.added))
+    if max(map(len, facts), default=0) > MAX_ROW_BYTES:
+        raise WireError("malformed", f"a fact of more than {MAX_ROW_BYTES:,} bytes")
+    numbers = (*state.removed, *(number for number, _ in state.added))
+    if numbers and not 0 <= min(numbers) <= max(numbers) <= _MAX_FACT_NUMBER:
+        raise WireError("malformed", "a fact whose number is out of range")
+
+
+def check_usage(usage: Usage) -> None:
+    """WireError if a visit cannot have used that."""
+    counts = (usage.requests, usage.bytes_received, usage.pages, usage.unchanged, usage.redirects, usage.kept)
+    amounts = (*counts, usage.sent_bytes, usage.cpu_seconds, *usage.errors.values())
+    if not all(math.isfinite(amount) and 0 <= amount <= MAX_COUNT for amount in amounts):
+        raise WireError("malformed", "a count that is negative, or too large to be true")
+    if len(usage.errors) > _MAX_ERRORS:
+        raise WireError("malformed", f"{len(usage.errors)} kinds of errors")
+    for kind in usage.errors:
+        check_error(kind)

@@ -1,0 +1,165 @@
+"""Reply 2 as a whole: parcels, log and signs of life into frames at the host, and out of them at home."""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from sterna.errors import WireError
+from sterna.model import Ended, Record, Usage
+from sterna.wire.compress import Squeezer, Unsqueezer
+from sterna.wire.frames import MAX_PAYLOAD_BYTES, Frame, FrameReader, FrameWriter, Kind
+from sterna.wire.merkle import HASH_BYTES
+from sterna.wire.parcels import MAX_COUNT, MAX_PARCEL_BYTES, check_usage
+
+MAX_LINE_BYTES = 2048  # of log
+_LENGTH_BYTES = 4
+_ENDING = "ending"  # the context in which endings are signed
+
+Sign = Callable[[str, bytes], bytes]  # `Identity.sign`
+Verify = Callable[[str, bytes, bytes], None]  # `PublicKey.verify`
+
+
+class Ending(Record, frozen=True, kw_only=True):
+    """How a visit ended and what it brought in all its parcels, as its host signed it."""
+
+    visit: str
+    parcels: int
+    pages: int
+    usage: Usage
+    ended: Ended
+    root: bytes  # of the Merkle tree of the pages
+    signature: bytes = b""
+
+    def signed(self, sign: Sign) -> "Ending":
+        """The same, signed by the host."""
+        return msgspec.structs.replace(self, signature=sign(_ENDING, self._unsigned()))
+
+    def check(self, verify: Verify) -> None:
+        """WireError if the host did not sign just this."""
+        verify(_ENDING, self._unsigned(), self.signature)
+
+    def _unsigned(self) -> bytes:
+        return msgspec.msgpack.encode(msgspec.structs.replace(self, signature=b""))
+
+
+class ParcelCame(Record, frozen=True):
+    """A parcel, still packed."""
+
+    packed: bytes
+
+
+class LineCame(Record, frozen=True):
+    """A line of the host's log."""
+
+    text: str
+
+
+class AliveCame(Record, frozen=True):
+    """The host is still at it."""
+
+
+class ProblemCame(Record, frozen=True):
+    """There will be no more, and this problem+json says why."""
+
+    json: bytes
+
+
+Came = ParcelCame | LineCame | AliveCame | ProblemCame | Ending
+
+
+class StreamWriter:
+    """The host's end: what each call gives is to be sent, in the order of the calls."""
+
+    def __init__(self, key: bytes, *, level: int) -> None:
+        self._frames = FrameWriter(key)
+        self._squeezer = Squeezer(level)
+
+    def begin(self) -> bytes:
+        """What comes first."""
+        return self._frames.header
+
+    def parcel(self, packed: bytes) -> bytes:
+        """A parcel as `parcels.pack_parcel` made it; takes a while for a large one."""
+        piece = self._squeezer.add(len(packed).to_bytes(_LENGTH_BYTES, "big") + packed)
+        return self._frames.frames(Kind.PARCELS, piece)
+
+    def line(self, text: str) -> bytes:
+        """A line of log, cut where it is long."""
+        return self._frames.frame(Kind.LOG, text.encode(errors="replace")[:MAX_LINE_BYTES])
+
+    def alive(self) -> bytes:
+        """A sign of life."""
+        return self._frames.frame(Kind.ALIVE)
+
+    def problem(self, json: bytes) -> bytes:
+        """Why nothing more comes."""
+        return self._frames.frame(Kind.PROBLEM, json[:MAX_PAYLOAD_BYTES])
+
+    def end(self, ending: Ending) -> bytes:
+        """The end; nothing may follow."""
+        return self._frames.frame(Kind.END, msgspec.msgpack.encode(ending))
+
+
+class StreamReader:
+    """Home's end; holds no more than one parcel besides what it was fed."""
+
+    def __init__(self, key: bytes, *, max_bytes: int) -> None:
+        self._frames = FrameReader(key)
+        self._unsqueezer = Unsqueezer(max_bytes)
+        self._pending = bytearray()  # of a parcel that is not whole yet
+
+    def feed(self, data: bytes) -> Iterator[Came]:
+        """What has come whole, one after the other; WireError if it cannot be."""
+        for frame in self._frames.feed(data):
+            yield from self._take(frame)
+
+    def finish(self) -> None:
+        """To be called when no more comes; WireError("cut off") if the end was not seen."""
+        self._frames.finish()
+
+    def _take(self, frame: Frame) -> Iterator[Came]:
+        if frame.kind is Kind.PARCELS:
+            yield from self._parcels(frame.payload)
+        elif frame.kind is Kind.LOG:
+            yield LineCame(_line(frame.payload))
+        elif frame.kind is Kind.ALIVE:
+            if frame.payload:
+                raise WireError("malformed", "a sign of life that is more than that")
+            yield AliveCame()
+        elif frame.kind is Kind.PROBLEM:
+            yield ProblemCame(frame.payload)
+        else:
+            yield self._ending(frame.payload)
+
+    def _parcels(self, piece: bytes) -> Iterator[ParcelCame]:
+        room = _LENGTH_BYTES + MAX_PARCEL_BYTES - len(self._pending)
+        self._pending += self._unsqueezer.add(piece, max_bytes=room)
+        while len(self._pending) >= _LENGTH_BYTES:
+            end = _LENGTH_BYTES + int.from_bytes(self._pending[:_LENGTH_BYTES], "big")
+            if end > _LENGTH_BYTES + MAX_PARCEL_BYTES:
+                raise WireError("too-large", f"a parcel of {end} bytes")
+            if end > len(self._pending):
+                return
+            packed = bytes(self._pending[_LENGTH_BYTES:end])
+            del self._pending[:end]
+            yield ParcelCame(packed)
+
+    def _ending(self, payload: bytes) -> Ending:
+        if self._pending:
+            raise WireError("malformed", "the stream ends within a parcel")
+        try:
+            ending = msgspec.msgpack.decode(payload, type=Ending)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise WireError("malformed", "an end that cannot be read") from error
+        check_usage(ending.usage)
+        if not all(0 <= count <= MAX_COUNT for count in (ending.parcels, ending.pages)):
+            raise WireError("malformed", "an end with a count that is negative, or too large to be true")
+        if len(ending.root) != HASH_BYTES:
+            raise WireError("malformed", f"a root of {len(ending.root)} bytes")
+        return ending
+
+
+def _line(payload: bytes) -> str:
+    """A line that is fit to be shown: what came from outside has no control characters."""
+    text = payload[:MAX_LINE_BYTES].decode(errors="replace")
+    return "".join(char if char.isprintable() else " " for char in text)
