@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from math import nan
 from pathlib import Path
 
 import msgspec
@@ -144,6 +145,7 @@ def test_comment_at_the_end_of_a_condition_hides_nothing() -> None:
         (Spec(name="h", keep=Keep(fields=()), rules=("best.clp",)), ("title", "text", "links")),
         (Spec(name="h", keep=Keep(fields=()), rules=("best.clp",), loading="rules"), ("title", "text")),
         (Spec(name="h", keep=Keep(fields=()), select=Select(where="size > 9")), ("links",)),
+        (Spec(name="h", keep=Keep(fields=()), select=Select(least_change=0.1)), ("text", "links")),
     ],
 )
 def test_crawler_reads_what_it_keeps_selects_by_and_asks_in_rules(
@@ -311,6 +313,8 @@ def test_fields_that_no_page_has_cannot_be_kept(kept: str) -> None:
         Crawler(program=Program(rules=(Source("a.clp", "(defmodule X)"),))),
         Crawler(program=Program(keep=model.Keep(selectors=(Selector("a", "["),)))),
         Crawler(facts=(b"\xc1",)),
+        Crawler(program=Program(least_change=1.5)),
+        Crawler(program=Program(least_change=nan)),
     ],
 )
 def test_crawler_of_a_stranger_is_checked_in_all_its_parts(crawler: Crawler) -> None:

@@ -45,6 +45,7 @@ FULL = Spec(
         languages=("en", "pt-BR"),
         content_types=("text/html",),
         where="depth <= 2 AND size > 100",
+        least_change=0.25,
     ),
     keep=Keep(
         fields=("title", "text"),
@@ -78,6 +79,7 @@ FULL_PLAN = r"""The crawler 'health'
       - the page has a word of "clinic", "hospital"
       - its depth is at most 2
       - its size is more than 100
+    One that is known counts as unchanged if less than 25 % of its words changed.
  5. Of a wanted page these travel home: address and status, title, text. Of its text and html only
     the first 30 % travels. So does what these CSS selectors find in it:
       - picture: the attribute src of img

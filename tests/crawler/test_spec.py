@@ -44,6 +44,7 @@ matches = ['\\bMRI\\b']
 languages = ["en", "pt-BR"]
 content_types = ["text/html"]
 where = "status = 200"
+least_change = 0.2
 
 [keep]
 fields = ["url", "title", "text"]
@@ -100,6 +101,7 @@ IN_PYTHON = Spec(
         languages=("en", "pt-BR"),
         content_types=("text/html",),
         where="status = 200",
+        least_change=0.2,
     ),
     keep=Keep(
         fields=("url", "title", "text"),
@@ -268,6 +270,14 @@ WRONG = [
     (
         'name = "h"\n[select]\ncontent_types = ["html"]',
         ':3: select.content_types is "html": must be a content type such as "text/html" or "image/*"',
+    ),
+    (
+        'name = "h"\n[select]\nleast_change = 20',
+        ":3: select.least_change is 20: must be a number from 0 to 1",
+    ),
+    (
+        'name = "h"\n[select]\nleast_change = nan',
+        ":3: select.least_change is nan: must be a number from 0 to 1",
     ),
     (
         'name = "h"\n[keep]\nfields = ["titel"]',

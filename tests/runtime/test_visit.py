@@ -31,6 +31,7 @@ from sterna.model import (
     Ended,
     Hold,
     Known,
+    Program,
     Robots,
     RobotsState,
     Scope,
@@ -534,6 +535,39 @@ def test_known_page_is_asked_for_only_if_it_changed() -> None:
     assert {path for path, page in pages.items() if page.is_unchanged} == {"/etag", "/date"}
     assert pages["/etag"].digest == b"d"
     assert (outcome.last.usage.unchanged, outcome.page_count) == (2, 4)
+
+
+def texts(changed: int) -> str:
+    return " ".join(f"new{n}" if n < changed else f"word{n}" for n in range(500))
+
+
+def test_known_page_that_changed_by_less_than_matters_counts_as_unchanged() -> None:
+    crawler = Crawler(program=Program(least_change=0.3))
+    web = FakeWeb({"/a": reply(body=texts(0)), "/b": reply(body=texts(0))})
+    first = carry_out(visit_of("/a", "/b", robots=KNOWN_RULES, crawler=crawler), web)
+    before = {page.url: page for page in first.last.pages}
+    validators = tuple(
+        Validator(page.fingerprint, digest=page.digest[:5], likeness=page.likeness)
+        for page in before.values()
+    )
+    web = FakeWeb({"/a": reply(body=texts(20)), "/b": reply(body=texts(400))})
+    known = Known(validators=validators)
+    second = carry_out(visit_of("/a", "/b", robots=KNOWN_RULES, crawler=crawler, known=known), web)
+    after = {page.url.removeprefix(SITE): page for page in second.last.pages}
+    assert {path for path, page in after.items() if page.is_unchanged} == {"/a"}
+    assert second.last.usage.unchanged == 1
+    assert after["/b"].likeness != before[f"{SITE}/b"].likeness
+
+
+def test_response_of_a_page_that_is_only_alike_is_not_archived_as_the_same() -> None:
+    crawler = Crawler(program=Program(least_change=0.3), keeps_raw=True)
+    first = carry_out(visit_of("/a", crawler=crawler), FakeWeb({"/a": reply(body=texts(0))})).last.pages[0]
+    known = Validator(first.fingerprint, digest=first.digest, has_raw=True, likeness=first.likeness)
+    visit = visit_of("/a", crawler=crawler, known=Known(validators=(known,)))
+    same = carry_out(visit, FakeWeb({"/a": reply(body=texts(0))})).last.pages[0]
+    alike = carry_out(visit, FakeWeb({"/a": reply(body=texts(20))})).last.pages[0]
+    assert (same.is_unchanged, same.raw is not None) == (True, True)
+    assert (alike.is_unchanged, alike.raw) == (True, None)
 
 
 # Parcels

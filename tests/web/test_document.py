@@ -52,6 +52,50 @@ def test_the_charset_of_the_header_is_used() -> None:
     assert read("Привет".encode("koi8-r"), content_type="text/plain; charset=koi8-r").text == "Привет"
 
 
+def test_an_unchanged_body_is_known_by_the_first_bytes_of_its_digest() -> None:
+    digest = read().digest
+    assert read(known_digest=digest[:5]).is_unchanged
+    assert not read(known_digest=digest[:4]).is_unchanged  # too few to tell
+    assert not read(known_digest=digest[:4] + b"!").is_unchanged
+    assert not read(known_digest=digest + b"!").is_unchanged
+
+
+def words(share: float) -> bytes:
+    """A page of a thousand words, of which this share is other than in `words(0)`."""
+    texts = [f"new{n}" if n < share * 1000 else f"word{n}" for n in range(1000)]
+    return f"<title>Title</title><p>{' '.join(texts)}".encode()
+
+
+MINDFUL = Manner(least_change=0.3)
+
+
+@pytest.mark.parametrize(("share", "is_alike"), [(0.02, True), (0.1, True), (0.6, False), (1.0, False)])
+def test_a_page_that_changed_by_less_than_matters_is_alike(share: float, is_alike: bool) -> None:
+    before = read(words(0), MINDFUL)
+    after = read(words(share), MINDFUL, known_digest=before.digest, known_likeness=before.likeness)
+    assert (after.is_unchanged, after.is_alike) == (False, is_alike)
+    assert len(after.likeness) == 8
+
+
+def test_the_same_page_is_unchanged_and_not_only_alike() -> None:
+    before = read(words(0), MINDFUL)
+    after = read(words(0), MINDFUL, known_digest=before.digest, known_likeness=before.likeness)
+    assert (after.is_unchanged, after.is_alike, after.likeness) == (True, False, before.likeness)
+
+
+def test_likeness_is_told_only_where_changes_are_measured_and_the_page_may_be_indexed() -> None:
+    assert read(words(0)).likeness == b""
+    closed = read(words(0), MINDFUL, x_robots="noindex", known_likeness=read(words(0), MINDFUL).likeness)
+    assert (closed.likeness, closed.is_alike) == (b"", False)
+
+
+def test_plain_text_has_a_likeness_and_what_has_no_words_has_none() -> None:
+    plain = read(b"one two three", MINDFUL, content_type="text/plain")
+    assert plain.likeness == read(b"<p>Three Two One", MINDFUL).likeness
+    assert read(b"<img src=a.png>", MINDFUL).likeness == b""
+    assert not read(b"<img src=a.png>", MINDFUL, known_likeness=plain.likeness).is_alike
+
+
 def test_an_unchanged_body_is_known_by_its_digest() -> None:
     digest = read().digest
     assert read(known_digest=digest).is_unchanged

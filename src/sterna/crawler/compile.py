@@ -41,6 +41,7 @@ def compile_spec(spec: Spec, folder: Path) -> Crawler:
         rules=_sources("rules", spec.rules, folder),
         is_best_first=spec.order == "best",
         drives_loading=spec.loading == "rules",
+        least_change=spec.select.least_change,
     )
     return Crawler(
         name=spec.name,
@@ -85,6 +86,8 @@ def check_crawler(crawler: Crawler) -> None:
     for selector in program.keep.selectors:
         check_selector(selector.css)
     check_rules(program.rules)
+    if not 0 <= program.least_change <= 1:
+        raise UsageError(f"least_change is {program.least_change}: must be a number from 0 to 1")
     for fact in crawler.facts:
         _check_fact(fact)
 
@@ -118,6 +121,8 @@ def _with_needs(program: Program) -> Program:
         wanted |= columns_of(program.select)
     if not program.drives_loading:
         wanted.add("links")
+    if program.least_change:
+        wanted.add("text")
     return replace(program, needs=_in_order(wanted))
 
 

@@ -54,7 +54,7 @@ def _explained(crawler: Crawler, spec: Spec | None, gather: tuple[Source, ...]) 
         _start(spec, crawler),
         _reach(crawler.scope, program),
         _before(crawler),
-        _selection(program.select),
+        _selection(program),
         _filtering(program),
         *_deciding(program),
         *_gathering(gather),
@@ -111,12 +111,14 @@ def _scope_tests(scope: Scope) -> Iterator[str]:
         yield f"{_either(scope.exclude)} is not found in it"
 
 
-def _selection(select: Predicate | None) -> Step:
-    if select is None:
-        return Step("Every page is wanted.")
-    conditions = [describe(part) for part in _conditions(select)]
+def _selection(program: Program) -> Step:
+    least = f"less than {_number(100 * program.least_change)} % of its words" if program.least_change else ""
+    known = f"One that is known counts as unchanged if {least} changed." if least else ""
+    if program.select is None:
+        return Step(f"Every page is wanted. {known}")
+    conditions = [describe(part) for part in _conditions(program.select)]
     all_of = " all of this holds" if len(conditions) > 1 else ""
-    return Step(f"A page is wanted if{all_of}:", conditions)
+    return Step(f"A page is wanted if{all_of}:", conditions, known)
 
 
 def _filtering(program: Program) -> Step:

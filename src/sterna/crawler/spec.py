@@ -69,6 +69,7 @@ class Select(Part, frozen=True):
     languages: Annotated[tuple[str, ...], Meta(description='a list of languages such as ["en"]')] = ()
     content_types: Annotated[tuple[str, ...], Meta(description='a list of types such as ["text/html"]')] = ()
     where: Annotated[str, Meta(description="an SQL condition on the columns of a page")] = ""
+    least_change: Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")] = 0.0
 
     def check(self) -> None:
         checks.check_weights(self.weights, self.threshold)

@@ -27,6 +27,7 @@ class Pages:
             agent=visit.etiquette.robots_name,
             wants=program.needs,
             selectors=program.keep.selectors,
+            least_change=program.least_change,
         ).encoded()
 
     def answer(self, target: Target, response: Response, known: Validator | None) -> Answer:
@@ -41,6 +42,7 @@ class Pages:
             body=response.body,
             kind=target.kind,
             known_digest=known.digest if known else b"",
+            known_likeness=known.likeness if known else b"",
             manner=self._manner,
         )
 
@@ -96,26 +98,30 @@ class Pages:
         """What a document tells besides."""
         page = self.answered(target, reply)
         is_open = document.may_index
+        is_unchanged = document.is_unchanged or document.is_alike
+        # The archive would refer to the earlier response as the same one, which this is not quite.
+        may_archive = document.may_archive and is_open and not document.is_alike
         return msgspec.structs.replace(
             page,
             # What may not be indexed has no validators: it is read anew until its author says otherwise.
             etag=page.etag if is_open else "",
             modified=page.modified if is_open else "",
             digest=document.digest if is_open else b"",
-            is_unchanged=document.is_unchanged and is_open and 200 <= page.status < 300,
+            is_unchanged=is_unchanged and is_open and 200 <= page.status < 300,
             content_type=document.content_type,
             title=document.title,
             text=document.text,
             language=document.language,
             size=document.size,
             links=document.links if self._keeps_links else Links(),
-            raw=page.raw if document.may_archive and is_open else None,
+            raw=page.raw if may_archive else None,
             is_kept=document.is_selected,
             description=document.description,
             keywords=document.keywords,
             headings=document.headings,
             html=document.html,
             extracts=tuple(found for found in document.extracts if found[1]),
+            likeness=document.likeness,
         )
 
     def _raw(self, reply: Reply) -> Raw | None:

@@ -3,7 +3,6 @@
 import re
 from array import array
 from functools import lru_cache
-from hashlib import blake2b
 
 import msgspec
 from msgspec.structs import replace
@@ -11,9 +10,11 @@ from msgspec.structs import replace
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector, TargetKind
 from sterna.web.charset import charset_of, decode_html, decode_text
 from sterna.web.decode import decode_body
+from sterna.web.digest import digest_of, is_digest
 from sterna.web.extract import Extracts, extract
 from sterna.web.html import read_html, read_may
 from sterna.web.keywords import keywords_of
+from sterna.web.likeness import change_between, likeness_of
 from sterna.web.markup import collapse, language_of
 from sterna.web.sitemap import read_sitemap
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
@@ -42,6 +43,7 @@ class Manner(Record, frozen=True, kw_only=True):
     agent: str = "sterna"  # the name by which robots metas and X-Robots-Tag may call us
     wants: tuple[Field, ...] = DEFAULT_FIELDS
     selectors: tuple[Selector, ...] = ()  # each as `extract.check_selector` lets it pass
+    least_change: float = 0.0  # 0 to 1: a text of which less changed is alike; it must be wanted
 
     def encoded(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -58,7 +60,8 @@ class Answer(Record, frozen=True, kw_only=True):
     content_language: str = ""
     body: bytes
     kind: TargetKind = "page"
-    known_digest: bytes = b""
+    known_digest: bytes = b""  # or its first bytes
+    known_likeness: bytes = b""
     manner: bytes = Manner().encoded()  # encoded once a visit, decoded once a reader
 
 
@@ -79,11 +82,13 @@ class Document(Record, frozen=True, kw_only=True):
     may_follow: bool = True
     may_archive: bool = True
     is_unchanged: bool = False
+    is_alike: bool = False  # it changed, but by less than matters
     description: str = ""
     keywords: tuple[str, ...] = ()
     headings: tuple[str, ...] = ()
     html: str = ""
     extracts: Extracts = ()
+    likeness: bytes = b""  # where changes are measured
     is_selected: bool = True  # by the crawler, which reads the document after this
     cpu_seconds: float = 0.0  # that reading it took; set by whoever reads
 
@@ -92,7 +97,7 @@ def read_document(answer: Answer) -> Document:
     """Reads the body of an answer; ReadError where it cannot be decompressed or is no sitemap."""
     manner = _manner(answer.manner)
     body = decode_body(answer.body, answer.content_encoding, max_bytes=manner.max_bytes)
-    digest = blake2b(body, digest_size=16).digest()
+    digest = digest_of(body)
     may = read_may(answer.x_robots, agent=manner.agent)
     document = Document(
         digest=digest,
@@ -102,16 +107,16 @@ def read_document(answer: Answer) -> Document:
         may_index=may.index,
         may_follow=may.follow,
         may_archive=may.archive,
-        is_unchanged=digest == answer.known_digest,
+        is_unchanged=is_digest(answer.known_digest, digest),
     )
     if not 200 <= answer.status < 300:
         return document
     if answer.kind == "sitemap":
         return _with_sitemap(document, answer, body=body)
     if document.content_type in _HTML_TYPES:
-        return _with_html(document, answer, body=body)
+        return _compared(_with_html(document, answer, body=body), answer)
     if document.content_type == "text/plain" and document.may_index:
-        return _with_text(document, answer, body=body)
+        return _compared(_with_text(document, answer, body=body), answer)
     return document
 
 
@@ -162,6 +167,16 @@ def _with_sitemap(document: Document, answer: Answer, *, body: bytes) -> Documen
     canonical = _canonical(manner.drop_params)
     sitemap = read_sitemap(body, answer.url, canonical, max_bytes=manner.max_bytes)
     return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps)
+
+
+def _compared(document: Document, answer: Answer) -> Document:
+    """The document with its likeness, and whether it changed by less than the visit minds."""
+    least_change = _manner(answer.manner).least_change
+    if not least_change or not document.may_index:
+        return document
+    likeness = likeness_of(document.text)
+    is_alike = not document.is_unchanged and change_between(answer.known_likeness, likeness) < least_change
+    return replace(document, likeness=likeness, is_alike=is_alike)
 
 
 def _marks(links: Links) -> bytes:
