@@ -3,17 +3,22 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sterna.api import crawl
     from sterna.crawler.spec import Budget, Css, Keep, Politeness, Scope, Select, Spec
 
 __version__ = "0.1.0"
 
-__all__ = ["Budget", "Css", "Keep", "Politeness", "Scope", "Select", "Spec", "__version__"]
+__all__ = ["Budget", "Css", "Keep", "Politeness", "Scope", "Select", "Spec", "__version__", "crawl"]
 
 
 def __getattr__(name: str) -> object:
     # Every module of the package passes here, and few of them need a spec.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "crawl":
+        from sterna.api import crawl  # noqa: PLC0415
+
+        return crawl
     from sterna.crawler import spec  # noqa: PLC0415
 
     return getattr(spec, name)

@@ -200,6 +200,38 @@ def test_limit_ends_the_crawler_by_its_name_and_keeps_what_was_found(
     assert ask(tmp_path, "SELECT count(*) AS n FROM page")[0]["n"] >= 1
 
 
+GREEDY = {
+    "cpu_seconds": ("0.5", "(while TRUE do (bind ?x 1))"),
+    "memory_bytes": ('"64 MB"', '(bind ?s "x") (while TRUE do (bind ?s (str-cat ?s ?s)))'),
+    "scratch_bytes": ('"2 kB"', '(store big (str-cat (page-text) "%s"))' % ("x" * 4_000)),
+    "sent_bytes": ('"1 kB"', '(emit long "%s")' % ("x" * 2_000)),
+}
+
+
+@pytest.mark.parametrize("limit", GREEDY)
+def test_greedy_rule_is_ended_by_the_name_of_its_limit(
+    tmp_path: Path, server: NginxServer, limit: str
+) -> None:
+    value, action = GREEDY[limit]
+    body = f'rules = ["r.clp"]\n[budget]\n{limit} = {value}'
+    spec = write_spec(
+        tmp_path, [f"{server.url}/"], body, r=f'(defrule greedy (page (title "Clinic")) => {action})'
+    )
+
+    summary = crawl(spec)
+
+    assert summary["ended"] == limit
+    assert "Start" in [row["title"] for row in ask(tmp_path, "SELECT title FROM page")]
+
+
+def test_crawl_is_over_when_its_crawlers_time_is(tmp_path: Path, server: NginxServer) -> None:
+    spec = write_spec(tmp_path, [f"{server.url}/"], "[budget]\nwall_seconds = 1")
+
+    summary = crawl(spec, "--delay", "0.8")
+
+    assert (summary["ended"], summary["pages"]) == ("wall_seconds", 1)
+
+
 def test_endless_rule_is_stopped_and_the_crawl_says_so(tmp_path: Path, server: NginxServer) -> None:
     rules = '(defrule loop (page (title "Clinic")) => (while TRUE do (bind ?x 1)))'
     spec = write_spec(tmp_path, [f"{server.url}/"], 'rules = ["r.clp"]', r=rules)
@@ -278,6 +310,22 @@ def test_packed_crawler_crawls_as_its_spec_does(tmp_path: Path, server: NginxSer
     shown = sterna("inspect", packed)
     assert "rules" in shown.stdout
     assert shown.returncode == 0
+
+
+def test_query_as_a_rule_finds_what_the_query_finds(tmp_path: Path, server: NginxServer) -> None:
+    sql = "SELECT title, status FROM page WHERE title > 'D' AND status = 200"
+    rule = sterna("explain", "--rule", sql)
+    assert rule.returncode == 0, rule.stderr
+    asked = sterna("ask", sql, f"{server.url}/", "--delay", "0", "--quiet", "--format", "json")
+
+    crawl(write_spec(tmp_path, [f"{server.url}/"], 'rules = ["q.clp"]', q=rule.stdout))
+
+    rows = [
+        {name["symbol"]: value for name, value in zip(row[::2], row[1::2], strict=True)}
+        for row in facts(tmp_path, "QUERY_RESULT")
+    ]
+    assert len(rows) == 3
+    assert sorted(rows, key=str) == sorted(json.loads(asked.stdout), key=str)
 
 
 def test_question_with_a_mistake_is_refused_before_anything_is_fetched(server: NginxServer) -> None:

@@ -10,6 +10,7 @@ import typer
 from sterna.cli.crawlers import is_file, packed_of, read_crawler
 from sterna.crawler.pack import SUFFIX, describe, summary_of, write
 from sterna.crawler.plan import explain as explain_crawler
+from sterna.crawler.rules import MULTISLOTS, TEMPLATES
 from sterna.crawler.spec_file import load_spec
 from sterna.errors import UsageError
 
@@ -19,12 +20,25 @@ def explain(
         str,
         typer.Argument(metavar="FILE|SQL", help="A spec, a packed crawler, or a query as for `sterna ask`."),
     ],
+    as_rule: Annotated[
+        bool,
+        typer.Option("--rule", help="Print a simple query as a rule, to be put among a crawler's own rules."),
+    ] = False,
 ) -> None:
     """Say in words what a crawler will do, and where each part of it is decided.
 
     Example: sterna explain health.toml
     """
-    sys.stdout.write(_explained(what) + "\n")
+    sys.stdout.write((_rule(what) if as_rule else _explained(what)) + "\n")
+
+
+def _rule(what: str) -> str:
+    if is_file(what):
+        raise UsageError(f"--rule needs a query, and {what} is a crawler's file")
+    # The reader of SQL takes a while to load.
+    from sterna.crawler.query_rule import query_rule  # noqa: PLC0415
+
+    return query_rule(what, {"page": [slot for slot in TEMPLATES["page"] if slot not in MULTISLOTS]})
 
 
 def _explained(what: str) -> str:
