@@ -1,10 +1,7 @@
 """The ledger at 1 to 100 million URLs, in 500 MB with the page cache counted: python -m bench.ledger.
 
 A crawl without its network: visits are leased, carried out on a synthetic web and committed through the
-production interface; only the ledger's own calls are timed. The web has 100,000 sites, the r-th of a size
-in proportion to 1/r. A page has 50 links: 20 of its site's menu, 19 to its neighbours, 1 to a URL nobody has
-seen, 10 to other sites, chosen by their size, and there to a page by an in-degree with the exponent 2.1
-(Broder et al. 2000); one of those in a hundred is new too.
+production interface; only the ledger's own calls are timed. The web is that of bench.ledger_web.
 
 Two figures are printed. *Links* are all links of the pages of a visit. *Checks* is the stricter one: what is
 left of them when the runtime has dropped what its visit has met before and what home told it was done
@@ -22,7 +19,6 @@ import argparse
 import json
 import math
 import os
-import random
 import shutil
 import sqlite3
 import subprocess
@@ -34,116 +30,28 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bench.ledger_web import SITES, Web, as_page, origin, page_number, site_at, site_number
 from bench.ratios import settle
 
 from sterna.home.dispatch import LEASES_AT_ONCE, VISIT_PAGES
 from sterna.home.intake import MAX_BATCH
 from sterna.home.ledger import Change, Lease
 from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.model import Checkpoint, Ended, Hold, Page, Parcel, Target, Usage
+from sterna.model import Checkpoint, Ended, Hold, Parcel, Target, Usage
 from sterna.runtime.frontier import Frontier
 from sterna.runtime.packer import FULL_URLS
 from sterna.web.politeness import site_key
 from sterna.web.urls import fingerprint
 
-SITES = 100_000
 LIMIT_BYTES = 500_000_000
 SIZES = "1000000,3000000,10000000,30000000"
-MENU, NEAR, OUTSIDE = 20, 9, 10
 PARCEL_PAGES = 500  # a visit of ten minutes at a page a second has little more
 CRAWL_SECONDS = 60.0  # of ledger time, at each size
 COMMIT_URLS = 100_000  # more at once would need more memory than there is
 BIG_SITES = 32  # the first to be visited in each phase
-TAIL = 1 / (1 - 1 / 1.1)  # an in-degree of exponent 2.1 is a popularity of rank ** -(1 / 1.1)
 CGROUPS = Path("/sys/fs/cgroup/memory")
 
 T = TypeVar("T")
-
-
-class Web:
-    """The URLs there are: how many of each site, and which ones a page links to."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.random = random.Random(time.time())
-        self.sizes = array("q", [0]) * SITES
-        if path.exists():
-            self.sizes = array("q", path.read_bytes())
-
-    def save(self) -> None:
-        self._path.write_bytes(self.sizes.tobytes())
-
-    def share(self, site: int, urls: int) -> int:
-        """How many of so many URLs are this site's."""
-        return max(1, round(urls / ((_rank(site) + 1) * _HARMONIC)))
-
-    def target(self, site: int, page: int, referrer: str) -> Target:
-        # One way in a hundred is a nearer one than all before.
-        nearer = self.random.random() < 0.01
-        return Target(url(site, page), max(0, page.bit_length() // 2 + 1 - nearer), referrer)
-
-    def new_page(self, site: int) -> int:
-        self.sizes[site] += 1
-        return self.sizes[site] - 1
-
-    def links(self, site: int, page: int) -> Iterator[tuple[int, int]]:
-        """The (site, page) pairs of a page's links."""
-        size = self.sizes[site]
-        yield from ((site, each) for each in range(min(MENU, size)))
-        yield from ((site, each) for each in range(max(0, page - NEAR), min(page + NEAR + 1, size)))
-        yield site, self.new_page(site)
-        draw = self.random.random
-        for _ in range(OUTSIDE):
-            other = _site(int(SITES ** draw()) - 1)
-            if draw() < 0.01:
-                yield other, self.new_page(other)
-            else:
-                yield other, int(self.sizes[other] * draw() ** TAIL)
-
-
-_HARMONIC = math.log(SITES) + 0.5772
-_STRIDE = 7_919  # numbers and ranks of sites are unrelated: their rows do not lie in the order of their size
-_BACK = pow(_STRIDE, -1, SITES)
-
-
-def _site(rank: int) -> int:
-    return rank * _STRIDE % SITES
-
-
-def _rank(site: int) -> int:
-    return site * _BACK % SITES
-
-
-def origin(site: int) -> str:
-    return f"https://www.site-{site:05d}.example"
-
-
-def url(site: int, page: int) -> str:
-    # Written out: it is called for every link.
-    if page:
-        return f"https://www.site-{site:05d}.example/section-{page % 97}/article-{page:08d}.html"
-    return f"https://www.site-{site:05d}.example/"
-
-
-def site_number(origin_or_url: str) -> int:
-    return int(origin_or_url[17:22])
-
-
-def page_number(address: str) -> int:
-    return int(address[-13:-5]) if address.endswith(".html") else 0
-
-
-def as_page(target: Target, now: float) -> Page:
-    return Page(
-        url=target.url,
-        fingerprint=fingerprint(target.url),
-        depth=target.depth,
-        fetched=now,
-        status=200,
-        digest=bytes(16),
-        etag='"5f3c-17a2b"',
-        modified="Mon, 16 Nov 2026 10:00:00 GMT",
-    )
 
 
 class Meter:
@@ -213,7 +121,7 @@ class Crawl:
         """Brings the ledger to so many URLs, each site to its share."""
         meter, visited = Meter(), set[int]()
         if not self.web.sizes[0]:
-            self._seed([_site(rank) for rank in range(SITES)], 1, meter)
+            self._seed([site_at(rank) for rank in range(SITES)], 1, meter)
         for lease in islice(self._leases(meter), LEASES_AT_ONCE):
             site = site_number(lease.site)
             visited.add(site)
@@ -338,7 +246,7 @@ def _put_big_sites_first(path: Path) -> None:
     """Else they would have one visit in a hundred thousand, and none would be measured."""
     if path.exists():
         db = sqlite3.connect(path)
-        origins = [(origin(_site(rank)),) for rank in range(BIG_SITES)]
+        origins = [(origin(site_at(rank)),) for rank in range(BIG_SITES)]
         sql = "UPDATE part SET turn = 0 WHERE turn > 0 AND site_id = (SELECT id FROM site WHERE origin = ?)"
         db.executemany(sql, origins)
         db.commit()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sterna.errors import CollectionError, EmptyCollection, StorageError
 from sterna.home.sqlite import schema
+from sterna.home.sqlite.checkpoints import Checkpoints
 from sterna.home.sqlite.lookup import Lookup
 
 BUSY_MS = 10_000
@@ -22,6 +23,7 @@ class Database:
         if is_reader and not path.exists():
             raise EmptyCollection(f"{path.parent} holds no crawl yet: run 'sterna crawl' first")
         self.lookup = Lookup(lambda: self._connect(is_reader=True))
+        self._checkpoints = Checkpoints(self._path.with_name(f"{path.name}-wal"), self._connect)
         with self._translated():
             self.connection = self._connect(is_reader)
             if is_reader:
@@ -32,6 +34,7 @@ class Database:
 
     def close(self) -> None:
         self.lookup.close()
+        self._checkpoints.close()
         self.connection.close()
 
     @contextmanager
@@ -45,6 +48,7 @@ class Database:
                 self.connection.rollback()
                 raise
             self.connection.execute("COMMIT")
+            self._checkpoints.begin()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -67,6 +71,7 @@ class Database:
         execute = self.connection.execute
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = FULL")  # a commit is on the disk, not only in its cache
+        execute("PRAGMA wal_autocheckpoint = 0")  # they are made beside the writer
         execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         execute("PRAGMA temp_store = MEMORY")
         if self._version() == 0:

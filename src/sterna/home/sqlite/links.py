@@ -2,9 +2,9 @@
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from sterna.home.sqlite.lookup import CHUNK, Lookup
+from sterna.home.sqlite.lookup import CHUNK, Lookup, Row
 from sterna.home.sqlite.rank import best, depth_of, rank_of
 from sterna.home.sqlite.tally import add_to_tally
 from sterna.model import Target
@@ -27,10 +27,17 @@ def add_targets(
             by_site[origin].append((rank_of(target), target, part, origin))
     site_ids = ids_of_sites(db, by_site.keys())
     nearest: dict[Key, Waiting] = {}
-    for origin, waiting in by_site.items():
-        _keep_nearest(nearest, site_ids[origin], waiting)
-    # In the order of the table: neighbours share its pages.
-    changes = lookup(sorted([(*key, each[0]) for key, each in nearest.items()]))
+
+    def links() -> Iterator[Row]:
+        """In the order of the table, since neighbours share its pages; threads look up what came first."""
+        for origin in sorted(by_site, key=site_ids.__getitem__):
+            site_id = site_ids[origin]
+            of_site = _nearest(by_site[origin])
+            for mark in sorted(of_site):
+                nearest[site_id, mark] = each = of_site[mark]
+                yield site_id, mark, each[0]
+
+    changes = lookup(links())
     _insert(db, [((site, mark), *nearest[site, mark]) for site, mark, _, old in changes if old is None])
     _raise_up(
         db, [(best(rank, old), site, old, mark) for site, mark, rank, old in changes if old is not None]
@@ -40,14 +47,16 @@ def add_targets(
     return site_ids
 
 
-def _keep_nearest(nearest: dict[Key, Waiting], site_id: int, waiting: Sequence[Waiting]) -> None:
+def _nearest(waiting: Sequence[Waiting]) -> dict[int, Waiting]:
     """Each URL once: as it was found nearest, with the highest priority that it was given."""
+    nearest: dict[int, Waiting] = {}
     for each in waiting:
-        key = (site_id, fingerprint(each[1].url))
-        other = nearest.setdefault(key, each)
+        mark = fingerprint(each[1].url)
+        other = nearest.setdefault(mark, each)
         if other[0] != each[0]:
             first = each if depth_of(each[0]) < depth_of(other[0]) else other
-            nearest[key] = (best(each[0], other[0]), *first[1:])
+            nearest[mark] = (best(each[0], other[0]), *first[1:])
+    return nearest
 
 
 def free_at(db: sqlite3.Connection, site_id: int, origin: str, now: float) -> float | None:

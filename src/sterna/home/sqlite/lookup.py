@@ -1,10 +1,10 @@
 """Looking links up in `known`, in threads: a disk reads four times as much for eight as for one."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from queue import Empty, SimpleQueue
 
 from sterna.home.sqlite.rank import BITS, MAX_DEPTH
@@ -23,9 +23,11 @@ class Lookup:
         self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
         self._threads = ThreadPoolExecutor(THREADS)
 
-    def __call__(self, links: Sequence[Row]) -> list[tuple[int, int, int, int | None]]:
+    def __call__(self, links: Iterable[Row]) -> list[tuple[int, int, int, int | None]]:
         """The links that are new, or that wait deeper or less urgently; that rank comes last, None if new."""
-        chunks = [links[start : start + CHUNK] for start in range(0, len(links), CHUNK)]
+        rest = iter(links)
+        # Each chunk is given to a thread as soon as it is full, while the next links are still made.
+        chunks = iter(lambda: list(islice(rest, CHUNK)), [])
         return list(chain.from_iterable(self._threads.map(self._look_up, chunks)))
 
     def close(self) -> None:
