@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -41,7 +42,9 @@ def examples(document: str) -> list[tuple[str, list[str]]]:
 
 
 def run(command: str, folder: Path) -> list[str]:
-    words = shlex.split(command)
+    words = [
+        "".join(run(word[2:-1], folder)) if word.startswith("$(") else word for word in shlex.split(command)
+    ]
     if words[0] == "scripts/crawl":
         words = [*STERNA, *(["crawl", *words[1:]] if words[1:] else ["demo"])]
     elif words[0] == "sterna":
@@ -115,6 +118,47 @@ def test_page_on_programs_prints_what_it_says(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     with demo_site():
         check("docs/programs.md", tmp_path)
+
+
+@contextmanager
+def started(document: str, folder: Path, environment: dict[str, str]) -> Iterator[None]:
+    """The servers that a document has one start, each as soon as the one before it listens."""
+    text = (ROOT / document).read_text()
+    (folder / "site.conf").write_text(re.findall(r"```nginx\n(.*?)```", text, re.DOTALL)[0])
+    (commands,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    processes = []
+    try:
+        for command, port in zip(commands.splitlines(), (8480, 8481), strict=True):
+            words = shlex.split(command)
+            words = [*STERNA, *words[1:]] if words[0] == "sterna" else words
+            processes.append(subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.DEVNULL))
+            wait_for(port)
+        yield
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+            process.wait()
+
+
+def wait_for(port: int) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline, f"nobody listens on {port}"
+            time.sleep(0.05)
+        else:
+            return
+
+
+@pytest.mark.servers
+def test_page_on_hosts_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STERNA_KEYS", str(tmp_path / "keys"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert len(examples("docs/hosts.md")) >= 6
+    with started("docs/hosts.md", tmp_path, dict(os.environ)):
+        check("docs/hosts.md", tmp_path)
 
 
 def test_reference_lists_every_exit_code() -> None:
