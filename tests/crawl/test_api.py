@@ -25,9 +25,9 @@ def test_spec_in_python_is_sent_out(tmp_path: Path, server: NginxServer) -> None
     (tmp_path / "r.clp").write_text("(defrule see (page (title ?title)) => (emit saw ?title))")
     spec = sterna.Spec(
         name="clinics",
-        seeds=[f"{server.url}/"],
-        select=sterna.Select(keywords_any=["clinic"]),
-        rules=["r.clp"],
+        seeds=(f"{server.url}/",),
+        select=sterna.Select(keywords_any=("clinic",)),
+        rules=("r.clp",),
     )
 
     summary = sterna.crawl(spec, into=tmp_path / "collection", folder=tmp_path, delay=0)
@@ -36,7 +36,7 @@ def test_spec_in_python_is_sent_out(tmp_path: Path, server: NginxServer) -> None
 
 
 def test_same_call_goes_on_where_it_ended(tmp_path: Path, server: NginxServer) -> None:
-    spec = sterna.Spec(name="all", seeds=[f"{server.url}/"])
+    spec = sterna.Spec(name="all", seeds=(f"{server.url}/",))
     first = sterna.crawl(spec, into=tmp_path / "collection", delay=0, max_pages=1)
 
     second = sterna.crawl(spec, into=tmp_path / "collection", delay=0, max_pages=10)
@@ -45,7 +45,7 @@ def test_same_call_goes_on_where_it_ended(tmp_path: Path, server: NginxServer) -
 
 
 def test_whoever_watches_can_end_it(tmp_path: Path, server: NginxServer) -> None:
-    spec = sterna.Spec(name="all", seeds=[f"{server.url}/"])
+    spec = sterna.Spec(name="all", seeds=(f"{server.url}/",))
 
     summary = sterna.crawl(spec, into=tmp_path / "collection", delay=0, on_parcels=lambda parcels: True)
 
@@ -53,7 +53,7 @@ def test_whoever_watches_can_end_it(tmp_path: Path, server: NginxServer) -> None
 
 
 def test_option_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    spec = sterna.Spec(name="all", seeds=["https://www.example.org/"])
+    spec = sterna.Spec(name="all", seeds=("https://www.example.org/",))
 
     with pytest.raises(UsageError, match="delay"):
         sterna.crawl(spec, into=tmp_path, delay=-1)

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from sterna.cli.crawlers import is_file, packed_of, read_crawler
-from sterna.crawler.pack import SUFFIX, describe, summary_of, write
+from sterna.crawler.pack import SUFFIX, PackedCrawler, describe, summary_of, write
 from sterna.crawler.plan import explain as explain_crawler
 from sterna.crawler.rules import MULTISLOTS, TEMPLATES
 from sterna.crawler.spec_file import load_spec
@@ -53,18 +53,32 @@ def _explained(what: str) -> str:
 
 
 def pack(
-    spec: Annotated[Path, typer.Argument(metavar="FILE", help="The spec.")],
+    what: Annotated[Path, typer.Argument(metavar="FILE|DIR", help="The spec, or a collection.")],
     into: Annotated[
         Path | None, typer.Option("--into", "-o", metavar="FILE", help="(default: NAME.crawler)")
     ] = None,
+    site: Annotated[
+        str, typer.Option(metavar="URL", help="Of a collection with several sites, the one to go on with.")
+    ] = "",
 ) -> None:
-    """Write a crawler as one file: program and facts, the same bytes each time."""
-    packed = packed_of(load_spec(spec), spec.parent)
+    """Write a crawler as one file: program and facts, the same bytes each time.
+
+    Of a collection it is the crawler with its progress, which goes on where it is sent out next.
+    """
+    packed = _from_collection(what, site) if what.is_dir() else packed_of(load_spec(what), what.parent)
     path = into or Path(f"{packed.crawler.name}{SUFFIX}")
     if path.suffix != SUFFIX:
         raise UsageError(f"--into {path} cannot be: a crawler's file ends in {SUFFIX}")
     write(path, packed)
     sys.stdout.write(f"{path}: {path.stat().st_size:,} bytes\n")
+
+
+def _from_collection(folder: Path, site: str) -> PackedCrawler:
+    """The collection's crawler as it stands at one of its sites."""
+    # The ledger takes a while to load.
+    from sterna.home.saved import saved_crawler  # noqa: PLC0415
+
+    return saved_crawler(folder, site)
 
 
 def inspect(
