@@ -39,7 +39,7 @@ class NginxServer:
     ca_path: Path | None = None
 
 
-class _PortTaken(Exception):
+class PortTaken(Exception):
     """Somebody else was quicker."""
 
 
@@ -67,13 +67,15 @@ def serve(
     if http2_tls:
         _make_certificate(folder)
     for attempt in range(_TRIES):
-        ports = _free_ports(2 if http2_tls else 1)
+        ports = free_ports(2 if http2_tls else 1)
         conf = folder / "nginx.conf"
         conf.write_text(_configure(roots, ports, folder=folder, extra=extra))
         try:
-            process = _start(conf, port=ports[0])
+            log, pid = folder / "error.log", folder / "nginx.pid"
+            command = ["nginx", "-p", str(folder), "-e", str(log), "-c", str(conf)]
+            process = start_server(command, log=log, pid=pid, port=ports[0])
             break
-        except _PortTaken:
+        except PortTaken:
             if attempt == _TRIES - 1:
                 raise
     try:
@@ -85,7 +87,7 @@ def serve(
             ca_path=folder / "ca.pem" if http2_tls else None,
         )
     finally:
-        _stop(process)
+        stop_server(process)
 
 
 def _configure(roots: Mapping[str, Path], ports: list[int], *, folder: Path, extra: str) -> str:
@@ -133,33 +135,32 @@ def _server(listen: str, paths: Mapping[str, Path], *, name: str, extra: str) ->
     return f"    server {{\n        {listen}\n        server_name {name};\n{places}\n{extra}\n    }}\n"
 
 
-def _start(conf: Path, *, port: int) -> subprocess.Popen[bytes]:
-    log, pid = conf.parent / "error.log", conf.parent / "nginx.pid"
-    log.write_bytes(b"")
+def start_server(command: list[str], *, log: Path, pid: Path, port: int) -> subprocess.Popen[bytes]:
+    """The running server, once it has its port; PortTaken if somebody else has it."""
     pid.unlink(missing_ok=True)
-    command = ["nginx", "-p", str(conf.parent), "-e", str(log), "-c", str(conf)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    with log.open("wb") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=errors, start_new_session=True)
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         # It writes its pid when it has the port: before that, somebody else may answer there.
         if pid.exists() and _is_open(port):
             return process
         time.sleep(0.01)
-    _stop(process)
+    stop_server(process)
     text = log.read_text(errors="replace").strip()
     if "Address already in use" in text:
-        raise _PortTaken(text)
-    raise RuntimeError(f"nginx did not start within {_START_SECONDS:.0f} s: {text or 'it said nothing'}")
+        raise PortTaken(text)
+    reason = text or "it said nothing"
+    raise RuntimeError(f"{command[0]} did not start within {_START_SECONDS:.0f} s: {reason}")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop_server(process: subprocess.Popen[bytes]) -> None:
+    """Ends a server with all its processes."""
     process.terminate()
     try:
         process.wait(5)
     except subprocess.TimeoutExpired:
-        # The session is nginx's own: this ends its worker with it.
+        # The session is the server's own: this ends its workers with it.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(5)
 
@@ -170,7 +171,7 @@ def _is_open(port: int) -> bool:
     return False
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
@@ -13,7 +13,8 @@ from sterna.runtime.readers import Readers
 from sterna.runtime.visit import Deliver, VisitLoop
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, CurlFetcher
-from sterna.web.dns import DnsResolver
+from sterna.web.dns import DnsResolver, Resolver
+from sterna.web.http import Fetcher
 from sterna.web.politeness import Gate, Limits
 
 MANY_VISITS = 32
@@ -64,27 +65,36 @@ class Runtime:
 
 
 @asynccontextmanager
-async def open_runtime(config: RuntimeConfig, clock: Clock) -> AsyncIterator[Runtime]:
-    """A runtime that reads over HTTP; its processes and connections end with the context."""
-    fetcher = CurlFetcher(
-        CurlConfig(connections=config.connections, proxy=config.proxy, ca_file=config.ca_file)
-    )
-    resolver = DnsResolver(clock)
-    try:
-        async with Readers(config.readers) as readers, Engines(is_jailed=config.is_jailed) as engines:
-            kit = Kit(
-                clock=clock,
-                resolver=resolver,
-                fetcher=fetcher,
-                gate=Gate(config.limits),
-                slots=asyncio.Semaphore(config.connections),
-                readers=readers,
-                engines=engines,
-                is_proxied=bool(config.proxy),
-                timeout_seconds=config.timeout_seconds,
-                max_body_bytes=config.max_body_bytes,
+async def open_runtime(
+    config: RuntimeConfig,
+    clock: Clock,
+    *,
+    fetcher: Fetcher | None = None,
+    resolver: Resolver | None = None,
+) -> AsyncIterator[Runtime]:
+    """A runtime that reads over HTTP, or from the source it is given.
+
+    Its processes and connections end with the context; what it was given is the giver's to close.
+    """
+    async with AsyncExitStack() as stack:
+        if fetcher is None:
+            fetcher = CurlFetcher(
+                CurlConfig(connections=config.connections, proxy=config.proxy, ca_file=config.ca_file)
             )
-            yield Runtime(kit)
-    finally:
-        await resolver.close()
-        await fetcher.close()
+            stack.push_async_callback(fetcher.close)
+        if resolver is None:
+            resolver = DnsResolver(clock)
+            stack.push_async_callback(resolver.close)
+        kit = Kit(
+            clock=clock,
+            resolver=resolver,
+            fetcher=fetcher,
+            gate=Gate(config.limits),
+            slots=asyncio.Semaphore(config.connections),
+            readers=await stack.enter_async_context(Readers(config.readers)),
+            engines=await stack.enter_async_context(Engines(is_jailed=config.is_jailed)),
+            is_proxied=bool(config.proxy),
+            timeout_seconds=config.timeout_seconds,
+            max_body_bytes=config.max_body_bytes,
+        )
+        yield Runtime(kit)

@@ -46,34 +46,39 @@ class CurlConfig(Record, frozen=True, kw_only=True):
     ca_file: str = ""
 
 
-class CurlFetcher:
-    """Many requests at once, HTTP/1.1 and HTTP/2, connections kept; made inside a running loop."""
+class Multi:
+    """A libcurl multi handle on the running loop: transfers are started, and a future tells their end."""
 
-    def __init__(self, config: CurlConfig) -> None:
-        self._config = config
+    def __init__(self, connections: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
-        self._multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, config.connections)
-        self._multi.setopt(pycurl.M_MAXCONNECTS, config.connections)
+        self._multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, connections)
         # All of these are changed in the loop's thread alone.
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._watched: dict[int, int] = {}
         self._waiting: dict[pycurl.Curl, asyncio.Future[int]] = {}
-        self._idle: list[_Transfer] = []
+        self._is_closed = False
 
-    async def fetch(self, request: Request) -> Response:
-        transfer = self._idle.pop() if self._idle else _Transfer(self._config)
-        transfer.prepare(request)
-        done = self._loop.create_future()
-        self._waiting[transfer.handle] = done
-        try:
-            self._multi.add_handle(transfer.handle)
-            return transfer.response(await done)
-        finally:
-            self._release(transfer)
+    def start(self, handle: pycurl.Curl) -> asyncio.Future[int]:
+        """Begins a transfer; the future gives libcurl's code at its end, or is cancelled by close()."""
+        done: asyncio.Future[int] = self._loop.create_future()
+        self._waiting[handle] = done
+        self._multi.add_handle(handle)
+        return done
+
+    def stop(self, handle: pycurl.Curl) -> None:
+        """Takes the handle back, whether its transfer is over or not."""
+        if self._waiting.pop(handle, None) and not self._is_closed:
+            self._multi.remove_handle(handle)
+
+    def proceed(self, handle: pycurl.Curl) -> None:
+        """Lets a transfer that its writer had paused go on; never from one of libcurl's callbacks."""
+        handle.pause(pycurl.PAUSE_CONT)
+        self._act(pycurl.SOCKET_TIMEOUT, 0)
 
     async def close(self) -> None:
         """Ends all that is under way; whoever waits for it is cancelled."""
@@ -82,20 +87,12 @@ class CurlFetcher:
         await asyncio.sleep(0)
         if self._timer:
             self._timer.cancel()
-        for transfer in self._idle:
-            transfer.handle.close()
+        for handle in list(self._waiting):
+            self.stop(handle)
+        self._is_closed = True
         self._multi.close()
         for fd in list(self._watched):
             self._unwatch(fd)
-
-    def _release(self, transfer: "_Transfer") -> None:
-        self._waiting.pop(transfer.handle, None)
-        self._multi.remove_handle(transfer.handle)
-        transfer.clear()
-        if len(self._idle) < MAX_HANDLES:
-            self._idle.append(transfer)
-        else:
-            transfer.handle.close()
 
     def _on_socket(self, what: int, fd: int, _multi: object, _data: object) -> None:
         if what == pycurl.POLL_REMOVE:
@@ -155,6 +152,37 @@ class CurlFetcher:
             done.set_result(code)
 
 
+class CurlFetcher:
+    """Many requests at once, HTTP/1.1 and HTTP/2, connections kept; made inside a running loop."""
+
+    def __init__(self, config: CurlConfig) -> None:
+        self._config = config
+        self._multi = Multi(config.connections)
+        self._idle: list[_Transfer] = []  # changed in the loop's thread alone
+
+    async def fetch(self, request: Request) -> Response:
+        transfer = self._idle.pop() if self._idle else _Transfer(self._config)
+        transfer.prepare(request)
+        try:
+            return transfer.response(await self._multi.start(transfer.handle))
+        finally:
+            self._release(transfer)
+
+    async def close(self) -> None:
+        """Ends all that is under way; whoever waits for it is cancelled."""
+        await self._multi.close()
+        for transfer in self._idle:
+            transfer.handle.close()
+
+    def _release(self, transfer: "_Transfer") -> None:
+        self._multi.stop(transfer.handle)
+        transfer.clear()
+        if len(self._idle) < MAX_HANDLES:
+            self._idle.append(transfer)
+        else:
+            transfer.handle.close()
+
+
 class _Transfer:
     """A handle with the head and the body that it receives; what stays the same is set only once."""
 
@@ -180,7 +208,7 @@ class _Transfer:
         if last is None or request.timeout_seconds != last.timeout_seconds:
             set_option(pycurl.TIMEOUT_MS, int(request.timeout_seconds * 1000))
         if request.address != (last.address if last else ""):
-            set_option(pycurl.CONNECT_TO, [f"::{_bracketed(request.address)}:"] if request.address else [])
+            set_option(pycurl.CONNECT_TO, connect_to(request.address))
         if request.is_fresh:
             set_option(pycurl.FRESH_CONNECT, 1)
             set_option(pycurl.FORBID_REUSE, 1)
@@ -223,21 +251,9 @@ class _Transfer:
         self._last = None
         self._is_cut = False
         set_option = self.handle.setopt
-        set_option(pycurl.PATH_AS_IS, 1)
-        set_option(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-        set_option(pycurl.NOSIGNAL, 1)
-        set_option(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
-        set_option(pycurl.HTTP_CONTENT_DECODING, 0)
-        set_option(pycurl.CONNECTTIMEOUT, CONNECT_SECONDS)
+        set_up(self.handle, self._config)
         set_option(pycurl.LOW_SPEED_LIMIT, SLOWEST_BYTES_PER_SECOND)
         set_option(pycurl.LOW_SPEED_TIME, SLOW_SECONDS)
-        set_option(pycurl.BUFFERSIZE, BUFFER_BYTES)
-        if not self._config.proxy:
-            set_option(pycurl.DNS_CACHE_TIMEOUT, 0)  # addresses are given, and libcurl would look through all
-        # Empty values also keep libcurl from reading the environment.
-        set_option(pycurl.PROXY, self._config.proxy)
-        set_option(pycurl.NOPROXY, "")
-        set_option(pycurl.CAINFO, self._config.ca_file or certifi.where())
         # Methods of lists: libcurl calls them for every line and chunk without any Python in between.
         set_option(pycurl.HEADERFUNCTION, self._lines.append)
         set_option(pycurl.WRITEFUNCTION, self._chunks.append)
@@ -247,6 +263,31 @@ class _Transfer:
         self._is_cut = len(data) > self._room
         self._room -= len(data)
         return len(data) if not self._is_cut else 0
+
+
+def set_up(handle: pycurl.Curl, config: CurlConfig) -> None:
+    """Sets what holds for everything that is asked of the web, whoever asks."""
+    set_option = handle.setopt
+    set_option(pycurl.PATH_AS_IS, 1)
+    set_option(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+    set_option(pycurl.NOSIGNAL, 1)
+    set_option(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
+    set_option(pycurl.HTTP_CONTENT_DECODING, 0)
+    set_option(pycurl.CONNECTTIMEOUT, CONNECT_SECONDS)
+    set_option(pycurl.BUFFERSIZE, BUFFER_BYTES)
+    if not config.proxy:
+        set_option(pycurl.DNS_CACHE_TIMEOUT, 0)  # addresses are given, and libcurl would look through all
+    # Empty values also keep libcurl from reading the environment.
+    set_option(pycurl.PROXY, config.proxy)
+    set_option(pycurl.NOPROXY, "")
+    set_option(pycurl.CAINFO, config.ca_file or certifi.where())
+
+
+def connect_to(address: str) -> list[str]:
+    """libcurl's CONNECT_TO for this address of whatever the URL names; nothing where a proxy finds it."""
+    if not address:
+        return []
+    return [f"::[{address}]:" if ":" in address else f"::{address}:"]
 
 
 def _last_head(lines: list[bytes]) -> bytes:
@@ -264,7 +305,3 @@ def _kind(handle: pycurl.Curl, code: int) -> str:
     if code == pycurl.E_OPERATION_TIMEDOUT and not handle.getinfo(pycurl.REQUEST_SIZE):
         return "connect"  # nothing was sent yet, so that another address may be asked
     return _KINDS.get(code, "network")
-
-
-def _bracketed(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

@@ -1,80 +1,305 @@
-"""A site's document root read as its web server would serve it: the source of a crawler at the site."""
+"""A site's document root: its files, found beneath it by descriptors, and answers made of them alone."""
 
+import asyncio
+import errno
 import mimetypes
 import os
+import re
+import stat
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from email.utils import formatdate
+from enum import Enum, auto
+from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
-from time import perf_counter
-from urllib.parse import unquote, urlsplit
+from types import TracebackType
+from typing import Self
+from urllib.parse import unquote_to_bytes
 
-from sterna.errors import FetchError
+from sterna.errors import ConfigError, FetchError
 from sterna.web.http import Request, Response
+from sterna.web.urls import path_of
 
-INDEX = ("index.html", "index.htm")
+INDEX = (b"index.html", b"index.htm")
+MAX_LINKS = 40  # symbolic links on the way to one file, as the kernel has it
+LARGE_BYTES = 1024 * 1024  # from here on a file is read in a thread
+
 _TYPES = mimetypes.MimeTypes()
+_RULES = b".htaccess"
+_WELL_KNOWN = b".well-known"  # RFC 8615: the one hidden name that is public
+
+# What a web server runs instead of showing it, wherever it stands in a name: x.php.txt is run by some.
+_SOURCE = re.compile(
+    rb"\.(?:php[0-9]?|phtml|phps|pht|phar|inc|py[co]?|wsgi|rb|erb|f?cgi|p[lm]|t?csh|(?:ba|k|z)?sh|lua|tcl"
+    rb"|aspx?|asa|as[chm]x|axd|jsp[xf]?|cf[mc]|shtml?|stm|htaccess|htpasswd)(?:\.|\Z)",
+    re.IGNORECASE,
+)
+_COPY = re.compile(rb"(?:~|#|\.(?:bak|old|orig|rej|save|sw[nop]|tmp|dpkg-[a-z]+))\Z", re.IGNORECASE)
+
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Kind(Enum):
+    """What a path of the site is on the disk."""
+
+    FILE = auto()
+    FOLDER = auto()
+    MISSING = auto()  # or outside the root, or neither file nor folder
+    CLOSED = auto()  # hidden, a script's source, a copy that an editor left
+    GUARDED = auto()  # not everyone's to read, or under rules that only a web server knows
+
+
+@dataclass(slots=True)
+class Entry:
+    """What was found; a file is open until the context ends."""
+
+    kind: Kind
+    name: bytes = b""
+    status: os.stat_result | None = None
+    file: int = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
+    @property
+    def size(self) -> int:
+        return self.status.st_size if self.status else 0
+
+    @property
+    def modified(self) -> str:
+        """The file's time as HTTP writes it."""
+        return _date(int(self.status.st_mtime)) if self.status else ""
+
+    async def read(self, max_bytes: int) -> bytes | None:
+        """The file's beginning; None if it changed since it was found."""
+        if min(self.size, max_bytes) > LARGE_BYTES:
+            # Who is cancelled meanwhile closes the file under the thread: what pread takes then, nobody sees.
+            return await asyncio.to_thread(self._read, max_bytes)
+        return self._read(max_bytes)
+
+    def _read(self, max_bytes: int) -> bytes | None:
+        wanted = min(self.size, max_bytes)
+        pieces: list[bytes] = []
+        at = 0
+        while at < wanted and (piece := os.pread(self.file, wanted - at, at)):
+            pieces.append(piece)
+            at += len(piece)
+        now = os.fstat(self.file)
+        assert self.status
+        if at < wanted or (now.st_size, now.st_mtime_ns) != (self.status.st_size, self.status.st_mtime_ns):
+            return None
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+@lru_cache(maxsize=4096)
+def _date(seconds: int) -> str:
+    return formatdate(seconds, usegmt=True)
+
+
+_MISSING = Entry(Kind.MISSING)
+
+
+def names_of(path: str) -> list[bytes] | None:
+    """The names that a URL's path is made of, an empty one at a folder's end; None if it is no plain path."""
+    names = [unquote_to_bytes(name) for name in path.split("/")[1:]] or [b""]
+    if any(name in (b".", b"..") or b"/" in name or b"\0" in name for name in names):
+        return None
+    return names
+
+
+class DocumentRoot:
+    """Folders by the URL paths that they stand under; nothing outside them is ever opened.
+
+    Every name is looked up in the descriptor of the folder before it, and no symbolic link is left to the
+    kernel: so whoever changes the tree meanwhile cannot lead the way out of it.
+    """
+
+    def __init__(self, root: Path, aliases: Sequence[tuple[str, Path]] = ()) -> None:
+        folders = {(): root} | {_alias(path): folder for path, folder in aliases}
+        self._folders = sorted(folders.items(), key=lambda each: -len(each[0]))  # the longest path counts
+        for _, folder in self._folders:
+            if not folder.is_dir():
+                raise ConfigError(f"{folder} cannot be read as a site's files: it is no folder")
+
+    def find(self, names: Sequence[bytes]) -> Entry:
+        """What lies under these names, the empty ones left out."""
+        given = tuple(name for name in names if name)
+        for prefix, folder in self._folders:
+            if given[: len(prefix)] == prefix:
+                return _Way(folder).follow(given[len(prefix) :])
+        return _MISSING
+
+
+def _alias(path: str) -> tuple[bytes, ...]:
+    names = names_of(path.rstrip("/")) if path.startswith("/") else None
+    if not names or b"" in names:
+        raise ConfigError(f"alias {path!r} cannot be: it is a path such as /files")
+    return tuple(names)
+
+
+class _Way:
+    """One walk from a folder to what lies beneath it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        # Both are changed by the walk.
+        self._open: list[int] = []  # descriptors, from the folder down to where it stands
+        self._links = 0
+
+    def follow(self, names: Sequence[bytes]) -> Entry:
+        try:
+            self._open.append(os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+            return self._walk(deque(names))
+        except PermissionError:
+            return Entry(Kind.GUARDED)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO):
+                raise FetchError("disk", error.strerror or "") from error
+            return _MISSING
+        finally:
+            for descriptor in self._open:
+                os.close(descriptor)
+
+    def _walk(self, names: deque[bytes]) -> Entry:
+        kind = Kind.GUARDED if self._has_rules() else Kind.FOLDER
+        name = b""
+        while names and kind is Kind.FOLDER:
+            name = names.popleft()
+            kind = self._step(name, names)
+        return self._file(name) if kind is Kind.FILE else Entry(kind)
+
+    def _step(self, name: bytes, names: deque[bytes]) -> Kind:
+        """Goes on by one name, and tells what the walk stands on then."""
+        if name == b"..":  # of a link: a URL's path holds none
+            return self._go_up()
+        if name.startswith(b".") and not (name == _WELL_KNOWN and len(self._open) == 1):
+            return Kind.CLOSED
+        self._open.append(os.open(name, _LOOK, dir_fd=self._open[-1]))
+        mode = os.fstat(self._open[-1]).st_mode
+        if stat.S_ISLNK(mode):
+            return self._follow_link(names)
+        if stat.S_ISDIR(mode):
+            return Kind.FOLDER if mode & stat.S_IXOTH and not self._has_rules() else Kind.GUARDED
+        return Kind.FILE if stat.S_ISREG(mode) and not names else Kind.MISSING
+
+    def _go_up(self) -> Kind:
+        if len(self._open) == 1:
+            return Kind.MISSING
+        os.close(self._open.pop())
+        return Kind.FOLDER
+
+    def _follow_link(self, names: deque[bytes]) -> Kind:
+        """Puts the names that the link stands for in front of those that are left."""
+        self._links += 1
+        link = self._open.pop()
+        try:
+            target = os.readlink(b"", dir_fd=link)
+        finally:
+            os.close(link)
+        beneath = self._from_folder(target) if target.startswith(b"/") else target
+        if beneath is None or self._links > MAX_LINKS:
+            return Kind.MISSING
+        names.extendleft(name for name in reversed(beneath.split(b"/")) if name not in (b"", b"."))
+        return Kind.FOLDER
+
+    def _from_folder(self, target: bytes) -> bytes | None:
+        """An absolute path as one from the folder, to which the walk goes back; None if it lies elsewhere."""
+        for folder in (self._folder.resolve(), self._folder.absolute()):
+            prefix = os.fsencode(folder)
+            if (target + b"/").startswith(prefix + b"/"):
+                while len(self._open) > 1:
+                    os.close(self._open.pop())
+                return target[len(prefix) :]
+        return None
+
+    def _has_rules(self) -> bool:
+        """Whether the folder has rules for Apache, which say who may read what is below."""
+        return os.access(_RULES, os.F_OK, dir_fd=self._open[-1], follow_symlinks=False)
+
+    def _file(self, name: bytes) -> Entry:
+        status = os.fstat(self._open[-1])
+        if _SOURCE.search(name) or _COPY.search(name) or status.st_mode & 0o111:
+            return Entry(Kind.CLOSED)
+        if not status.st_mode & stat.S_IROTH:
+            return Entry(Kind.GUARDED)
+        file = os.open(name, _READ, dir_fd=self._open[-2])
+        opened = os.fstat(file)
+        if (opened.st_dev, opened.st_ino, opened.st_mode) != (status.st_dev, status.st_ino, status.st_mode):
+            os.close(file)
+            return _MISSING
+        return Entry(Kind.FILE, name, opened, file)
 
 
 class RootFetcher:
-    """Answers requests from files; nothing outside the root is ever read, whatever a link or a URL says."""
+    """Answers as a web server would that has these files alone, and keeps back what one would run or hide."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root.resolve(strict=True)
+    def __init__(self, root: Path, aliases: Sequence[tuple[str, Path]] = ()) -> None:
+        self._root = DocumentRoot(root, aliases)
 
     async def fetch(self, request: Request) -> Response:
         """The file that the URL means; 404 where there is none."""
-        began = perf_counter()
-        path = self._find(unquote(urlsplit(request.url).path))
-        if path is None:
-            return _response(HTTPStatus.NOT_FOUND, b"", began=began)
-        if path.is_dir():
-            return self._of_folder(path, request, began=began)
-        return _file(path, request, began=began)
+        path, mark, query = path_of(request.url).partition("?")
+        names = names_of(path)
+        if names is None:
+            return answer_of(HTTPStatus.NOT_FOUND)
+        with self._root.find(names) as entry:
+            if entry.kind is Kind.FILE and names[-1]:
+                return await _of_file(entry, request)
+            if entry.kind is Kind.FOLDER and names[-1]:
+                location = ("location", f"{path}/{mark}{query}")
+                return answer_of(HTTPStatus.MOVED_PERMANENTLY, headers=(location,))
+            if entry.kind is Kind.FOLDER:
+                return await self._of_folder(names, request)
+        return answer_of(_STATUS[entry.kind])
 
     async def close(self) -> None:
         """Nothing is open."""
 
-    def _find(self, written: str) -> Path | None:
-        """What lies under a URL's path, within the root."""
-        if "\0" in written:
-            return None
-        try:
-            path = (self._root / written.lstrip("/")).resolve(strict=True)
-        except OSError:
-            return None
-        return path if path.is_relative_to(self._root) else None
-
-    def _of_folder(self, folder: Path, request: Request, *, began: float) -> Response:
-        address = urlsplit(request.url)
-        if not address.path.endswith("/"):
-            return _response(
-                HTTPStatus.MOVED_PERMANENTLY, b"", began=began, headers=(("location", f"{address.path}/"),)
-            )
-        for name in INDEX:
-            path = self._find(str((folder / name).relative_to(self._root)))
-            if path and path.is_file():
-                return _file(path, request, began=began)
-        return _response(HTTPStatus.FORBIDDEN, b"", began=began)
+    async def _of_folder(self, names: list[bytes], request: Request) -> Response:
+        for index in INDEX:
+            with self._root.find([*names, index]) as entry:
+                if entry.kind is Kind.FILE:
+                    return await _of_file(entry, request)
+        return answer_of(HTTPStatus.FORBIDDEN)
 
 
-def _file(path: Path, request: Request, *, began: float) -> Response:
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            body = file.read(request.max_bytes + 1)
-    except OSError:
-        return _response(HTTPStatus.FORBIDDEN, b"", began=began)
-    if len(body) > request.max_bytes and not request.may_cut:
-        raise FetchError("too_large", f"{request.url} has {status.st_size:,} bytes", wire_bytes=len(body))
-    kind, coding = _TYPES.guess_type(path.name)
-    etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
-    modified = formatdate(status.st_mtime, usegmt=True)
-    headers = [("etag", etag), ("last-modified", modified)]
-    if _is_known(request, etag, modified):
-        return _response(HTTPStatus.NOT_MODIFIED, b"", began=began, headers=tuple(headers))
-    content_type = f"application/{coding}" if coding else kind or "application/octet-stream"
-    headers.append(("content-type", content_type))
-    return _response(HTTPStatus.OK, body[: request.max_bytes], began=began, headers=tuple(headers))
+_STATUS = {
+    Kind.FILE: HTTPStatus.NOT_FOUND,  # with a slash behind its name
+    Kind.MISSING: HTTPStatus.NOT_FOUND,
+    Kind.CLOSED: HTTPStatus.NOT_FOUND,
+    Kind.GUARDED: HTTPStatus.FORBIDDEN,
+}
+
+
+async def _of_file(entry: Entry, request: Request) -> Response:
+    if entry.size > request.max_bytes and not request.may_cut:
+        raise FetchError("too_large", f"{request.url} has {entry.size:,} bytes")
+    assert entry.status
+    etag = f'"{entry.status.st_mtime_ns:x}-{entry.size:x}"'
+    headers = [("etag", etag), ("last-modified", entry.modified)]
+    if _is_known(request, etag, entry.modified):
+        return answer_of(HTTPStatus.NOT_MODIFIED, headers=headers)
+    headers.append(("content-type", _type_of(b".".join(entry.name.split(b".")[1:][-2:]))))
+    body = await entry.read(request.max_bytes)
+    if body is None:
+        raise FetchError("truncated", f"{request.url} changed while it was read")
+    return answer_of(HTTPStatus.OK, body, headers=headers)
+
+
+@lru_cache(maxsize=1024)
+def _type_of(suffixes: bytes) -> str:
+    kind, coding = _TYPES.guess_type(f"name.{os.fsdecode(suffixes)}")
+    return f"application/{coding}" if coding else kind or "application/octet-stream"
 
 
 def _is_known(request: Request, etag: str, modified: str) -> bool:
@@ -84,15 +309,14 @@ def _is_known(request: Request, etag: str, modified: str) -> bool:
     return given.get("If-Modified-Since") == modified
 
 
-def _response(
-    status: HTTPStatus, body: bytes, *, began: float, headers: tuple[tuple[str, str], ...] = ()
-) -> Response:
+def answer_of(status: HTTPStatus, body: bytes = b"", headers: Sequence[tuple[str, str]] = ()) -> Response:
+    """An answer that no server gave: it took nobody's time, and nothing crossed a network."""
     lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in headers)]
     return Response(
         status=status.value,
         head=("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace"),
         body=body,
-        headers=headers,
-        seconds=perf_counter() - began,
-        wire_bytes=0,  # nothing crossed a network
+        headers=tuple(headers),
+        seconds=0.0,
+        wire_bytes=0,
     )

@@ -1,0 +1,151 @@
+"""The host's face for ASGI servers: a plain callable around the service, and uvicorn to run it."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any
+
+import uvicorn
+
+from sterna.errors import Refused
+from sterna.host.routes import op_of
+from sterna.host.service import Reply, Service, refusal
+from sterna.transport.interface import Call, Op
+from sterna.wire.problems import problem_of
+
+STALL_SECONDS = 120.0  # in which a client must take some bytes
+GRACE_SECONDS = 15  # for visits that are asked to end
+MAX_CONNECTIONS = 512
+KEEP_ALIVE_SECONDS = 30
+
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class _Gone(Exception):
+    """The client went away."""
+
+
+class AsgiFace:
+    """The ASGI callable."""
+
+    def __init__(self, service: Service, *, endpoint: str) -> None:
+        self._service = service
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answers one request; nobody is told anything once the client is gone."""
+        assert scope["type"] == "http"
+        op = op_of(scope["method"], scope["path"], endpoint=self._endpoint)
+        try:
+            reply = op if isinstance(op, Reply) else await self._answer(op, scope, receive)
+            await _start(reply, send)
+            if isinstance(reply.body, bytes):
+                await send({"type": "http.response.body", "body": reply.body})
+            else:
+                await _stream(reply.body, receive, send)
+        except _Gone:
+            return
+
+    async def _answer(self, op: Op, scope: Message, receive: Receive) -> Reply:
+        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        try:
+            body = await self._service.read(
+                op, _body(receive), announced=int(announced) if announced.isdigit() else None
+            )
+        except Refused as error:
+            return refusal(problem_of(error))
+        return await self._service.answer(Call(op, body))
+
+
+async def _body(receive: Receive) -> AsyncIterator[bytes]:
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        if chunk := message.get("body", b""):
+            yield chunk
+        if not message.get("more_body", False):
+            return
+
+
+async def _start(reply: Reply, send: Send) -> None:
+    headers = [("content-type", reply.media_type), *reply.headers]
+    if isinstance(reply.body, bytes):
+        headers.append(("content-length", str(len(reply.body))))
+    encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    await send({"type": "http.response.start", "status": reply.status, "headers": encoded})
+
+
+async def _stream(body: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
+    """Sends the stream as fast as the client takes it; ends it when the client leaves or stands still."""
+    pump = asyncio.create_task(_pump(body, send))
+    gone = asyncio.create_task(_wait_until_gone(receive))
+    try:
+        await asyncio.wait({pump, gone}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (pump, gone):
+            task.cancel()
+        results = await asyncio.gather(pump, gone, return_exceptions=True)
+    if isinstance(results[0], Exception) and not isinstance(results[0], TimeoutError):
+        raise results[0]
+
+
+async def _pump(body: AsyncIterator[bytes], send: Send) -> None:
+    async with aclosing(body) as chunks:  # type: ignore[type-var]
+        async for chunk in chunks:
+            async with asyncio.timeout(STALL_SECONDS):
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body"})
+
+
+async def _wait_until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+# -- uvicorn -----------------------------------------------------------------------------------------------
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to us: visits are asked to end before connections are closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(service: Service, *, endpoint: str, listener: socket.socket) -> None:
+    """Answers on the socket until SIGTERM or SIGINT; then visits end softly, and so do their streams."""
+    config = uvicorn.Config(
+        AsgiFace(service, endpoint=endpoint),
+        http="h11",
+        ws="none",
+        lifespan="off",
+        loop="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    server = _Server(config)
+
+    def stop() -> None:
+        service.stop()
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        await service.close()

@@ -1,0 +1,1 @@
+"""The communication layer: how calls reach a host, whatever carries them."""

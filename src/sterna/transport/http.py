@@ -1,0 +1,325 @@
+"""Calls to a host over HTTP/1.1 or HTTP/2, by libcurl: who reads an answer slowly slows its sender."""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import NoReturn
+
+import pycurl
+
+from sterna.errors import FetchError, LineBroken, Refused, WireError
+from sterna.model import Record
+from sterna.transport.interface import Answer, Call
+from sterna.transport.reading import read_whole
+from sterna.web.clock import Clock
+from sterna.web.curl import CurlConfig, Multi, connect_to, set_up
+from sterna.web.dns import Resolver
+from sterna.web.http import read_head, retry_after_seconds
+from sterna.web.urls import Canonical, hostname_of, is_private, path_of, site_of
+from sterna.wire.discovery import MEDIA_TYPE, WELL_KNOWN
+from sterna.wire.problems import MAX_PROBLEM_BYTES, PROBLEM_TYPE, decode_problem, refusal_of
+
+BUFFERED_BYTES = 256 * 1024  # of an answer that nobody has read yet; then the sender has to wait
+MAX_HEAD_BYTES = 64 * 1024
+MAX_ADDRESSES = 4  # of one name; more only cost time
+SHOWN_CHARACTERS = 200
+LOOKS = 4  # in a silence, whether bytes still go out
+
+_SUPPRESS_CONNECT_HEADERS = 265  # CURLOPT_..., which pycurl does not name
+_GATEWAY_STATUSES = frozenset({502, 503, 504})  # said by what stands before a host that is down
+_MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})(?:$|[,\s;])", re.IGNORECASE)
+
+
+class HttpConfig(Record, frozen=True, kw_only=True):
+    """What holds for every call of a transport."""
+
+    user_agent: str = "Sterna"
+    sender: str = ""
+    connections: int = 256  # a crawler that is away may have two: its stream, and what is said meanwhile
+    proxy: str = ""
+    ca_file: str = ""
+    connect_seconds: float = 15.0
+    silence_seconds: float = 45.0  # without a byte either way
+    discover_seconds: float = 10.0  # for all of it: most sites have no host, and must not hold up a crawl
+
+
+class HttpTransport:
+    """Many calls at once, connections kept; made inside a running loop."""
+
+    def __init__(self, config: HttpConfig, *, resolver: Resolver, clock: Clock) -> None:
+        self._config = config
+        self._curl = CurlConfig(connections=config.connections, proxy=config.proxy, ca_file=config.ca_file)
+        self._resolver = resolver
+        self._clock = clock
+        self._multi = Multi(config.connections)
+        self._private: set[str] = set()  # changed by let_private() alone
+        # Heads included; grown at the end of each call, whatever its end was.
+        self.bytes_sent = 0
+        self.bytes_received = 0
+
+    def let_private(self, hostname: str) -> None:
+        """Allows calls to this name though it leads to a private network: the user named it."""
+        self._private.add(hostname)
+
+    @asynccontextmanager
+    async def exchange(self, address: str, call: Call) -> AsyncIterator[Answer]:
+        """Asks; discovery may be redirected once, within the same origin."""
+        url = url_of(address, call)
+        stream = await self._open(url, call)
+        try:
+            moved = _moved_to(stream, url) if call.op == "discover" else ""
+            if moved:
+                self._close(stream)
+                stream = await self._open(moved, call)
+            if not 200 <= stream.status < 300:
+                await self._refuse(stream)
+            yield Answer(
+                stream.chunks(), seconds=stream.seconds, max_age=_max_age(stream.header("cache-control"))
+            )
+        finally:
+            self._close(stream)
+
+    async def close(self) -> None:
+        """Ends all calls; who reads one gets LineBroken."""
+        await self._multi.close()
+
+    async def _open(self, url: str, call: Call) -> "_Stream":
+        """The answer from its head on, of the first address that can be reached."""
+        addresses = await self._addresses(hostname_of(url))
+        for address in addresses:
+            stream = self._start(url, call, address)
+            try:
+                await stream.wait_for_head()
+            except BaseException as error:
+                may_ask_another = isinstance(error, LineBroken) and stream.was_unreachable
+                self._close(stream)
+                if may_ask_another and address != addresses[-1]:
+                    continue
+                raise
+            self._resolver.prefer(hostname_of(url), address)
+            return stream
+        raise LineBroken(f"{hostname_of(url)} has no address")
+
+    def _start(self, url: str, call: Call, address: str) -> "_Stream":
+        config = self._config
+        handle = pycurl.Curl()
+        set_up(handle, self._curl)
+        set_option = handle.setopt
+        set_option(pycurl.URL, url)
+        set_option(pycurl.CONNECTTIMEOUT_MS, int(config.connect_seconds * 1000))
+        set_option(pycurl.CONNECT_TO, connect_to(address))
+        set_option(pycurl.PIPEWAIT, 1)  # for a connection that many calls can share, where HTTP/2 is spoken
+        set_option(_SUPPRESS_CONNECT_HEADERS, 1)
+        set_option(pycurl.HTTPHEADER, _headers(config, call))
+        if call.op != "discover":
+            set_option(pycurl.POST, 1)
+            set_option(pycurl.POSTFIELDS, call.body)
+        total = config.discover_seconds if call.op == "discover" else None
+        return _Stream(self._multi, handle, silence_seconds=config.silence_seconds, total_seconds=total)
+
+    def _close(self, stream: "_Stream") -> None:
+        sent, received = stream.close()
+        self.bytes_sent += sent
+        self.bytes_received += received
+
+    async def _addresses(self, hostname: str) -> tuple[str, ...]:
+        if self._config.proxy:
+            return ("",)
+        try:
+            found = await self._resolver.resolve(hostname)
+        except FetchError as error:
+            raise LineBroken(str(error)) from error
+        allowed = [each for each in found if hostname in self._private or not is_private(each)]
+        if not allowed:
+            raise LineBroken(f"{hostname} is on a private network: --allow-private")
+        return tuple(allowed[:MAX_ADDRESSES])
+
+    async def _refuse(self, stream: "_Stream") -> NoReturn:
+        """Raises what an answer without success means: the host's own problem, or what stands before it."""
+        if stream.header("content-type").partition(";")[0].strip().lower() == PROBLEM_TYPE:
+            try:
+                refusal = refusal_of(
+                    decode_problem(await read_whole(stream.chunks(), most=MAX_PROBLEM_BYTES))
+                )
+            except WireError:
+                pass  # a problem of something else than a host: its status tells
+            else:
+                raise refusal
+        line = f"{stream.site} answers with HTTP status {stream.status}"
+        if stream.status in _GATEWAY_STATUSES:
+            raise LineBroken(line)
+        retry_after = retry_after_seconds(stream.header("retry-after"), self._clock.now())
+        raise Refused("http", line, retry_after=retry_after)
+
+
+class _Stream:
+    """One call under way: libcurl fills it, and is paused while too much of it is unread."""
+
+    def __init__(
+        self, multi: Multi, handle: pycurl.Curl, *, silence_seconds: float, total_seconds: float | None
+    ) -> None:
+        self._multi = multi
+        self._handle = handle
+        self._loop = asyncio.get_running_loop()
+        self._silence_seconds = silence_seconds
+        self._ends_at = None if total_seconds is None else self._loop.time() + total_seconds
+        # Changed by libcurl's callbacks, and by whoever reads, all in the loop's thread.
+        self._lines: list[bytes] = []  # of the head that is being received
+        self._head_bytes = 0
+        self._chunks: deque[bytes] = deque()
+        self._size = 0  # of the chunks
+        self._is_paused = False
+        self._is_closed = False
+        self._news = asyncio.Event()
+        self.status = 0  # until the head is whole
+        self.seconds = 0.0
+        self._headers: tuple[tuple[str, str], ...] = ()
+        handle.setopt(pycurl.HEADERFUNCTION, self._on_line)
+        handle.setopt(pycurl.WRITEFUNCTION, self._on_data)
+        self._done = multi.start(handle)
+        self._done.add_done_callback(lambda _: self._news.set())
+
+    @property
+    def site(self) -> str:
+        return site_of(self._handle.getinfo(pycurl.EFFECTIVE_URL))
+
+    @property
+    def was_unreachable(self) -> bool:
+        """True if the call failed before anything was sent: another address may be asked."""
+        return self._done.done() and not self._done.cancelled() and not self._sent_bytes()
+
+    def header(self, name: str) -> str:
+        return ", ".join(value for key, value in self._headers if key == name)
+
+    async def wait_for_head(self) -> None:
+        while not self.status:
+            self._raise_if_broken()
+            if self._done.done():
+                raise LineBroken(f"{self.site} sent no answer")
+            await self._wait()
+        info = self._handle.getinfo
+        self.seconds = max(info(pycurl.STARTTRANSFER_TIME) - info(pycurl.PRETRANSFER_TIME), 0.0)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while True:
+            if self._chunks:
+                chunk = self._chunks.popleft()
+                self._size -= len(chunk)
+                if self._is_paused and self._size <= BUFFERED_BYTES // 2:
+                    self._is_paused = False
+                    self._multi.proceed(self._handle)
+                yield chunk
+                continue
+            self._raise_if_broken()
+            if self._done.done():
+                return
+            await self._wait()
+
+    def close(self) -> tuple[int, int]:
+        """Ends the call; gives the bytes sent and received that are not told yet."""
+        if self._is_closed:
+            return 0, 0
+        self._is_closed = True
+        self._multi.stop(self._handle)
+        info = self._handle.getinfo
+        received = info(pycurl.HEADER_SIZE) + info(pycurl.SIZE_DOWNLOAD_T)
+        sent = self._sent_bytes()
+        self._handle.close()
+        self._chunks.clear()
+        return sent, received
+
+    def _sent_bytes(self) -> int:
+        info = self._handle.getinfo
+        size, uploaded = int(info(pycurl.REQUEST_SIZE)), int(info(pycurl.SIZE_UPLOAD_T))
+        # In older versions of libcurl the first is the size of the head alone.
+        return size if size > uploaded else size + uploaded
+
+    def _raise_if_broken(self) -> None:
+        if self._is_closed or self._done.cancelled():
+            raise LineBroken("the call was ended here")
+        if self._done.done() and self._done.result():
+            said = self._handle.errstr() or f"libcurl's error {self._done.result()}"
+            raise LineBroken(f"{self.site}: {said[:SHOWN_CHARACTERS]}")
+
+    async def _wait(self) -> None:
+        """Until something happens; LineBroken after too long a silence, though not while bytes go out."""
+        self._news.clear()
+        now, sent = self._loop.time(), self._sent_bytes()
+        silent_since = now
+        while True:
+            ends_at = silent_since + self._silence_seconds
+            ends_at = ends_at if self._ends_at is None else min(ends_at, self._ends_at)
+            if now >= ends_at:
+                raise LineBroken(f"{self.site} did not answer in {now - silent_since:.3g} seconds")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(ends_at - now, self._silence_seconds / LOOKS)):
+                    await self._news.wait()
+                return
+            now = self._loop.time()
+            if (moved := self._sent_bytes()) != sent:
+                sent, silent_since = moved, now
+
+    # -- called by libcurl -------------------------------------------------------------------------------
+
+    def _on_line(self, line: bytes) -> int | None:
+        if self.status:
+            return None  # a trailer: nothing here has a use for one
+        if line.startswith(b"HTTP/"):
+            self._lines.clear()
+        self._lines.append(line)
+        self._head_bytes += len(line)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            return 0  # ends the transfer
+        if not line.strip(b"\r\n"):
+            self._end_head()
+        return None
+
+    def _end_head(self) -> None:
+        words = self._lines[0].split(None, 2)
+        status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+        if status >= 200:  # those before are interim
+            self._headers = read_head(b"".join(self._lines))
+            self.status = status
+            self._news.set()
+
+    def _on_data(self, data: bytes) -> int | None:
+        if self._size >= BUFFERED_BYTES:
+            self._is_paused = True
+            return int(pycurl.WRITEFUNC_PAUSE)
+        self._chunks.append(data)
+        self._size += len(data)
+        self._news.set()
+        return None
+
+
+def url_of(address: str, call: Call) -> str:
+    """Where a call goes: discovery to a site's well-known place or to a URL, the rest below the endpoint."""
+    if call.op == "discover":
+        return address if path_of(address).strip("/") else site_of(address) + WELL_KNOWN
+    return f"{address.rstrip('/')}/{call.op}"
+
+
+def _headers(config: HttpConfig, call: Call) -> list[bytes]:
+    sender = (("From", config.sender),) if config.sender else ()
+    kind = () if call.op == "discover" else (("Content-Type", MEDIA_TYPE),)
+    fields = (("User-Agent", config.user_agent), *sender, ("Accept-Encoding", "identity"), *kind)
+    # An answer to "Expect" would cost another round trip.
+    return [*(f"{name}: {value}".encode("latin-1", "replace") for name, value in fields), b"Expect:"]
+
+
+def _moved_to(stream: _Stream, url: str) -> str:
+    """Where a redirect leads within the same origin, or ""."""
+    if stream.status not in (301, 302, 303, 307, 308):
+        return ""
+    location = stream.header("location")
+    target = Canonical(())(location, url) if location else None
+    return target if target and site_of(target) == site_of(url) else ""
+
+
+def _max_age(cache_control: str) -> float | None:
+    if re.search(r"\bno-(?:store|cache)\b", cache_control, re.IGNORECASE):
+        return 0.0
+    found = _MAX_AGE.search(cache_control)
+    return float(found[1]) if found else None
