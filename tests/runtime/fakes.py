@@ -194,6 +194,9 @@ class FakeReaders:
     def __init__(self, failures: Mapping[str, Exception] | None = None) -> None:
         self._failures = failures or {}
 
+    async def start(self) -> None:
+        """Nothing has to be started."""
+
     async def read(self, answer: Answer, *, target: Target | None = None, sift: bytes = b"") -> Document:
         await asyncio.sleep(0)
         failure = self._failures.get(answer.url.removeprefix(SITE))

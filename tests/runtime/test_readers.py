@@ -198,6 +198,8 @@ def test_close_ends_the_processes_and_cancels_who_waits(others: set[int], run: L
 
     async def start_and_close() -> None:
         async with Readers(3, command=OBEDIENT) as readers:
+            assert children() <= others, "nothing has to be read yet"
+            await readers.start()
             assert len(children() - others) == 3
             waiting = [asyncio.create_task(readers.read(page("please hang"))) for _ in range(6)]
             await asyncio.sleep(0)

@@ -6,6 +6,7 @@ from sterna.model import Checkpoint, Ended, Hold, Page, Parcel, Robots, StateCha
 
 FULL_PAGES = 500
 FULL_BYTES = 4 * 1024 * 1024
+FIRST_BYTES = 128 * 1024  # of the first parcel; each later one may be twice as large: a line is not kept idle
 FULL_URLS = 20_000
 
 
@@ -19,6 +20,7 @@ class Packer:
         self.sent_bytes = 0  # of what travels, before compression, in all parcels
         self.reading_seconds = 0.0  # of CPU, added to by whoever has pages read
         self._told_cpu_seconds, self._told_bytes = 0.0, 0
+        self._full_bytes = FIRST_BYTES
         self._clear()
 
     def _clear(self) -> None:
@@ -39,7 +41,7 @@ class Packer:
     def is_full(self) -> bool:
         return (
             len(self._pages) >= FULL_PAGES
-            or self._size >= FULL_BYTES
+            or self._size >= self._full_bytes
             or len(self._found) + len(self._outlinks) >= FULL_URLS
         )
 
@@ -130,6 +132,7 @@ class Packer:
         )
         self._clear()
         self._told_cpu_seconds, self._told_bytes = cpu_seconds, self.sent_bytes
+        self._full_bytes = min(2 * self._full_bytes, FULL_BYTES)
         return parcel
 
 

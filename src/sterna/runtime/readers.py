@@ -27,7 +27,7 @@ class _Job(Record, frozen=True):
 
 
 class Readers:
-    """Reads answers in other processes; an async context manager that owns them."""
+    """Reads answers in other processes, which start when they are needed; an async context manager."""
 
     def __init__(
         self, count: int, *, command: tuple[str, ...] = DEFAULT_COMMAND, seconds: float = READ_SECONDS
@@ -35,11 +35,19 @@ class Readers:
         self._workers = [_Reader(command, seconds) for _ in range(count)]
         self._encoder = msgspec.msgpack.Encoder()
         self._room = asyncio.Semaphore(count * MAX_WAITING)
+        self._starting = asyncio.Lock()
+        self._has_started = False
 
     async def __aenter__(self) -> "Readers":
-        for worker in self._workers:
-            await worker.start()
         return self
+
+    async def start(self) -> None:
+        """Starts the processes, unless they run: a crawl that has all its pages read elsewhere needs none."""
+        async with self._starting:
+            if not self._has_started:
+                for worker in self._workers:
+                    await worker.start()
+                self._has_started = True
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -54,6 +62,8 @@ class Readers:
         self._encoder.encode_into(Task(answer, depth, referrer, sift), frame, 4)
         frame[:4] = (len(frame) - 4).to_bytes(4, "big")
         del answer
+        if not self._has_started:
+            await self.start()
         async with self._room:
             outcome = await min(self._workers, key=_Reader.load).submit(frame)
         if outcome.document is None:

@@ -46,6 +46,7 @@ class Runtime:
 
     async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None:
         """Returns when the visit's last parcel is delivered."""
+        await self._kit.readers.start()  # while robots.txt is asked for
         self._kit.gate.restore(visit.holds)
         self._under_way += 1
         is_one_of_many = self._under_way > MANY_VISITS

@@ -17,7 +17,7 @@ from sterna.runtime.spending import Spending
 from sterna.web.robots import Rules, is_due
 from sterna.web.urls import Canonical
 
-FIRST_FLUSH_SECONDS = 0.5  # so that whoever watches soon sees something; not where many visits bring news
+FIRST_FLUSH_SECONDS = 0.25  # so that whoever watches soon sees something; not where many visits bring news
 FLUSH_SECONDS = 5.0
 STOP_GRACE_SECONDS = 5.0
 LOOK_SECONDS = 0.2
