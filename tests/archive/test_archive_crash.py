@@ -12,8 +12,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 import sterna
-from sterna.archive.manifest import WarcPosition
-from sterna.archive.rows import FactRow
+from sterna.archive.manifest import FactRow, WarcPosition
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.model import Link, Links, Page, Raw
@@ -26,7 +25,7 @@ import os, signal, sys
 from pathlib import Path
 import msgspec
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.archive.rows import FactRow
+from sterna.archive.manifest import FactRow
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.model import Page

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sterna.archive.manifest import FactRow
 from sterna.archive.rows import (
     FACT_SCHEMA,
     LINK_SCHEMA,
     MORE,
     PAGE_SCHEMA,
-    FactRow,
     fact_table,
     link_table,
     page_table,

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sterna.archive import segments as module
-from sterna.archive.manifest import Segment
-from sterna.archive.rows import MORE, PAGE_SCHEMA, FactRow
-from sterna.archive.segments import SegmentStore, write_segment
+from sterna.archive import parquet as module
+from sterna.archive.manifest import FactRow, Segment
+from sterna.archive.parquet import write_segment
+from sterna.archive.rows import MORE, PAGE_SCHEMA
+from sterna.archive.segments import SegmentStore
 from sterna.errors import StorageError
 from sterna.model import Link, Links, Page
 
@@ -217,7 +218,7 @@ def test_merge_reads_on_only_when_a_group_is_written(monkeypatch: pytest.MonkeyP
             read.append(number)
             yield pa.table({"text": ["x" * 5_000]})
 
-    assert next(module._gathered(groups())).num_rows == len(read) == 4
+    assert next(module.gathered(groups())).num_rows == len(read) == 4
 
 
 def test_merge_of_different_tables_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 from tests.clocks import StillClock
 from tests.home.ledger_suite import SITE
 
-from sterna.archive.rows import FactRow
+from sterna.archive.manifest import FactRow
 from sterna.archive.segments import SegmentStore
 from sterna.home.compaction import READER_GRACE_SECONDS, Compaction
 from sterna.home.ledger import Change

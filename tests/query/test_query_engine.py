@@ -12,8 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sterna.archive.rows import MORE, PAGE_SCHEMA, FactRow, fact_table
-from sterna.archive.segments import SegmentStore, write_segment
+from sterna.archive.manifest import FactRow
+from sterna.archive.parquet import write_segment
+from sterna.archive.rows import MORE, PAGE_SCHEMA, fact_table
+from sterna.archive.segments import SegmentStore
 from sterna.errors import QueryError
 from sterna.model import Link, Links, Page
 from sterna.query import engine as module

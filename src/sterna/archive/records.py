@@ -11,7 +11,7 @@ from fastwarc.stream_io import GzipWriter
 from fastwarc.warc import WarcRecord, WarcRecordType
 
 from sterna.archive.heads import request_head, response_head
-from sterna.archive.rows import clean
+from sterna.archive.texts import clean
 from sterna.archive.times import moment
 from sterna.model import Page, Raw
 

@@ -1,7 +1,7 @@
 """Pages, links and facts as Arrow tables, one column list at a time.
 
 What is empty is NULL. Fields that only some crawlers bring (`MORE`) are NULL in the tables of all others, and
-`archive/segments` leaves them out of the file: a crawl that does not ask for them does not pay for them.
+`archive/parquet` leaves them out of the file: a crawl that does not ask for them does not pay for them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sterna.archive.manifest import FactRow
+from sterna.archive.texts import clean
 from sterna.archive.times import last_modified, moment
-from sterna.model import Page, Record
+from sterna.model import Page
 
 _TIME = pa.timestamp("us", tz="UTC")
 _TEXTS = pa.list_(pa.string())
@@ -54,17 +56,6 @@ FACT_SCHEMA = pa.schema(
     [*((name, pa.string()) for name in ("crawler", "site", "visit", "template", "data")), ("received", _TIME)]
 )
 SCHEMAS = {"page": PAGE_SCHEMA, "link": LINK_SCHEMA, "fact": FACT_SCHEMA}
-
-
-class FactRow(Record, frozen=True, kw_only=True):
-    """A fact as the archive has it: who brought it, and its slots as JSON."""
-
-    crawler: str
-    site: str
-    visit: str
-    template: str
-    data: str
-    received: float | None  # None where nobody noted it
 
 
 def page_table(site_pages: Sequence[tuple[str, Page]]) -> pa.Table:
@@ -199,11 +190,6 @@ def _column(lines: str, count: int) -> str:
 
 def _or_null(strings: pa.StringArray) -> pa.StringArray:
     return pc.if_else(pc.equal(strings, ""), None, strings)
-
-
-def clean(text: str) -> str:
-    """The text with lone surrogates replaced: a page can hold them, UTF-8 cannot."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _strings(values: Iterable[str]) -> pa.Array:

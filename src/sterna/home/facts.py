@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sterna.archive.rows import FactRow
+from sterna.archive.manifest import FactRow
 from sterna.crawler.facts import decode, to_json
 from sterna.home.ledger import SiteFact
 from sterna.model import Parcel

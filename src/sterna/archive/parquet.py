@@ -1,0 +1,149 @@
+"""Segments as Parquet: tables of pages, links and facts written and merged; all of Arrow that a crawl needs.
+
+Loaded with the first segment that is written: Arrow takes a while, in which a crawl can be on its way.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sterna.archive.disk import OnStep, ignore_step, storage_errors, sync_folder
+from sterna.archive.manifest import FactRow, Segment
+from sterna.archive.rows import MORE, SCHEMAS, fact_table, link_table, page_table
+from sterna.errors import StorageError
+from sterna.model import Page
+
+# A row group, which a merge holds in memory and a query reads or skips, has about this size uncompressed.
+GROUP_BYTES = 16 << 20
+
+TEMPORARY = ".tmp"  # what a file that is not whole yet ends with
+
+# Dictionaries pay where values repeat within a segment; for texts and unique URLs they only cost time.
+_DICTIONARIES = {
+    "page": [
+        *("site", "status", "error", "content_type", "language", "depth", "referrer"),
+        *("keywords.list.element", "headers.key_value.key", "headers.key_value.value"),
+        "extracts.key_value.key",
+    ],
+    "link": ["from_url", "to_url", "rel"],
+    "fact": ["crawler", "site", "visit", "template"],
+}
+_OPTIONS = {"compression": "zstd", "write_page_checksum": True}
+
+
+# Arrow's own allocator would keep 100 MB for the next segment.
+pa.set_memory_pool(pa.system_memory_pool())
+
+
+def tables_of(site_pages: Sequence[tuple[str, Page]], facts: Sequence[FactRow]) -> dict[str, pa.Table]:
+    """The rows of these pages, their links and facts, by table; without those that would be empty."""
+    tables = {
+        "page": _without_empty(page_table(site_pages)),
+        "link": link_table(site_pages),
+        "fact": fact_table(facts),
+    }
+    return {name: rows for name, rows in tables.items() if rows.num_rows}
+
+
+def write_segment(
+    folder: Path,
+    name: str,
+    *,
+    rows: Iterable[pa.Table],
+    schema: pa.Schema,
+    tier: int = 0,
+    on_step: OnStep = ignore_step,
+) -> Segment:
+    """The segment `<id>.<table>.parquet`, durable; after an error there is nothing under that name."""
+    table = name.split(".")[-2]
+    temporary = folder / (name + TEMPORARY)
+    try:
+        with storage_errors(folder):
+            row_count = _write_file(temporary, table, rows=rows, schema=schema, on_step=on_step)
+            size_bytes = temporary.stat().st_size
+            on_step("segment-written")
+            temporary.rename(folder / name)
+            sync_folder(folder)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    on_step("segment-renamed")
+    return Segment(name, table, row_count, size_bytes, tier)
+
+
+def _write_file(
+    path: Path, table: str, *, rows: Iterable[pa.Table], schema: pa.Schema, on_step: OnStep
+) -> int:
+    row_count = 0
+    with path.open("xb") as file:
+        on_step("segment-begun")
+        with pq.ParquetWriter(file, schema, use_dictionary=_DICTIONARIES[table], **_OPTIONS) as writer:
+            for part in rows:
+                writer.write_table(part, row_group_size=_group_rows(part))
+                row_count += part.num_rows
+        file.flush()
+        os.fsync(file.fileno())
+    return row_count
+
+
+def _group_rows(rows: pa.Table) -> int:
+    """How many of these rows make a group of GROUP_BYTES."""
+    return int(max(1, rows.num_rows * GROUP_BYTES // max(rows.nbytes, 1)))
+
+
+def _without_empty(pages: pa.Table) -> pa.Table:
+    """The table without those of its fields that no page has."""
+    return pages.drop_columns([name for name in MORE if pages[name].null_count == pages.num_rows])
+
+
+def common_schema(table: str, paths: Sequence[Path]) -> pa.Schema:
+    """The columns that any of the files has."""
+    names: set[str] = set()
+    for path in paths:
+        with _damage_named(path):
+            names.update(pq.read_schema(path).names)
+    return pa.schema([field for field in SCHEMAS[table] if field.name in names])
+
+
+def row_groups(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    for path in paths:
+        with _damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for group in range(file.num_row_groups):
+                yield _filled(file.read_row_group(group), schema)
+
+
+def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with every column of the schema."""
+    present = set(rows.column_names)
+    columns = [
+        rows[field.name] if field.name in present else pa.nulls(rows.num_rows, field.type) for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise StorageError(f"segment '{path}' is damaged ({reason}): restore it from a copy") from error
+
+
+def gathered(groups: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in groups of about GROUP_BYTES, so that merged segments do not keep the crumbs."""
+    pending: list[pa.Table] = []
+    size_bytes = 0
+    for group in groups:
+        pending.append(group)
+        size_bytes += group.nbytes
+        if size_bytes >= GROUP_BYTES:
+            yield pa.concat_tables(pending)
+            pending, size_bytes = [], 0
+    if pending:
+        yield pa.concat_tables(pending)
