@@ -43,7 +43,7 @@ def test_figure_2_of_the_crawlets_paper_three_sites_two_visits_to_the_first(tmp_
     first, *_, last = visits(tmp_path / "c")
     assert (first[1], first[2]) == (1, 2)
     assert (last[1], last[2]) == (2, 2)
-    assert summary.visits == {"here": 4}
+    assert summary.visits == {"here": 4, "host": 0}
     assert [hit.path for hit in server.log].count("/w11") == 1
 
 

@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from sterna.errors import ParcelRefused, StorageError
 from sterna.home.dispatch import Deliver, Dispatch, Plan
-from sterna.home.ledger import Change
+from sterna.home.ledger import Arrival, Change, HostRow
+from sterna.home.placing import Place
 from sterna.home.progress import Progress
 from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.model import Crawler, Ended, Etiquette, Page, Parcel, Target, Usage, Visit
+from sterna.model import Budget, Crawler, Ended, Etiquette, Page, Parcel, Target, Usage, Visit
 from sterna.web.clock import SystemClock
 from sterna.web.urls import fingerprint
 
@@ -43,14 +45,28 @@ class NotingCarrier:
         self.visits: list[Visit] = []
         self.active = self.most_active = 0
         self._answer = answer
+        self.left_over: list[Visit] = []
+        self.is_host = False
+        self.closed: set[str] = set()
 
-    async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None:
+    async def unfinished(self) -> list[Visit]:
+        return self.left_over
+
+    def may_visit(self, site: str) -> bool:
+        return site not in self.closed
+
+    async def carry_out(
+        self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
+    ) -> Place:
         self.visits.append(visit)
         self.active += 1
         self.most_active = max(self.most_active, self.active)
+        if self.is_host:
+            leave()
         await asyncio.sleep(0.01)
         self.active -= 1
         await deliver(self._answer(visit))
+        return "host" if self.is_host else "here"
 
 
 @pytest.fixture
@@ -72,8 +88,10 @@ def seed(ledger: SqliteLedger, sites: int, pages: int = 1) -> None:
 def make(
     ledger: SqliteLedger, carrier: NotingCarrier, thread: ThreadPoolExecutor, **fields: int | None
 ) -> Dispatch:
-    async def deliver(parcel: Parcel) -> None:
-        ledger.commit(Change(parcels=(parcel,)), now=CLOCK.now())
+    async def deliver(parcel: Parcel, arrival: Arrival | None = None, /) -> None:
+        # As intake does it: the ledger is called from one thread.
+        commit = partial(ledger.commit, Change(parcels=(parcel,)), now=CLOCK.now())
+        await asyncio.get_running_loop().run_in_executor(thread, commit)
         dispatch.take_note((parcel,))
 
     limits = {"slots": 4, "max_pages": None, **fields}
@@ -171,3 +189,48 @@ async def test_stopped_run_begins_nothing_new(ledger: SqliteLedger, thread: Thre
     carrier = NotingCarrier()
     assert await make(ledger, carrier, thread).run(stop) == "stopped"
     assert carrier.visits == []
+
+
+# -- crawlers at hosts -----------------------------------------------------------------------------------
+
+
+async def test_crawlers_that_are_away_take_no_slots(ledger: SqliteLedger, thread: ThreadPoolExecutor) -> None:
+    seed(ledger, 30)
+    carrier = NotingCarrier()
+    carrier.is_host = True
+    dispatch = make(ledger, carrier, thread)
+    assert await dispatch.run(asyncio.Event()) == "finished"
+    assert carrier.most_active > 4
+    assert dispatch._progress.visits == {"host": 30}
+
+
+async def test_visits_of_an_earlier_run_go_on_and_take_no_slots(
+    ledger: SqliteLedger, thread: ThreadPoolExecutor
+) -> None:
+    seed(ledger, 6)
+    leases = ledger.lease(["v", "w", "x"], now=CLOCK.now(), pages=5, max_depth=5)
+    carrier = NotingCarrier()
+    dispatch = make(ledger, carrier, thread, slots=2)
+    carrier.left_over = [dispatch._visit(lease, Budget()) for lease in leases]
+    assert await dispatch.run(asyncio.Event()) == "finished"
+    assert [visit.id for visit in carrier.visits[:3]] == ["v", "w", "x"]
+    assert (len(carrier.visits), carrier.most_active) == (6, 5)
+
+
+async def test_site_that_the_carrier_closes_is_idle(ledger: SqliteLedger, thread: ThreadPoolExecutor) -> None:
+    seed(ledger, 3)
+    carrier = NotingCarrier()
+    carrier.closed = {"https://s1.example"}
+    assert await make(ledger, carrier, thread).run(asyncio.Event()) == "finished"
+    assert {visit.site for visit in carrier.visits} == {"https://s0.example", "https://s2.example"}
+
+
+async def test_visit_to_a_host_may_fetch_more_than_one_from_here(
+    ledger: SqliteLedger, thread: ThreadPoolExecutor
+) -> None:
+    seed(ledger, 2)
+    ledger.set_host(HostRow(site="https://s0.example", offer=b"{}"))
+    carrier = NotingCarrier()
+    await make(ledger, carrier, thread).run(asyncio.Event())
+    budgets = {visit.site: visit.budget.pages for visit in carrier.visits}
+    assert budgets == {"https://s0.example": 10_000, "https://s1.example": 5_000}

@@ -16,7 +16,7 @@ from sterna.archive.warc import WarcStore
 from sterna.crawler.facts import Fact, encode
 from sterna.errors import ParcelRefused, StorageError
 from sterna.home.intake import Intake
-from sterna.home.ledger import Lease
+from sterna.home.ledger import Arrival, Lease
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Ended, Link, Links, Parcel, Raw, StateChange, Target, Usage
 from sterna.web.clock import SystemClock
@@ -74,6 +74,18 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         desk = Desk(tmp_path, thread)
         desk.ledger.seed([Target(f"{SITE}/")], now=1.0)
         yield desk
+
+
+async def test_parcel_from_a_host_is_in_the_inbox_in_the_same_commit(desk: Desk) -> None:
+    lease = desk.lease()
+    first, second = parcel(lease, 1, pages=(page("/"),)), parcel(lease, 2, ended=Ended.FINISHED)
+    running = asyncio.create_task(desk.intake.run())
+    arrivals = [Arrival(visit=lease.visit, number=each, received_at=3.0, size_bytes=9) for each in (1, 2)]
+    for each, arrival in ((first, arrivals[0]), (first, arrivals[0]), (second, arrivals[1])):
+        await desk.intake.take(each, arrival)
+    running.cancel()
+    assert [(row.number, row.size_bytes) for row in desk.ledger.inbox(lease.visit)] == [(1, 9), (2, 9)]
+    assert (desk.committed, desk.stored()) == ([1, 2], [f"{SITE}/"])
 
 
 async def test_parcels_that_come_together_are_one_commit(desk: Desk) -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import ConfigError, UsageError
+from sterna.home.hosts import Configured
 from sterna.home.options import Options, dump, is_private_name, load, merge_seeds, read_config
 from sterna.web.politeness import NO_LIMITS, Limits, Rate
+from sterna.wire.keys import Identity
 
 
 @pytest.mark.parametrize(
@@ -145,3 +147,49 @@ def test_password_of_a_proxy_is_not_kept() -> None:
 )
 def test_robots_txt_is_read_for_the_name_in_the_user_agent(user_agent: str, name: str) -> None:
     assert Options(user_agent=user_agent).etiquette("1").robots_name == name
+
+
+def test_host_of_a_site_is_named_by_its_endpoint_its_key_or_both() -> None:
+    key = Identity(b"k" * 32).public.text
+    options = Options(
+        hosts=(
+            "https://a.example/page=https://h.example/sterna",
+            f"b.example=,{key}",
+            f"http://c.example:8080=http://127.0.0.1:8470/sterna,{key}",
+        )
+    )
+    options.check()
+    assert options.configured_hosts() == {
+        "https://a.example": Configured(endpoint="https://h.example/sterna"),
+        "https://b.example": Configured(key=key),
+        "http://c.example:8080": Configured(endpoint="http://127.0.0.1:8470/sterna", key=key),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "https://a.example",
+        "https://a.example=",
+        "=https://h.example/",
+        "https://a.example=,wrong",
+        "a=b c",
+    ],
+)
+def test_host_that_cannot_be_is_refused_by_its_name(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--host .* cannot be"):
+        Options(hosts=(text,)).check()
+
+
+@pytest.mark.parametrize(
+    ("fields", "option"),
+    [
+        ({"compression": 23}, "--compression"),
+        ({"compression": -1}, "--compression"),
+        ({"here": True, "require_host": True}, "--here and --require-host"),
+    ],
+)
+def test_wrong_choice_of_place_is_refused(fields: dict[str, int], option: str) -> None:
+    with pytest.raises(UsageError, match=option):
+        Options(**fields).check()  # type: ignore[arg-type]

@@ -21,3 +21,13 @@ def test_parcels_add_up() -> None:
     assert (progress.pages, progress.total_pages, progress.requests, progress.bytes_received) == (4, 9, 6, 20)
     assert (progress.unchanged, progress.redirects, progress.errors) == (2, 2, {"timeout": 2})
     assert (progress.kept, progress.rows, progress.cpu_seconds) == (2, 4, 1.0)
+
+
+def test_bytes_that_a_host_fetched_were_not_received_here() -> None:
+    usage = Usage(pages=1, bytes_received=10)
+    here, away = (
+        Parcel(visit=visit, site="s", part="/", epoch=1, number=1, usage=usage) for visit in ("here", "away")
+    )
+    progress = Progress(began=0.0, away={"away"})
+    progress.add([here, away, away])
+    assert (progress.pages, progress.bytes_received, progress.fetched_at_hosts) == (3, 10, 20)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.home.program_suite import ProgramSuite
+from tests.home.host_suite import HostSuite
 
 from sterna.errors import CollectionError, StorageError
 from sterna.home.ledger import Ledger
@@ -14,7 +14,7 @@ from sterna.home.sqlite.lookup import look_up_sql
 from sterna.model import Target
 
 
-class TestSqliteLedger(ProgramSuite):
+class TestSqliteLedger(HostSuite):
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], Ledger]:
         return lambda: SqliteLedger(tmp_path / "ledger.sqlite")

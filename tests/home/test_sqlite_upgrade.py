@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.home import version_2
+from tests.home import version_2, version_3
 from tests.home.ledger_suite import page, parcel, targets
 from tests.home.version_2 import SITE
 
@@ -14,10 +14,20 @@ from sterna.home.sqlite import schema
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Checkpoint, Ended, State, StateChange, Usage
 
+WRITE = {2: version_2.write, 3: version_3.write}
+KEPT = {2: (0, 0.0, ()), 3: (1, 0.25, ((7, b"fact"),))}  # format 2 knows nothing of these
+
+
+@pytest.fixture(params=WRITE)
+def old(request: pytest.FixtureRequest) -> int:
+    """The format of the file."""
+    version: int = request.param
+    return version
+
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    version_2.write(tmp_path / "ledger.sqlite")
+def path(tmp_path: Path, old: int) -> Path:
+    WRITE[old](tmp_path / "ledger.sqlite")
     return tmp_path / "ledger.sqlite"
 
 
@@ -46,7 +56,8 @@ def test_upgraded_file_has_the_tables_of_a_new_one(path: Path, tmp_path: Path) -
     assert tables(path) == tables(tmp_path / "new.sqlite")
 
 
-def test_crawl_goes_on_where_it_was_after_the_upgrade(path: Path) -> None:
+def test_crawl_goes_on_where_it_was_after_the_upgrade(path: Path, old: int) -> None:
+    kept, cpu_seconds, facts = KEPT[old]
     ledger = SqliteLedger(path)
     assert ledger.setting("options") == "{}"
     (lease,) = ledger.lease(["v2"], now=20.0, pages=10, max_depth=64)
@@ -54,7 +65,7 @@ def test_crawl_goes_on_where_it_was_after_the_upgrade(path: Path) -> None:
         (f"{SITE}/near", 1, 0, 0),
         (f"{SITE}/far", 7, 0, 2),
     ]
-    assert (lease.epoch, lease.state) == (2, State())
+    assert (lease.epoch, lease.state) == (2, State(facts))
     last = parcel(
         lease,
         pages=(page("/near"), page("/far")),
@@ -66,23 +77,39 @@ def test_crawl_goes_on_where_it_was_after_the_upgrade(path: Path) -> None:
     ledger.commit(Change(parcels=(last,)), now=21.0)
     (again,) = ledger.lease(["v3"], now=30.0, pages=10, max_depth=64)
     assert [(start.url, start.priority) for start in again.starts] == [(f"{SITE}/urgent", 5)]
-    assert again.state.facts == ((1, b"fact"),)
+    assert again.state.facts == ((1, b"fact"), *facts)
     assert [(row.visit, row.kept, row.cpu_seconds) for row in ledger.visit_rows()][:2] == [
-        ("v1", 0, 0.0),
+        ("v1", kept, cpu_seconds),
         ("v2", 2, 0.5),
     ]
 
 
-def test_reader_reads_the_file_as_it_is(path: Path) -> None:
+def test_pages_of_before_are_visited_again_after_the_upgrade(path: Path) -> None:
+    ledger = SqliteLedger(path)
+    assert ledger.refresh(older_than=10.0, now=20.0) == 1
+    (lease,) = ledger.lease(["v2"], now=20.0, pages=10, max_depth=64)
+    assert [(each.digest, each.likeness) for each in lease.known.validators] == [(b"d", b"")]
+    assert (ledger.outbox(), ledger.inbox("v1"), ledger.host_row(SITE)) == ([], [], None)
+
+
+def test_reader_reads_the_file_as_it_is(path: Path, old: int) -> None:
+    kept, _, facts = KEPT[old]
     before = path.read_bytes()
     ledger = SqliteLedger(path, is_reader=True)
     (site,), (visit,), (segment,) = ledger.site_rows(), ledger.visit_rows(), ledger.segments()
-    assert (site.site, visit.visit, visit.bytes_received, visit.kept) == (SITE, "v1", 300, 0)
+    assert (site.site, visit.visit, visit.bytes_received, visit.kept) == (SITE, "v1", 300, kept)
     assert segment.name == "0.page.parquet"
     assert (ledger.counts(now=20.0).pending, ledger.counts(now=20.0).kept) == (2, 0)
-    assert (ledger.facts(), ledger.state(SITE)) == ([], State())
+    assert (len(ledger.facts()), ledger.state(SITE)) == (len(facts), State(facts))
+    assert (ledger.outbox(), ledger.luggage("v1"), ledger.inbox("v1"), ledger.host_row(SITE)) == (
+        [],
+        b"",
+        [],
+        None,
+    )
+    assert ledger.counts(now=20.0).away == 0
     ledger.close()
-    assert (path.read_bytes(), version(path)) == (before, 2)
+    assert (path.read_bytes(), version(path)) == (before, old)
 
 
 def test_reader_that_came_before_the_upgrade_reads_on(path: Path) -> None:
@@ -92,14 +119,16 @@ def test_reader_that_came_before_the_upgrade_reads_on(path: Path) -> None:
     assert reader.counts(now=20.0).pages == writer.counts(now=20.0).pages == 1
 
 
-def test_upgrade_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upgrade_that_fails_leaves_the_file_as_it_was(
+    path: Path, old: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = tables(path)
-    broken = {2: schema.UPGRADES[2] + "ALTER TABLE nowhere ADD COLUMN x;"}
+    broken = {old: schema.UPGRADES[old] + "ALTER TABLE nowhere ADD COLUMN x;"}
     with monkeypatch.context() as patch:
         patch.setattr(schema, "UPGRADES", broken)
         with pytest.raises(StorageError, match="nowhere"):
             SqliteLedger(path)
-    assert (tables(path), version(path)) == (before, 2)
+    assert (tables(path), version(path)) == (before, old)
     SqliteLedger(path).close()
     assert version(path) == schema.VERSION
 

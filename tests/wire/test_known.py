@@ -145,6 +145,7 @@ GOOD = Known(seen_of({1, 2}), (Validator(3, digest=b"digest"), Validator(4, like
         (SEEN, [squeezed(bytes(4)), b"223456123456"]),  # not sorted
         (SEEN, [squeezed(b"\xff\xff\xff\xff"), b"123456123456"]),  # beyond 64 bits
         (SEEN, [squeezed(bytes(100_000_000)), b"123456"]),
+        (SEEN, [b"", b"", msgspec.Raw(b"\x91" * 100_000 + b"\0")]),
         (SEEN, 7),
         (READ, [b"", b""]),
         (HAS_DIGEST, squeezed(b"\1\1")),

@@ -24,8 +24,10 @@ from sterna.model import (
     Links,
     Page,
     Parcel,
+    Program,
     Raw,
     Robots,
+    Source,
     StateChange,
     Target,
     Usage,
@@ -260,6 +262,14 @@ def test_what_home_sent_as_known_is_not_told_as_found_unless_it_was_raised() -> 
     assert came.checkpoint.found == found[1:]
 
 
+def test_validator_that_would_break_a_head_stays_at_the_host() -> None:
+    odd = page_of("/one", etag='"a\r"', modified="Mon\n")
+    came = travelled(parcel_of(pages=(odd,)))
+    assert (came.pages[0].etag, came.pages[0].modified) == ("", "")
+    sent = as_sent(parcel_of(pages=(odd,)), MARKS)
+    assert leaf_of(came.pages[0]) == leaf_of(sent.pages[0])
+
+
 def test_page_that_is_too_large_to_travel_is_given_up_and_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parcels, "_ROOM_BYTES", 5_000)
     small, large = (
@@ -336,6 +346,9 @@ LIES = [
     (pages(errors="\0" + "x" * 65), "kind of error"),
     (pages(titles="One\0" + "x" * 300_000), "field of more"),
     (pages(etags="\0" + "x" * 300_000), "field of more"),
+    (pages(etags='"a"\r\nX-More: yes\0'), "line break"),
+    (pages(etags=('"a"\r\nX-More: yes', "")), "line break"),
+    (pages(modified=("", "Mon\nX-More: yes")), "line break"),
     (pages(keywords="\0" + "x" * 300_000), "field of more"),
     (pages(digests=b"short"), "bytes in a column"),
     (pages(digest_kinds=b"\0\3"), "digest of kind 3"),
@@ -387,6 +400,7 @@ LIES = [
     (usage(sent_bytes=2**60), "count"),
     (usage(cpu_seconds=nan), "count"),
     (usage(cpu_seconds=inf), "count"),
+    (usage(cpu_seconds=2.0**40), "count"),
     (usage(errors={"http_404": -1}), "count"),
     (usage(errors={"Not a kind": 1}), "kind of error"),
     (usage(errors={f"e{n}": 1 for n in range(1001)}), "kinds of errors"),
@@ -433,6 +447,25 @@ def test_pages_of_all_parcels_together_keep_within_the_budget() -> None:
     assert len(unpacker.unpack(good, now=NOW).pages) == 3
     with pytest.raises(WireError, match="more pages than the 3"):
         unpacker.unpack(more, now=NOW)
+
+
+def test_as_many_start_pages_move_to_other_sites_as_there_were() -> None:
+    moved = [Target(f"https://{name}.example.net/", 0, f"{SITE}/") for name in "ab"]
+    unpacker = Unpacker(
+        visit_of(starts=(Target(f"{SITE}/"), Target(f"{SITE}/deep", 1))), NO_MARKS, began=BEGAN
+    )
+    packed = [
+        pack_parcel(parcel_of(number=at, outlinks=(each,)), NO_MARKS)
+        for at, each in enumerate(moved, start=1)
+    ]
+    assert unpacker.unpack(packed[0], now=NOW).outlinks == (moved[0],)
+    with pytest.raises(WireError, match="moved"):
+        unpacker.unpack(packed[1], now=NOW)
+    ruled = Crawler(
+        program=Program(rules=(Source("a.clp", '(defrule a => (load-page "https://b.example.net/"))'),))
+    )
+    free = Unpacker(visit_of(starts=(), crawler=ruled), NO_MARKS, began=BEGAN)
+    assert free.unpack(packed[1], now=NOW).outlinks == (moved[1],)
 
 
 def test_clocks_may_differ_by_a_little() -> None:

@@ -134,6 +134,8 @@ BUSY = b'{"type":"urn:sterna:problem:busy","status":503'
         BUSY + b',"time":NaN}',
         BUSY + b',"time":Infinity}',
         BUSY + b',"time":1e999}',
+        BUSY + b',"time":1e308}',
+        BUSY + b',"time":-1}',
         BUSY + b',"detail":"\xff"}',
         BUSY + b',"detail":"\\ud800"}',
         BUSY + b',"new":' + b"[" * 8_000 + b"}",

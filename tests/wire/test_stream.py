@@ -146,6 +146,7 @@ def test_end_within_a_parcel_is_refused() -> None:
         b"",
         b"\xc1",
         b"\x97",
+        b"\x98" + msgspec.msgpack.encode(ENDING)[1:] + b"\x91" * 60_000 + b"\0",
         msgspec.msgpack.encode(msgspec.structs.replace(ENDING, root=b"short")),
         msgspec.msgpack.encode(msgspec.structs.replace(ENDING, parcels=-1)),
         msgspec.msgpack.encode(msgspec.structs.replace(ENDING, pages=-1)),

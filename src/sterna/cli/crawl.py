@@ -18,6 +18,7 @@ from sterna.web.dns import literal_address
 from sterna.web.urls import hostname_of
 
 _SCOPE, _POLITE, _OUTPUT, _NETWORK = "What to crawl", "Politeness", "Collection and output", "Network"
+_HOSTS = "Hosts at the sites"
 
 
 def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
@@ -173,6 +174,45 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
             rich_help_panel=_NETWORK,
         ),
     ] = None,
+    here: Annotated[
+        bool | None,
+        typer.Option(
+            "--here/--no-here", help="Crawl from here, whatever hosts there are.", rich_help_panel=_HOSTS
+        ),
+    ] = None,
+    require_host: Annotated[
+        bool | None,
+        typer.Option(
+            "--require-host/--no-require-host",
+            help="End with an error where a site has no host.",
+            rich_help_panel=_HOSTS,
+        ),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SITE=URL[,KEY]",
+            help="The host of a site, where its own document is not to be asked or believed.",
+            rich_help_panel=_HOSTS,
+        ),
+    ] = None,
+    compression: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="How hard hosts compress what they send, 1 to 22. (default: 0, by the line)",
+            rich_help_panel=_HOSTS,
+        ),
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            envvar="STERNA_KEYS",
+            help="The folder of your keys; one is made when it is first needed.",
+            rich_help_panel=_HOSTS,
+        ),
+    ] = None,
     keep: Annotated[
         str | None,
         typer.Option(
@@ -207,10 +247,17 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Say nothing but errors.", rich_help_panel=_OUTPUT)
     ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Say of each visit where it is made, and why.", rich_help_panel=_OUTPUT
+        ),
+    ] = False,
 ) -> None:
     """Crawl sites into a collection; the same command again goes on where it ended.
 
-    Pages are asked for one at a time and site by site, as robots.txt allows. Ctrl-C stops cleanly.
+    Pages are asked for one at a time and site by site, as robots.txt allows. Where a site has a host, the
+    crawler goes there instead, if that saves enough. Ctrl-C stops cleanly.
     """
     flags: dict[str, Any] = {
         "max_pages": max_pages,
@@ -233,6 +280,12 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         "allow_private": allow_private,
         "keep": keep,
         "warc": warc,
+        # Who asks for one of them takes the other back.
+        "here": False if require_host and here is None else here,
+        "require_host": False if here and require_host is None else require_host,
+        "hosts": _tuple(host),
+        "compression": compression,
+        "keys": str(keys.absolute()) if keys else None,
     }
     if max_seconds is not None and not 0 < max_seconds < float("inf"):
         raise UsageError(f"--max-seconds {max_seconds} cannot be: seconds, more than 0")
@@ -248,7 +301,8 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         errand=errand(packed, options, is_keep_given=keep is not None),
         is_jailed=jail,
     )
-    start(collection, options, display=choose_display(as_json=as_json, quiet=quiet), wishes=wishes)
+    display = choose_display(as_json=as_json, quiet=quiet, is_verbose=verbose)
+    start(collection, options, display=display, wishes=wishes)
 
 
 def _packed(files: list[str]) -> PackedCrawler | None:

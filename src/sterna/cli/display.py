@@ -14,7 +14,9 @@ from rich.live import Live
 from rich.table import Table
 
 from sterna.cli.numbers import bytes_text, duration_text
+from sterna.home.placing import Placement
 from sterna.home.progress import Progress, Summary
+from sterna.query.terminal import harmless
 
 RATE_SECONDS = 10.0
 LINE_SECONDS = 10.0
@@ -26,24 +28,29 @@ class Display(Protocol):
 
     def warn(self, text: str) -> None: ...
 
+    def tell(self, placement: Placement) -> None: ...
+
     def showing(self, progress: Progress) -> AbstractContextManager[None]: ...
 
     def finish(self, summary: Summary, lines: list[str]) -> None: ...
 
 
-def choose_display(*, as_json: bool, quiet: bool) -> Display:
+def choose_display(*, as_json: bool, quiet: bool, is_verbose: bool = False) -> Display:
     """JSON lines for scripts, a live table for a terminal, a line now and then for a log."""
     if as_json:
-        return JsonDisplay()
+        return JsonDisplay(is_verbose=is_verbose)
     if quiet:
         return QuietDisplay()
-    return LiveDisplay() if sys.stderr.isatty() else LineDisplay()
+    return (LiveDisplay if sys.stderr.isatty() else LineDisplay)(is_verbose=is_verbose)
 
 
 class QuietDisplay:
     """Says nothing, unless not one page could be had."""
 
     def warn(self, text: str) -> None:
+        pass
+
+    def tell(self, placement: Placement) -> None:
         pass
 
     @contextmanager
@@ -58,8 +65,15 @@ class QuietDisplay:
 class JsonDisplay(QuietDisplay):
     """A JSON object now and then; the last line is the summary."""
 
+    def __init__(self, *, is_verbose: bool = False) -> None:
+        self._is_verbose = is_verbose
+
     def warn(self, text: str) -> None:
         _write_json({"warning": text})
+
+    def tell(self, placement: Placement) -> None:
+        if self._is_verbose:
+            _write_json({"visit": placement})
 
     @contextmanager
     def showing(self, progress: Progress) -> Iterator[None]:
@@ -78,8 +92,16 @@ class JsonDisplay(QuietDisplay):
 class LineDisplay:
     """Plain lines on stderr; the report on stdout."""
 
+    def __init__(self, *, is_verbose: bool = False) -> None:
+        self._is_verbose = is_verbose
+
     def warn(self, text: str) -> None:
-        sys.stderr.write(f"sterna: {text}\n")
+        sys.stderr.write(f"sterna: {harmless(text)}\n")
+
+    def tell(self, placement: Placement) -> None:
+        if self._is_verbose:
+            place = "at its host" if placement.place == "host" else "from here"
+            sys.stderr.write(harmless(f"{placement.site}: {place} ({placement.reason})") + "\n")
 
     @contextmanager
     def showing(self, progress: Progress) -> Iterator[None]:
@@ -138,6 +160,7 @@ def _fields(progress: Progress, meter: Meter) -> list[tuple[str, str]]:
         ("pages", f"{progress.pages:,}"),
         ("a second", f"{rate:,.1f}"),
         ("sites", f"{progress.active:,}/{progress.sites:,}"),
+        *([("away", f"{len(progress.away):,}")] if progress.has_sent else []),
         ("queue", f"{progress.pending:,}"),
         ("received", bytes_text(progress.bytes_received)),
         ("errors", f"{sum(progress.errors.values()):,}"),
@@ -160,6 +183,7 @@ def _basics(progress: Progress) -> dict[str, int]:
         "errors": sum(progress.errors.values()),
         "sites": progress.sites,
         "active": progress.active,
+        "away": len(progress.away),
     }
 
 

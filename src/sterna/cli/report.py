@@ -32,6 +32,12 @@ def report(summary: Summary, collection: Collection) -> list[str]:
         lines.append(f"{plural(summary.rows, 'fact')} sent home by its rules")
     if summary.unchanged:
         lines.append(f"{summary.unchanged:,} of them were unchanged since the last visit")
+    if trips := summary.visits.get("host", 0):
+        saved = summary.saved
+        lines.append(
+            f"{plural(trips, 'visit')} made at hosts: {bytes_text(saved.crossed)} crossed the network,"
+            f" {bytes_text(saved.fetched)} were read there"
+        )
     if summary.errors:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items())
         lines.append(f"errors: {kinds}")

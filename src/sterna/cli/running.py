@@ -5,12 +5,15 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import typer
 import uvloop
 
 from sterna.cli.display import Display
 from sterna.cli.exits import Exit
+from sterna.cli.keys import DEFAULT_FOLDER, keyring_of
 from sterna.cli.report import report
 from sterna.crawler.pack import PackedCrawler
 from sterna.home.collection import Collection
@@ -51,6 +54,7 @@ def run(collection: Collection, options: Options, *, display: Display, wishes: W
 
 async def _run(collection: Collection, options: Options, *, display: Display, wishes: Wishes) -> Summary:
     # Arrow takes a while to load, and who asks for help should not wait for it.
+    from sterna.home.carriers import Envoy  # noqa: PLC0415
     from sterna.home.crawl import Run  # noqa: PLC0415
     from sterna.home.crawl import crawl as run_crawl  # noqa: PLC0415
 
@@ -62,6 +66,11 @@ async def _run(collection: Collection, options: Options, *, display: Display, wi
         unblock=wishes.unblock,
         errand=wishes.errand,
         is_jailed=wishes.is_jailed,
+        envoy=Envoy(
+            identity=partial(keyring_of(keys_folder(options)).read_or_make, "home"),
+            tell=display.tell,
+            warn=display.warn,
+        ),
     )
     if wishes.on_parcels:
         run.on_parcels = wishes.on_parcels
@@ -84,6 +93,11 @@ async def _run(collection: Collection, options: Options, *, display: Display, wi
         except asyncio.CancelledError:
             sys.stderr.write(f"sterna: ended at once; go on with: sterna crawl --into {collection.folder}\n")
             raise SystemExit(int(Exit.STOPPED)) from None
+
+
+def keys_folder(options: Options) -> Path:
+    """Where the keys are, of which home's is made when the first crawler leaves."""
+    return Path(options.keys or DEFAULT_FOLDER)
 
 
 def exit_code(summary: Summary) -> Exit:

@@ -45,6 +45,8 @@ def _lines(folder: Path, counts: Counts, sites: list[SiteRow]) -> list[str]:
         f" {plural(counts.visits, 'visit')}, {counts.leased:,} under way,"
         f" {counts.waiting_sites:,} sites waiting",
     ]
+    if counts.away:
+        lines.append(f"  {plural(counts.away, 'crawler')} away at hosts: sterna crawlers {folder}")
     if counts.errors:
         lines.append("  errors: " + ", ".join(f"{kind} {count:,}" for kind, count in counts.errors.items()))
     largest = sorted(sites, key=lambda row: -row.pages)[:MAX_SITES]

@@ -3,22 +3,24 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 
 import msgspec
 
 from sterna import __version__
 from sterna.archive.disk import ignore_step
-from sterna.archive.segments import SegmentStore, use_system_memory
+from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
+from sterna.crawler import pack as crawler_pack
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import EngineEnded, RulesError
 from sterna.home.aftermath import Aftermath
 from sterna.home.borders import Borders
+from sterna.home.carriers import Common, Crossed, Envoy, open_carrier
 from sterna.home.collection import Collection
 from sterna.home.compaction import Compaction
-from sterna.home.dispatch import Dispatch, Plan
+from sterna.home.dispatch import Carrier, Dispatch, Plan
 from sterna.home.errand import asks_more, choose_errand
 from sterna.home.errand import dump as dump_errand
 from sterna.home.errand import load as load_errand
@@ -27,9 +29,10 @@ from sterna.home.intake import Intake, Step
 from sterna.home.journey import Journey
 from sterna.home.ledger import Counts, Ledger
 from sterna.home.options import Options, dump, host_name, is_private_name
-from sterna.home.progress import Progress, Summary
+from sterna.home.outbox import call_back
+from sterna.home.progress import Progress, Saved, Summary
 from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.model import Crawler, Ended, Hold, Parcel, Program, Target
+from sterna.model import Crawler, Ended, Etiquette, Hold, Parcel, Program, Target, Visit
 from sterna.runtime.memory import peak_memory_bytes
 from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
 from sterna.web.clock import Clock, SystemClock
@@ -56,13 +59,13 @@ class Run:
     unblock: tuple[str, ...] = ()
     errand: PackedCrawler | None = None  # None goes on with the collection's own
     is_jailed: bool | None = None  # None: if this machine can
+    envoy: Envoy | None = None  # None: crawlers stay here
     on_parcels: Callable[[tuple[Parcel, ...]], bool] = _go_on  # just committed; True is enough
     on_step: Step = ignore_step
 
 
 async def crawl(collection: Collection, options: Options, *, run: Run, progress: Progress) -> Summary:
     """Crawls until nothing is left, a limit is reached or the run is stopped."""
-    use_system_memory()
     with collection.open_for_crawl(), _ledger(collection) as ledger, ThreadPoolExecutor(1) as thread:
         home = _Home(collection, options, ledger=ledger, thread=thread, run=run, progress=progress)
         return await home.run()
@@ -97,6 +100,8 @@ class _Home:
         self._segments = SegmentStore(collection.segments_folder, on_step=run.on_step)
         self._warc = self._open_warc() if options.warc else None
         self._dispatch: Dispatch | None = None  # made once the runtime is open
+        self._crossed = Crossed()
+        self._sends = run.envoy is not None and not options.here
 
     async def run(self) -> Summary:
         self._recover()
@@ -106,8 +111,9 @@ class _Home:
             await self._check_rules(runtime)
             runtime.restore(self._ledger.holds(now=self._run.clock.now()))
             intake = self._intake()
-            self._dispatch = self._make_dispatch(runtime, intake)
-            ended = await self._work(self._dispatch, intake)
+            async with self._open_carrier(runtime) as carrier:
+                self._dispatch = self._make_dispatch(runtime, carrier, intake)
+                ended = await self._work(self._dispatch, intake)
             readers_peak = runtime.peak_memory_bytes()
         if self._warc:
             self._ledger.set_warc_positions(self._warc.close())
@@ -139,13 +145,13 @@ class _Home:
         now = run.clock.now()
         ledger.block(options.blocked_names())
         ledger.unblock([host_name("--unblock", name) for name in run.unblock])
+        self._errand = self._take_errand()  # before the seeds, which it may have seen
         seeds = options.seed_urls()
         ledger.seed(
             [Target(url) for url in seeds],
             now=now,
             private_sites=[site_of(url) for url in seeds if is_private_name(url)],
         )
-        self._errand = self._take_errand()
         if run.refresh_seconds is not None:
             ledger.refresh(older_than=now - run.refresh_seconds, now=now)
         ledger.wake(now=now)
@@ -153,18 +159,34 @@ class _Home:
         self._borders = Borders(
             options.scope().stay, seed_sites=ledger.seed_sites(), blocked=ledger.blocked()
         )
+        call_back(ledger, self._is_waited_for, now=now)
+        ledger.forgive_hosts(and_ask=options.require_host)  # what was wrong with them may be right by now
         self._note_counts(ledger.counts(now=now))
 
     def _take_errand(self) -> PackedCrawler:
         """The errand of this run; pages that an earlier one read less of are asked for whole."""
         before = load_errand(self._ledger.setting("errand"))
         errand = choose_errand(self._run.errand, before, self._options)
+        if errand.progress.seen:
+            errand = self._unpack_progress(errand, is_new=before is None)
         if before and asks_more(errand.crawler.program, before.crawler.program):
             self._ledger.forget_validators()
         if before and errand.crawler.program.rules != before.crawler.program.rules:
             self._ledger.forget_states()
         self._ledger.set_setting("errand", dump_errand(errand))
         return errand
+
+    def _unpack_progress(self, errand: PackedCrawler, *, is_new: bool) -> PackedCrawler:
+        """The errand alone; its progress is the ledger's from here on, if it has none of its own."""
+        if is_new:
+            starts = [target.url for target in errand.progress.frontier] or self._options.seed_urls()
+            self._ledger.restore(site_of(starts[0]), errand.progress, now=self._run.clock.now())
+        return msgspec.structs.replace(errand, progress=crawler_pack.Progress())
+
+    def _is_waited_for(self, visit: Visit) -> bool:
+        """True of a visit that is still at a host, and that this run could have sent there."""
+        is_ours = visit.crawler.program == self._errand.crawler.program
+        return self._sends and is_ours and self._borders.may_visit(visit.site)
 
     async def _check_rules(self, runtime: Runtime) -> None:
         """Has the rules read before anything is fetched; RulesError names file, line and construct."""
@@ -202,11 +224,24 @@ class _Home:
             is_jailed=self._run.is_jailed,
         )
 
-    def _make_dispatch(self, runtime: Runtime, intake: Intake) -> Dispatch:
-        options = self._options
-        etiquette = msgspec.structs.replace(
-            options.etiquette(__version__), blocked=tuple(sorted(self._ledger.blocked()))
+    def _open_carrier(self, runtime: Runtime) -> AbstractAsyncContextManager[Carrier]:
+        run = self._run
+        common = Common(ledger=self._ledger, clock=run.clock, thread=self._thread, progress=self._progress)
+        return open_carrier(
+            runtime,
+            self._options,
+            etiquette=self._etiquette(),
+            envoy=run.envoy if self._sends else None,
+            common=common,
+            crossed=self._crossed,
         )
+
+    def _etiquette(self) -> Etiquette:
+        etiquette = self._options.etiquette(__version__)
+        return msgspec.structs.replace(etiquette, blocked=tuple(sorted(self._ledger.blocked())))
+
+    def _make_dispatch(self, runtime: Runtime, carrier: Carrier, intake: Intake) -> Dispatch:
+        options, etiquette = self._options, self._etiquette()
         self._aftermath = self._make_aftermath(runtime)
         plan = Plan(
             crawler=self._crawler(),
@@ -223,7 +258,7 @@ class _Home:
         )
         return Dispatch(
             self._ledger,
-            runtime,
+            carrier,
             plan=plan,
             clock=self._run.clock,
             thread=self._thread,
@@ -342,7 +377,8 @@ class _Home:
             requests=progress.requests,
             bytes_received=progress.bytes_received,
             errors=dict(sorted(progress.errors.items())),
-            visits={"here": progress.visits["here"]},
+            visits={"here": progress.visits["here"], "host": progress.visits["host"]},
+            saved=Saved(crossed=self._crossed.total, fetched=progress.fetched_at_hosts),
             seconds=round(seconds, 3),
             pages_per_second=round(progress.pages / seconds, 2) if seconds > 0 else 0.0,
             peak_memory_bytes=peak_memory_bytes() + readers_peak,

@@ -12,13 +12,15 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from sterna.errors import ParcelRefused
-from sterna.home.ledger import Lease, Ledger
+from sterna.home.ledger import Arrival, Lease, Ledger
 from sterna.home.limits import Spent, has_limits, rest_of
+from sterna.home.placing import Place
 from sterna.home.progress import Progress
 from sterna.model import LIMITS, Budget, Crawler, Etiquette, Parcel, Visit
 from sterna.web.clock import Clock
 
 VISIT_PAGES = 5_000
+HOST_VISIT_PAGES = 20_000  # where pages are left: each trip takes along all that is known of the site
 VISIT_SECONDS = 600.0
 LEASES_AT_ONCE = 256
 POLL_SECONDS = 1.0
@@ -26,7 +28,12 @@ PATIENCE_SECONDS = 60.0
 CROWDED_PATIENCE_SECONDS = 1.0  # while other sites wait for a slot
 
 T = TypeVar("T")
-Deliver = Callable[[Parcel], Awaitable[None]]
+
+
+class Deliver(Protocol):
+    """Takes a parcel, and where it came from a host how; returns when home has it for good."""
+
+    async def __call__(self, parcel: Parcel, arrival: Arrival | None = None, /) -> None: ...
 
 
 async def _do_nothing() -> None:
@@ -34,9 +41,18 @@ async def _do_nothing() -> None:
 
 
 class Carrier(Protocol):
-    """Whatever carries a visit out: the runtime here, later a host or a station."""
+    """Whatever carries visits out: the runtime here, a host, later a station."""
 
-    async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None: ...
+    async def carry_out(
+        self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
+    ) -> Place:
+        """Tells where it was carried out; calls `leave` once the crawler needs no slot here."""
+
+    async def unfinished(self) -> list[Visit]:
+        """Visits of an earlier run that are still under way somewhere: to be carried out first."""
+
+    def may_visit(self, site: str) -> bool:
+        """False where nobody is to go in this run; called from the ledger's thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +72,10 @@ class Plan:
 
 
 class Dispatch:
-    """A big site has one lease as a small one has, so it can never fill every slot."""
+    """A big site has one lease as a small one has, so it can never fill every slot.
+
+    Crawlers that are away at hosts take none: they wait for nothing here.
+    """
 
     def __init__(
         self,
@@ -79,6 +98,7 @@ class Dispatch:
         self._progress = progress
         # Changed by run() and by take_note() in the loop's thread.
         self._visits: dict[asyncio.Task[None], str] = {}
+        self._left: set[str] = set()  # those of them that take no slot
         self._granted: dict[str, int] = {}  # pages that visits under way may still bring
         self._committed = round_pages
         self._spent: dict[str, Spent] = {}  # by site, where the crawler has limits of its own
@@ -101,6 +121,9 @@ class Dispatch:
         """Visits until nothing is left, a limit is reached or `stop` is set; tells which."""
         watch = asyncio.create_task(self._ring(stop))
         try:
+            for visit in await self._carrier.unfinished():
+                self._begin(visit, stop)
+                self._leave(visit.id)
             while True:
                 self._news.clear()
                 await self._plan.between()
@@ -126,20 +149,19 @@ class Dispatch:
 
     async def _send_out(self, stop: asyncio.Event) -> None:
         """Fills the free slots; the pages that are left are shared among what is due."""
-        while free := self._plan.slots - len(self._visits):
+        while (free := self._plan.slots - len(self._visits) + len(self._left)) > 0:
             due = await self._in_thread(partial(self._due_count, free + 1))
             left = self._pages_left()
             count = min(free, due, left, LEASES_AT_ONCE)
             if count <= 0:
                 return
-            pages = min(VISIT_PAGES, left // count)
             patience = PATIENCE_SECONDS if due <= free else CROWDED_PATIENCE_SECONDS
-            leases = await self._in_thread(partial(self._lease, count, pages))
+            leases = await self._in_thread(partial(self._lease, count, left // count))
             for lease in leases:
                 spent = self._spent.get(lease.site, Spent())
                 budget = msgspec.structs.replace(
                     rest_of(self._plan.budget, spent, now=self._clock.now()),
-                    pages=pages,
+                    pages=lease.pages,
                     seconds=VISIT_SECONDS,
                     depth=lease.depth,
                     patience_seconds=patience,
@@ -155,6 +177,11 @@ class Dispatch:
         self._visits[task] = visit.id
         self._progress.active = len(self._visits)
 
+    def _leave(self, visit: str) -> None:
+        """The visit takes no slot any more: another one may begin."""
+        self._left.add(visit)
+        self._news.set()
+
     def _note_end(self, task: asyncio.Task[None]) -> None:
         self._over.append(task)
         self._news.set()
@@ -166,10 +193,14 @@ class Dispatch:
         return self._ledger.lease(
             [secrets.token_hex(8) for _ in range(count)],
             now=self._clock.now(),
-            pages=pages,
+            pages=min(VISIT_PAGES, pages),
+            host_pages=min(HOST_VISIT_PAGES, pages),
             max_depth=self._plan.crawler.scope.max_depth,
-            may_visit=self._plan.may_visit,
+            may_visit=self._may_visit,
         )
+
+    def _may_visit(self, site: str) -> bool:
+        return self._plan.may_visit(site) and self._carrier.may_visit(site)
 
     def _visit(self, lease: Lease, budget: Budget) -> Visit:
         crawler = self._plan.crawler
@@ -194,10 +225,13 @@ class Dispatch:
 
     async def _carry(self, visit: Visit, stop: asyncio.Event) -> None:
         try:
-            await self._carrier.carry_out(visit, deliver=self._deliver, stop=stop)
+            place = await self._carrier.carry_out(
+                visit, deliver=self._deliver, stop=stop, leave=partial(self._leave, visit.id)
+            )
         except ParcelRefused:
             self._progress.errors["parcel_refused"] += 1
-        self._progress.visits["here"] += 1
+            place = "host" if visit.id in self._left else "here"
+        self._progress.visits[place] += 1
 
     async def _wait_for_news(self) -> None:
         with suppress(TimeoutError):
@@ -205,7 +239,9 @@ class Dispatch:
                 await self._news.wait()
         while self._over:
             task = self._over.pop()
-            self._granted.pop(self._visits.pop(task), None)
+            visit = self._visits.pop(task)
+            self._granted.pop(visit, None)
+            self._left.discard(visit)
             task.result()  # a visit's own failure, such as a full disk, ends the crawl
         self._progress.active = len(self._visits)
 

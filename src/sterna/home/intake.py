@@ -7,13 +7,12 @@ from concurrent.futures import Executor
 
 import msgspec
 
-from sterna.archive.manifest import WarcPosition
-from sterna.archive.rows import FactRow
+from sterna.archive.manifest import FactRow, WarcPosition
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
-from sterna.home.ledger import Change, Ledger, Verdict
+from sterna.home.ledger import Arrival, Change, Ledger, Verdict
 from sterna.model import Page, Parcel, Target
 from sterna.web.clock import Clock
 
@@ -27,6 +26,7 @@ Admit = Callable[[Target], bool]
 
 class _Waiting(msgspec.Struct, frozen=True):
     parcel: Parcel
+    arrival: Arrival | None
     done: asyncio.Future[None]
 
 
@@ -57,10 +57,13 @@ class Intake:
         self._crawler = crawler
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue(QUEUE_ROOM)
 
-    async def take(self, parcel: Parcel) -> None:
-        """Returns when the parcel is on disk; ParcelRefused if it is not of the lease in force."""
+    async def take(self, parcel: Parcel, arrival: Arrival | None = None) -> None:
+        """Returns when the parcel is on disk; ParcelRefused if it is not of the lease in force.
+
+        One that came from a host has an arrival, which goes into the inbox.
+        """
         done = asyncio.get_running_loop().create_future()
-        await self._queue.put(_Waiting(parcel, done))
+        await self._queue.put(_Waiting(parcel, arrival, done))
         await done
 
     async def run(self) -> None:
@@ -76,8 +79,9 @@ class Intake:
     async def _commit(self, batch: list[_Waiting]) -> None:
         loop = asyncio.get_running_loop()
         parcels = [waiting.parcel for waiting in batch]
+        arrivals = tuple(waiting.arrival for waiting in batch if waiting.arrival)
         try:
-            verdicts, new = await loop.run_in_executor(self._thread, self._store, parcels)
+            verdicts, new = await loop.run_in_executor(self._thread, self._store, parcels, arrivals)
         except Exception as error:
             # Nothing of the batch is acknowledged, and nothing more is taken: the files may be ahead of the
             # ledger now, and only the next start brings them together again.
@@ -90,7 +94,9 @@ class Intake:
             refusal = None if verdict in (Verdict.NEW, Verdict.STORED) else _refusal(waiting.parcel, verdict)
             _settle(waiting.done, refusal)
 
-    def _store(self, parcels: list[Parcel]) -> tuple[list[Verdict], tuple[Parcel, ...]]:
+    def _store(
+        self, parcels: list[Parcel], arrivals: tuple[Arrival, ...]
+    ) -> tuple[list[Verdict], tuple[Parcel, ...]]:
         """What becomes of each, and those that are stored now; runs in the ledger's thread."""
         self._on_step("received")
         verdicts = self._judge(parcels)
@@ -106,7 +112,7 @@ class Intake:
             segments = self._segments.write_pages(site_pages, facts=facts)
             positions = self._write_warc(page for _, page in site_pages)
             self._on_step("archived")
-            change = Change(parcels=new, segments=tuple(segments), warc=positions)
+            change = Change(parcels=new, arrivals=arrivals, segments=tuple(segments), warc=positions)
             self._ledger.commit(change, now=self._clock.now())
             self._on_step("committed")
         return verdicts, new

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from sterna.archive.manifest import Segment, WarcPosition
+from sterna.crawler.pack import Progress
 from sterna.model import Hold, Known, Parcel, Record, Robots, State, Target
 
 WHOLE = "/"  # the part that is a whole site
@@ -21,6 +22,7 @@ class Lease(Record, frozen=True, kw_only=True):
     epoch: int
     starts: tuple[Target, ...]
     known: Known
+    pages: int  # that the visit may fetch
     depth: int  # the deepest level that may be fetched, so that without priorities levels stay in order
     robots: Robots
     holds: tuple[Hold, ...]
@@ -52,15 +54,26 @@ class Counts(Record, frozen=True, kw_only=True):
     cpu_seconds: float = 0.0
     visits: int = 0
     leased: int = 0
+    away: int = 0  # of them, at hosts
     waiting_sites: int = 0  # that may not be visited yet
     next_turn: float | None = None
     errors: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class Arrival(Record, frozen=True, kw_only=True):
+    """That a parcel came from a host: for the inbox, written with the parcel."""
+
+    visit: str
+    number: int
+    received_at: float
+    size_bytes: int = 0  # that brought it over the network
 
 
 class Change(Record, frozen=True, kw_only=True):
     """What one commit stores: parcels, and where their facts lie in the archive."""
 
     parcels: tuple[Parcel, ...]
+    arrivals: tuple[Arrival, ...] = ()  # of those parcels that came from a host
     segments: tuple[Segment, ...] = ()
     warc: tuple[WarcPosition, ...] = ()
 
@@ -99,6 +112,62 @@ class VisitRow(Record, frozen=True, kw_only=True):
     cpu_seconds: float = 0.0
 
 
+class HostRow(Record, frozen=True, kw_only=True):
+    """What home knows of a site's host, or that there is none."""
+
+    site: str
+    checked_at: float = 0.0  # when it was last looked for
+    offer: bytes | None = None  # its discovery document as it came; None where there is no host
+    key: str = ""  # pinned; it stays when the offer goes
+    until: float = 0.0  # the answer counts till then, a negative one too
+    failed_until: float = 0.0  # no crawler is sent there before
+    reason: str = ""  # why there is none, or why it failed
+
+
+class Out(StrEnum):
+    """Where a crawler that was sent to a host is."""
+
+    WAITING = "waiting"  # written down, and not yet known to be there
+    AWAY = "away"
+    RETURNED = "returned"
+    LOST = "lost"
+    KILLED = "killed"
+
+
+UNDER_WAY = (Out.WAITING, Out.AWAY)
+
+
+class OutboxRow(Record, frozen=True, kw_only=True):
+    """A crawler that was sent to a host."""
+
+    visit: str
+    site: str
+    endpoint: str
+    key: str  # the host's
+    state: Out
+    written_at: float
+    sent_at: float | None = None
+    over_at: float | None = None
+    order_bytes: int = 0
+    bytes_sent: int = 0  # over the network, both ways, what went wrong included
+    bytes_received: int = 0
+    is_live_only: bool = False  # the host keeps no visits: who loses the line loses the visit
+    reason: str = ""
+    parcels: int = 0  # stored so far; the ledger's own count, as are those below
+    pages: int = 0
+    fetched_bytes: int = 0  # by the crawler at the site: what ordinary crawling would have received
+
+
+class InboxRow(Record, frozen=True, kw_only=True):
+    """A parcel that came from a host, and when it was stored."""
+
+    visit: str
+    number: int
+    received_at: float
+    size_bytes: int
+    taken_at: float
+
+
 class SiteFact(NamedTuple):
     """A fact that a crawler keeps of a site, as `crawler.facts` writes it."""
 
@@ -120,11 +189,13 @@ class Ledger(Protocol):
         now: float,
         pages: int,
         max_depth: int,
+        host_pages: int = 0,
         may_visit: Callable[[str], bool] = lambda site: True,
     ) -> list[Lease]:
         """The parts whose turn it is, each under a new epoch; fewer than asked for if fewer are due.
 
-        A visit starts from the URLs of the highest priority, among these from the lowest depth.
+        Each may fetch `pages`, or `host_pages` if that is more and a host is known at its site. A visit
+        starts from the URLs of the highest priority, among these from the lowest depth.
         Sites that `may_visit` refuses are idle until the next wake().
         """
 
@@ -135,7 +206,56 @@ class Ledger(Protocol):
         """Stores what is new of the parcels; the rest is left out."""
 
     def recover(self, *, now: float, least_pause: float) -> int:
-        """Ends the leases of a run that never ended them; their sites rest for their delay first."""
+        """Ends the leases of a run that never ended them; their sites rest for their delay first.
+
+        Visits that are away at a host that keeps them go on there, and stay leased. Tells how many were lost.
+        """
+
+    def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
+        """Ends the lease of a visit that will not come back; False if it has none any more.
+
+        What it brought is kept, the rest is still in the frontier.
+        """
+
+    # -- hosts, and the crawlers that are sent there
+
+    def host_row(self, site: str) -> HostRow | None:
+        """What is known of the site's host; None if nobody looked yet."""
+
+    def set_host(self, row: HostRow) -> None: ...
+
+    def forgive_hosts(self, *, and_ask: bool) -> None:
+        """Has hosts that failed tried again; with `and_ask` sites that had none are asked again, too."""
+
+    def write_out(self, row: OutboxRow, luggage: bytes) -> None:
+        """Notes that a leased crawler is about to leave, with all that it takes to hear of it again.
+
+        Must be called before anything is sent.
+        """
+
+    def mark_out(
+        self,
+        visit: str,
+        state: Out,
+        *,
+        now: float,
+        bytes_sent: int = 0,
+        bytes_received: int = 0,
+        reason: str = "",
+    ) -> Out:
+        """Notes what became of a crawler; the bytes are added to those before.
+
+        One that is over stays what it is: who kills it may be another process. Tells its state now.
+        """
+
+    def outbox(self, *, states: Collection[Out] = tuple(Out)) -> list[OutboxRow]:
+        """The crawlers in these states, in the order in which they left."""
+
+    def luggage(self, visit: str) -> bytes:
+        """What write_out() was given; empty once the crawler is neither waiting nor away."""
+
+    def inbox(self, visit: str) -> list[InboxRow]:
+        """What came from a host, by number."""
 
     def refresh(self, *, older_than: float, now: float) -> int:
         """Puts pages fetched before a time back into the frontier; tells how many.
@@ -157,6 +277,12 @@ class Ledger(Protocol):
 
     def forget_states(self) -> None:
         """Has every crawler set out anew: another one goes where these were."""
+
+    def progress(self, site: str) -> Progress:
+        """How far the crawler has come at a site, for a crawler's file."""
+
+    def restore(self, site: str, progress: Progress, *, now: float) -> None:
+        """Has the next visit to a site go on from there; what is known of the site already stays."""
 
     def facts(self) -> list[SiteFact]:
         """The facts that crawlers keep, of all sites."""

@@ -11,11 +11,13 @@ from sterna.crawler.compile import crawler_of_fields
 from sterna.crawler.scope import ScopeRules
 from sterna.crawler.seeds import seed_url
 from sterna.crawler.spec import GENTLE_SECONDS
-from sterna.errors import ConfigError, UsageError
+from sterna.errors import ConfigError, UsageError, WireError
+from sterna.home.hosts import Configured
 from sterna.model import Etiquette, Scope
 from sterna.web.dns import literal_address
 from sterna.web.politeness import NO_LIMITS, Limits
-from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, hostname_of, is_private
+from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, hostname_of, is_private, site_of
+from sterna.wire.keys import PublicKey
 
 MAX_CONNECTIONS = 1000
 MAX_SITE_CONNECTIONS = 64
@@ -50,6 +52,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     timeout: float = 60.0
     wait: float = 300.0
     readers: int = 0
+    here: bool = False  # no crawler is sent to a host
+    require_host: bool = False
+    hosts: tuple[str, ...] = ()  # SITE=URL[,KEY]
+    compression: int = 0  # of what hosts send; 0: by the line
+    keys: str = ""  # the folder of home's identity
 
     def check(self) -> None:
         """Raises UsageError with the option's name if a value makes no sense."""
@@ -68,6 +75,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         _check(1 <= self.timeout <= 3600, "--timeout", self.timeout, "seconds from 1 to 3600")
         _check(0 <= self.wait < math.inf, "--wait", self.wait, "seconds, 0 or more")
         _check(0 <= self.readers <= 64, "readers", self.readers, "0 to 64")
+        _check(0 <= self.compression <= 22, "--compression", self.compression, "1 to 22, 0 for by the line")
+        if self.here and self.require_host:
+            raise UsageError("--here and --require-host cannot be both: choose one")
+        self.configured_hosts()
         for rate in (self.shared_limits().address, self.shared_limits().domain, self.shared_limits().total):
             _check(
                 0 <= rate.requests < math.inf, "limits", rate.requests, "requests a second, 0 for no limit"
@@ -117,6 +128,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             connections=1 if delay else min(MAX_SITE_CONNECTIONS, max(1, self.concurrency // 2)),
             obey_robots=not self.ignore_robots,
         )
+
+    def configured_hosts(self) -> dict[str, Configured]:
+        """What the user says of the hosts of sites, by site; UsageError names what cannot be."""
+        return dict(_configured(text) for text in self.hosts)
 
     def shared_limits(self) -> Limits:
         if self.limits is not None:
@@ -189,6 +204,24 @@ def _seed_url(text: str, canonical: Canonical) -> str:
     if url is None:
         raise UsageError(f"{text!r} is not a web address: write it like https://www.example.org/")
     return url
+
+
+def _configured(text: str) -> tuple[str, Configured]:
+    site, _, said = text.partition("=")
+    endpoint, _, key = said.partition(",")
+    canonical = Canonical(())
+    origin = canonical(site if "://" in site else f"https://{site}")
+    url = canonical(endpoint) if endpoint else ""
+    try:
+        is_good = origin is not None and url is not None and bool(url or key)
+        if key:
+            PublicKey.parse(key)
+    except WireError:
+        is_good = False
+    if not is_good or origin is None:
+        example = "https://www.example.org=https://www.example.org/sterna,ed25519:..."
+        raise UsageError(f"--host {text} cannot be: write it like {example}, without the key if need be")
+    return site_of(origin), Configured(endpoint=url or "", key=key)
 
 
 def _check(is_good: bool, option: str, value: object, allowed: str) -> None:

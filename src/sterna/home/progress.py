@@ -9,6 +9,13 @@ import msgspec
 from sterna.model import Parcel
 
 
+class Saved(msgspec.Struct, frozen=True, kw_only=True):
+    """What visits at hosts moved over the network, beside what ordinary crawling would have moved."""
+
+    crossed: int = 0  # bytes to and from hosts, both ways, looking for them and failures included
+    fetched: int = 0  # bytes of the pages that crawlers read there, as the hosts count them
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did; the last line of `--json`."""
 
@@ -32,11 +39,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     kept: int = 0
     rows: int = 0
     cpu_seconds: float = 0.0
+    saved: Saved = Saved()
 
 
 @dataclass(slots=True)
 class Progress:
-    """Changed by dispatch and intake in the loop's thread; read by the display."""
+    """Changed by dispatch, its carrier and intake in the loop's thread; read by the display."""
 
     began: float
     pages: int = 0
@@ -50,6 +58,9 @@ class Progress:
     pending: int = 0
     sites: int = 0
     active: int = 0
+    away: set[str] = field(default_factory=set)  # visits at hosts now; changed by the outbox
+    has_sent: bool = False  # any crawler to a host
+    fetched_at_hosts: int = 0  # bytes, which are no part of those received
     errors: Counter[str] = field(default_factory=Counter)
     visits: Counter[str] = field(default_factory=Counter)
     limits: Counter[str] = field(default_factory=Counter)  # that ended visits, by their names
@@ -63,7 +74,10 @@ class Progress:
             self.pages += usage.pages
             self.total_pages += usage.pages
             self.requests += usage.requests
-            self.bytes_received += usage.bytes_received
+            if parcel.visit in self.away:
+                self.fetched_at_hosts += usage.bytes_received
+            else:
+                self.bytes_received += usage.bytes_received
             self.unchanged += usage.unchanged
             self.redirects += usage.redirects
             self.kept += usage.kept

@@ -154,6 +154,13 @@ class Access:
                 return Reply(response, request)
         raise FetchError("connect", url)
 
+    async def take_turn(self, url: str) -> None:
+        """Waits as a request for the URL would, which the caller then makes; FetchError if none may be."""
+        keys = _keys(site_of(url), (await self.addresses(url))[0])
+        await self._take_turn(keys)
+        self._kit.gate.start(keys, self._kit.clock.now(), delay=self.delay_seconds)
+        self._kit.slots.release()
+
     async def _ask(self, request: Request) -> Response:
         keys = _keys(site_of(request.url), request.address)
         task = asyncio.current_task()

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 
 from sterna.model import Hold, Visit
-from sterna.runtime.access import MAX_BODY_BYTES, Kit
+from sterna.runtime.access import MAX_BODY_BYTES, Access, Kit
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.readers import Readers
 from sterna.runtime.visit import Deliver, VisitLoop
@@ -54,6 +54,11 @@ class Runtime:
             await VisitLoop(visit, self._kit, deliver=deliver, stop=stop, is_one_of_many=is_one_of_many).run()
         finally:
             self._under_way -= 1
+
+    async def take_turn(self, visit: Visit) -> None:
+        """Waits until the caller may make a request to the visit's site; FetchError if none may be made."""
+        self._kit.gate.restore(visit.holds)
+        await Access(self._kit, visit).take_turn(f"{visit.site}/")
 
     @property
     def engines(self) -> Engines:

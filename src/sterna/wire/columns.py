@@ -19,6 +19,8 @@ Lists = str | tuple[tuple[str, ...], ...]
 Numbers = tuple[int, ...]
 Rows = TypeVar("Rows", bound=Sequence[object])
 
+MAX_ITEMS = 1_000_000  # in a column of lists
+
 
 def pack_texts(texts: Sequence[str]) -> Texts:
     """A text for each row."""
@@ -32,7 +34,7 @@ def unpack_texts(column: Texts, count: int) -> Sequence[str]:
     """The texts of so many rows; WireError if there are others."""
     if column == "":
         return [""] * count
-    return counted(column.split(ROW) if isinstance(column, str) else column, count)
+    return _rows(column, count) if isinstance(column, str) else counted(column, count)
 
 
 def pack_lists(lists: Sequence[Sequence[str]]) -> Lists:
@@ -48,8 +50,17 @@ def unpack_lists(column: Lists, count: int) -> Sequence[tuple[str, ...]]:
     if column == "":
         return [()] * count
     if isinstance(column, str):
-        return [tuple(row.split(ITEM)) if row else () for row in counted(column.split(ROW), count)]
+        if column.count(ITEM) > MAX_ITEMS:
+            raise WireError("malformed", f"more than {MAX_ITEMS:,} texts in a column")
+        return [tuple(row.split(ITEM)) if row else () for row in _rows(column, count)]
     return counted(column, count)
+
+
+def _rows(joined: str, count: int) -> list[str]:
+    # Counted before they are cut: each is an object, of which one byte may have made it.
+    if joined.count(ROW) + 1 != count:
+        raise WireError("malformed", f"a column of {joined.count(ROW) + 1} rows among others of {count}")
+    return joined.split(ROW)
 
 
 def pack_numbers(numbers: Sequence[int]) -> Numbers:

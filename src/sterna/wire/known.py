@@ -91,7 +91,7 @@ def unpack_known(data: bytes) -> Known:
     try:
         packed = msgspec.msgpack.decode(data, type=_Packed)
         seen, read = _unpack_marks(packed.seen), _unpack_marks(packed.read)
-    except (msgspec.MsgspecError, OverflowError) as error:
+    except (msgspec.MsgspecError, OverflowError, RecursionError) as error:
         raise WireError("malformed", "what is known of the site cannot be read") from error
     digests = _unpack_some(packed.has_digest, packed.digests, DIGEST_BYTES, count=len(read))
     likenesses = _unpack_some(packed.has_likeness, packed.likenesses, LIKENESS_BYTES, count=len(read))

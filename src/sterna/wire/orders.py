@@ -18,6 +18,7 @@ from sterna.model import Budget, Crawler, Ended, Record, State, Target
 from sterna.wire.aead import Random, seal, unseal
 from sterna.wire.handshake import MAX_NUMBER, SESSION_BYTES, SessionKeys, Ticket, check_budget
 from sterna.wire.problems import malformed
+from sterna.wire.weighing import array_length, size_of
 
 MAX_ORDER_BYTES = 32 * 1024 * 1024  # as it travels
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024
@@ -183,21 +184,12 @@ def _weigh(order: _Parts | Resume | Look | Kill) -> None:
     # Before anything is made of it: the smallest of objects take forty times their bytes here.
     if not isinstance(order, _Parts):
         return
-    if len(memoryview(order.crawler)) > MAX_CRAWLER_BYTES:
+    if size_of(order.crawler) > MAX_CRAWLER_BYTES:
         raise WireError("too-large", f"a crawler has at most {MAX_CRAWLER_BYTES} bytes")
-    if _array_length(order.starts) > MAX_STARTS:
+    if array_length(order.starts) > MAX_STARTS:
         raise WireError("too-large", f"an order has at most {MAX_STARTS} start URLs")
-    if _array_length(_STATE_PARTS.decode(order.state).facts) > MAX_FACTS:
+    if array_length(_STATE_PARTS.decode(order.state).facts) > MAX_FACTS:
         raise WireError("too-large", f"a state has at most {MAX_FACTS} facts")
-
-
-def _array_length(raw: msgspec.Raw) -> int:
-    head = bytes(memoryview(raw)[:5])
-    if head[0] == 0xDC:
-        return int.from_bytes(head[1:3], "big")
-    if head[0] == 0xDD:
-        return int.from_bytes(head[1:5], "big")
-    return head[0] & 0x0F  # a short one; what is no array, the typed decoder refuses
 
 
 def _check(order: Send) -> None:

@@ -6,6 +6,8 @@ from itertools import accumulate
 from operator import add, sub
 from typing import Any
 
+from msgspec.structs import replace
+
 from sterna.errors import WireError
 from sterna.model import Links, Page, Raw, Record
 from sterna.web.digest import DIGEST_BYTES, digest_of
@@ -44,6 +46,7 @@ MAX_FIELD_CHARS = 256 * 1024  # of what is not a page's contents: curl takes no 
 MAX_STATUS = 999
 _MAX_SIZE = 2**53
 _NO_DIGEST, _OWN_DIGEST, _HTML_DIGEST = range(3)  # what is in `digest_kinds`
+_BREAKS = re.compile(r"[\0\r\n]")  # what no header holds, and what home sends back must not hold either
 _ERROR = re.compile(r"(?:[a-z][a-z0-9_]{0,63})?")
 _LINK_LINES = re.compile(rf"(?:https?://[^\s\0]{{1,{MAX_URL_LENGTH}}}+(?:\n|\Z))*+")
 
@@ -80,6 +83,17 @@ class PageColumns(Record, frozen=True, kw_only=True):
     extracts: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = ()
     has_likeness: bytes = b""
     likenesses: bytes = b""
+
+
+def as_travelling(page: Page) -> Page:
+    """The page in whole milliseconds; without validators that would break the head they are sent back in."""
+    return replace(
+        page,
+        fetched=milliseconds(page.fetched) / 1000,
+        is_unchanged=False,
+        modified="" if _BREAKS.search(page.modified) else page.modified,
+        etag="" if _BREAKS.search(page.etag) else page.etag,
+    )
 
 
 def pack_pages(pages: Sequence[Page], site: str) -> PageColumns:
@@ -141,8 +155,8 @@ def unpack_pages(columns: PageColumns, site: str, *, earliest: float, latest: fl
         "language": _short(columns.languages, count),
         "digest": _digests(columns, bodies),
         "size": _sizes(columns.sizes, bodies),
-        "modified": _short(columns.modified, count),
-        "etag": _short(columns.etags, count),
+        "modified": _validators(columns.modified, count),
+        "etag": _validators(columns.etags, count),
         "referrer": unpack_referrers(columns.referrers, count, site),
         "links": _links(columns, site),
         "raw": counted(columns.raws or (None,) * count, count),
@@ -225,6 +239,13 @@ def _short(column: Texts, count: int) -> Sequence[str]:
     texts = unpack_texts(column, count)
     if max(map(len, texts), default=0) > MAX_FIELD_CHARS:
         raise WireError("malformed", f"a field of more than {MAX_FIELD_CHARS:,} characters")
+    return texts
+
+
+def _validators(column: Texts, count: int) -> Sequence[str]:
+    texts = _short(column, count)
+    if any(map(_BREAKS.search, texts)):
+        raise WireError("malformed", "a validator with a line break in it")
     return texts
 
 

@@ -16,7 +16,8 @@ from sterna.model import Checkpoint, Ended, Page, Parcel, Record, StateChange, T
 from sterna.web.urls import fingerprint
 from sterna.wire.columns import pack_places, unpack_places
 from sterna.wire.known import Marks
-from sterna.wire.page_columns import PageColumns, check_error, pack_pages, unpack_pages
+from sterna.wire.page_columns import PageColumns, as_travelling, check_error, pack_pages, unpack_pages
+from sterna.wire.parcel_weight import weigh_parcel
 from sterna.wire.target_columns import (
     MAX_TARGETS,
     TargetColumns,
@@ -28,10 +29,10 @@ from sterna.wire.target_columns import (
 
 MAX_PARCEL_BYTES = 64 * 1024 * 1024
 CLOCK_SLACK_SECONDS = 120.0  # that the clocks of home and host may differ
-MAX_ROWS = 1_000_000  # facts that rules send home, or a crawler holds, in one parcel
 MAX_ROW_BYTES = 16 * 1024 * 1024
 _ROOM_BYTES = MAX_PARCEL_BYTES - 4 * 1024 * 1024  # for pages; the rest of a parcel needs some too
 MAX_COUNT = 2**53
+_MAX_CPU_SECONDS = 2**32  # home counts them in microseconds
 _MAX_ERRORS = 1000  # kinds of them
 _MAX_FACT_NUMBER = 2**53
 
@@ -72,7 +73,7 @@ def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
     for page in parcel.pages:
         place = known_marks.place_of(page.fingerprint) if page.is_unchanged else None
         if place is None:
-            changed.append(replace(page, fetched=milliseconds(page.fetched) / 1000, is_unchanged=False))
+            changed.append(as_travelling(page))
         else:
             unchanged[place] = page
     checkpoint = parcel.checkpoint
@@ -172,6 +173,9 @@ class Unpacker:
         self._marks = known_marks
         self._earliest = began - CLOCK_SLACK_SECONDS
         self._pages = 0  # in all parcels so far
+        # Other sites that home may take for start sites: where a start page moved, and what rules begin with.
+        self._moves = sum(target.depth == 0 for target in visit.starts)
+        self._moves += MAX_TARGETS if visit.crawler.program.rules else 0
         # What home makes a page of that did not change.
         starts = visit.starts if known_marks else ()
         self._starts = {fingerprint(target.url): target for target in starts}
@@ -182,6 +186,7 @@ class Unpacker:
         if len(data) > MAX_PARCEL_BYTES:
             raise WireError("too-large", f"a parcel of {len(data):,} bytes")
         try:
+            weigh_parcel(data)
             packed = _DECODER.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise WireError("malformed", "a parcel that cannot be read") from error
@@ -198,7 +203,7 @@ class Unpacker:
             epoch=visit.epoch,
             number=packed.number,
             pages=pages,
-            outlinks=self._targets(packed.outlinks, now, is_home=False),
+            outlinks=self._outlinks(packed.outlinks, now),
             checkpoint=Checkpoint(
                 found=self._targets(packed.found, now),
                 done=_done(packed.done),
@@ -256,6 +261,13 @@ class Unpacker:
         if self._pages > self._visit.budget.pages:
             raise WireError("malformed", f"more pages than the {self._visit.budget.pages:,} of the budget")
 
+    def _outlinks(self, columns: TargetColumns, now: float) -> tuple[Target, ...]:
+        targets = self._targets(columns, now, is_home=False)
+        self._moves -= sum(target.depth == 0 for target in targets)
+        if self._moves < 0:
+            raise WireError("malformed", "more start pages that moved to other sites than there were")
+        return targets
+
     def _targets(self, columns: TargetColumns, now: float, *, is_home: bool = True) -> tuple[Target, ...]:
         targets = unpack_targets(columns, self._visit.site, now=now)
         check_sites(targets, self._visit.site, is_home=is_home)
@@ -277,8 +289,6 @@ def _done(data: bytes) -> tuple[int, ...]:
 
 def _check_facts(packed: _Packed) -> None:
     state = packed.state
-    if max(len(packed.rows), len(state.added), len(state.removed)) > MAX_ROWS:
-        raise WireError("malformed", f"more than {MAX_ROWS:,} facts in a parcel")
     facts = (*packed.rows, *(fact for _, fact in state.added))
     if max(map(len, facts), default=0) > MAX_ROW_BYTES:
         raise WireError("malformed", f"a fact of more than {MAX_ROW_BYTES:,} bytes")
@@ -291,7 +301,8 @@ def check_usage(usage: Usage) -> None:
     """WireError if a visit cannot have used that."""
     counts = (usage.requests, usage.bytes_received, usage.pages, usage.unchanged, usage.redirects, usage.kept)
     amounts = (*counts, usage.sent_bytes, usage.cpu_seconds, *usage.errors.values())
-    if not all(math.isfinite(amount) and 0 <= amount <= MAX_COUNT for amount in amounts):
+    is_true = all(math.isfinite(amount) and 0 <= amount <= MAX_COUNT for amount in amounts)
+    if not is_true or usage.cpu_seconds > _MAX_CPU_SECONDS:
         raise WireError("malformed", "a count that is negative, or too large to be true")
     if len(usage.errors) > _MAX_ERRORS:
         raise WireError("malformed", f"{len(usage.errors)} kinds of errors")

@@ -16,6 +16,7 @@ PROBLEM_TYPE = "application/problem+json"
 MAX_PROBLEM_BYTES = 16 * 1024
 MAX_DETAIL = 1_000
 MAX_RETRY_AFTER = 7 * 24 * 3600
+MAX_TIME = 1e11  # of a clock, in seconds since 1970: some thousands of years
 
 T = TypeVar("T")
 
@@ -112,6 +113,8 @@ def decode_problem(data: bytes) -> Problem:
         raise WireError("malformed", f"a problem with the status {read.status}")
     if read.retry_after is not None and not 0 <= read.retry_after <= MAX_RETRY_AFTER:
         raise WireError("malformed", f"a problem that asks to wait {read.retry_after} seconds")
+    if read.time is not None and not 0 <= read.time <= MAX_TIME:
+        raise WireError("malformed", "a problem with a time that no clock shows")
     # A later version may have names and titles that this one has not; what is shown of them is plain text.
     return msgspec.structs.replace(read, title=_plain(read.title), detail=_plain(read.detail))
 

@@ -149,7 +149,7 @@ class StreamReader:
             raise WireError("malformed", "the stream ends within a parcel")
         try:
             ending = msgspec.msgpack.decode(payload, type=Ending)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise WireError("malformed", "an end that cannot be read") from error
         check_usage(ending.usage)
         if not all(0 <= count <= MAX_COUNT for count in (ending.parcels, ending.pages)):

@@ -21,15 +21,19 @@ class Due(Record, frozen=True):
     epoch: int
     origin: str
     is_best_first: bool  # some URL that waits has another priority than 0
+    has_host: bool  # that can be sent to now
 
 
 class Leasing:
     """Works inside a transaction that the ledger holds."""
 
-    def __init__(self, db: sqlite3.Connection, *, now: float, pages: int, max_depth: int) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, *, now: float, pages: int, host_pages: int, max_depth: int
+    ) -> None:
         self._db = db
         self._now = now
         self._pages = pages
+        self._host_pages = host_pages
         self._max_depth = min(max_depth, MAX_DEPTH)
 
     def next_due(self) -> Due | None:
@@ -39,9 +43,10 @@ class Leasing:
             "SELECT site_id, p.part, epoch, origin,"
             " EXISTS (SELECT 1 FROM frontier f WHERE f.site_id = p.site_id AND f.part = p.part AND rank < 0)"
             " OR EXISTS"
-            " (SELECT 1 FROM frontier f WHERE f.site_id = p.site_id AND f.part = p.part AND rank > ?)"
+            " (SELECT 1 FROM frontier f WHERE f.site_id = p.site_id AND f.part = p.part AND rank > ?),"
+            " EXISTS (SELECT 1 FROM host h WHERE h.site = origin AND length(offer) > 0 AND failed_until <= ?)"
             " FROM part p JOIN site ON site.id = site_id WHERE turn <= ? ORDER BY turn LIMIT 1",
-            (MAX_DEPTH, self._now),
+            (MAX_DEPTH, self._now, self._now),
         ).fetchone()
         return Due(*row) if row else None
 
@@ -54,13 +59,14 @@ class Leasing:
     def lease(self, due: Due, visit: str) -> Lease | None:
         """The lease for this visit; None, and a later turn, where nothing may be fetched yet."""
         ranks = (LEAST, GREATEST) if due.is_best_first else (0, self._max_depth)
-        starts, validators = self._starts(due, ranks)
+        pages = self._host_pages if due.has_host else self._pages
+        starts, validators = self._starts(due, ranks, pages)
         if not starts:
             self.put_off(due, self._later(due, ranks))
             return None
         # Where not all fits into one visit, it goes no deeper than the last URL it got: levels stay in order.
         # Priorities come before depth, so there are no levels where anything has one.
-        is_cut = len(starts) > self._pages and not due.is_best_first
+        is_cut = len(starts) > pages and not due.is_best_first
         depth = starts[-2].depth if is_cut else self._max_depth
         self._begin(due, visit)
         may_be_private, robots = self._site(due.site_id)
@@ -69,7 +75,8 @@ class Leasing:
             site=due.origin,
             part=due.part,
             epoch=due.epoch + 1,
-            starts=tuple(starts[: self._pages]),
+            starts=tuple(starts[:pages]),
+            pages=pages,
             known=Known(self._done(due.site_id), tuple(validators)),
             depth=depth,
             robots=robots,
@@ -88,21 +95,21 @@ class Leasing:
             (visit, due.site_id, due.part, due.epoch + 1, self._now),
         )
 
-    def _starts(self, due: Due, ranks: tuple[int, int]) -> tuple[list[Target], list[Validator]]:
+    def _starts(self, due: Due, ranks: tuple[int, int], pages: int) -> tuple[list[Target], list[Validator]]:
         """What to fetch first, with one more than fits to tell that there is more."""
         rows = self._db.execute(
             "SELECT f.url, f.rank, f.referrer, f.kind, f.hops, f.attempts,"
-            " f.fingerprint, p.etag, p.modified, p.digest, p.has_raw"
+            " f.fingerprint, p.etag, p.modified, p.digest, p.has_raw, p.likeness"
             # Only what was read well may be asked for conditionally: a 304 brings nothing to read.
             " FROM frontier f LEFT JOIN page p ON p.site_id = f.site_id AND p.fingerprint = f.fingerprint"
             " AND p.status BETWEEN 200 AND 299 AND p.error = ''"
             " WHERE f.site_id = ? AND f.part = ? AND f.rank BETWEEN ? AND ? AND (f.rank & ?) <= ?"
             " AND f.not_before <= ? ORDER BY f.rank LIMIT ?",
-            (due.site_id, due.part, *ranks, MAX_DEPTH, self._max_depth, self._now, self._pages + 1),
+            (due.site_id, due.part, *ranks, MAX_DEPTH, self._max_depth, self._now, pages + 1),
         ).fetchall()
         return [_target(due.origin, row[:6]) for row in rows], [
-            Validator(mark, etag, modified, digest, bool(has_raw))
-            for mark, etag, modified, digest, has_raw in (row[6:] for row in rows)
+            Validator(mark, etag, modified, digest, bool(has_raw), likeness)
+            for mark, etag, modified, digest, has_raw, likeness in (row[6:] for row in rows)
             if etag is not None
         ]
 

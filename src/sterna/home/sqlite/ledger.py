@@ -2,17 +2,36 @@
 
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.home.ledger import WHOLE, Change, Counts, Lease, SiteFact, SiteRow, Verdict, VisitRow
+from sterna.crawler.pack import Progress
+from sterna.errors import StorageError
+from sterna.home.ledger import (
+    WHOLE,
+    Change,
+    Counts,
+    HostRow,
+    InboxRow,
+    Lease,
+    Out,
+    OutboxRow,
+    SiteFact,
+    SiteRow,
+    Verdict,
+    VisitRow,
+)
+from sterna.home.sqlite import outbox, standing
 from sterna.home.sqlite.database import Database
+from sterna.home.sqlite.hosts import HostRows, write_host
 from sterna.home.sqlite.leasing import Leasing, read_holds
 from sterna.home.sqlite.links import add_targets, ids_of_sites
+from sterna.home.sqlite.saving import read_progress, restore_progress
 from sterna.home.sqlite.states import read_facts, read_state, write_state
 from sterna.home.sqlite.storing import Storing, add_holds, write_warc
 from sterna.home.sqlite.tally import add_to_tally, read_tally
-from sterna.model import Ended, Hold, Parcel, State, Target
+from sterna.model import Hold, Parcel, State, Target
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER
 
@@ -22,8 +41,12 @@ class SqliteLedger:
 
     def __init__(self, path: Path, *, is_reader: bool = False) -> None:
         self._database = Database(path, is_reader=is_reader)
+        self._hosts = HostRows()
 
     def close(self) -> None:
+        if self._hosts.has_unwritten:
+            with suppress(StorageError), self._database.transaction() as db:  # else sites are asked once more
+                self._hosts.write_rest(db)
         self._database.close()
 
     def seed(self, targets: Sequence[Target], *, now: float, private_sites: Collection[str] = ()) -> int:
@@ -45,11 +68,14 @@ class SqliteLedger:
         now: float,
         pages: int,
         max_depth: int,
+        host_pages: int = 0,
         may_visit: Callable[[str], bool] = lambda site: True,
     ) -> list[Lease]:
         leases: list[Lease] = []
         with self._database.transaction() as db:
-            leasing = Leasing(db, now=now, pages=pages, max_depth=max_depth)
+            leasing = Leasing(
+                db, now=now, pages=pages, host_pages=max(pages, host_pages), max_depth=max_depth
+            )
             while len(leases) < len(visits) and (due := leasing.next_due()):
                 if not may_visit(due.origin):
                     leasing.put_off(due, None)
@@ -64,22 +90,80 @@ class SqliteLedger:
     def commit(self, change: Change, *, now: float) -> None:
         with self._database.transaction() as db:
             Storing(db, self._database.lookup, now=now).store(change)
+            self._hosts.write_rest(db)
 
     def recover(self, *, now: float, least_pause: float) -> int:
         with self._database.transaction() as db:
             rows = db.execute(
-                "SELECT site_id, part, visit, origin, delay_seconds FROM part JOIN site ON site.id = site_id"
-                " WHERE visit IS NOT NULL"
+                "SELECT visit, origin, delay_seconds FROM part JOIN site ON site.id = site_id"
+                " WHERE visit IS NOT NULL AND visit NOT IN"
+                " (SELECT visit FROM outbox WHERE over_at IS NULL AND NOT is_live_only)"
             ).fetchall()
-            for site_id, part, visit, origin, delay in rows:
-                rest = now + max(delay, least_pause)
-                add_holds(db, [Hold(site_key(origin), rest)])
-                db.execute(
-                    "UPDATE part SET visit = NULL, turn = ? WHERE site_id = ? AND part = ?",
-                    (rest, site_id, part),
-                )
-                db.execute("UPDATE visit SET over = ?, ended = ? WHERE id = ?", (now, Ended.LOST, visit))
+            for visit, origin, delay in rows:
+                add_holds(db, [Hold(site_key(origin), now + max(delay, least_pause))])
+                outbox.lose(db, visit, now=now, reason="home ended meanwhile, and its host keeps no visits")
             return len(rows)
+
+    def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
+        with self._database.transaction() as db:
+            return outbox.lose(db, visit, now=now, reason=reason)
+
+    # -- hosts -------------------------------------------------------------------------------------------
+
+    def host_row(self, site: str) -> HostRow | None:
+        with self._database.reading() as db:
+            return self._hosts.get(db, site)
+
+    def set_host(self, row: HostRow) -> None:
+        if not self._hosts.put(row):
+            with self._database.transaction() as db:
+                write_host(db, row)
+
+    def forgive_hosts(self, *, and_ask: bool) -> None:
+        with self._database.transaction() as db:
+            self._hosts.write_rest(db)
+            db.execute("UPDATE host SET failed_until = 0 WHERE failed_until > 0")
+            if and_ask:
+                db.execute("UPDATE host SET until = 0 WHERE coalesce(length(offer), 0) = 0")
+
+    def write_out(self, row: OutboxRow, luggage: bytes) -> None:
+        with self._database.transaction() as db:
+            outbox.write_out(db, row, luggage)
+
+    def mark_out(
+        self,
+        visit: str,
+        state: Out,
+        *,
+        now: float,
+        bytes_sent: int = 0,
+        bytes_received: int = 0,
+        reason: str = "",
+    ) -> Out:
+        with self._database.transaction() as db:
+            return outbox.mark_out(
+                db,
+                visit,
+                state,
+                now=now,
+                bytes_sent=bytes_sent,
+                bytes_received=bytes_received,
+                reason=reason,
+            )
+
+    def outbox(self, *, states: Collection[Out] = tuple(Out)) -> list[OutboxRow]:
+        with self._database.reading() as db:
+            return outbox.read_outbox(db, states)
+
+    def luggage(self, visit: str) -> bytes:
+        with self._database.reading() as db:
+            return outbox.read_luggage(db, visit)
+
+    def inbox(self, visit: str) -> list[InboxRow]:
+        with self._database.reading() as db:
+            return outbox.read_inbox(db, visit)
+
+    # -- visiting again ----------------------------------------------------------------------------------
 
     def refresh(self, *, older_than: float, now: float) -> int:
         with self._database.transaction() as db:
@@ -111,7 +195,7 @@ class SqliteLedger:
 
     def forget_validators(self) -> None:
         with self._database.transaction() as db:
-            db.execute("UPDATE page SET etag = '', modified = '', digest = x''")
+            db.execute("UPDATE page SET etag = '', modified = '', digest = x'', likeness = x''")
 
     def wake(self, *, now: float) -> None:
         with self._database.transaction() as db:
@@ -136,6 +220,15 @@ class SqliteLedger:
         with self._database.transaction() as db:
             db.execute("DELETE FROM crawler_fact")
             db.execute("DELETE FROM crawler_memory")
+
+    def progress(self, site: str) -> Progress:
+        with self._database.reading() as db:
+            row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
+            return read_progress(db, row[0], site) if row else Progress()
+
+    def restore(self, site: str, progress: Progress, *, now: float) -> None:
+        with self._database.transaction() as db:
+            restore_progress(db, self._database.lookup, site, progress, now=now)
 
     def facts(self) -> list[SiteFact]:
         with self._database.reading() as db:
@@ -214,67 +307,22 @@ class SqliteLedger:
 
     def counts(self, *, now: float) -> Counts:
         with self._database.reading() as db:
-            tally = read_tally(db)
-            turn = db.execute("SELECT min(turn) FROM part WHERE turn IS NOT NULL").fetchone()[0]
-            return Counts(
-                sites=tally.pop("sites", 0),
-                leased=_count(db, "SELECT count(*) FROM part WHERE visit IS NOT NULL"),
-                waiting_sites=_count(db, "SELECT count(*) FROM part WHERE turn > ?", now),
-                visits=tally.pop("visits", 0),
-                pending=tally.pop("pending", 0),
-                pages=tally.pop("pages", 0),
-                round_pages=tally.pop("round_pages", 0),
-                requests=tally.pop("requests", 0),
-                bytes_received=tally.pop("bytes_received", 0),
-                unchanged=tally.pop("unchanged", 0),
-                redirects=tally.pop("redirects", 0),
-                kept=tally.pop("kept", 0),
-                cpu_seconds=tally.pop("cpu_us", 0) / 1e6,
-                next_turn=turn,
-                errors={name.removeprefix("error "): amount for name, amount in sorted(tally.items())},
-            )
+            return standing.read_counts(db, now=now)
 
     def due_count(self, *, now: float, most: int) -> int:
         with self._database.reading() as db:
-            return _count(db, "SELECT count(*) FROM (SELECT 1 FROM part WHERE turn <= ? LIMIT ?)", now, most)
+            return standing.count(
+                db, "SELECT count(*) FROM (SELECT 1 FROM part WHERE turn <= ? LIMIT ?)", now, most
+            )
 
     def site_rows(self) -> list[SiteRow]:
         with self._database.reading() as db:
-            rows = db.execute(
-                "SELECT origin, pages, requests, bytes_received, errors, robots_state, robots_failures,"
-                " robots_retry_at, robots_reason, (SELECT min(turn) FROM part WHERE site_id = site.id)"
-                " FROM site ORDER BY id"
-            )
-            return [
-                SiteRow(
-                    site=origin,
-                    pages=pages,
-                    requests=requests,
-                    bytes_received=size,
-                    errors=errors,
-                    robots=state,
-                    robots_failures=failures,
-                    robots_retry_at=retry_at,
-                    reason=reason,
-                    next_turn=turn,
-                )
-                for origin, pages, requests, size, errors, state, failures, retry_at, reason, turn in rows
-            ]
+            return standing.read_sites(db)
 
     def visit_rows(self) -> list[VisitRow]:
         with self._database.reading() as db:
-            rows = db.execute(
-                "SELECT visit.id, origin, part, epoch, place, began, over, ended, parcels, visit.pages,"
-                " visit.requests, visit.bytes_received, kept, cpu_seconds"
-                " FROM visit JOIN site ON site.id = site_id ORDER BY began"
-            )
-            names = VisitRow.__struct_fields__
-            return [VisitRow(**dict(zip(names, row, strict=True))) for row in rows]
+            return standing.read_visits(db)
 
 
 def _blocked(db: sqlite3.Connection) -> frozenset[str]:
     return frozenset(name for (name,) in db.execute("SELECT name FROM block"))
-
-
-def _count(db: sqlite3.Connection, sql: str, *values: float) -> int:
-    return int(db.execute(sql, values).fetchone()[0])

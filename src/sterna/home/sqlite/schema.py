@@ -5,7 +5,7 @@ in `frontier` while it waits and in `page` once it was fetched. What waits has t
 rank (see `rank`).
 """
 
-VERSION = 3
+VERSION = 4
 
 _STATES = """
 CREATE TABLE crawler_fact (
@@ -24,8 +24,49 @@ CREATE TABLE crawler_memory (
 ) WITHOUT ROWID;
 """
 
+# Of a crawler that is neither waiting nor away nothing is kept that it took along.
+_HOSTS = """
+CREATE TABLE host (
+    site TEXT PRIMARY KEY,
+    checked_at REAL NOT NULL,
+    offer BLOB,
+    key TEXT NOT NULL,
+    until REAL NOT NULL,
+    failed_until REAL NOT NULL,
+    reason TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE outbox (
+    visit TEXT PRIMARY KEY,
+    site TEXT NOT NULL,
+    endpoint TEXT NOT NULL,
+    key TEXT NOT NULL,
+    state TEXT NOT NULL,
+    written_at REAL NOT NULL,
+    sent_at REAL,
+    over_at REAL,
+    order_bytes INTEGER NOT NULL,
+    bytes_sent INTEGER NOT NULL,
+    bytes_received INTEGER NOT NULL,
+    is_live_only INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    luggage BLOB
+);
+CREATE INDEX outbox_state ON outbox (state) WHERE over_at IS NULL;
+
+CREATE TABLE inbox (
+    visit TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    received_at REAL NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    taken_at REAL NOT NULL,
+    PRIMARY KEY (visit, number)
+) WITHOUT ROWID;
+"""
+
 TABLES = f"""
 {_STATES}
+{_HOSTS}
 CREATE TABLE setting (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
@@ -96,6 +137,7 @@ CREATE TABLE page (
     modified TEXT NOT NULL,
     digest BLOB NOT NULL,
     has_raw INTEGER NOT NULL,
+    likeness BLOB NOT NULL DEFAULT x'',
     PRIMARY KEY (site_id, fingerprint)
 ) WITHOUT ROWID;
 
@@ -152,14 +194,28 @@ ALTER TABLE known RENAME COLUMN depth TO rank;
 ALTER TABLE frontier RENAME COLUMN depth TO rank;
 ALTER TABLE visit ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE visit ADD COLUMN cpu_seconds REAL NOT NULL DEFAULT 0;
-"""
+""",
+    3: f"""
+{_HOSTS}
+ALTER TABLE page ADD COLUMN likeness BLOB NOT NULL DEFAULT x'';
+""",
 }
 
-# What a reader, who may not change the file, sees in its place.
-VIEWS = {
-    2: """
+_NO_PROGRAMS = """
 CREATE TEMP VIEW visit AS SELECT *, 0 AS kept, 0.0 AS cpu_seconds FROM main.visit;
 CREATE TEMP TABLE crawler_fact (site_id, part, number, data);
 CREATE TEMP TABLE crawler_memory (site_id, part, data);
 """
+
+_NO_HOSTS = """
+CREATE TEMP TABLE host (site, checked_at, offer, key, until, failed_until, reason);
+CREATE TEMP TABLE outbox (visit, site, endpoint, key, state, written_at, sent_at, over_at, order_bytes,
+    bytes_sent, bytes_received, is_live_only, reason, luggage);
+CREATE TEMP TABLE inbox (visit, number, received_at, size_bytes, taken_at);
+"""
+
+# What a reader, who may not change the file, sees in its place.
+VIEWS = {
+    2: _NO_PROGRAMS + _NO_HOSTS,
+    3: _NO_HOSTS,
 }

@@ -7,6 +7,7 @@ from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger import WHOLE, Change, Verdict
 from sterna.home.sqlite.links import add_targets, free_at
 from sterna.home.sqlite.lookup import Lookup
+from sterna.home.sqlite.outbox import add_arrival
 from sterna.home.sqlite.states import change_state
 from sterna.home.sqlite.tally import add_to_tally
 from sterna.model import LIMITS, Ended, Hold, Page, Parcel, Robots, Target
@@ -26,8 +27,12 @@ class Storing:
     def store(self, change: Change) -> None:
         new = self._accept(change.parcels)
         self._add_links(new)
+        arrivals = {(each.visit, each.number): each for each in change.arrivals}
         for parcel in new:
-            self._store_parcel(parcel)
+            arrival = arrivals.get((parcel.visit, parcel.number))
+            self._store_parcel(parcel, is_from_host=arrival is not None)
+            if arrival:
+                add_arrival(self._db, arrival, now=self._now)
         self._db.executemany(
             "INSERT INTO segment VALUES (?, ?, ?, ?, ?, NULL)",
             [_segment_row(each) for each in change.segments],
@@ -71,7 +76,7 @@ class Storing:
         moved = {site_of(target.url) for _, targets in outlinks for target in targets if target.depth == 0}
         self._db.executemany("UPDATE site SET is_seed = 1 WHERE id = ?", [(sites[each],) for each in moved])
 
-    def _store_parcel(self, parcel: Parcel) -> None:
+    def _store_parcel(self, parcel: Parcel, *, is_from_host: bool) -> None:
         db, part = self._db, parcel.part
         (site_id,) = db.execute("SELECT id FROM site WHERE origin = ?", (parcel.site,)).fetchone()
         self._finish(site_id, part, [*(page.fingerprint for page in parcel.pages), *parcel.checkpoint.done])
@@ -82,7 +87,7 @@ class Storing:
         add_holds(db, parcel.holds)
         if parcel.robots:
             self._store_robots(site_id, parcel.robots)
-        self._count(site_id, parcel)
+        self._count(site_id, parcel, is_from_host=is_from_host)
         if parcel.ended:
             self._end(site_id, parcel)
 
@@ -116,7 +121,7 @@ class Storing:
     def _store_pages(self, site_id: int, pages: Sequence[Page]) -> None:
         changed = [page for page in pages if not page.is_unchanged]
         self._db.executemany(
-            "INSERT OR REPLACE INTO page VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO page VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     site_id,
@@ -130,6 +135,7 @@ class Storing:
                     page.modified,
                     page.digest,
                     page.raw is not None and page.is_kept,
+                    page.likeness,
                 )
                 for page in changed
             ],
@@ -166,7 +172,8 @@ class Storing:
             ),
         )
 
-    def _count(self, site_id: int, parcel: Parcel) -> None:
+    def _count(self, site_id: int, parcel: Parcel, *, is_from_host: bool) -> None:
+        """The site and the visit count what was fetched there, the collection what came over the network."""
         usage = parcel.usage
         used = (usage.pages, usage.requests, usage.bytes_received, usage.kept, usage.cpu_seconds)
         self._db.execute(
@@ -185,7 +192,7 @@ class Storing:
             {
                 "round_pages": usage.pages,
                 "requests": usage.requests,
-                "bytes_received": usage.bytes_received,
+                "bytes_received": 0 if is_from_host else usage.bytes_received,
                 "unchanged": usage.unchanged,
                 "redirects": usage.redirects,
                 "kept": usage.kept,

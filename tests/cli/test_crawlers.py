@@ -1,0 +1,109 @@
+"""`sterna crawlers` as a user and a script meet it; what it does to hosts is in tests/crawl/test_at_hosts."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.crawl.running import sterna
+from tests.home.visits import OFFER, SITE, parcel, target, visit
+
+from sterna.home.collection import Collection
+from sterna.home.ledger import Arrival, Change, Out, OutboxRow
+from sterna.home.luggage import pack
+from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.model import Ended, Target
+
+# Nobody said that it may be on this machine, so not even a connection is tried.
+UNREACHABLE = msgspec.structs.replace(OFFER, endpoint="http://127.0.0.1:1/sterna")
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Path:
+    """A crawler that came back, and one that is away at a host that is not to be reached."""
+    collection = Collection(tmp_path / "c")
+    with collection.open_for_crawl():
+        ledger = SqliteLedger(collection.ledger_path)
+        ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/b")], now=1.0)
+        for number, ended in ((1, Ended.BUDGET), (2, None)):
+            trip = visit(target("/"), target("/b"), id=f"visit{number}", epoch=number)
+            ledger.lease([trip.id], now=10.0 * number, pages=5, max_depth=5)
+            row = OutboxRow(
+                visit=trip.id,
+                site=SITE,
+                endpoint=UNREACHABLE.endpoint,
+                key=UNREACHABLE.key,
+                state=Out.WAITING,
+                written_at=10.0 * number,
+            )
+            ledger.write_out(row, pack(trip, UNREACHABLE))
+            came = parcel(trip, 1, "/" if number == 1 else "/b", ended=ended)
+            arrival = Arrival(visit=trip.id, number=1, received_at=15.0)
+            ledger.commit(Change(parcels=(came,), arrivals=(arrival,)), now=16.0)
+            if ended:
+                ledger.mark_out(trip.id, Out.RETURNED, now=17.0, bytes_received=1_500, reason="budget")
+        ledger.close()
+    return collection.folder
+
+
+def test_list_tells_what_became_of_each(collection: Path) -> None:
+    first, returned, away = sterna("crawlers", collection).stdout.splitlines()
+    assert first == f"{collection}: 1 away, 1 returned"
+    assert returned.split() == ["visit1", "returned", "7.0", "s", "1", "pages", "1.5", "kB", SITE, "budget"]
+    assert away.split()[:2] == ["visit2", "away"]
+
+
+def test_list_as_json_has_every_field(collection: Path) -> None:
+    answer = json.loads(sterna("crawlers", collection, "--json").stdout)
+    assert [(row["visit"], row["state"], row["parcels"]) for row in answer["crawlers"]] == [
+        ("visit1", "returned", 1),
+        ("visit2", "away", 1),
+    ]
+    assert set(answer["crawlers"][0]) == set(OutboxRow.__struct_fields__)
+
+
+def test_status_tells_of_crawlers_that_are_away(collection: Path) -> None:
+    assert f"1 crawler away at hosts: sterna crawlers {collection}" in sterna("status", collection).stdout
+
+
+def test_collection_without_any_is_no_error(tmp_path: Path) -> None:
+    with Collection(tmp_path / "c").open_for_crawl():
+        SqliteLedger(tmp_path / "c" / "ledger.sqlite").close()
+    assert "no crawler was sent to a host" in sterna("crawlers", tmp_path / "c").stdout
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+def test_kill_counts_though_the_host_is_not_to_be_told(
+    collection: Path, tmp_path: Path, has_key: bool
+) -> None:
+    if has_key:
+        sterna("keys", "new", "home", "--keys", tmp_path / "keys")
+    result = sterna("crawlers", "kill", collection, "--keys", tmp_path / "keys")
+    assert result.returncode == 0
+    assert result.stdout.startswith(f"visit2 at {SITE}: killed here; its host did not hear of it (")
+    assert ("private network" if has_key else "no key") in result.stdout
+    ledger = SqliteLedger(collection / "ledger.sqlite", is_reader=True)
+    assert [row.state for row in ledger.outbox()] == [Out.RETURNED, Out.KILLED]
+    assert ledger.counts(now=100.0).leased == 0
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["kill", "{}", "visit1"], "no crawler visit1 is away: sterna crawlers {} lists them"),
+        (["{}", "visit1"], "that is too much"),
+        (["kill", "{}", "visit1", "visit2"], "that is too much"),
+    ],
+)
+def test_wrong_words_are_one_line_that_says_what_to_do(collection: Path, words: list[str], said: str) -> None:
+    result = sterna("crawlers", *(word.format(collection) for word in words))
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"sterna: {said.format(collection)}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_other_folder_is_no_collection(tmp_path: Path) -> None:
+    result = sterna("crawlers", tmp_path)
+    assert result.returncode == 5
+    assert "is not a collection" in result.stderr

@@ -1,0 +1,108 @@
+"""No parcel takes much more memory than its bytes: what would is refused before anything is made of it."""
+
+import tracemalloc
+from typing import Any
+
+import msgspec
+import pytest
+
+from sterna.errors import WireError
+from sterna.model import Budget, Crawler, Etiquette, Known, Robots, Visit
+from sterna.wire import parcels
+from sterna.wire.known import Marks
+from sterna.wire.page_columns import PageColumns
+from sterna.wire.parcels import unpack_parcel
+from sterna.wire.target_columns import TargetColumns
+from sterna.wire.weighing import array_length
+
+SITE = "https://www.example.org"
+NOW = 1_700_000_000.0
+SIZE = 16 * 1024 * 1024
+MOST = 3  # times its bytes
+VISIT = Visit(
+    id="v1",
+    site=SITE,
+    part="",
+    epoch=3,
+    crawler=Crawler(),
+    etiquette=Etiquette(),
+    starts=(),
+    known=Known(),
+    budget=Budget(),
+    robots=Robots(),
+)
+
+
+def packed(**fields: Any) -> bytes:
+    given: dict[str, Any] = {"visit": "v1", "part": "", "epoch": 3, "number": 1}
+    names = parcels._Packed.__struct_fields__
+    usual = parcels._Packed(**given)
+    return msgspec.msgpack.encode([fields.get(name, getattr(usual, name)) for name in names])
+
+
+def pages(**columns: Any) -> dict[str, Any]:
+    """One page whose columns are what the test says, packed already or not."""
+    given = {"count": 1, "urls": "/a", "fetched": (int(NOW * 1000),), "digest_kinds": b"\0"} | columns
+    usual = PageColumns()
+    return {"pages": [given.get(name, getattr(usual, name)) for name in PageColumns.__struct_fields__]}
+
+
+def targets(count: int) -> list[Any]:
+    usual = TargetColumns(count=count)
+    return [getattr(usual, name) for name in TargetColumns.__struct_fields__]
+
+
+def array(item: bytes) -> msgspec.Raw:
+    """As many of it as fit."""
+    count = SIZE // len(item)
+    return msgspec.Raw(b"\xdd" + count.to_bytes(4, "big") + item * count)
+
+
+def errors() -> msgspec.Raw:
+    """A map with as many names as fit."""
+    count = SIZE // 6
+    entries = b"".join(b"\xa4%04x\0" % (number % 2**16) for number in range(count))
+    return msgspec.Raw(b"\xdf" + count.to_bytes(4, "big") + entries)
+
+
+HEAVY: dict[str, dict[str, Any]] = {
+    "rows of a column": pages(titles="\0" * SIZE),
+    "lists in a row": pages(keywords="ab\n" * (SIZE // 3)),
+    "texts that are not joined": pages(titles=array(b"\xa2ab")),
+    "lists that are not joined": pages(keywords=array(b"\x91\xa0")),
+    "texts of one list": pages(headings=[array(b"\xa2ab")]),
+    "extracts": pages(extracts=[array(b"\x92\xa0\x90")]),
+    "raw answers": pages(raws=array(b"\x94\xc4\0\xc4\0\xc4\0\xa0")),
+    "numbers": pages(depths=array(b"\xce\xff\xff\xff\xff")),
+    "facts": {"rows": array(b"\xc4\0")},
+    "facts that are kept": {"state": [array(b"\x92\0\xc4\0"), [], None]},
+    "facts that are gone": {"state": [[], array(b"\xce\xff\xff\xff\xff"), None]},
+    "kinds of errors": {"usage": [0, 0, 0, 0, 0, errors()]},
+    "URLs": {"found": targets(500_000), "outlinks": targets(500_001)},
+}
+
+
+@pytest.mark.parametrize("fields", HEAVY.values(), ids=HEAVY)
+def test_what_would_fill_the_memory_is_refused_before_it_does(fields: dict[str, Any]) -> None:
+    data = packed(**fields)
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError, match="malformed"):
+            unpack_parcel(data, VISIT, Marks(Known()), NOW)
+        assert tracemalloc.get_traced_memory()[1] < MOST * SIZE
+    finally:
+        tracemalloc.stop()
+
+
+def test_parcel_of_one_page_is_light_enough() -> None:
+    assert len(unpack_parcel(packed(**pages()), VISIT, Marks(Known()), NOW).pages) == 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])
+def test_length_of_an_array_is_told_by_its_head(count: int) -> None:
+    assert array_length(msgspec.Raw(msgspec.msgpack.encode([None] * count))) == count
+
+
+@pytest.mark.parametrize("other", ["text", "x" * 20, b"bytes", 7, {"a": 1}, None])
+def test_what_is_no_array_has_no_length(other: object) -> None:
+    assert array_length(msgspec.Raw(msgspec.msgpack.encode(other))) == 0
