@@ -1,7 +1,9 @@
 """Crawling from Python: what `sterna crawl` does, as a function."""
 
 import asyncio
+import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,17 @@ import uvloop
 
 from sterna.cli.crawl import gather_options
 from sterna.cli.crawlers import packed_of
+from sterna.cli.keys import keyring_of
+from sterna.cli.running import keys_folder
 from sterna.crawler.spec import Spec
+from sterna.home.carriers import Envoy
 from sterna.home.collection import Collection
 from sterna.home.crawl import Run
 from sterna.home.crawl import crawl as run_crawl
 from sterna.home.progress import Progress, Summary
 from sterna.model import Parcel
+
+_log = logging.getLogger(__name__)
 
 
 def crawl(
@@ -42,6 +49,9 @@ def crawl(
             max_seconds=max_seconds,
             errand=packed,
             on_parcels=on_parcels,
+            envoy=Envoy(
+                identity=partial(keyring_of(keys_folder(chosen)).read_or_make, "home"), warn=_log.warning
+            ),
         )
         progress = Progress(began=run.clock.now(), max_pages=chosen.max_pages)
         return await run_crawl(collection, chosen, run=run, progress=progress)

@@ -13,6 +13,7 @@ from tests.crawl.hosting import command, crawl_with_keys, hosts
 from tests.crawl.running import kill, rows, start, sterna, stored_urls, summary_of
 from tests.servers.pages import PageServer, linking
 
+from sterna import Spec, crawl
 from sterna.home.ledger import Out
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.wire.discovery import WELL_KNOWN
@@ -78,6 +79,15 @@ def slow() -> Iterator[PageServer]:
     """Slow enough that something can happen while a crawler is there."""
     with PageServer({A: big_site()}, latency_seconds=0.08).run_in_thread() as running:
         yield running
+
+
+def test_spec_that_is_sent_from_python_goes_to_the_host(tmp_path: Path, server: PageServer) -> None:
+    spec = Spec(name="python", seeds=(server.url(A, "/"),))
+    with hosts(server, tmp_path, A):
+        summary = crawl(spec, tmp_path / "c", delay=0, keys=str(tmp_path / "keys"))
+
+    assert summary.visits == {"here": 0, "host": 1}
+    assert_whole(tmp_path, server)
 
 
 def test_figure_2_of_the_crawlets_paper_over_hosts(tmp_path: Path) -> None:
