@@ -225,11 +225,12 @@ def test_greedy_rule_is_ended_by_the_name_of_its_limit(
 
 
 def test_crawl_is_over_when_its_crawlers_time_is(tmp_path: Path, server: NginxServer) -> None:
-    spec = write_spec(tmp_path, [f"{server.url}/"], "[budget]\nwall_seconds = 1")
+    spec = write_spec(tmp_path, [f"{server.url}/"], "[budget]\nwall_seconds = 2")
 
-    summary = crawl(spec, "--delay", "0.8")
+    summary = crawl(spec, "--delay", "0.8", "--here")
 
-    assert (summary["ended"], summary["pages"]) == ("wall_seconds", 1)
+    assert summary["ended"] == "wall_seconds"
+    assert 1 <= summary["pages"] < 4
 
 
 def test_endless_rule_is_stopped_and_the_crawl_says_so(tmp_path: Path, server: NginxServer) -> None:
