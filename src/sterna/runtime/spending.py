@@ -50,8 +50,9 @@ class Spending:
             (budget.fetched_bytes, Ended.FETCHED_BYTES, self._access.bytes_total),
             (budget.sent_bytes, Ended.SENT_BYTES, self._packer.sent_bytes),
             (budget.cpu_seconds, Ended.CPU_SECONDS, self.cpu_seconds),
-            (budget.wall_seconds, Ended.WALL_SECONDS, self._access.now() - self._began),
         ):
             if limit and used >= limit:
                 return ended
-        return None
+        # Added up as the deadline is, so that both are reached at the same moment.
+        is_late = bool(budget.wall_seconds) and self._access.now() >= self._began + budget.wall_seconds
+        return Ended.WALL_SECONDS if is_late else None

@@ -126,11 +126,12 @@ class VisitLoop:
     async def _wait_for(self, workers: set[asyncio.Task[None]]) -> None:
         over = asyncio.create_task(self._over.wait())
         done_at_all = asyncio.create_task(asyncio.wait(workers))
-        left = max(self._spending.deadline - self._kit.clock.now(), 0.0)
         try:
-            await asyncio.wait({over, done_at_all}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if not done_at_all.done():
-                self._check_budget()  # all of them may wait for something that takes longer
+            while not (self._over.is_set() or done_at_all.done()):
+                left = max(self._spending.deadline - self._kit.clock.now(), 0.0)
+                await asyncio.wait({over, done_at_all}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if not done_at_all.done():  # all of them may wait for something that takes longer
+                    self._check_budget()  # which a timer that rings a little early does not end
             await self._end_workers(workers, done_at_all)
         finally:
             over.cancel()
