@@ -1,0 +1,82 @@
+"""Bad input by the hundred thousand: a real host over real HTTP, and home's reading of a host that lies.
+
+python -m bench.fuzz [--count 100000] [--seed 1]. Every input is made from the seed, the name of its kind and
+its number: `--only "order, fields" --first 1234 --count 1` makes one of them again. After all of them the
+host must still carry out a good visit, have left nothing behind, and end when it is told to. Whatever is not
+as it should be is printed, and the code is 1.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from bench.fuzz_parts.besieging import besiege
+from bench.fuzz_parts.deceiving import deceive
+from bench.fuzz_parts.results import Part, Results, print_results
+
+# How the inputs are shared out, in thousandths of them all.
+HOST_SHARES = {
+    "greeting, bytes": 100,
+    "greeting, fields": 90,
+    "greeting, garbage": 50,
+    "order, bytes": 90,
+    "order, fields": 120,
+    "order, garbage": 60,
+    "order, crawler": 10,
+    "acknowledgement": 60,
+    "http": 40,
+}
+HOME_SHARES = {
+    "offer": 60,
+    "problem": 40,
+    "robots.txt": 10,
+    "reply 1": 70,
+    "report": 30,
+    "stream": 120,
+    "http answer": 30,
+    "stored": 20,
+}
+
+
+def main() -> None:
+    given = read_arguments()
+    print(f"seed {given.seed}, {given.count:,} inputs", flush=True)
+    results = Results()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as work, suppress(KeyboardInterrupt):
+        for place in ("host", "home"):
+            (Path(work) / place).mkdir()
+        at_host = parts_of(HOST_SHARES, given)
+        if at_host:
+            asyncio.run(besiege(at_host, Path(work) / "host", results))
+        at_home = parts_of(HOME_SHARES, given)
+        if at_home:
+            deceive(at_home, Path(work) / "home", results)
+    print_results(results, seconds=time.monotonic() - began)
+    sys.exit(1 if results.faults else 0)
+
+
+def parts_of(shares: dict[str, int], given: argparse.Namespace) -> list[Part]:
+    """How many of each kind, and from which number on."""
+    if given.only:
+        return [Part(given.only, given.seed, given.first, given.count)] if given.only in shares else []
+    return [Part(kind, given.seed, 0, max(share * given.count // 1000, 1)) for kind, share in shares.items()]
+
+
+def read_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=100_000, help="inputs in all")
+    parser.add_argument("--seed", type=int, default=1, help="another one gives other inputs")
+    parser.add_argument("--only", default="", metavar="KIND", choices=["", *HOST_SHARES, *HOME_SHARES])
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="the number of the first one")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
