@@ -16,10 +16,10 @@ import matplotlib.pyplot as plt
 SITES = ("octave", "postgresql", "cmake and handbook")
 MIDDLE = SITES[1]
 WAYS = {
-    "ordinary 1 gzip": "ordinary, 1 connection",
-    "ordinary 8 gzip": "ordinary, 8 connections",
-    "ordinary 64 gzip": "ordinary, 64 connections",
-    "scrapy 64 gzip": "Scrapy, 64 connections",
+    "ordinary 1 gzip": "ordinary with gzip, 1 connection",
+    "ordinary 8 gzip": "ordinary with gzip, 8 connections",
+    "ordinary 64 gzip": "ordinary with gzip, 64 connections",
+    "scrapy 64 gzip": "Scrapy with gzip, 64 connections",
     "http stored": "migrating, HTTP",
     "root stored": "migrating, document root",
     "http 9": "migrating, HTTP, compressed",
@@ -172,6 +172,8 @@ def compression(data: Data):
         plot.plot([int(task.split()[1]) for task in tasks], loads, marker="o", color=colour, label=label)
     plot.set_xscale("log", base=2)
     _by_powers(plot)
+    counts = [int(task.split()[1]) for task in tasks]
+    plot.set_xticks(counts, list(map(str, counts)))
     plot.set_xlabel("pages")
     plot.set_ylabel("MB on the line, both ways")
     plot.set_title(f"Remote page compression, {MIDDLE}")

@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.wan_parts.cpu import CpuGroup, cpu_group
 from bench.wan_parts.ordinary import FULL, STERNA, Task, more_flags, settled
-from bench.wan_parts.places import Place, running
+from bench.wan_parts.places import Place, group_name, running
 from bench.wan_parts.sites import Site
 from bench.wan_parts.stage import Outcome, Stage, summary_of
 
@@ -26,14 +27,16 @@ class Hosts:
     stack: ExitStack
     place: Place
     folder: Path
-    # The kinds that run, by site; changed by need() alone.
-    running: dict[tuple[str, str], Site] = field(default_factory=dict)
+    # What those that run cost, by site and kind; changed by need() alone.
+    groups: dict[tuple[str, str], CpuGroup] = field(default_factory=dict)
 
-    def need(self, site: Site, kind: str) -> None:
-        """Sees to it that the host of this kind runs at the site."""
-        if (site.name, kind) not in self.running:
-            self._start(site, kind)
-            self.running[site.name, kind] = site
+    def need(self, site: Site, kind: str) -> CpuGroup:
+        """Sees to it that the host of this kind runs at the site; tells what it costs."""
+        if (site.name, kind) not in self.groups:
+            group = self.stack.enter_context(cpu_group(group_name(f"{site.number}-{kind}")))
+            self._start(site, kind, group)
+            self.groups[site.name, kind] = group
+        return self.groups[site.name, kind]
 
     def keys(self) -> Path:
         """Home's keys; made here, so that hosts can allow them before the first crawl."""
@@ -49,7 +52,7 @@ class Hosts:
         shown = subprocess.run(show, check=True, capture_output=True, text=True).stdout
         return next(word for word in shown.split() if word.startswith("ed25519:"))
 
-    def _start(self, site: Site, kind: str) -> None:
+    def _start(self, site: Site, kind: str, group: CpuGroup) -> None:
         folder = self.folder / f"host-{site.number}-{kind}"
         folder.mkdir()
         (folder / "policy.toml").write_text(POLICY)
@@ -64,7 +67,7 @@ class Hosts:
             command += ["--root", str(site.root), *(["--check", "folder"] if special == "folder" else [])]
         log = folder / "log.txt"
         with log.open("w") as output:
-            process = self.place.start(command, output=output)
+            process = self.place.start(command, output=output, cpu=group)
         self.stack.enter_context(running(process))
         _wait_for(process, log)
 
@@ -96,12 +99,12 @@ def crawl_at_host(
 ) -> Outcome:
     """Sterna, its crawler sent to the host; in a collection of its own, or again in one that is there."""
     kind = source if 0 < level <= MOST_LEVEL else f"{source}-{'any' if level else 'stored'}"
-    hosts.need(site, kind)
+    host = hosts.need(site, kind)
     folder = collection or stage.collection("migrating")
     command = [*STERNA, "crawl", str(task.write(stage.folder)), site.start(kind), "--into", str(folder)]
     command += ["--delay", "0", "--require-host", "--compression", str(level or 1)]
     command += ["--keys", str(hosts.keys()), "--json", *more_flags(max_pages, is_again=is_again)]
-    outcome, printed = stage.run(way_of(source, level), label or task.name, site, command)
+    outcome, printed = stage.run(way_of(source, level), label or task.name, site, command, host=host)
     visits = summary_of(printed)["visits"]
     if visits.get("here") or not visits.get("host"):
         raise RuntimeError(f"{outcome.way}: the crawler did not go to the host: {visits}")

@@ -38,7 +38,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A network namespace, its device on the line, and the CPU time of what runs there."""
+    """A network namespace, its device on the line, and the CPU time of what runs there, if not told else."""
 
     namespace: str
     device: str
@@ -51,13 +51,12 @@ class Place:
         *,
         folder: Path | None = None,
         output: IO[str] | None = None,
-        environment: dict[str, str] | None = None,
+        cpu: CpuGroup | None = None,
     ) -> subprocess.Popen[str]:
         """Starts a command here; its session is its own, so that Ctrl-C reaches nobody but us."""
         return subprocess.Popen(
-            self.cpu.counted(["ip", "netns", "exec", self.namespace, *command]),
+            (cpu or self.cpu).counted(["ip", "netns", "exec", self.namespace, *command]),
             cwd=folder,
-            env=os.environ | (environment or {}),
             stdin=subprocess.DEVNULL,
             stdout=output or subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
@@ -135,10 +134,15 @@ def _remove(group: Path) -> None:
     group.rmdir()
 
 
+def group_name(role: str) -> str:
+    """The name of a control group of this run."""
+    return f"{PREFIX}-{role}-{os.getpid()}"
+
+
 def _place(stack: ExitStack, role: str) -> Place:
     number = os.getpid()
     namespace = f"{PREFIX}-{role}-{number}"
-    group = stack.enter_context(cpu_group(f"{PREFIX}-{role}-{number}"))
+    group = stack.enter_context(cpu_group(group_name(role)))
     _ip("netns", "add", namespace)
     stack.callback(_ip, "netns", "delete", namespace)
     address = HOME_ADDRESS if role == "home" else SITE_ADDRESS

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.wan_parts.cpu import Cpu
+from bench.wan_parts.cpu import Cpu, CpuGroup
 from bench.wan_parts.places import Places, Traffic, running
 from bench.wan_parts.sites import Site
 from tests.crawl.running import rows
@@ -67,27 +67,33 @@ class Stage:
         shutil.rmtree(path, ignore_errors=True)
         return path
 
-    def run(self, way: str, task: str, site: Site, command: Sequence[str]) -> tuple[Outcome, str]:
-        """Runs a command at home to its end; gives what it cost and what it printed."""
+    def run(
+        self, way: str, task: str, site: Site, command: Sequence[str], *, host: CpuGroup | None = None
+    ) -> tuple[Outcome, str]:
+        """Runs a command at home to its end; gives what it cost and what it printed.
+
+        The site's side is nginx, and the host if there is one: others that wait there are none of its cost.
+        """
         os.sync()  # what the run before wrote is not this one's to wait for
-        home, at_site = self.places.home, self.places.site
+        home = self.places.home
         log = self.folder / "output.txt"
-        before = (home.traffic(), home.cpu.spent(), at_site.cpu.spent())
+        before = self._counters(host)
         began = time.perf_counter()
         with log.open("w") as out, running(home.start(command, folder=self.folder, output=out)) as process:
             code = process.wait(RUN_SECONDS)
             seconds = time.perf_counter() - began
         time.sleep(QUIET_SECONDS + (self.places.line.round_trip_ms / 500 if self.places.line else 0.0))
         traffic, ours, theirs = (
-            after - earlier
-            for after, earlier in zip(
-                (home.traffic(), home.cpu.spent(), at_site.cpu.spent()), before, strict=True
-            )
+            after - earlier for after, earlier in zip(self._counters(host), before, strict=True)
         )
         printed = log.read_text(errors="replace")
         if code:
             raise RuntimeError(f"{way}: {' '.join(command)} ended with {code}:\n{printed[-3000:]}")
         return Outcome(way, task, site.name, self.line, seconds, traffic, ours, theirs), printed
+
+    def _counters(self, host: CpuGroup | None) -> tuple[Traffic, Cpu, Cpu]:
+        home, at_site = self.places.home, self.places.site.cpu.spent()
+        return home.traffic(), home.cpu.spent(), at_site + (host.spent() if host else Cpu())
 
     def check(self, outcome: Outcome, seen: dict[str, str]) -> None:
         """Raises Differs unless these are the pages that every crawl of the site saw."""
