@@ -13,6 +13,8 @@ from sterna.web.clock import Clock
 from sterna.web.http import Fetcher
 from sterna.web.politeness import NO_LIMITS
 
+PARCEL_BYTES = 1024 * 1024  # small enough that the line is never idle while the next one is filled
+
 OpenSource = Callable[[HostConfig, Clock], AbstractAsyncContextManager[Fetcher]]
 
 
@@ -93,5 +95,6 @@ def _runtime_config(config: HostConfig) -> RuntimeConfig:
         connections=config.limits.connections,
         readers=config.limits.readers,
         limits=NO_LIMITS,  # the owner's delay holds, and nothing here is crawled but his own site
+        parcel_bytes=PARCEL_BYTES,
         is_jailed=True,  # whoever sends a crawler to a host is a stranger
     )

@@ -9,6 +9,7 @@ from typing import Any
 from sterna.errors import FetchError
 from sterna.model import Etiquette, Record, Visit
 from sterna.runtime.engine.client import Engines
+from sterna.runtime.packer import FULL_BYTES
 from sterna.runtime.readers import Readers
 from sterna.web.clock import Clock
 from sterna.web.dns import Resolver
@@ -36,6 +37,7 @@ class Kit:
     is_proxied: bool = False
     timeout_seconds: float = 60.0
     max_body_bytes: int = MAX_BODY_BYTES
+    parcel_bytes: int = FULL_BYTES
 
 
 class Reply(Record, frozen=True):

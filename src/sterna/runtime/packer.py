@@ -13,8 +13,9 @@ FULL_URLS = 20_000
 class Packer:
     """Changed by the visit's loop alone; `take` empties it."""
 
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, visit: Visit, *, full_bytes: int = FULL_BYTES) -> None:
         self._visit = visit
+        self._most_bytes = full_bytes
         self._number = 0
         self.pages_total = 0
         self.sent_bytes = 0  # of what travels, before compression, in all parcels
@@ -132,7 +133,7 @@ class Packer:
         )
         self._clear()
         self._told_cpu_seconds, self._told_bytes = cpu_seconds, self.sent_bytes
-        self._full_bytes = min(2 * self._full_bytes, FULL_BYTES)
+        self._full_bytes = min(2 * self._full_bytes, self._most_bytes)
         return parcel
 
 

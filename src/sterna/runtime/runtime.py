@@ -9,6 +9,7 @@ import msgspec
 from sterna.model import Hold, Visit
 from sterna.runtime.access import MAX_BODY_BYTES, Access, Kit
 from sterna.runtime.engine.client import Engines
+from sterna.runtime.packer import FULL_BYTES
 from sterna.runtime.readers import Readers
 from sterna.runtime.visit import Deliver, VisitLoop
 from sterna.web.clock import Clock
@@ -30,6 +31,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str = ""
     timeout_seconds: float = 60.0
     max_body_bytes: int = MAX_BODY_BYTES
+    parcel_bytes: int = FULL_BYTES  # the size of a full parcel, before compression
     is_jailed: bool | None = None  # engines; None: if this machine can
 
 
@@ -102,5 +104,6 @@ async def open_runtime(
             is_proxied=bool(config.proxy),
             timeout_seconds=config.timeout_seconds,
             max_body_bytes=config.max_body_bytes,
+            parcel_bytes=config.parcel_bytes,
         )
         yield Runtime(kit)

@@ -43,7 +43,7 @@ class VisitLoop:
         self._stop = stop
         self._flush_seconds = FLUSH_SECONDS if is_one_of_many else FIRST_FLUSH_SECONDS
         self._access = Access(kit, visit)
-        self._packer = Packer(visit)
+        self._packer = Packer(visit, full_bytes=kit.parcel_bytes)
         self._full = asyncio.Event()  # the next parcel should go soon
         self._frontier = Frontier(
             visit.known.fingerprints,
