@@ -8,6 +8,7 @@ as it should be is printed, and the code is 1.
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 import time
@@ -44,6 +45,7 @@ HOME_SHARES = {
 
 def main() -> None:
     given = read_arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench.fuzz: ended"))  # so that nothing is left behind
     print(f"seed {given.seed}, {given.count:,} inputs", flush=True)
     results = Results()
     began = time.monotonic()
