@@ -289,7 +289,7 @@ async def test_order_that_is_too_large_is_refused_as_it_comes(host: HostProcess,
     writer.write(head(b"Transfer-Encoding: chunked"))
     writer.write(b"10\r\n" + session.id + b"\r\n")
     piece, sent = b"100000\r\n" + bytes(1 << 20) + b"\r\n", 0
-    answer = asyncio.create_task(reader.read(4096))
+    answer = asyncio.create_task(reader.readuntil(b"}"))
     while not answer.done() and sent < 64 << 20:
         writer.write(piece)
         sent += 1 << 20
@@ -357,7 +357,7 @@ def head(*fields: bytes) -> bytes:
 async def thrown(host: HostProcess, raw: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
     writer.write(raw)
-    answered = await asyncio.wait_for(reader.read(4096), 20)
+    answered = await asyncio.wait_for(reader.readuntil(b"}"), 20)
     writer.transport.abort()
     return answered
 
