@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from sterna.crawler.compile import check_crawler
+from sterna.crawler.like import MAX_PROGRAM, compiled
 from sterna.errors import Refused, UsageError
 from sterna.host.config import HostConfig
 from sterna.host.policy import Terms, granted
@@ -67,8 +68,6 @@ def _check_crawler(crawler: Crawler) -> None:
     )
     names = tuple(source.name for source in program.rules)
     for what, texts in (
-        ("include", scope.include),
-        ("exclude", scope.exclude),
         ("subtrees", scope.subtrees),
         ("drop_params", scope.drop_params),
         ("selectors", selectors),
@@ -76,6 +75,7 @@ def _check_crawler(crawler: Crawler) -> None:
     ):
         _check_texts(what, texts, most=3 * MAX_LIST)
     _check_texts("seed_sites", scope.seed_sites, most=MAX_SITES)
+    _check_expressions((*scope.include, *scope.exclude))
     if not 0 <= program.keep.share <= 1 or not 0 <= program.least_change <= 1:
         raise Refused("refused", "a share of a page is a number from 0 to 1")
     _check_size("facts", crawler.facts)
@@ -88,6 +88,17 @@ def _check_crawler(crawler: Crawler) -> None:
 def _check_texts(what: str, texts: tuple[str, ...], *, most: int) -> None:
     if len(texts) > most or any(len(text) > MAX_TEXT for text in texts):
         raise Refused("refused", f"the crawler has more {what} than a host takes, or longer ones")
+
+
+def _check_expressions(expressions: tuple[str, ...]) -> None:
+    """All of them are tried on every URL, in the loop in which everybody is answered."""
+    _check_texts("include and exclude", expressions, most=MAX_LIST)
+    try:
+        size = sum(compiled(each).programsize for each in expressions)
+    except UsageError as error:
+        raise Refused("refused", f"the crawler cannot be run: {error}") from error
+    if size > MAX_PROGRAM:
+        raise Refused("refused", "the crawler's include and exclude are too large together")
 
 
 def _check_size(what: str, facts: Iterable[bytes]) -> None:

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sterna.errors import Refused
 from sterna.host.routes import op_of
@@ -19,6 +21,7 @@ STALL_SECONDS = 120.0  # in which a client must take some bytes
 GRACE_SECONDS = 15  # for visits that are asked to end
 MAX_CONNECTIONS = 512
 KEEP_ALIVE_SECONDS = 30
+HEAD_SECONDS = 20.0  # in which a request's head must be whole
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -47,7 +50,7 @@ class AsgiFace:
                 await send({"type": "http.response.body", "body": reply.body})
             else:
                 await _stream(reply.body, receive, send)
-        except _Gone:
+        except (_Gone, h11.LocalProtocolError):  # the second where it broke off within its body
             return
 
     async def _answer(self, op: Op, scope: Message, receive: Receive) -> Reply:
@@ -110,6 +113,44 @@ async def _wait_until_gone(receive: Receive) -> None:
 # -- uvicorn -----------------------------------------------------------------------------------------------
 
 
+class _Protocol(H11Protocol):
+    """Closes a connection on which a request does not begin in time: uvicorn would wait for ever."""
+
+    _head_due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unwatch()
+
+    def _watch(self) -> None:
+        if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
+            self._unwatch()
+        elif self._head_due is None:  # however often a letter comes
+            self._head_due = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _unwatch(self) -> None:
+        if self._head_due:
+            self._head_due.cancel()
+            self._head_due = None
+
+    def _give_up(self) -> None:
+        self._head_due = None
+        if self.conn.their_state is h11.IDLE:
+            self.transport.close()
+
+
 class _Server(uvicorn.Server):
     """Leaves the signals to us: visits are asked to end before connections are closed."""
 
@@ -122,7 +163,7 @@ async def serve(service: Service, *, endpoint: str, listener: socket.socket) -> 
     """Answers on the socket until SIGTERM or SIGINT; then visits end softly, and so do their streams."""
     config = uvicorn.Config(
         AsgiFace(service, endpoint=endpoint),
-        http="h11",
+        http=_Protocol,
         ws="none",
         lifespan="off",
         loop="none",

@@ -43,7 +43,7 @@ class HostLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     kept_seconds: float = 600.0  # without a sign of its home
     order_bytes: int = 32 * MIB
     body_seconds: float = 30.0  # for a request's body to come in
-    level: int = 12  # of compression, at most
+    level: int = 9  # of compression, at most: higher ones take twice the memory for each stream, and more
     idle_seconds: float = 60.0  # after the last visit its processes end
     readers: int = 2
     connections: int = 32  # to the site, of all visits

@@ -5,7 +5,10 @@ The service loads this with the first order: it brings the runtime, which a gree
 
 import asyncio
 import os
+import shutil
+from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 
 from sterna.errors import Refused
@@ -21,6 +24,9 @@ from sterna.web.clock import Clock
 from sterna.wire.handshake import SessionKeys
 from sterna.wire.keys import Identity, PublicKey
 from sterna.wire.orders import Kill, Look, Order, Resume, Send, open_acknowledgement, seal_report
+
+SPARE_STREAMS = 4  # beyond those of visits that may be under way: of such as are over, and of cut ones
+_LIVE = "live-"
 
 
 class Reception:
@@ -39,11 +45,14 @@ class Reception:
         self._config = config
         self._workshop = workshop
         self._is_live_only = is_live_only
-        folder = config.state / (f"live-{os.getpid()}" if is_live_only else "visits")
+        folder = config.state / (f"{_LIVE}{os.getpid()}" if is_live_only else "visits")
+        if is_live_only:
+            _sweep_live(config.state)
         self._visits = Visits(
             config, workshop, identity=identity, clock=clock, announce=announce, folder=folder
         )
         self._has_jail: bool | None = None  # not tried yet
+        self._streams: Counter[str] = Counter()  # open ones, by home; changed by _counted() alone
 
     async def take(
         self, order: Order, *, session: Session, keys: SessionKeys, terms: Terms
@@ -56,7 +65,9 @@ class Reception:
         hosted = self._visits.find(session.home, order.visit)
         if isinstance(order, Resume):
             hosted.check_first(order.first)
-            return hosted.stream(keys.stream, first=order.first, level=self._level(order.level))
+            self._check_streams(session.home)
+            stream = hosted.stream(keys.stream, first=order.first, level=self._level(order.level))
+            return self._counted(stream, session.home)
         if isinstance(order, Kill):
             await self._visits.kill(hosted)
         else:
@@ -81,6 +92,7 @@ class Reception:
     async def _send(
         self, order: Send, *, session: Session, keys: SessionKeys, terms: Terms
     ) -> AsyncIterator[bytes]:
+        self._check_streams(session.home)
         visit = await asyncio.to_thread(
             visit_of, order, config=self._config, terms=terms, grants=session.grants
         )
@@ -91,7 +103,24 @@ class Reception:
         home = PublicKey.parse(session.home)
         hosted = self._visits.begin(visit, home=home, name=terms.name)
         level = self._level(order.level)
-        return hosted.stream(keys.stream, first=1, level=level, frees=self._is_live_only)
+        stream = hosted.stream(keys.stream, first=1, level=level, frees=self._is_live_only)
+        return self._counted(stream, session.home)
+
+    def _check_streams(self, home: str) -> None:
+        """Refused if there are too many: each has a compressor of its own, whether it is read or not."""
+        limits = self._config.limits
+        is_full = self._streams.total() >= limits.crawlers_at_once + limits.queue + SPARE_STREAMS
+        if is_full or self._streams[home] >= limits.visits_of_a_home + SPARE_STREAMS:
+            raise Refused("busy", "too many streams are open", retry_after=RETRY_SECONDS)
+
+    async def _counted(self, stream: AsyncIterator[bytes], home: str) -> AsyncIterator[bytes]:
+        self._streams[home] += 1
+        try:
+            async with aclosing(stream) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self._streams[home] -= 1
 
     def _level(self, asked: int) -> int:
         return min(asked, self._config.limits.level)
@@ -100,6 +129,14 @@ class Reception:
         if self._has_jail is None:
             self._has_jail = (await asyncio.to_thread(protection)).has_seccomp
         return self._has_jail
+
+
+def _sweep_live(folder: Path) -> None:
+    """Deletes what processes left that a web server killed."""
+    for path in folder.glob(f"{_LIVE}*"):
+        pid = path.name.removeprefix(_LIVE)
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def take_place(folder: Path, count: int) -> int:

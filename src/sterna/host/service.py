@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sterna.host.reception import Reception
     from sterna.host.visits import Announce
     from sterna.host.workshop import Workshop
+    from sterna.wire.orders import Order
 
 MAX_SMALL_BYTES = 4 * 1024
 SLOWEST_BYTES = 16 * 1024  # a second, in the long run, of a body that comes in
@@ -139,13 +140,23 @@ class Service:
         self, body: bytes, *, session: Session, keys: SessionKeys
     ) -> bytes | AsyncIterator[bytes]:
         """Verified first, then claimed: a tampered copy must not spend the ticket."""
-        from sterna.wire.orders import open_order  # noqa: PLC0415 - a greeting does without it
+        from sterna.wire.orders import Send, open_order  # noqa: PLC0415 - a greeting does without it
 
         async with self._opening:
             ticket, order = await asyncio.to_thread(open_order, keys, body)
-        terms = self._terms(session)
-        self._sessions.claim(session, ticket, now=self._clock.now())
-        return await self._receive().take(order, session=session, keys=keys, terms=terms)
+            terms = self._terms(session)
+            self._sessions.claim(session, ticket, now=self._clock.now())
+            if isinstance(order, Send):  # it is large until it is either a visit or refused
+                return await self._carry_out(order, session=session, keys=keys, terms=terms)
+        return await self._carry_out(order, session=session, keys=keys, terms=terms)
+
+    async def _carry_out(
+        self, order: "Order", *, session: Session, keys: SessionKeys, terms: Terms
+    ) -> bytes | AsyncIterator[bytes]:
+        answer = await self._receive().take(order, session=session, keys=keys, terms=terms)
+        if isinstance(answer, bytes):  # a report: nothing is acknowledged under this session
+            self._sessions.close(session)
+        return answer
 
     def _terms(self, session: Session) -> Terms:
         """As they are now: the owner may have changed his mind since the greeting."""

@@ -20,6 +20,7 @@ KEPT_SECONDS = 6 * 3600.0  # after it was used last
 SWEEP_SECONDS = 30.0
 MAX_SESSIONS = 4_096
 MAX_NONCES = 8_192
+MAX_NONCES_OF_A_HOME = 1_024  # so that one home cannot shut the others out
 ID_BYTES = 16
 _SPENT = ".spent"
 
@@ -51,7 +52,9 @@ class Sessions:
     def note(self, home: str, nonce: bytes) -> None:
         """Refused if this home has used the nonce before."""
         self._sweep()
-        self._bound(self._nonces, MAX_NONCES)
+        names = [path.name for path in self._nonces.iterdir()]
+        if len(names) >= MAX_NONCES or sum(name.startswith(home) for name in names) >= MAX_NONCES_OF_A_HOME:
+            raise Refused("busy", "too many greetings", retry_after=SWEEP_SECONDS)
         try:
             _create(self._nonces / f"{home}-{nonce.hex()}", b"")
         except FileExistsError:
@@ -60,7 +63,7 @@ class Sessions:
     def open(self, session: Session) -> None:
         """Keeps a session until its ticket expires, or as long as it is used."""
         self._sweep()
-        self._bound(self._sessions, MAX_SESSIONS)
+        self._make_room()
         _create(self._path(session.id), _ENCODER.encode(session))
 
     def find(self, id: bytes) -> Session:
@@ -94,10 +97,22 @@ class Sessions:
     def _path(self, id: bytes) -> Path:
         return self._sessions / id.hex()
 
-    def _bound(self, folder: Path, most: int) -> None:
-        with os.scandir(folder) as entries:
-            if sum(1 for _ in entries) >= most:
-                raise Refused("busy", "too many sessions are open", retry_after=SWEEP_SECONDS)
+    def close(self, session: Session) -> None:
+        """Forgets a session of which nothing more can come."""
+        self._path(session.id).unlink(missing_ok=True)
+        self._path(session.id).with_suffix(_SPENT).unlink(missing_ok=True)
+
+    def _make_room(self) -> None:
+        """Forgets those that were used longest ago, if there are too many; Refused if none was used yet."""
+        files = list(self._sessions.iterdir())
+        spent = [path for path in files if path.suffix == _SPENT]
+        if len(files) - len(spent) < MAX_SESSIONS:
+            return
+        if not spent:
+            raise Refused("busy", "too many sessions are open", retry_after=SWEEP_SECONDS)
+        for path in sorted(spent, key=_changed)[: max(MAX_SESSIONS // 8, 1)]:
+            path.with_suffix("").unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
     # -- sweeping ------------------------------------------------------------------------------------------
 

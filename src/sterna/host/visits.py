@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import gc
 import logging
 import shutil
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from sterna.wire.problems import problem
 KILL_SECONDS = 8.0  # for a soft stop, which gives a transfer 5 s to end
 SWEEP_SECONDS = 5.0
 RETRY_SECONDS = 30.0
+MAX_STARTS_TOTAL = 1_000_000  # of all visits under way: each takes some 200 bytes of memory
 MAX_KEPT = 256  # visits that are over and not acknowledged
 
 _log = logging.getLogger(__name__)
@@ -70,6 +72,8 @@ class Visits:
             raise Refused(
                 "busy", f"you have {limits.visits_of_a_home} visits here", retry_after=RETRY_SECONDS
             )
+        if sum(len(each.visit.starts) for each in under_way) + len(visit.starts) > MAX_STARTS_TOTAL:
+            raise Refused("busy", "too many start URLs are here", retry_after=RETRY_SECONDS)
         # Two homes may give their visits the same name.
         spool = Spool(self._folder / f"{home.id}-{visit.id}", most_bytes=limits.kept_bytes, room=self._room)
         hosted = HostedVisit(visit, home=home.text, spool=spool, clock=self._clock)
@@ -144,6 +148,8 @@ class Visits:
         finally:
             place.leave()
             self._announce(_farewell(hosted, name))
+            # Its loop refers to itself, and with it to all that the visit set out with.
+            asyncio.get_running_loop().call_soon(gc.collect)
 
     # -- what is over --------------------------------------------------------------------------------------
 
@@ -218,19 +224,24 @@ def _farewell(hosted: HostedVisit, name: str) -> str:
 # -- the log of rules --------------------------------------------------------------------------------------
 
 
-class _RulesLog(logging.Handler):
-    """Gives the lines that a crawler's rules write to the visit in which they were written."""
+class _RulesLog(logging.Filter):
+    """Gives the lines that a crawler's rules write to the visit in which they were written.
 
-    def emit(self, record: logging.LogRecord) -> None:
+    The owner's log is no place for them: strangers wrote them, as many as they like.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
         hosted = _current.get()
-        if hosted and record.levelno == logging.INFO:
-            hosted.log(record.getMessage())
+        if not hosted or record.levelno != logging.INFO:
+            return True
+        hosted.log(record.getMessage())
+        return False
 
 
 _RULES_LOG = _RulesLog()
 
 
 def _listen_to_rules() -> None:
-    if _RULES_LOG not in _rules_log.handlers:
-        _rules_log.addHandler(_RULES_LOG)
+    if _RULES_LOG not in _rules_log.filters:
+        _rules_log.addFilter(_RULES_LOG)
         _rules_log.setLevel(logging.INFO)

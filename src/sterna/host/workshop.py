@@ -96,5 +96,6 @@ def _runtime_config(config: HostConfig) -> RuntimeConfig:
         readers=config.limits.readers,
         limits=NO_LIMITS,  # the owner's delay holds, and nothing here is crawled but his own site
         parcel_bytes=PARCEL_BYTES,
+        shares_holds=False,  # one home must not be able to have the site left alone for all
         is_jailed=True,  # whoever sends a crawler to a host is a stranger
     )

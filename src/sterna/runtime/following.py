@@ -1,5 +1,6 @@
 """Which links of a visit are followed here, which are told to home, and which are passed by."""
 
+import asyncio
 from array import array
 from collections.abc import Mapping
 from functools import lru_cache
@@ -14,6 +15,7 @@ from sterna.web.document import Document
 from sterna.web.urls import Canonical, fingerprint, site_of
 
 MAX_NESTED_SITEMAPS = 5
+STARTS_AT_ONCE = 500
 _NO_WISHES: Mapping[str, int] = {}
 
 
@@ -38,9 +40,11 @@ class Following:
         """How many URLs the visit keeps in memory."""
         return self._frontier.seen_count + len(self._passed)
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Puts the start URLs into the frontier, but for those that the scope no longer wants."""
-        for target in self._visit.starts:
+        for at, target in enumerate(self._visit.starts):
+            if at % STARTS_AT_ONCE == STARTS_AT_ONCE - 1:
+                await asyncio.sleep(0)  # there may be half a million, and others wait for their turn
             mark = fingerprint(target.url)
             is_free = target.depth == 0 or target.kind == "sitemap"
             if is_free or (self._scope.admits(target.url) and not self._is_pruned(target)):

@@ -240,4 +240,5 @@ def _conditions(known: Validator | None) -> tuple[tuple[str, str], ...]:
     if known is None:
         return ()
     fields = (("If-None-Match", known.etag), ("If-Modified-Since", known.modified))
-    return tuple((name, value) for name, value in fields if value)
+    # With a line break in it, it would end the head, and begin another request.
+    return tuple((name, value) for name, value in fields if value and value.isprintable())

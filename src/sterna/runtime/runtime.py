@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import msgspec
 
@@ -33,13 +34,17 @@ class RuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: int = MAX_BODY_BYTES
     parcel_bytes: int = FULL_BYTES  # the size of a full parcel, before compression
     is_jailed: bool | None = None  # engines; None: if this machine can
+    shares_holds: bool = (
+        True  # False: what one visit may not ask for is nothing to the others, of other owners
+    )
 
 
 class Runtime:
     """Carries out visits, as many at once as it is given."""
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: Kit, config: RuntimeConfig | None = None) -> None:
         self._kit = kit
+        self._config = config or RuntimeConfig()
         self._under_way = 0
 
     def restore(self, holds: Iterable[Hold]) -> None:
@@ -49,11 +54,12 @@ class Runtime:
     async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None:
         """Returns when the visit's last parcel is delivered."""
         await self._kit.readers.start()  # while robots.txt is asked for
-        self._kit.gate.restore(visit.holds)
+        kit = self._kit if self._config.shares_holds else replace(self._kit, gate=Gate(self._config.limits))
+        kit.gate.restore(visit.holds)
         self._under_way += 1
         is_one_of_many = self._under_way > MANY_VISITS
         try:
-            await VisitLoop(visit, self._kit, deliver=deliver, stop=stop, is_one_of_many=is_one_of_many).run()
+            await VisitLoop(visit, kit, deliver=deliver, stop=stop, is_one_of_many=is_one_of_many).run()
         finally:
             self._under_way -= 1
 
@@ -106,4 +112,4 @@ async def open_runtime(
             max_body_bytes=config.max_body_bytes,
             parcel_bytes=config.parcel_bytes,
         )
-        yield Runtime(kit)
+        yield Runtime(kit, config)

@@ -97,7 +97,7 @@ class VisitLoop:
         return True
 
     async def _crawl(self) -> None:
-        self._handler.following.begin()
+        await self._handler.following.begin()
         self._announce_sitemaps()
         try:
             async with asyncio.TaskGroup() as group:
