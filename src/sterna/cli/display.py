@@ -6,17 +6,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from sterna.cli.numbers import bytes_text, duration_text
 from sterna.home.placing import Placement
 from sterna.home.progress import Progress, Summary
 from sterna.query.terminal import harmless
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 RATE_SECONDS = 10.0
 LINE_SECONDS = 10.0
@@ -122,10 +122,15 @@ class LiveDisplay(LineDisplay):
 
     @contextmanager
     def showing(self, progress: Progress) -> Iterator[None]:
+        # It takes as long to load as the rest of the command, and a script never sees it.
+        from rich.console import Console  # noqa: PLC0415
+        from rich.live import Live  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+
         meter = Meter()
         console = Console(stderr=True)
 
-        def table() -> Table:
+        def table() -> "Table":
             grid = Table.grid(padding=(0, 2))
             fields = _fields(progress, meter)
             for _ in fields:
