@@ -19,15 +19,21 @@ from sterna.wire.discovery import WELL_KNOWN
 class HostProcess:
     """`sterna host run` beside a site; the site announces it until it is killed, and afterwards too."""
 
-    def __init__(self, server: PageServer, address: str, folder: Path) -> None:
+    def __init__(self, server: PageServer, address: str, folder: Path, *, upstream: str = "") -> None:
+        """`upstream` is what the host takes for the site's web server, where that is to be another."""
         self.port = free_port(address)
         site = server.url(address, "")
         endpoint = f"http://{address}:{self.port}/sterna"
+        policy = folder / f"policy-{address}.toml"
+        policy.parent.mkdir(parents=True, exist_ok=True)
+        policy.write_text("[load]\nmachine = 0\n")  # other tests keep the machine busy
         self._process = subprocess.Popen(
             [
-                *(*COMMAND, "host", "run", "--allow-self", "--site", site, "--upstream", site),
+                *(*COMMAND, "host", "run", "--allow-self", "--site", site),
+                *("--upstream", upstream or site),
                 *("--endpoint", endpoint, "--listen", f"{address}:{self.port}"),
                 *("--keys", str(folder / "keys"), "--state", str(folder / f"state-{address}")),
+                *("--policy", str(policy)),
             ],
             stdout=subprocess.PIPE,
             text=True,
@@ -70,8 +76,10 @@ def crawl_with_keys(folder: Path, *arguments: str | Path) -> dict[str, Any]:
     return summary_of(result)
 
 
-def command(folder: Path) -> tuple[str, ...]:
-    return ("crawl", "--into", str(folder / "c"), "--keys", str(folder / "keys"), "--delay", "0", "--json")
+def command(folder: Path, *, check: str = "none") -> tuple[str, ...]:
+    """Unchecked unless a test is about that: so parcels are stored as they come."""
+    given = ("--into", str(folder / "c"), "--keys", str(folder / "keys"), "--check", check)
+    return ("crawl", *given, "--delay", "0", "--json")
 
 
 def free_port(address: str) -> int:

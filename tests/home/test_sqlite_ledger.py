@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.home.host_suite import HostSuite
+from tests.home.trust_suite import TrustSuite
 
 from sterna.errors import CollectionError, StorageError
 from sterna.home.ledger import Ledger
@@ -14,7 +14,7 @@ from sterna.home.sqlite.lookup import look_up_sql
 from sterna.model import Target
 
 
-class TestSqliteLedger(HostSuite):
+class TestSqliteLedger(TrustSuite):
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], Ledger]:
         return lambda: SqliteLedger(tmp_path / "ledger.sqlite")

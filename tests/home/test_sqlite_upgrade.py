@@ -4,18 +4,30 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.home import version_2, version_3
+from tests.home import version_2, version_3, version_4
 from tests.home.ledger_suite import page, parcel, targets
 from tests.home.version_2 import SITE
 
 from sterna.errors import CollectionError, StorageError
-from sterna.home.ledger import Change
+from sterna.home.ledger import Change, Ledger
 from sterna.home.sqlite import schema
 from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.trust_book import SampleRow, TrustRow
 from sterna.model import Checkpoint, Ended, State, StateChange, Usage
 
-WRITE = {2: version_2.write, 3: version_3.write}
-KEPT = {2: (0, 0.0, ()), 3: (1, 0.25, ((7, b"fact"),))}  # format 2 knows nothing of these
+WRITE = {2: version_2.write, 3: version_3.write, 4: version_4.write}
+_STATES = (1, 0.25, ((7, b"fact"),))
+KEPT = {2: (0, 0.0, ()), 3: _STATES, 4: _STATES}  # format 2 knows nothing of these
+
+# The crawlers that were sent out, their parcels, and the host: its key and its priority.
+_NONE: tuple[list[str], list[int], tuple[str, int] | None] = ([], [], None)
+HOSTS = {2: _NONE, 3: _NONE, 4: (["v1"], [1], ("ed25519:k", 0))}
+
+
+def hosts(ledger: Ledger) -> tuple[list[str], list[int], tuple[str, int] | None]:
+    row = ledger.host_row(SITE)
+    out, came = [each.visit for each in ledger.outbox()], [each.number for each in ledger.inbox("v1")]
+    return out, came, (row.key, row.priority) if row else None
 
 
 @pytest.fixture(params=WRITE)
@@ -84,12 +96,12 @@ def test_crawl_goes_on_where_it_was_after_the_upgrade(path: Path, old: int) -> N
     ]
 
 
-def test_pages_of_before_are_visited_again_after_the_upgrade(path: Path) -> None:
+def test_pages_of_before_are_visited_again_after_the_upgrade(path: Path, old: int) -> None:
     ledger = SqliteLedger(path)
     assert ledger.refresh(older_than=10.0, now=20.0) == 1
     (lease,) = ledger.lease(["v2"], now=20.0, pages=10, max_depth=64)
     assert [(each.digest, each.likeness) for each in lease.known.validators] == [(b"d", b"")]
-    assert (ledger.outbox(), ledger.inbox("v1"), ledger.host_row(SITE)) == ([], [], None)
+    assert hosts(ledger) == HOSTS[old]
 
 
 def test_reader_reads_the_file_as_it_is(path: Path, old: int) -> None:
@@ -101,12 +113,8 @@ def test_reader_reads_the_file_as_it_is(path: Path, old: int) -> None:
     assert segment.name == "0.page.parquet"
     assert (ledger.counts(now=20.0).pending, ledger.counts(now=20.0).kept) == (2, 0)
     assert (len(ledger.facts()), ledger.state(SITE)) == (len(facts), State(facts))
-    assert (ledger.outbox(), ledger.luggage("v1"), ledger.inbox("v1"), ledger.host_row(SITE)) == (
-        [],
-        b"",
-        [],
-        None,
-    )
+    assert (hosts(ledger), ledger.luggage("v1")) == (HOSTS[old], b"")
+    assert (ledger.trust.rows(), ledger.trust.samples(SITE), ledger.receipts()) == ([], [], [])
     assert ledger.counts(now=20.0).away == 0
     ledger.close()
     assert (path.read_bytes(), version(path)) == (before, old)
@@ -140,3 +148,16 @@ def test_format_that_is_too_old_is_refused(path: Path, is_reader: bool) -> None:
     db.close()
     with pytest.raises(CollectionError, match="format 1"):
         SqliteLedger(path, is_reader=is_reader)
+
+
+def test_what_a_host_is_believed_is_kept_after_the_upgrade(path: Path) -> None:
+    ledger = SqliteLedger(path)
+    row = TrustRow(site=SITE, key="ed25519:k", good=3.0, at=20.0)
+    ledger.trust.set(row, [SampleRow(visit="v1", url=f"{SITE}/", site=SITE, verdict="same", at=20.0)])
+    ledger.set_priority(SITE, 4)
+    ledger.add_receipt("v1", SITE, b"signed")
+    reader = SqliteLedger(path, is_reader=True)
+    assert (reader.trust.row(SITE), len(reader.trust.samples(SITE))) == (row, 1)
+    assert reader.receipts() == [("v1", SITE, b"signed")]
+    kept = reader.host_row(SITE)
+    assert kept and kept.priority == 4

@@ -25,7 +25,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "demo"),
     "doctor": ("doctor", "doctor"),
 }
-_GROUPS: dict[str, str] = {"host": "host", "keys": "keys"}
+_GROUPS: dict[str, str] = {"host": "host", "keys": "keys", "trust": "trust"}
 _EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot"})  # what the extra 'home' installs
 _MISSING = "this command needs the extra 'home': pip install 'sterna[home]'"
 

@@ -38,6 +38,8 @@ def report(summary: Summary, collection: Collection) -> list[str]:
             f"{plural(trips, 'visit')} made at hosts: {bytes_text(saved.crossed)} crossed the network,"
             f" {bytes_text(saved.fetched)} were read there"
         )
+    if summary.checked:
+        lines.append(f"{plural(summary.checked, 'page')} of theirs fetched from here too, to check them")
     if summary.errors:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items())
         lines.append(f"errors: {kinds}")

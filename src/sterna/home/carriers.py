@@ -5,16 +5,21 @@ from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 
 from sterna.home.away import Away
+from sterna.home.checked import Checked, Means
 from sterna.home.dispatch import Carrier
 from sterna.home.hosts import Hosts
 from sterna.home.ledger import Ledger
 from sterna.home.options import Options
-from sterna.home.outbox import Outbox
+from sterna.home.outbox import Outbox, Sender
 from sterna.home.placed import Here, Placed, Stationary, Ways
 from sterna.home.placing import Placement
 from sterna.home.progress import Progress
+from sterna.home.receipts import Keep, forget, kept_in
+from sterna.home.waiting import Resting
+from sterna.home.waiting_room import WaitingRoom
 from sterna.model import Etiquette, Visit
 from sterna.transport.http import HttpConfig, HttpTransport
 from sterna.web.clock import Clock
@@ -41,6 +46,7 @@ class Common:
     clock: Clock
     thread: Executor  # the ledger's
     progress: Progress
+    waiting_folder: Path  # for what hosts bring that are not believed yet
 
 
 @dataclass(slots=True)
@@ -94,10 +100,28 @@ def let_reach(transport: HttpTransport, visit: Visit, offer: Offer) -> None:
         transport.let_private(hostname_of(offer.endpoint))
 
 
-def away_of(transport: HttpTransport, identity: Identity, options: Options, clock: Clock) -> Away:
+def away_of(
+    transport: HttpTransport,
+    identity: Identity,
+    options: Options,
+    clock: Clock,
+    *,
+    keep_receipt: Keep = forget,
+    warn: Callable[[str], None] = lambda line: None,
+) -> Away:
     """The sender of crawlers, by the name that hosts may show."""
     name = options.contact or options.etiquette("").robots_name
-    return Away(transport, identity, home=name, clock=clock, level=options.compression)
+    offered = options.priorities_by_site()
+    return Away(
+        transport,
+        identity,
+        home=name,
+        clock=clock,
+        level=options.compression,
+        priority_of=lambda site: offered.get(site, 0),
+        keep_receipt=keep_receipt,
+        on_line=Resting(warn).note,
+    )
 
 
 def _ways(
@@ -110,7 +134,22 @@ def _ways(
 ) -> Ways:
     ledger, clock, thread, progress = common.ledger, common.clock, common.thread, common.progress
     identity = cache(envoy.identity)
-    away = cache(lambda: away_of(transport, identity(), options, clock))
+    keep = kept_in(ledger, thread)
+    means = Means(
+        here=here,
+        book=ledger.trust,
+        room=WaitingRoom(common.waiting_folder),
+        clock=clock,
+        thread=thread,
+        progress=progress,
+        warn=envoy.warn,
+        is_strict=options.checks == "strict",
+    )
+
+    def sender() -> Sender:
+        away = away_of(transport, identity(), options, clock, keep_receipt=keep, warn=envoy.warn)
+        return away if options.checks == "none" else Checked(away, means)
+
     return Ways(
         here=here,
         hosts=Hosts(
@@ -124,11 +163,12 @@ def _ways(
         ),
         outbox=Outbox(
             ledger,
-            away,
+            cache(sender),
             clock=clock,
             thread=thread,
             progress=progress,
             let_reach=partial(let_reach, transport),
+            tell=lambda site, line: envoy.tell(Placement(site=site, place="host", reason=line)),
         ),
         ledger=ledger,
         clock=clock,

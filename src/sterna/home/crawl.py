@@ -27,11 +27,12 @@ from sterna.home.errand import load as load_errand
 from sterna.home.gathering import Gathering
 from sterna.home.intake import Intake, Step
 from sterna.home.journey import Journey
-from sterna.home.ledger import Counts, Ledger
+from sterna.home.ledger import UNDER_WAY, Counts, Ledger
 from sterna.home.options import Options, dump, host_name, is_private_name
 from sterna.home.outbox import call_back
 from sterna.home.progress import Progress, Saved, Summary
 from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.waiting_room import WaitingRoom
 from sterna.model import Crawler, Ended, Etiquette, Hold, Parcel, Program, Target, Visit
 from sterna.runtime.memory import peak_memory_bytes
 from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
@@ -40,6 +41,7 @@ from sterna.web.politeness import TOTAL, Limits
 from sterna.web.urls import site_of
 
 COUNT_SECONDS = 1.0
+WAITING = "waiting"  # the folder of what hosts brought that are not believed yet
 DEFAULT_READERS = 2
 SLOTS_PER_CONNECTION = 2  # a visit that waits for its site's delay needs no connection meanwhile
 
@@ -160,6 +162,8 @@ class _Home:
             options.scope().stay, seed_sites=ledger.seed_sites(), blocked=ledger.blocked()
         )
         call_back(ledger, self._is_waited_for, now=now)
+        away = {row.visit for row in ledger.outbox(states=UNDER_WAY)}
+        WaitingRoom(self._collection.folder / WAITING).sweep(away)
         ledger.forgive_hosts(and_ask=options.require_host)  # what was wrong with them may be right by now
         self._note_counts(ledger.counts(now=now))
 
@@ -226,7 +230,13 @@ class _Home:
 
     def _open_carrier(self, runtime: Runtime) -> AbstractAsyncContextManager[Carrier]:
         run = self._run
-        common = Common(ledger=self._ledger, clock=run.clock, thread=self._thread, progress=self._progress)
+        common = Common(
+            ledger=self._ledger,
+            clock=run.clock,
+            thread=self._thread,
+            progress=self._progress,
+            waiting_folder=self._collection.folder / WAITING,
+        )
         return open_carrier(
             runtime,
             self._options,
@@ -392,6 +402,7 @@ class _Home:
             kept=progress.kept,
             rows=progress.rows,
             cpu_seconds=round(progress.cpu_seconds, 3),
+            checked=progress.checked,
             collection=str(self._collection.folder),
         )
 

@@ -8,6 +8,8 @@ import msgspec
 
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.crawler.pack import Progress
+from sterna.home.negotiating import Estimate
+from sterna.home.trust_book import TrustBook
 from sterna.model import Hold, Known, Parcel, Record, Robots, State, Target
 
 WHOLE = "/"  # the part that is a whole site
@@ -122,6 +124,7 @@ class HostRow(Record, frozen=True, kw_only=True):
     until: float = 0.0  # the answer counts till then, a negative one too
     failed_until: float = 0.0  # no crawler is sent there before
     reason: str = ""  # why there is none, or why it failed
+    priority: int = 0  # of the site in revisits, as set_priority() was told
 
 
 class Out(StrEnum):
@@ -225,7 +228,13 @@ class Ledger(Protocol):
     def set_host(self, row: HostRow) -> None: ...
 
     def forgive_hosts(self, *, and_ask: bool) -> None:
-        """Has hosts that failed tried again; with `and_ask` sites that had none are asked again, too."""
+        """Has hosts that failed tried again, but for those that said when they open.
+
+        With `and_ask` these are tried again too, and sites that had none are asked again.
+        """
+
+    def set_priority(self, site: str, priority: int) -> None:
+        """Notes the priority that home promises a site in its revisits; set_host() leaves it as it is."""
 
     def write_out(self, row: OutboxRow, luggage: bytes) -> None:
         """Notes that a leased crawler is about to leave, with all that it takes to hear of it again.
@@ -254,8 +263,24 @@ class Ledger(Protocol):
     def luggage(self, visit: str) -> bytes:
         """What write_out() was given; empty once the crawler is neither waiting nor away."""
 
+    def set_luggage(self, visit: str, luggage: bytes) -> None:
+        """Has a crawler that has not left yet take something else along than write_out() was given."""
+
+    def estimate(self, site: str, *, with_subtrees: bool = False) -> Estimate:
+        """What earlier visits teach of the next one to a site; its parts only on request: it takes longer."""
+
     def inbox(self, visit: str) -> list[InboxRow]:
         """What came from a host, by number."""
+
+    def add_receipt(self, visit: str, site: str, data: bytes) -> None:
+        """Keeps what was signed of a visit; another one of the same visit takes its place."""
+
+    def receipts(self) -> list[tuple[str, str, bytes]]:
+        """Visit, site and what was signed, in the order of the visits."""
+
+    @property
+    def trust(self) -> TrustBook:
+        """What hosts are believed."""
 
     def refresh(self, *, older_than: float, now: float) -> int:
         """Puts pages fetched before a time back into the frontier; tells how many.

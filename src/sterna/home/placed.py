@@ -19,7 +19,7 @@ from sterna.home.dispatch import Deliver
 from sterna.home.ledger import Arrival, HostRow, Ledger
 from sterna.home.luggage import luggage
 from sterna.home.outbox import Fault, Outbox, Trip
-from sterna.home.placing import Choice, Place, Placement, choose, prospect_of
+from sterna.home.placing import Choice, Place, Placement, choose, closed_words, prospect_of
 from sterna.model import Crawler, Hold, Parcel, Visit
 from sterna.web.clock import Clock
 from sterna.web.politeness import site_key
@@ -141,6 +141,8 @@ class Placed:
             ways.warn(
                 f"the host of {site} does not know this home; its owner lets it in by: {ways.welcome()}"
             )
+        if fault.problem == "closed-now" and not ways.is_host_required:
+            ways.warn(f"the host of {site} is closed {closed_words(fault.seconds)}: it is visited from here")
         await ways.hosts.fail(site, fault.reason, seconds=fault.seconds or FAILED_SECONDS)
 
     # -- where to ----------------------------------------------------------------------------------------

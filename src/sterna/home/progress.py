@@ -40,6 +40,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0
     cpu_seconds: float = 0.0
     saved: Saved = Saved()
+    checked: int = 0  # pages of hosts that were fetched from here too, to see whether they are true
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ class Progress:
     away: set[str] = field(default_factory=set)  # visits at hosts now; changed by the outbox
     has_sent: bool = False  # any crawler to a host
     fetched_at_hosts: int = 0  # bytes, which are no part of those received
+    checked: int = 0  # pages of hosts that were fetched from here too
     errors: Counter[str] = field(default_factory=Counter)
     visits: Counter[str] = field(default_factory=Counter)
     limits: Counter[str] = field(default_factory=Counter)  # that ended visits, by their names

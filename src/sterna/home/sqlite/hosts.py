@@ -22,7 +22,8 @@ class HostRows:
         if site in self._unwritten:
             return self._unwritten[site]
         row = db.execute(
-            "SELECT site, checked_at, offer, key, until, failed_until, reason FROM host WHERE site = ?",
+            "SELECT site, checked_at, offer, key, until, failed_until, reason, priority FROM host"
+            " WHERE site = ?",
             (site,),
         ).fetchone()
         return HostRow(**dict(zip(HostRow.__struct_fields__, row, strict=True))) if row else None
@@ -44,5 +45,21 @@ class HostRows:
 
 
 def write_host(db: sqlite3.Connection, row: HostRow) -> None:
+    """Notes what is known of a host; a priority is not its own to change."""
     values = (row.site, row.checked_at, row.offer, row.key, row.until, row.failed_until, row.reason)
-    db.execute("INSERT OR REPLACE INTO host VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    db.execute(
+        "INSERT INTO host (site, checked_at, offer, key, until, failed_until, reason)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET checked_at = excluded.checked_at,"
+        " offer = excluded.offer, key = excluded.key, until = excluded.until,"
+        " failed_until = excluded.failed_until, reason = excluded.reason",
+        values,
+    )
+
+
+def write_priority(db: sqlite3.Connection, site: str, priority: int) -> None:
+    """Notes how soon the site is to be visited again, whether it has a host or not."""
+    db.execute(
+        "INSERT INTO host VALUES (?, 0, NULL, '', 0, 0, '', ?)"
+        " ON CONFLICT DO UPDATE SET priority = excluded.priority",
+        (site, priority),
+    )

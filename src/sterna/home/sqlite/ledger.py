@@ -22,15 +22,20 @@ from sterna.home.ledger import (
     Verdict,
     VisitRow,
 )
+from sterna.home.negotiating import Estimate
 from sterna.home.sqlite import outbox, standing
 from sterna.home.sqlite.database import Database
-from sterna.home.sqlite.hosts import HostRows, write_host
+from sterna.home.sqlite.hosts import HostRows, write_host, write_priority
 from sterna.home.sqlite.leasing import Leasing, read_holds
 from sterna.home.sqlite.links import add_targets, ids_of_sites
+from sterna.home.sqlite.promises import keep_promises
+from sterna.home.sqlite.receipts import read_receipts, write_receipt
 from sterna.home.sqlite.saving import read_progress, restore_progress
 from sterna.home.sqlite.states import read_facts, read_state, write_state
 from sterna.home.sqlite.storing import Storing, add_holds, write_warc
+from sterna.home.sqlite.subtrees import read_estimate
 from sterna.home.sqlite.tally import add_to_tally, read_tally
+from sterna.home.sqlite.trust import SqliteTrustBook
 from sterna.model import Hold, Parcel, State, Target
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER
@@ -42,6 +47,7 @@ class SqliteLedger:
     def __init__(self, path: Path, *, is_reader: bool = False) -> None:
         self._database = Database(path, is_reader=is_reader)
         self._hosts = HostRows()
+        self.trust = SqliteTrustBook(self._database)
 
     def close(self) -> None:
         if self._hosts.has_unwritten:
@@ -122,9 +128,18 @@ class SqliteLedger:
     def forgive_hosts(self, *, and_ask: bool) -> None:
         with self._database.transaction() as db:
             self._hosts.write_rest(db)
-            db.execute("UPDATE host SET failed_until = 0 WHERE failed_until > 0")
+            db.execute(
+                "UPDATE host SET failed_until = 0 WHERE failed_until > 0"
+                " AND (? OR reason NOT LIKE 'closed-now%')",
+                (and_ask,),
+            )
             if and_ask:
                 db.execute("UPDATE host SET until = 0 WHERE coalesce(length(offer), 0) = 0")
+
+    def set_priority(self, site: str, priority: int) -> None:
+        with self._database.transaction() as db:
+            self._hosts.write_rest(db)
+            write_priority(db, site, priority)
 
     def write_out(self, row: OutboxRow, luggage: bytes) -> None:
         with self._database.transaction() as db:
@@ -159,9 +174,25 @@ class SqliteLedger:
         with self._database.reading() as db:
             return outbox.read_luggage(db, visit)
 
+    def set_luggage(self, visit: str, luggage: bytes) -> None:
+        with self._database.transaction() as db:
+            outbox.write_luggage(db, visit, luggage)
+
+    def estimate(self, site: str, *, with_subtrees: bool = False) -> Estimate:
+        with self._database.reading() as db:
+            return read_estimate(db, site, with_subtrees=with_subtrees)
+
     def inbox(self, visit: str) -> list[InboxRow]:
         with self._database.reading() as db:
             return outbox.read_inbox(db, visit)
+
+    def add_receipt(self, visit: str, site: str, data: bytes) -> None:
+        with self._database.transaction() as db:
+            write_receipt(db, visit, site, data)
+
+    def receipts(self) -> list[tuple[str, str, bytes]]:
+        with self._database.reading() as db:
+            return read_receipts(db)
 
     # -- visiting again ----------------------------------------------------------------------------------
 
@@ -191,6 +222,8 @@ class SqliteLedger:
                 add_to_tally(db, {"pending": moved})
                 db.execute("UPDATE tally SET amount = 0 WHERE name = 'round_pages'")
         self.wake(now=now)
+        with self._database.transaction() as db:
+            keep_promises(db, now=now)
         return moved
 
     def forget_validators(self) -> None:

@@ -86,6 +86,11 @@ def add_arrival(db: sqlite3.Connection, arrival: Arrival, *, now: float) -> None
     mark_out(db, arrival.visit, Out.AWAY, now=arrival.received_at)
 
 
+def write_luggage(db: sqlite3.Connection, visit: str, luggage: bytes) -> None:
+    """Has a crawler that has not left yet take something else along."""
+    db.execute("UPDATE outbox SET luggage = ? WHERE visit = ? AND over_at IS NULL", (luggage, visit))
+
+
 def read_inbox(db: sqlite3.Connection, visit: str) -> list[InboxRow]:
     rows = db.execute(
         "SELECT visit, number, received_at, size_bytes, taken_at FROM inbox WHERE visit = ? ORDER BY number",

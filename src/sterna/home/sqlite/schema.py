@@ -5,7 +5,7 @@ in `frontier` while it waits and in `page` once it was fetched. What waits has t
 rank (see `rank`).
 """
 
-VERSION = 4
+VERSION = 5
 
 _STATES = """
 CREATE TABLE crawler_fact (
@@ -64,9 +64,47 @@ CREATE TABLE inbox (
 ) WITHOUT ROWID;
 """
 
+# What a host is believed, what was found out about it, and what both sides signed of its visits.
+_TRUST = """
+ALTER TABLE host ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX outbox_site ON outbox (site);
+
+CREATE TABLE trust (
+    site TEXT PRIMARY KEY,
+    key TEXT NOT NULL,
+    good REAL NOT NULL,
+    bad REAL NOT NULL,
+    at REAL NOT NULL,
+    until REAL NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE sample (
+    visit TEXT NOT NULL,
+    url TEXT NOT NULL,
+    site TEXT NOT NULL,
+    verdict TEXT NOT NULL,
+    at REAL NOT NULL,
+    detail TEXT NOT NULL,
+    PRIMARY KEY (visit, url)
+) WITHOUT ROWID;
+CREATE INDEX sample_site ON sample (site, at);
+
+CREATE TABLE receipt (
+    visit TEXT PRIMARY KEY,
+    site TEXT NOT NULL,
+    data BLOB NOT NULL
+) WITHOUT ROWID;
+"""
+
+# A lease takes all that is done of a site along, of a large one with much that waits.
+_DONE = """
+CREATE INDEX known_done ON known (site_id, fingerprint) WHERE is_done;
+"""
+
 TABLES = f"""
 {_STATES}
 {_HOSTS}
+{_TRUST}
 CREATE TABLE setting (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
@@ -110,6 +148,7 @@ CREATE TABLE known (
     rank INTEGER NOT NULL,
     PRIMARY KEY (site_id, fingerprint)
 ) WITHOUT ROWID;
+{_DONE}
 
 CREATE TABLE frontier (
     site_id INTEGER NOT NULL,
@@ -199,6 +238,7 @@ ALTER TABLE visit ADD COLUMN cpu_seconds REAL NOT NULL DEFAULT 0;
 {_HOSTS}
 ALTER TABLE page ADD COLUMN likeness BLOB NOT NULL DEFAULT x'';
 """,
+    4: _TRUST + _DONE,
 }
 
 _NO_PROGRAMS = """
@@ -208,14 +248,26 @@ CREATE TEMP TABLE crawler_memory (site_id, part, data);
 """
 
 _NO_HOSTS = """
-CREATE TEMP TABLE host (site, checked_at, offer, key, until, failed_until, reason);
+CREATE TEMP TABLE host (site, checked_at, offer, key, until, failed_until, reason, priority);
 CREATE TEMP TABLE outbox (visit, site, endpoint, key, state, written_at, sent_at, over_at, order_bytes,
     bytes_sent, bytes_received, is_live_only, reason, luggage);
 CREATE TEMP TABLE inbox (visit, number, received_at, size_bytes, taken_at);
 """
 
+_NO_TRUST = """
+CREATE TEMP TABLE trust (site, key, good, bad, at, until);
+CREATE TEMP TABLE sample (visit, url, site, verdict, at, detail);
+CREATE TEMP TABLE receipt (visit, site, data);
+"""
+
+_NO_PRIORITY = """
+CREATE TEMP VIEW host AS
+    SELECT site, checked_at, offer, key, until, failed_until, reason, 0 AS priority FROM main.host;
+"""
+
 # What a reader, who may not change the file, sees in its place.
 VIEWS = {
-    2: _NO_PROGRAMS + _NO_HOSTS,
-    3: _NO_HOSTS,
+    2: _NO_PROGRAMS + _NO_HOSTS + _NO_TRUST,
+    3: _NO_HOSTS + _NO_TRUST,
+    4: _NO_PRIORITY + _NO_TRUST,
 }

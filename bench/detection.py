@@ -1,0 +1,239 @@
+"""How surely a lying host is found out, beside the formula 1 - (1 - f)^k, and an honest one never.
+
+python -m bench.detection [--trials 400] [--pages 2000] [--real]. A host visits a site in memory and lies
+about a share f of its pages, other ones in each trial; then the check of `sterna crawl` samples k pages,
+reads them through the real runtime, and judges them. Nothing is simulated but network and clock. Found out
+is who has one page or more against it: then nothing that it brought is used. With `--real`, an honest host
+of a real site (Apache's manual, read from the disk) is checked as often.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import sqrt
+from random import Random
+
+from msgspec.structs import replace as changed
+from tests.home.lying_sites import OFFER, Changing, Cloaking, body, each_page, pages, web_of
+from tests.runtime.fakes import SITE, FakeWeb, Home, VirtualClock, make_kit, run, visit_of
+from tests.servers.nginx import real_site
+
+from sterna.home.checking import Check, Report
+from sterna.model import Links, Page, Parcel, Visit
+from sterna.runtime.runtime import Runtime
+from sterna.trust.sampling import MOST_SAMPLES, detection
+from sterna.trust.witness import Witness
+from sterna.web.digest import digest_of
+from sterna.web.http import Fetcher
+from sterna.web.root import RootFetcher
+from sterna.web.urls import fingerprint
+
+Lie = Callable[[list[Parcel], float, Random], list[Parcel]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of host."""
+
+    name: str
+    share: float
+    lie: Lie
+    samples: int = MOST_SAMPLES
+    is_strict: bool = False
+    web: Callable[[dict[str, str], float, Random], FakeWeb] = lambda site, share, random: web_of(site)
+
+
+@dataclass
+class Result:
+    """What the trials of a case came to."""
+
+    trials: int = 0
+    found: int = 0
+    samples: int = 0
+    requests: int = 0
+
+    def add(self, report: Report, samples: int) -> None:
+        self.trials += 1
+        self.found += bool(report.bad)
+        self.samples += samples
+        self.requests += report.usage.requests
+
+
+# -- lies ------------------------------------------------------------------------------------------------
+
+
+def chosen(parcels: list[Parcel], share: float, random: Random) -> set[str]:
+    """The URLs that are lied about."""
+    urls = sorted(page.url for parcel in parcels for page in parcel.pages)
+    return set(random.sample(urls, round(share * len(urls))))
+
+
+def altered(page: Page) -> Page:
+    text = f"{page.text} pills"
+    return changed(page, text=text, digest=digest_of(text.encode()))
+
+
+def falsified(page: Page) -> Page:
+    return changed(page, text=f"{page.text} pills")
+
+
+def hidden(page: Page) -> Page:
+    return changed(page, status=404, text="", title="", links=Links(), digest=digest_of(b"not here"))
+
+
+def on_some(change: Callable[[Page], Page | None]) -> Lie:
+    def lie(parcels: list[Parcel], share: float, random: Random) -> list[Parcel]:
+        urls = chosen(parcels, share, random)
+        return each_page(lambda page: change(page) if page.url in urls else page)(parcels)
+
+    return lie
+
+
+def without_links(parcels: list[Parcel], share: float, random: Random) -> list[Parcel]:
+    """Pages are left out, and so are all links to them: who follows the host's pages never hears of them."""
+    urls = chosen(parcels, share, random)
+
+    def drop(page: Page) -> Page | None:
+        if page.url in urls:
+            return None
+        return changed(page, links=Links.of(*(link for link in page.links if link.url not in urls)))
+
+    return each_page(drop)(parcels)
+
+
+def with_more(parcels: list[Parcel], share: float, random: Random) -> list[Parcel]:
+    """So many more pages that they are this share of all."""
+    *first, last = parcels
+    count = sum(len(parcel.pages) for parcel in parcels)
+    more = tuple(
+        invented(f"{SITE}/more{n}", last.pages[0]) for n in range(round(count * share / (1 - share)))
+    )
+    return [*first, changed(last, pages=(*last.pages, *more))]
+
+
+def invented(url: str, like: Page) -> Page:
+    return changed(like, url=url, fingerprint=fingerprint(url), title="Pills")
+
+
+def honest(parcels: list[Parcel], share: float, random: Random) -> list[Parcel]:
+    return parcels
+
+
+def cloaking(site: dict[str, str], share: float, random: Random) -> FakeWeb:
+    casino = random.sample(sorted(site), round(share * len(site)))
+    return Cloaking(site, site | {path: body(f"casino{n}x") for n, path in enumerate(casino)})
+
+
+CASES = (
+    *(Case("alters pages", share, on_some(altered)) for share in (0.01, 0.05, 0.2)),
+    *(Case("alters 5 %", 0.05, on_some(altered), samples=k) for k in (7, 13, 28)),
+    Case("alters text, digest right", 0.05, on_some(falsified)),
+    Case("says pages are not there", 0.05, on_some(hidden)),
+    Case("drops pages", 0.05, on_some(lambda page: None)),
+    Case("drops pages and links", 0.05, without_links),
+    Case("adds pages", 0.05, with_more),
+    Case("shows browsers others", 0.05, honest, is_strict=True, web=cloaking),
+    Case("honest", 0.0, honest, is_strict=True),
+    Case("honest, pages change", 0.0, honest, web=lambda site, share, random: Changing(site, new=3)),
+)
+
+
+# -- trials ----------------------------------------------------------------------------------------------
+
+
+async def visited(web: Fetcher, visit: Visit) -> list[Parcel]:
+    home = Home()
+    kit = replace(make_kit(FakeWeb({})), fetcher=web)
+    await Runtime(kit).carry_out(visit, deliver=home.take, stop=asyncio.Event())
+    return home.parcels
+
+
+async def checked(
+    case: Case, told: list[Parcel], web: Fetcher, visit: Visit, seed: int
+) -> tuple[Report, int]:
+    witness = Witness(Random(f"samples {seed}"))
+    for parcel in told:
+        witness.see(parcel)
+    kit = replace(make_kit(FakeWeb({})), fetcher=web)
+    check = Check(visit, witness, OFFER, here=Runtime(kit), clock=VirtualClock(), is_strict=case.is_strict)
+    return await check.run(case.samples, asyncio.Event()), min(case.samples, witness.checkable)
+
+
+async def tried(case: Case, site: dict[str, str], true: list[Parcel], trials: int) -> Result:
+    result, visit = Result(), visit_of()
+    first = case.web(site, case.share, Random(0))
+    told = await visited(first, visit) if isinstance(first, Changing) else true
+    for seed in range(trials):
+        random = Random(f"{case.name} {case.share} {seed}")
+        web = case.web(site, case.share, random)
+        report, samples = await checked(case, case.lie(told, case.share, random), web, visit, seed)
+        result.add(report, samples)
+    return result
+
+
+async def tried_for_real(trials: int) -> Result:
+    """An honest host of a real site."""
+    visit, web = visit_of("/en/"), RootFetcher(real_site("apache2-doc"))
+    scope = changed(visit.crawler.scope, include=("/en/",))
+    visit = changed(visit, crawler=changed(visit.crawler, scope=scope))
+    told, result = await visited(web, visit), Result()
+    for seed in range(trials):
+        report, samples = await checked(CASES[0], told, web, visit, seed)
+        result.add(report, samples)
+    return result
+
+
+# -- the table -------------------------------------------------------------------------------------------
+
+
+def row(case: Case, result: Result) -> str:
+    measured, samples = result.found / result.trials, result.samples // result.trials
+    formula = detection(case.share, samples)
+    error = 2 * sqrt(max(formula * (1 - formula), 1 / result.trials) / result.trials)
+    return (
+        f"| {case.name} | {case.share:.0%} | {samples} | {measured:.1%} | {formula:.1%} | {error:.1%}"
+        f" | {result.requests / result.trials:.0f} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trials", type=int, default=400)
+    parser.add_argument("--pages", type=int, default=2_000)
+    parser.add_argument("--real", action="store_true", help="also an honest host of a real site")
+    parser.add_argument("--only", default="", help="cases whose names begin so")
+    given = parser.parse_args()
+    site, began = pages(given.pages - 1), time.monotonic()
+    true = run(visited(web_of(site), visit_of()))
+    print(f"{given.pages:,} pages, {given.trials} trials of each\n")
+    print("| the host | f | k | found out | 1 - (1 - f)^k | +- 2 sigma | requests of a check |")
+    print("|---|---|---|---|---|---|---|")
+    is_good = True
+    for case in CASES:
+        if case.name.startswith(given.only):
+            result = run(tried(case, site, true, given.trials))
+            print(row(case, result), flush=True)
+            is_good = is_good and is_as_promised(case, result)
+    if given.real:
+        result = run(tried_for_real(given.trials))
+        print(row(Case("honest, Apache's manual", 0.0, honest), result))
+        is_good = is_good and not result.found
+    print(f"\n{time.monotonic() - began:.0f} s")
+    sys.exit(0 if is_good else "not as promised")
+
+
+def is_as_promised(case: Case, result: Result) -> bool:
+    """No honest host is accused; a liar is found out as surely as the formula says, but for 3 sigma."""
+    if not case.share:
+        return not result.found
+    formula = detection(case.share, result.samples // result.trials)
+    return result.found / result.trials >= formula - 3 * sqrt(formula * (1 - formula) / result.trials)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""The waiting room: parcels of hosts that are not believed yet, on the disk until they are checked.
+
+A file for each visit: records of a length, a checksum and a compressed parcel. What a crash cut off is not a
+record, and its host sends it again; who has a record here has it for good, as if it were stored.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO, TypeVar
+from zlib import crc32
+
+import msgspec
+import zstandard
+
+from sterna.archive.disk import storage_errors, sync_folder
+from sterna.model import Parcel, Record
+
+ROOM_BYTES = 1 << 30  # of all visits together: beyond it they are asked to come home
+_HEAD = Struct(">II")  # length, checksum
+_END = b"proven"  # the record after the last parcel: the host's end was seen
+_MAX_RECORD_BYTES = 256 * 1024 * 1024
+_LEVEL = 3
+
+T = TypeVar("T")
+
+
+class Waiting(Record, frozen=True):
+    """A parcel that waits, and how many bytes brought it over the network."""
+
+    parcel: Parcel
+    size_bytes: int
+
+
+class WaitingRoom:
+    """A folder of files, one for each visit; the loop's thread asks, other threads do the work."""
+
+    def __init__(self, folder: Path, *, most_bytes: int = ROOM_BYTES) -> None:
+        self._folder = folder
+        self._most_bytes = most_bytes
+        self._taken = 0  # bytes of the visits that are open; changed by their stays
+        self.full = asyncio.Event()  # set while nothing more should come
+
+    def has(self, visit: str) -> bool:
+        return self._path(visit).exists()
+
+    async def open(self, visit: str) -> "Stay":
+        """The stay of a visit, with what came in an earlier run."""
+        stay = Stay(self._path(visit), self._note)
+        await asyncio.to_thread(stay.begin)
+        self._note(stay.size_bytes)
+        return stay
+
+    def sweep(self, visits: Collection[str]) -> None:
+        """Removes what nobody waits for any more; these visits are still under way."""
+        if self._folder.is_dir():
+            for path in self._folder.iterdir():
+                if path.name not in visits:
+                    path.unlink(missing_ok=True)
+
+    def _path(self, visit: str) -> Path:
+        return self._folder / visit
+
+    def _note(self, size_bytes: int) -> None:
+        self._taken += size_bytes
+        if self._taken > self._most_bytes:
+            self.full.set()
+        else:
+            self.full.clear()
+
+
+class Stay:
+    """The parcels of one visit that wait; used by one task."""
+
+    def __init__(self, path: Path, note: Callable[[int], None]) -> None:
+        self._path = path
+        self._note = note
+        self._file: BinaryIO | None = None
+        # Changed by begin(), add(), prove() and leave().
+        self.size_bytes = 0
+        self.last = 0  # the number of the last parcel that waits
+        self.is_proven = False
+
+    def begin(self) -> None:
+        """Opens the file, and forgets what was cut off at its end."""
+        with storage_errors(self._path):
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._file = self._path.open("a+b")
+            sync_folder(self._path.parent)
+            self.size_bytes = self._look()
+            self._file.truncate(self.size_bytes)
+
+    def _look(self) -> int:
+        """Where what is whole ends; all of it is forgotten where another version of Sterna wrote it."""
+        whole = 0
+        try:
+            for end, data in self._records():
+                self.is_proven = data == _END
+                self.last = self.last if self.is_proven else _decoded(data).parcel.number
+                whole = end
+        except (msgspec.MsgspecError, zstandard.ZstdError):
+            self.last, self.is_proven, whole = 0, False, 0
+        return whole
+
+    async def add(self, parcel: Parcel, size_bytes: int) -> None:
+        """Returns when the parcel is on the disk."""
+        await self._in_thread(partial(self._write, lambda: _encoded(Waiting(parcel, size_bytes))))
+        self.last = parcel.number
+
+    async def prove(self) -> None:
+        """Notes that the host's end was seen: nothing more will come."""
+        if not self.is_proven:
+            await self._in_thread(partial(self._write, lambda: _END))
+            self.is_proven = True
+
+    def parcels(self) -> Iterator[Waiting]:
+        """All that waits, in its order, read as it is asked for."""
+        for _, data in self._records():
+            if data != _END:
+                yield _decoded(data)
+
+    def close(self) -> None:
+        """What waits stays for the next run."""
+        if self._file:
+            self._file.close()
+            self._file = None
+            self._grow(-self.size_bytes)
+
+    def leave(self) -> None:
+        """Nothing waits any more."""
+        self.close()
+        self._path.unlink(missing_ok=True)
+
+    def _write(self, data: Callable[[], bytes]) -> int:
+        assert self._file
+        record = data()
+        with storage_errors(self._path):
+            self._file.write(_HEAD.pack(len(record), crc32(record)) + record)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        return _HEAD.size + len(record)
+
+    async def _in_thread(self, write: Callable[[], int]) -> None:
+        self._grow(await asyncio.to_thread(write))
+
+    def _grow(self, size_bytes: int) -> None:
+        self.size_bytes += size_bytes
+        self._note(size_bytes)
+
+    def _records(self) -> Iterator[tuple[int, bytes]]:
+        """Where each whole record ends, and what it holds."""
+        with self._path.open("rb") as file:
+            while len(head := file.read(_HEAD.size)) == _HEAD.size:
+                length, checksum = _HEAD.unpack(head)
+                data = file.read(length) if length <= _MAX_RECORD_BYTES else b""
+                if len(data) != length or crc32(data) != checksum:
+                    return
+                yield file.tell(), data
+
+
+def _encoded(waiting: Waiting) -> bytes:
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(msgspec.msgpack.encode(waiting))
+
+
+def _decoded(data: bytes) -> Waiting:
+    return msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(data), type=Waiting)

@@ -1,0 +1,75 @@
+"""Samples: how many, and that each page has the same chance."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from sterna.trust.sampling import MOST_SAMPLES, Reservoir, detection, needed, sample_count
+from sterna.trust.score import Belief, Score, belief, counted
+
+UNKNOWN = belief(Score(), 0.0)
+
+
+def known(good: int, bad: int = 0) -> Belief:
+    return belief(counted(Score(), good=good, bad=bad, now=0.0), 0.0)
+
+
+def reservoir(room: int, shown: int, seed: int) -> Reservoir[int]:
+    made: Reservoir[int] = Reservoir(room, Random(seed))
+    for number in range(shown):
+        if (place := made.place()) is not None:
+            made.keep(place, number)
+    return made
+
+
+def test_59_samples_find_one_altered_page_in_twenty_with_95_percent() -> None:
+    assert needed() == MOST_SAMPLES == 59
+    assert detection(0.05, 59) >= 0.95 > detection(0.05, 58)
+    assert needed(0.2, 0.95) == 14
+
+
+@pytest.mark.parametrize(("share", "samples", "chance"), [(0.01, 59, 0.447), (0.2, 59, 1.0), (0.05, 0, 0.0)])
+def test_detection_follows_the_formula(share: float, samples: int, chance: float) -> None:
+    assert detection(share, samples) == pytest.approx(chance, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("pages", "count"), [(0, 0), (1, 1), (20, 1), (21, 2), (243, 13), (1_180, 59), (100_000, 59)]
+)
+def test_unknown_host_is_checked_by_59_pages_or_one_in_twenty(pages: int, count: int) -> None:
+    assert sample_count(UNKNOWN, pages) == count
+
+
+def test_proven_host_is_sampled_little_and_never_not_at_all() -> None:
+    counts = [sample_count(known(good), 20_000) for good in (0, 10, 28, 59, 200, 1_000, 100_000)]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] == 59
+    assert sample_count(known(28), 20_000) <= 7
+    assert sample_count(known(100_000), 20_000) == 1
+
+
+def test_host_that_lied_is_sampled_as_an_unknown_one() -> None:
+    assert sample_count(known(0, bad=3), 20_000) == 59
+
+
+@pytest.mark.parametrize(("pages", "count"), [(10, 10), (243, 59), (20_000, 59)])
+def test_strict_check_knows_no_score_and_no_share(pages: int, count: int) -> None:
+    assert sample_count(known(1_000), pages, is_strict=True) == count
+
+
+def test_reservoir_keeps_all_where_there_is_room() -> None:
+    assert sorted(reservoir(5, 3, seed=1).draw(9)) == [0, 1, 2]
+
+
+def test_every_page_has_the_same_chance() -> None:
+    """Each of 20 pages is drawn in about a fifth of 5,000 visits: six standard deviations are 0.034."""
+    drawn: Counter[int] = Counter()
+    for seed in range(5_000):
+        drawn.update(reservoir(8, 20, seed).draw(4))
+    assert set(drawn) == set(range(20))
+    assert all(abs(count / 5_000 - 4 / 20) < 0.034 for count in drawn.values())
+
+
+def test_another_seed_draws_others() -> None:
+    assert reservoir(59, 1_000, seed=1).draw(20) != reservoir(59, 1_000, seed=2).draw(20)
