@@ -1,5 +1,6 @@
 """`sterna crawlers` as a user and a script meet it; what it does to hosts is in tests/crawl/test_at_hosts."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -7,12 +8,15 @@ import msgspec
 import pytest
 from tests.crawl.running import sterna
 from tests.home.visits import OFFER, SITE, parcel, target, visit
+from tests.host.test_host_receipts import receipt
 
 from sterna.home.collection import Collection
 from sterna.home.ledger import Arrival, Change, Out, OutboxRow
 from sterna.home.luggage import pack
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Ended, Target
+from sterna.wire.keys import Identity
+from sterna.wire.receipts import SignedReceipt, decode_receipt
 
 # Nobody said that it may be on this machine, so not even a connection is tried.
 UNREACHABLE = msgspec.structs.replace(OFFER, endpoint="http://127.0.0.1:1/sterna")
@@ -60,6 +64,23 @@ def test_list_as_json_has_every_field(collection: Path) -> None:
         ("visit2", "away", 1),
     ]
     assert set(answer["crawlers"][0]) == set(OutboxRow.__struct_fields__)
+
+
+@pytest.mark.parametrize(("is_both", "said"), [(True, "by both"), (False, "by its host alone")])
+def test_list_tells_who_signed_the_receipt(collection: Path, is_both: bool, said: str) -> None:
+    home, host = Identity.new(), Identity.new()
+    made = receipt("visit1", home=home.public.data, host=host.public.data)
+    signed = SignedReceipt.make(made, host)
+    signed = signed.countersign(home) if is_both else signed
+    ledger = SqliteLedger(Collection(collection).ledger_path)
+    ledger.add_receipt("visit1", SITE, signed.encode())
+    ledger.close()
+    _, returned, away = sterna("crawlers", collection).stdout.splitlines()
+    assert returned.endswith(f"budget, receipt signed {said}")
+    assert "receipt" not in away
+    kept = json.loads(sterna("crawlers", collection, "--json").stdout)["receipts"]["visit1"]
+    assert (kept["pages"], kept["is_countersigned"]) == (10, is_both)
+    assert decode_receipt(base64.b64decode(kept["signed"])) == signed
 
 
 def test_status_tells_of_crawlers_that_are_away(collection: Path) -> None:

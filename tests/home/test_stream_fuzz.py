@@ -3,18 +3,23 @@
 import time
 from collections import Counter
 from pathlib import Path
+from random import Random
 
+import msgspec
 import pytest
 from bench.fuzz_parts import home_inputs, reading
 from bench.fuzz_parts.answering import Answering
-from bench.fuzz_parts.home_inputs import HOST, KEYS, MARKS, NOW, VISIT
+from bench.fuzz_parts.home_inputs import HOME, HOST, KEYS, MARKS, NOW, VISIT
 from bench.fuzz_parts.knocking import chance_of
 from bench.fuzz_parts.reading import read
+from bench.fuzz_parts.spoiling import garbage, spoil_bytes, spoil_fields, tree_of
 from bench.fuzz_parts.storing import Desk
 
+from sterna.home.receipts import Costs, Countersigning, Witnessed, dispute
 from sterna.home.unloading import Unloading
 from sterna.model import Ended, Parcel
 from sterna.wire.parcels import pack_parcel
+from sterna.wire.receipts import Receipt, decode_receipt
 
 SEED = 7
 SECONDS = 10.0  # for any input
@@ -75,3 +80,71 @@ def test_honest_host_is_proven() -> None:
     assert unloading.is_proven
     for parcel in came:
         reading.check(parcel)
+
+
+# -- receipts ----------------------------------------------------------------------------------------------
+
+
+RECEIPT = Receipt(
+    visit=VISIT.id,
+    site=VISIT.site,
+    home=HOME.public.data,
+    host=HOST.public.data,
+    began=NOW,
+    over=NOW + 5,
+    ended=Ended.FINISHED,
+    pages=10,
+    requests=12,
+    read_bytes=5_000,
+    sent_bytes=1_000,
+    cpu_seconds=0.5,
+    spared_requests=10,
+    spared_bytes=4_000,
+    root=bytes(32),
+)
+SEEN = Witnessed(
+    visit=VISIT.id,
+    site=VISIT.site,
+    host=HOST.public.data,
+    is_whole=True,
+    ended=Ended.FINISHED,
+    costs=Costs(10, 12, 5_000, 0.5),
+    root=bytes(32),
+    received_bytes=1_000,
+    lost_streams=0,
+    earliest=NOW,
+    latest=NOW + 10,
+)
+
+
+def spoiled_receipt(chance: Random) -> bytes:
+    """One that its host signed whatever it says; or whose bytes are others."""
+    fields = tree_of(RECEIPT) if chance.random() < 0.1 else spoil_fields(tree_of(RECEIPT), chance)
+    payload = msgspec.msgpack.encode(fields) if chance.random() < 0.9 else garbage(chance)
+    signed = [payload, HOST.sign("receipt", payload), b""]
+    whole = msgspec.msgpack.encode(signed if chance.random() < 0.9 else spoil_fields(signed, chance))
+    return spoil_bytes(whole, chance) if chance.random() < 0.1 else whole
+
+
+async def test_every_receipt_is_signed_kept_or_cleanly_refused() -> None:
+    kept: list[bytes] = []
+
+    async def keep(visit: str, site: str, data: bytes) -> None:
+        assert (visit, site) == (VISIT.id, VISIT.site)
+        kept.append(data)
+
+    words: Counter[str] = Counter()
+    for number in range(1_500):
+        packed = spoiled_receipt(chance_of(SEED, "receipt", number))
+        outcome = await Countersigning(HOME, keep=keep).take(packed, SEEN)
+        assert "\n" not in outcome.reason, number
+        words["signed" if outcome.signature else "refused"] += 1
+        if outcome.signature:
+            signed = decode_receipt(kept[-1]).open()
+            assert dispute(signed, SEEN) == "", number
+            assert (signed.home, signed.host) == (RECEIPT.home, RECEIPT.host), number
+    for data in kept:  # whatever is kept, its host signed it
+        assert decode_receipt(data).open().visit == VISIT.id
+    assert words["signed"] > 50
+    assert len(kept) > words["signed"]
+    assert words["refused"] > 500

@@ -22,6 +22,7 @@ from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Visit
 from sterna.query.terminal import harmless
 from sterna.wire.discovery import Offer
+from sterna.wire.receipts import SignedReceipt, decode_receipt
 
 KILL_SECONDS = 30.0
 
@@ -56,9 +57,10 @@ def crawlers(
         lines = asyncio.run(kill(collection, rest[0] if rest else None, keys=keys))
         answer: object = {"collection": folder, "killed": lines}
     else:
-        rows = _rows(collection)
-        lines = _lines(folder, rows, now=time.time())
-        answer = {"collection": folder, "crawlers": [_fields(row) for row in rows]}
+        rows, receipts = _rows(collection)
+        lines = _lines(folder, rows, receipts, now=time.time())
+        told = {visit: _receipt_fields(signed) for visit, signed in receipts.items()}
+        answer = {"collection": folder, "crawlers": [_fields(row) for row in rows], "receipts": told}
     sys.stdout.write(msgspec.json.encode(answer).decode() if as_json else "\n".join(map(harmless, lines)))
     sys.stdout.write("\n")
 
@@ -66,18 +68,22 @@ def crawlers(
 # -- the list --------------------------------------------------------------------------------------------
 
 
-def _rows(collection: Collection) -> list[OutboxRow]:
+def _rows(collection: Collection) -> tuple[list[OutboxRow], dict[str, SignedReceipt]]:
+    """The crawlers, and the receipts of their visits."""
     ledger = SqliteLedger(collection.ledger_path, is_reader=True)
     try:
-        return ledger.outbox()
+        return ledger.outbox(), {visit: decode_receipt(data) for visit, _, data in ledger.receipts()}
     finally:
         ledger.close()
 
 
-def _lines(folder: str, rows: Sequence[OutboxRow], *, now: float) -> list[str]:
+def _lines(
+    folder: str, rows: Sequence[OutboxRow], receipts: dict[str, SignedReceipt], *, now: float
+) -> list[str]:
     counts = {out: sum(row.state is out for row in rows) for out in Out}
     told = ", ".join(f"{count:,} {out}" for out, count in counts.items() if count)
-    return [f"{folder}: {told or 'no crawler was sent to a host'}", *(_line(row, now) for row in rows)]
+    first = f"{folder}: {told or 'no crawler was sent to a host'}"
+    return [first, *(_line(row, now) + _receipt(receipts.get(row.visit)) for row in rows)]
 
 
 def _line(row: OutboxRow, now: float) -> str:
@@ -88,6 +94,20 @@ def _line(row: OutboxRow, now: float) -> str:
         f"  {row.visit}  {row.state:<8}  {duration_text(seconds):>12}  {row.pages:>7,} pages  {traffic}"
         f"  {row.site}{reason}"
     )
+
+
+def _receipt(signed: SignedReceipt | None) -> str:
+    """Who signed what the visit cost."""
+    if signed is None:
+        return ""
+    return ", receipt signed by both" if signed.by_home else ", receipt signed by its host alone"
+
+
+def _receipt_fields(signed: SignedReceipt) -> dict[str, object]:
+    """The figures, and the bytes that prove them."""
+    receipt = signed.open()
+    fields = {name: getattr(receipt, name) for name in receipt.__struct_fields__}
+    return fields | {"is_countersigned": bool(signed.by_home), "signed": signed.encode()}
 
 
 def _fields(row: OutboxRow) -> dict[str, object]:

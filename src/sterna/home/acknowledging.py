@@ -11,7 +11,8 @@ EVERY_BYTES = 8 << 20
 EVERY_SECONDS = 2.0  # after a parcel at the latest: a host with little room waits for it
 LAST_SECONDS = 5.0
 
-Send = Callable[[int], Awaitable[None]]  # tells the host that all parcels up to this one are here
+# Tells the host that all parcels up to this one are here; with the last one goes what home signed.
+Send = Callable[[int, bytes], Awaitable[None]]
 
 
 class Acknowledging:
@@ -54,22 +55,25 @@ class Acknowledging:
                 self.failure = error
                 return
 
-    async def finish(self) -> None:
-        """Sends the last one; that it is lost is no harm, for hosts forget by themselves in time."""
+    async def finish(self, receipt: bytes = b"") -> None:
+        """Sends the last one, with home's signature under the visit's receipt.
+
+        That it is lost is no harm: hosts forget by themselves in time, and home has the receipt.
+        """
         with suppress(LineBroken, Refused, WireError, TimeoutError):
             async with asyncio.timeout(LAST_SECONDS):
-                await self._tell()
+                await self._tell(receipt)
 
-    async def _tell(self) -> None:
+    async def _tell(self, receipt: bytes = b"") -> None:
         async with self._sending:
             number = self._noted
-            if number == self._told:
+            if number == self._told and not receipt:
                 return
             self._parcels = self._bytes = 0
             self._news.clear()
             self._enough.clear()
             try:
-                await self._send(number)
+                await self._send(number, receipt)
                 self._told = number
             except BaseException:
                 self._news.set()

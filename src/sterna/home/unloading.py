@@ -5,13 +5,23 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from sterna.errors import HostGone, WireError
+from sterna.home.receipts import Costs, Witnessed
+from sterna.home.waiting import is_of_rest
 from sterna.model import Ended, Parcel, Target, Visit
 from sterna.wire.keys import PublicKey
 from sterna.wire.known import Marks
 from sterna.wire.merkle import Tree, leaf_of
 from sterna.wire.parcels import Unpacker
 from sterna.wire.problems import decode_problem, refusal_of
-from sterna.wire.stream import Came, Ending, LineCame, ParcelCame, ProblemCame, StreamReader
+from sterna.wire.stream import (
+    Came,
+    Ending,
+    LineCame,
+    ParcelCame,
+    ProblemCame,
+    ReceiptCame,
+    StreamReader,
+)
 
 MIB = 1 << 20
 MAX_LINES = 1_000  # of a host's log, in one visit
@@ -53,6 +63,9 @@ class Unloading:
         self.is_proven = False
         self.lines: list[str] = []  # of log; whoever shows them takes them out
         self._line_count = 0
+        self._costs = Costs()  # of all parcels together
+        self._earlier_bytes = 0  # of streams that are over
+        self.receipt: ReceiptCame | None = None  # of the last stream
 
     @property
     def has_all(self) -> bool:
@@ -61,6 +74,9 @@ class Unloading:
 
     def begin(self, key: bytes, *, ahead_seconds: float = 0.0) -> None:
         """A new stream begins with the parcel that is next; the host's clock is so far ahead of ours."""
+        if self._reader:
+            self._earlier_bytes += self._reader.opened_bytes
+        self.receipt = None
         self._reader = StreamReader(key, max_bytes=self._left_bytes)
         self._ahead_seconds = ahead_seconds
         if self._unpacker is None:
@@ -74,6 +90,23 @@ class Unloading:
                 yield self._parcel(came.packed, now)
             else:
                 self._note(came)
+
+    def witnessed(self, *, now: float, lost_streams: int) -> Witnessed:
+        """What a receipt of the visit is held against; so many streams brought less than was sent."""
+        before_bytes = self.receipt.before_bytes if self.receipt else 0
+        return Witnessed(
+            visit=self._visit.id,
+            site=self._visit.site,
+            host=self._host_key.data,
+            is_whole=self.is_proven,
+            ended=self.ended,
+            costs=self._costs,
+            root=self._tree.root(),
+            received_bytes=self._earlier_bytes + before_bytes,
+            lost_streams=lost_streams,
+            earliest=self._began + self._ahead_seconds,
+            latest=now + self._ahead_seconds,
+        )
 
     def finish(self) -> None:
         """To be called when a stream ends; WireError("cut off") if that was not its end."""
@@ -95,6 +128,7 @@ class Unloading:
 
     def _count(self, parcel: Parcel) -> None:
         self.pages += len(parcel.pages)
+        self._costs = self._costs.plus(parcel.usage)
         for page in parcel.pages:
             self._tree.add(leaf_of(page))
         self._urls += len(parcel.checkpoint.found) + len(parcel.outlinks)
@@ -107,7 +141,9 @@ class Unloading:
             self._end(came)
         elif isinstance(came, ProblemCame):
             raise _as_gone(came.json)
-        elif isinstance(came, LineCame) and self._line_count < MAX_LINES:
+        elif isinstance(came, ReceiptCame):
+            self.receipt = came
+        elif isinstance(came, LineCame) and (self._line_count < MAX_LINES or is_of_rest(came.text)):
             self._line_count += 1
             self.lines.append(came.text)
 

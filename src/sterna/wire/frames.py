@@ -29,6 +29,7 @@ class Kind(IntEnum):
     ALIVE = 3  # nothing: the host is still at it
     PROBLEM = 4  # why there will be no more, as problem+json
     END = 5  # how the visit ended, signed; nothing follows
+    RECEIPT = 6  # what the visit cost and spared, signed; right before END, for homes that know it
 
 
 class Frame(Record, frozen=True):
@@ -36,6 +37,11 @@ class Frame(Record, frozen=True):
 
     kind: Kind
     payload: bytes = b""
+
+
+def sealed_bytes(frame: Frame) -> int:
+    """What a frame takes on the wire, with its length."""
+    return _LENGTH_BYTES + SEAL_BYTES + 1 + len(frame.payload)
 
 
 class FrameWriter:

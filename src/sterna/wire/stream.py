@@ -7,7 +7,15 @@ import msgspec
 from sterna.errors import WireError
 from sterna.model import Ended, Record, Usage
 from sterna.wire.compress import Squeezer, Unsqueezer
-from sterna.wire.frames import MAX_PAYLOAD_BYTES, Frame, FrameReader, FrameWriter, Kind
+from sterna.wire.frames import (
+    HEADER_BYTES,
+    MAX_PAYLOAD_BYTES,
+    Frame,
+    FrameReader,
+    FrameWriter,
+    Kind,
+    sealed_bytes,
+)
 from sterna.wire.merkle import HASH_BYTES
 from sterna.wire.parcels import MAX_COUNT, MAX_PARCEL_BYTES, check_usage
 
@@ -64,15 +72,23 @@ class ProblemCame(Record, frozen=True):
     json: bytes
 
 
-Came = ParcelCame | LineCame | AliveCame | ProblemCame | Ending
+class ReceiptCame(Record, frozen=True):
+    """A signed receipt, still packed, and how many bytes of the stream came before it."""
+
+    packed: bytes
+    before_bytes: int
+
+
+Came = ParcelCame | LineCame | AliveCame | ProblemCame | ReceiptCame | Ending
 
 
 class StreamWriter:
     """The host's end: what each call gives is to be sent, in the order of the calls."""
 
-    def __init__(self, key: bytes, *, level: int) -> None:
+    def __init__(self, key: bytes, *, level: int, memory_bytes: int = 0) -> None:
+        """Compresses within so much memory, if that is said."""
         self._frames = FrameWriter(key)
-        self._squeezer = Squeezer(level)
+        self._squeezer = Squeezer(level, memory_bytes=memory_bytes)
 
     def begin(self) -> bytes:
         """What comes first."""
@@ -95,6 +111,10 @@ class StreamWriter:
         """Why nothing more comes."""
         return self._frames.frame(Kind.PROBLEM, json[:MAX_PAYLOAD_BYTES])
 
+    def receipt(self, packed: bytes) -> bytes:
+        """What the visit cost; nothing but the end may follow."""
+        return self._frames.frame(Kind.RECEIPT, packed)
+
     def end(self, ending: Ending) -> bytes:
         """The end; nothing may follow."""
         return self._frames.frame(Kind.END, msgspec.msgpack.encode(ending))
@@ -107,6 +127,8 @@ class StreamReader:
         self._frames = FrameReader(key)
         self._unsqueezer = Unsqueezer(max_bytes)
         self._pending = bytearray()  # of a parcel that is not whole yet
+        self._has_receipt = False
+        self.opened_bytes = 0  # of the stream, up to the frame that was given out last
 
     def feed(self, data: bytes) -> Iterator[Came]:
         """What has come whole, one after the other; WireError if it cannot be."""
@@ -118,6 +140,10 @@ class StreamReader:
         self._frames.finish()
 
     def _take(self, frame: Frame) -> Iterator[Came]:
+        before_bytes = self.opened_bytes or HEADER_BYTES
+        self.opened_bytes = before_bytes + sealed_bytes(frame)
+        if self._has_receipt and frame.kind is not Kind.END:
+            raise WireError("malformed", "a receipt that something else than the end follows")
         if frame.kind is Kind.PARCELS:
             yield from self._parcels(frame.payload)
         elif frame.kind is Kind.LOG:
@@ -128,6 +154,9 @@ class StreamReader:
             yield AliveCame()
         elif frame.kind is Kind.PROBLEM:
             yield ProblemCame(frame.payload)
+        elif frame.kind is Kind.RECEIPT:
+            self._has_receipt = True
+            yield ReceiptCame(frame.payload, before_bytes)
         else:
             yield self._ending(frame.payload)
 

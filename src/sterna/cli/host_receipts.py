@@ -1,0 +1,184 @@
+"""`sterna host receipts`: what visits cost and spared by home and day; the access log before and after."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from sterna.cli.host_options import say
+from sterna.cli.host_owner import JsonOption, SiteOption, StateOption, folder_of
+from sterna.cli.numbers import bytes_text, plural
+from sterna.errors import StorageError
+from sterna.host.access_log import LogCount, read_logs
+from sterna.host.receipts import Book, read_book
+from sterna.host.savings import (
+    Comparison,
+    DayOf,
+    HomeTotal,
+    Total,
+    Traffic,
+    by_home,
+    by_home_and_day,
+    compare,
+    days_of,
+    total_of,
+)
+from sterna.host.savings_picture import svg_of, text_of
+from sterna.query.terminal import harmless
+
+SVG_DAYS = 60  # to each side
+_HEADS = ("home", "day", "visits", "signed", "pages", "requests", "read", "sent", "CPU", "spared", "")
+
+
+def receipts(
+    state: StateOption = None,
+    site: SiteOption = "",
+    log: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--log", metavar="FILE", help="An access log of the web server, .gz too; may be said again."
+        ),
+    ] = None,
+    here: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--here",
+            metavar="ADDRESS",
+            help="From where the host asks the web server, if not from this machine.",
+        ),
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Draw the before and after into this file.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Sum up the receipts of visits by home and day: what they cost, what they spared, and who signed.
+
+    With the web server's access log it shows what each home's crawler asked for before and after its first
+    visit at the host.
+    """
+    book, day_of = read_book(folder_of(state, site)), days_of(None)
+    traffic, count = _traffic(book, log or [], here or [], day_of)
+    if svg:
+        _draw(svg, book, compare(traffic, book.rows, day_of, some_days=SVG_DAYS))
+    comparisons = compare(traffic, book.rows, day_of)
+    if as_json:
+        say(msgspec.json.encode(_fields(book, comparisons, count, traffic, day_of)).decode())
+        return
+    for line in (*_sums(book, day_of), *_log_lines(comparisons, count, traffic)):
+        say(harmless(line))
+
+
+def _traffic(book: Book, logs: list[Path], here: list[str], day_of: DayOf) -> tuple[Traffic, LogCount]:
+    traffic = Traffic((kept.agent for kept in book.rows if kept.agent), day_of, here=here)
+    return traffic, read_logs(logs, traffic.add, now=time.time())
+
+
+def _draw(path: Path, book: Book, comparisons: Sequence[Comparison]) -> None:
+    site = book.rows[-1].receipt.site if book.rows else ""
+    try:
+        path.write_text(svg_of(comparisons, site, bytes_text), encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+# -- sums --------------------------------------------------------------------------------------------------
+
+
+def _sums(book: Book, day_of: DayOf) -> list[str]:
+    lines = []
+    if book.rows:
+        rows = [_HEADS, *(_row(each) for each in by_home_and_day(book.rows, day_of))]
+        rows += [_row(each) for each in by_home(book.rows)] if len({*_keys(book)}) > 1 else []
+        rows.append(("all", "", *_cells(total_of(book.rows))))
+        lines = _aligned(rows)
+    else:
+        lines = ["no receipts yet: they come with the first visit"]
+    if book.bad_lines:
+        lines.append(f"{plural(book.bad_lines, 'line')} of the file cannot be read, or was changed")
+    return lines
+
+
+def _keys(book: Book) -> list[bytes]:
+    return [kept.receipt.home for kept in book.rows]
+
+
+def _row(each: HomeTotal) -> tuple[str, ...]:
+    return (each.home, str(each.day or "all days"), *_cells(each.total))
+
+
+def _cells(total: Total) -> tuple[str, ...]:
+    signed = "both" if total.countersigned == total.visits else f"{total.countersigned:,} by both"
+    return (
+        f"{total.visits:,}",
+        signed,
+        f"{total.pages:,}",
+        f"{total.requests:,}",
+        bytes_text(total.read_bytes),
+        bytes_text(total.sent_bytes),
+        f"{total.cpu_seconds:.1f} s",
+        f"{total.spared_requests:,} requests",
+        bytes_text(total.spared_bytes),
+    )
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    left = ("home", "day", "signed")
+    return [
+        "  ".join(
+            cell.ljust(width) if head in left else cell.rjust(width)
+            for cell, width, head in zip(row, widths, _HEADS, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+# -- the log -----------------------------------------------------------------------------------------------
+
+
+def _log_lines(comparisons: Sequence[Comparison], count: LogCount, traffic: Traffic) -> list[str]:
+    if not count.lines and not count.broken:
+        return []
+    has_blocks = sys.stdout.isatty() and (sys.stdout.encoding or "").lower().startswith("utf")
+    lines = [""]
+    for each in comparisons:
+        lines += [*text_of(each, bytes_text, has_blocks=has_blocks), ""]
+    passed = f", {count.bad_lines:,} passed over" if count.bad_lines else ""
+    lines.append(f"log: {plural(count.lines, 'line')}{passed}")
+    return [*lines, *_remarks(count, traffic)]
+
+
+def _remarks(count: LogCount, traffic: Traffic) -> list[str]:
+    """What the picture cannot know."""
+    lines = [f"log: {text}" for text in count.broken]
+    if traffic.local_requests:
+        lines.append(
+            f"log: {traffic.local_requests:,} requests of crawlers at the host and of itself: not counted"
+        )
+    if traffic.days and not traffic.has_agents:
+        lines.append("log: it does not say who asks: the combined format does")
+    if traffic.days and not traffic.has_outsiders:
+        lines.append("log: all requests come from this machine: is it the log behind a proxy?")
+    return lines
+
+
+def _fields(
+    book: Book, comparisons: Sequence[Comparison], count: LogCount, traffic: Traffic, day_of: DayOf
+) -> dict[str, object]:
+    return {
+        "total": total_of(book.rows),
+        "homes": by_home(book.rows),
+        "days": by_home_and_day(book.rows, day_of),
+        "bad_lines": book.bad_lines,
+        "comparisons": comparisons,
+        "log": {
+            "lines": count.lines,
+            "bad_lines": count.bad_lines,
+            "remarks": _remarks(count, traffic),
+        },
+    }

@@ -1,0 +1,163 @@
+"""Access logs of web servers, as nginx and Apache write them: common and combined format, plain or gzipped.
+
+Whoever sends a request has a say in its line: it may hold any bytes. What is not a line of these formats is
+counted and passed over.
+"""
+
+import gzip
+import ipaddress
+import re
+import zlib
+from calendar import timegm
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from sterna.errors import UsageError
+from sterna.model import Record
+
+MAX_LINE_BYTES = 64 * 1024  # web servers bound requests far below
+MAX_AGENT = 400
+OLDEST = 631_152_000.0  # 1990: there were no web servers before
+AHEAD_SECONDS = 24 * 3600.0  # that a line may be after now: clocks and zones
+_GZIP = b"\x1f\x8b"
+_MONTHS = {name: 1 + at for at, name in enumerate(b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split())}
+
+# Both servers escape quotes within. No text can be matched in two ways: there is no backtracking.
+_QUOTED = rb'"((?:[^"\\]|\\.)*+)"'
+_REST = re.compile(
+    rb"(\d\d)/([A-Z][a-z][a-z])/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)\] "
+    + _QUOTED
+    + rb" (\d{3}) (\d{1,18}|-)(?: "
+    + _QUOTED
+    + rb" "
+    + _QUOTED
+    + rb")?(?:\s|$)"
+)
+
+
+class Hit(NamedTuple):
+    """One request as the web server noted it."""
+
+    client: str  # an address as a rule
+    time: float
+    status: int
+    size_bytes: int  # of the answer
+    agent: str | None  # None: the log does not say
+
+
+class LogCount(Record, frozen=True):
+    """How much of the logs could be read."""
+
+    lines: int = 0
+    bad_lines: int = 0
+    broken: tuple[str, ...] = ()  # files that end within what they hold
+
+
+def read_logs(paths: list[Path], take: Callable[[Hit], None], *, now: float) -> LogCount:
+    """Gives each request to `take`; UsageError for a file that cannot be opened."""
+    lines = bad_lines = 0
+    broken: list[str] = []
+    for path in paths:
+        try:
+            with _opened(path) as file:
+                for line in _lines(file):
+                    lines += 1
+                    hit = parse(line)
+                    if hit and OLDEST <= hit.time <= now + AHEAD_SECONDS:
+                        take(hit)
+                    else:
+                        bad_lines += 1
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            broken.append(f"{path} is damaged, and counts up to there: {error}")
+        except OSError as error:
+            raise UsageError(f"the log {path} cannot be read: {error.strerror or error}") from error
+    return LogCount(lines, bad_lines, tuple(broken))
+
+
+def parse(line: bytes) -> Hit | None:
+    """The request in a line of the common or the combined format; None if it is neither."""
+    if len(line) > MAX_LINE_BYTES:
+        return None
+    head, bracket, rest = line.partition(b" [")
+    match = _REST.match(rest) if bracket else None
+    client = _client(head.split())
+    if match is None or not client:
+        return None
+    time = _time(*match.group(1, 2, 3, 4, 5, 6, 7, 8, 9))
+    if time is None:
+        return None
+    agent = match[14]
+    return Hit(
+        client=client,
+        time=time,
+        status=int(match[11]),
+        size_bytes=0 if match[12] == b"-" else int(match[12]),
+        agent=None if agent is None else agent[:MAX_AGENT].decode("latin-1"),
+    )
+
+
+def _client(fields: list[bytes]) -> str:
+    """The address or name in front; before it may stand the virtual host, as Debian's Apache writes it."""
+    if len(fields) < 3:
+        return ""
+    first = fields[0].decode("latin-1")
+    if len(fields) > 3 and not _is_address(first) and _is_address(second := fields[1].decode("latin-1")):
+        return second
+    return first
+
+
+@lru_cache(maxsize=4096)
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _midnight(day: bytes, month: bytes, year: bytes) -> int | None:
+    """The day's beginning in UTC; None if there is no such day."""
+    number = _MONTHS.get(month)
+    if number is None or not 1970 <= int(year) <= 9998:
+        return None
+    seconds = timegm((int(year), number, 1, 0, 0, 0)) + (int(day) - 1) * 86_400
+    following = timegm((int(year) + number // 12, number % 12 + 1, 1, 0, 0, 0))
+    return seconds if int(day) > 0 and seconds < following else None
+
+
+def _time(*parts: bytes) -> float | None:
+    day, month, year, hours, minutes, seconds, sign, zone_hours, zone_minutes = parts
+    midnight = _midnight(day, month, year)
+    # 60: a leap second.
+    if midnight is None or int(hours) > 23 or int(minutes) > 59 or int(seconds) > 60:
+        return None
+    if int(zone_hours) > 14 or int(zone_minutes) > 59:
+        return None
+    ahead = (int(zone_hours) * 60 + int(zone_minutes)) * 60
+    local = midnight + int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+    return float(local + ahead if sign == b"-" else local - ahead)
+
+
+# -- files -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    with path.open("rb") as file:
+        if file.peek(len(_GZIP))[: len(_GZIP)] != _GZIP:
+            yield file
+            return
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            yield cast("BinaryIO", unpacked)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines; one that is too long comes as its beginning, and is none."""
+    while line := file.readline(MAX_LINE_BYTES + 2):
+        yield line
+        while not line.endswith(b"\n") and len(line) > MAX_LINE_BYTES:
+            line = file.readline(MAX_LINE_BYTES + 2)
