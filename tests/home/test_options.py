@@ -187,6 +187,7 @@ def test_host_that_cannot_be_is_refused_by_its_name(text: str) -> None:
     [
         ({"compression": 23}, "--compression"),
         ({"compression": -1}, "--compression"),
+        ({"checks": "sometimes"}, "--check"),
         ({"here": True, "require_host": True}, "--here and --require-host"),
     ],
 )

@@ -16,6 +16,7 @@ from sterna.home.line import Traffic
 from sterna.home.outbox import Fate, Fault, Outbox, Trip, call_back
 from sterna.home.progress import Progress
 from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.trip import Shape, as_it_is
 from sterna.model import Checkpoint, Ended, Parcel, Target, Visit
 from sterna.web.politeness import site_key
 from sterna.wire.discovery import Offer
@@ -41,6 +42,7 @@ class Script:
         stop: asyncio.Event,
         resume_from: int = 0,
         traffic: Traffic | None = None,
+        shape: Shape = as_it_is,
     ) -> None:
         self.asked.append((visit.id, resume_from))
         assert traffic

@@ -18,6 +18,7 @@ from sterna.home.placed import Placed, Stationary, Ways
 from sterna.home.placing import Placement
 from sterna.home.progress import Progress
 from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.trip import Shape, as_it_is
 from sterna.model import Ended, Etiquette, Hold, Parcel, Scope, Target, Visit
 from sterna.web.politeness import site_key
 from sterna.wire.discovery import Offer, encode_offer
@@ -109,6 +110,7 @@ class World:
         stop: asyncio.Event,
         resume_from: int = 0,
         traffic: Traffic | None = None,
+        shape: Shape = as_it_is,
     ) -> None:
         self.log.append(f"sent to {offer.endpoint}")
         if self.error:

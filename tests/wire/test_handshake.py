@@ -26,7 +26,7 @@ from tests.wire.parties import (
 )
 
 from sterna.errors import WireError
-from sterna.model import Budget
+from sterna.model import Budget, Record
 from sterna.wire import handshake
 from sterna.wire.aead import seal, unseal
 from sterna.wire.handshake import (
@@ -39,6 +39,7 @@ from sterna.wire.handshake import (
     Welcome,
     check_budget,
     read_hello,
+    welcome,
 )
 from sterna.wire.keys import Identity
 
@@ -94,6 +95,55 @@ def test_the_host_reads_what_home_said() -> None:
     assert read.key == HOME.public
     assert (read.hello.home, read.hello.audience, read.hello.time) == ("lab", SITE, NOW)
     assert read.hello.wants == wants
+
+
+def offering(priority: int) -> Greeting:
+    return Greeting.begin(HOME, home="lab", audience=SITE, wants=Budget(), now=NOW, priority=priority)
+
+
+def test_priority_is_offered_and_granted() -> None:
+    asked = offering(7)
+    read = read_hello(asked.body)
+    assert read.hello.priority == 7
+    reply, _ = welcome(read, HOST, grants=Budget(), platform={}, ticket=TICKET, session=SESSION, priority=5)
+    assert asked.finish(reply, HOST.public).priority == 5
+
+
+def test_peers_that_know_no_priority_are_understood_both_ways() -> None:
+    """A field at the end that is missing has its default, and one that is not known is passed over."""
+    old_hello = encode(list(msgspec.structs.astuple(hello()))[:-1])
+    assert read_hello(signed(old_hello)).hello.priority == 0
+    asked = offering(7)
+    old_welcome = encode(list(msgspec.structs.astuple(Welcome(suite=SUITE, ticket=TICKET)))[:-1])
+    assert asked.finish(replied(asked, old_welcome), HOST.public).priority == 0
+
+    class OldHello(Record, frozen=True, kw_only=True):
+        """As it was before there were priorities."""
+
+        version: int
+        suites: tuple[str, ...]
+        home: str
+        key: bytes
+        audience: str
+        ephemeral: bytes
+        nonce: bytes
+        time: float
+        wants: Budget
+        understands: tuple[str, ...]
+
+    payload, _ = msgspec.msgpack.decode(asked.body)
+    assert msgspec.msgpack.decode(payload, type=OldHello).home == "lab"
+
+
+def test_host_cannot_hold_home_to_more_than_it_offered() -> None:
+    asked = offering(3)
+    payload = encode(Welcome(suite=SUITE, ticket=TICKET, priority=4))
+    assert refusal(asked.finish, replied(asked, payload), HOST.public) == "malformed"
+
+
+@pytest.mark.parametrize("priority", [-1, 11, 2.5, "5"])
+def test_priority_that_cannot_be_is_refused(priority: object) -> None:
+    assert refusal(read_hello, signed(encode(hello(priority=priority)))) == "malformed"
 
 
 def test_no_key_is_used_for_two_purposes() -> None:

@@ -131,6 +131,31 @@ def test_an_order_with_what_the_host_adds_is_a_visit() -> None:
     assert set(visit.__struct_fields__) - hosts_own <= sent
 
 
+def test_order_of_a_home_that_knows_no_priority_and_no_parts_is_read() -> None:
+    fields = ["send", *(getattr(RICH, name) for name in RICH.__struct_fields__[:-2])]
+    assert open_order(KEYS, packed(as_plain(fields))) == (TICKET, RICH)
+
+
+def test_host_that_knows_no_priority_and_no_parts_passes_them_over() -> None:
+    names = Send.__struct_fields__[:-2]
+    old_send = msgspec.defstruct("old_send", names, frozen=True, array_like=True, tag="send")
+    order = msgspec.structs.replace(RICH, priority=5, within=("/news/",))
+    read = msgspec.msgpack.decode(encode(order), type=old_send)
+    assert [getattr(read, name) for name in ("visit", "level")] == [VISIT, 9]
+
+
+def test_order_with_priority_and_parts_is_read() -> None:
+    order = msgspec.structs.replace(RICH, priority=5, within=("/", "/news/"))
+    assert open_order(KEYS, packed(as_plain(order))) == (TICKET, order)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"priority": 11}, {"priority": -1}, {"within": ("/a/",) * 257}, {"within": ("/" + "a" * 2048,)}]
+)
+def test_priority_and_parts_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    assert refusal(open_order, KEYS, changed(**wrong)) == "malformed"
+
+
 def test_the_default_crawler_travels_in_less_than_half_a_kilobyte() -> None:
     assert len(seal_order(KEYS, TICKET, PLAIN)) < 500
 

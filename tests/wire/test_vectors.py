@@ -18,7 +18,17 @@ from tests.wire.parties import HOME, HOST, NOW, PLATFORM, SESSION, SITE, TICKET
 
 from sterna import model
 from sterna.model import Budget, Etiquette, Robots, Visit
-from sterna.wire import discovery, handshake, known, orders, page_columns, parcels, stream, target_columns
+from sterna.wire import (
+    discovery,
+    handshake,
+    known,
+    orders,
+    page_columns,
+    parcels,
+    receipts,
+    stream,
+    target_columns,
+)
 from sterna.wire.frames import Kind
 from sterna.wire.handshake import SUITE, read_hello
 from sterna.wire.keys import Succession
@@ -30,7 +40,7 @@ from sterna.wire.stream import AliveCame, LineCame, ParcelCame, StreamReader
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 VECTORS: dict[str, str] = json.loads(vectors.PATH.read_text())
-MODULES = (model, handshake, orders, stream, page_columns, target_columns)
+MODULES = (model, handshake, orders, receipts, stream, page_columns, target_columns)
 
 
 def vector(name: str) -> bytes:
@@ -128,13 +138,12 @@ def derived(label: bytes) -> bytes:
 def test_request_1_is_as_the_page_says() -> None:
     payload, signature = msgspec.msgpack.decode(vector("hello_body"))
     assert verified(HOME.public.data, b"hello", payload, signature)
-    version, suites, home, key, audience, ephemeral, nonce, time, wants, understands = msgspec.msgpack.decode(
-        payload
-    )
+    fields = msgspec.msgpack.decode(payload)
+    version, suites, home, key, audience, ephemeral, nonce, time, wants, understands, priority = fields
     assert (version, suites, home, key) == (1, [SUITE], "lab", HOME.public.data)
     assert (audience, nonce, time, understands) == (SITE, vector("hello_nonce"), 1700000000.0, ["zstd"])
     assert ephemeral == sodium.crypto_scalarmult_base(vector("hello_ephemeral_secret"))
-    assert len(wants) == len(Budget.__struct_fields__)
+    assert (len(wants), priority) == (len(Budget.__struct_fields__), 5)
 
 
 def test_reply_1_is_as_the_page_says() -> None:
@@ -145,8 +154,9 @@ def test_reply_1_is_as_the_page_says() -> None:
     assert (hello_hash, transcript, shared) == (vector("hello_hash"), vector("transcript"), vector("shared"))
     payload, signature = msgspec.msgpack.decode(opened(derived(b"welcome"), transcript, sealed))
     assert verified(HOST.public.data, b"welcome", transcript + payload, signature)
-    suite, ticket, seconds, grants, platform = msgspec.msgpack.decode(payload)
+    suite, ticket, seconds, grants, platform, priority = msgspec.msgpack.decode(payload)
     assert (suite, ticket, seconds, grants[0], platform) == (SUITE, TICKET, 60, 500, PLATFORM)
+    assert priority == 5
 
 
 def test_the_keys_are_as_the_page_says() -> None:
@@ -160,7 +170,12 @@ def test_sealed_messages_are_as_the_page_says() -> None:
     plain = zstandard.decompress(opened(derived(b"order"), SESSION, order[16:]))
     assert plain == vector("order_plain")
     assert msgspec.msgpack.decode(plain)[1][:2] == ["send", vectors.VISIT]
-    assert msgspec.msgpack.decode(opened(derived(b"acknowledge"), SESSION, said[16:])) == [vectors.VISIT, 2]
+    assert msgspec.msgpack.decode(plain)[1][-2:] == [5, []]
+    assert msgspec.msgpack.decode(opened(derived(b"acknowledge"), SESSION, said[16:])) == [
+        vectors.VISIT,
+        2,
+        b"",
+    ]
     assert msgspec.msgpack.decode(opened(derived(b"report"), SESSION, report[16:]))[1] == "finished"
 
 
@@ -239,7 +254,7 @@ def test_the_page_lists_the_fields_of_every_record() -> None:
     listed = rows(r"^\| `([\w.]+)`(?: \(a map\))? \| (?:`\w+` \| )?((?:`\w+` ?)+)\|$")
     for name, fields in listed.items():
         assert re.findall(r"\w+", fields) == list(record(name).__struct_fields__), name
-    assert len(listed) == 29
+    assert len(listed) == 31
 
 
 def record(name: str) -> type[msgspec.Struct]:

@@ -42,11 +42,13 @@ WELCOME_NONCE, ORDER_NONCE, ACKNOWLEDGEMENT_NONCE, REPORT_NONCE = (
     bytes([byte]) * 24 for byte in (0x44, 0x55, 0x66, 0x77)
 )
 VISIT = "0123456789abcdef"
+PRIORITY = 5
 ORDER = Send(
     visit=VISIT,
     epoch=1,
     agent=Agent("Sterna/0.5 (+https://lab.example.org/crawler)", "Sterna", "crawler@lab.example.org"),
     starts=(Target(f"{SITE}/"),),
+    priority=PRIORITY,
 )
 REPORT = Report(
     visit=VISIT, state="finished", parcels=3, acknowledged=2, kept_bytes=4096, ended=Ended.FINISHED
@@ -110,6 +112,7 @@ def greeting() -> Greeting:
         wants=Budget(),
         now=NOW,
         understands=("zstd",),
+        priority=PRIORITY,
         random=giving(HOME_SECRET, HELLO_NONCE),
     )
 
@@ -122,6 +125,7 @@ def reply() -> tuple[bytes, SessionKeys]:
         platform=PLATFORM,
         ticket=TICKET,
         session=SESSION,
+        priority=PRIORITY,
         random=giving(HOST_SECRET, WELCOME_NONCE),
     )
 

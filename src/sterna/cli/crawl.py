@@ -196,6 +196,24 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
             rich_help_panel=_HOSTS,
         ),
     ] = None,
+    priority: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SITE=N",
+            help="Offer the host of a site a place in the order of revisits, 0 to 10, for a larger budget.",
+            rich_help_panel=_HOSTS,
+        ),
+    ] = None,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            metavar="none|auto|strict",
+            help="Fetch some of the pages that hosts bring from here too, and compare: at most one in twenty,"
+            " fewer the longer a host is known to be true; strict: 59 of each visit, also as a browser."
+            " (default: auto)",
+            rich_help_panel=_HOSTS,
+        ),
+    ] = None,
     compression: Annotated[
         int | None,
         typer.Option(
@@ -284,6 +302,8 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         "here": False if require_host and here is None else here,
         "require_host": False if here and require_host is None else require_host,
         "hosts": _tuple(host),
+        "priority": _tuple(priority),
+        "checks": check,
         "compression": compression,
         "keys": str(keys.absolute()) if keys else None,
     }

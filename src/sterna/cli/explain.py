@@ -13,12 +13,16 @@ from sterna.crawler.plan import explain as explain_crawler
 from sterna.crawler.rules import MULTISLOTS, TEMPLATES
 from sterna.crawler.spec_file import load_spec
 from sterna.errors import UsageError
+from sterna.query.terminal import harmless
 
 
 def explain(
     what: Annotated[
         str,
-        typer.Argument(metavar="FILE|SQL", help="A spec, a packed crawler, or a query as for `sterna ask`."),
+        typer.Argument(
+            metavar="FILE|DIR|SQL",
+            help="A spec, a packed crawler, a collection, or a query as for `sterna ask`.",
+        ),
     ],
     as_rule: Annotated[
         bool,
@@ -26,6 +30,9 @@ def explain(
     ] = False,
 ) -> None:
     """Say in words what a crawler will do, and where each part of it is decided.
+
+    Of a collection it also says what is asked of the hosts of its sites, what is offered for that, and which
+    parts of a site one visit would take.
 
     Example: sterna explain health.toml
     """
@@ -46,10 +53,42 @@ def _explained(what: str) -> str:
         return explain_crawler(read_crawler(Path(what)).crawler)
     if is_file(what):
         return explain_crawler(load_spec(Path(what)), Path(what).parent)
+    if _is_folder(what):
+        return _collection_explained(Path(what))
     # The reader of SQL takes a while to load.
     from sterna.crawler.query_plan import explain_query  # noqa: PLC0415
 
     return explain_query(what)
+
+
+def _collection_explained(folder: Path) -> str:
+    """The collection's crawler, and what is asked of hosts for it."""
+    # The ledger takes a while to load.
+    from sterna.home.bargains import bargain_words, bargains  # noqa: PLC0415
+    from sterna.home.collection import Collection  # noqa: PLC0415
+    from sterna.home.errand import choose_errand, load  # noqa: PLC0415
+    from sterna.home.options import load as load_options  # noqa: PLC0415
+    from sterna.home.sqlite.ledger import SqliteLedger  # noqa: PLC0415
+
+    collection = Collection(folder)
+    collection.check()
+    ledger = SqliteLedger(collection.ledger_path, is_reader=True)
+    try:
+        options = load_options(ledger.setting("options"))
+        errand = choose_errand(None, load(ledger.setting("errand")), options)
+        found = bargains(ledger, own=errand.budget, offered=options.priorities_by_site())
+    finally:
+        ledger.close()
+    words = ["\n  ".join(map(harmless, bargain_words(each, errand.crawler))) for each in found]
+    asked = "\n".join(words or ["no host is known at its sites: nothing is asked of any"])
+    return f"{explain_crawler(errand.crawler)}\n\nAt the hosts of its sites\n\n{asked}"
+
+
+def _is_folder(text: str) -> bool:
+    try:
+        return Path(text).is_dir()
+    except OSError:
+        return False  # a query that is too long for a name
 
 
 def pack(

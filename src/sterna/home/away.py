@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 from sterna.errors import HostGone, Refused
 from sterna.home.line import Line, Traffic
-from sterna.home.trip import Cargo, Deliver, Patience, Travel, Trip
+from sterna.home.receipts import Countersigning, Keep, forget
+from sterna.home.trip import Deliver, Shape, Travel, Trip, as_it_is
+from sterna.home.waiting import Patience
 from sterna.model import Visit
 from sterna.transport.interface import Transport
 from sterna.web.clock import Clock
@@ -24,10 +26,14 @@ def _ignore() -> None:
     pass
 
 
+def _none(site: str) -> int:
+    return 0
+
+
 class Away:
     """Sends crawlers to hosts; as many trips at once as the caller likes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is somebody it works with
         self,
         transport: Transport,
         identity: Identity,
@@ -37,6 +43,8 @@ class Away:
         level: int = 0,  # of compression; 0: by the time that a greeting takes
         patience: Patience | None = None,
         on_line: Callable[[str, str], None] = _ignore_line,  # the site, and a line of its host's log
+        priority_of: Callable[[str], int] = _none,  # that home offers a site in its revisits
+        keep_receipt: Keep = forget,
     ) -> None:
         self._transport = transport
         self._identity = identity
@@ -45,6 +53,8 @@ class Away:
         self._level = level
         self._patience = patience or Patience()
         self._on_line = on_line
+        self._priority_of = priority_of
+        self._countersigning = Countersigning(identity, keep=keep_receipt)
 
     async def carry_out(
         self,
@@ -56,12 +66,14 @@ class Away:
         resume_from: int = 0,
         on_taken: Callable[[], None] = _ignore,
         traffic: Traffic | None = None,
+        shape: Shape = as_it_is,
     ) -> Trip:
         """Returns when the last parcel is delivered and the host's end is proven.
 
         `deliver` returns when home has the parcel for good; only then it is acknowledged. `resume_from` is
         the first parcel that is still to come, of a visit that is there; 0 sends the visit out. `on_taken` is
-        called when the host has the visit; `traffic` counts what passes, of failures too.
+        called when the host has the visit; `traffic` counts what passes, of failures too. `shape` tells what
+        of the visit is sent, once its host has said what it grants; from then on that is the visit.
 
         Refused and LineBroken: the host never had the visit. HostGone: it had it, and the rest is for another
         visit; what was delivered stays. ParcelRefused comes from `deliver`, and the visit is killed.
@@ -70,12 +82,13 @@ class Away:
             visit,
             offer,
             self._line(offer, traffic or Traffic()),
-            cargo=await asyncio.to_thread(Cargo.of, visit),
+            shape=shape,
             deliver=deliver,
             clock=self._clock,
             patience=self._patience,
             level=self._level,
             resume_from=resume_from,
+            countersigning=self._countersigning,
             on_taken=on_taken,
             on_line=lambda line: self._on_line(visit.site, line),
         )
@@ -99,5 +112,11 @@ class Away:
 
     def _line(self, offer: Offer, traffic: Traffic) -> Line:
         return Line(
-            self._transport, self._identity, offer, home=self._home, clock=self._clock, traffic=traffic
+            self._transport,
+            self._identity,
+            offer,
+            home=self._home,
+            clock=self._clock,
+            traffic=traffic,
+            priority=self._priority_of(offer.site),
         )

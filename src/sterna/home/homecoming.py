@@ -7,7 +7,8 @@ import msgspec
 from sterna.home.dispatch import Deliver
 from sterna.home.ledger import Arrival
 from sterna.home.luggage import is_negligent, with_missed
-from sterna.model import Ended, Hold, Parcel, Visit
+from sterna.home.negotiating import is_hosts_own, is_renewed
+from sterna.model import Budget, Ended, Hold, Parcel, Visit
 from sterna.web.clock import Clock
 from sterna.web.politeness import site_key
 
@@ -26,15 +27,24 @@ class Homecoming:
         *,
         clock: Clock,
         before_end: Callable[[Ended, str], Awaitable[None]],
+        own: Budget | None = None,
     ) -> None:
-        """`before_end` hears how the visit ended and what is wrong with it, before its site is free again."""
+        """`before_end` hears how the visit ended and what is wrong with it, before its site is free again.
+
+        `own` is the crawler's budget anywhere, where the visit's is what its host granted.
+        """
         self._visit = visit
+        self._own = own or visit.budget
         self._deliver = deliver
         self._clock = clock
         self._before_end = before_end
         # Changed by take() alone.
         self._reported: set[int] = set()
         self.ended: Ended | None = None  # as the last parcel says, once it is stored
+
+    def expect(self, visit: Visit) -> None:
+        """So the visit was sent, under what its host granted."""
+        self._visit = visit
 
     async def take(self, parcel: Parcel, size_bytes: int) -> None:
         """Returns when the parcel is stored."""
@@ -47,8 +57,10 @@ class Homecoming:
         self._reported.update(page.fingerprint for page in parcel.pages)
         self._reported.update(parcel.checkpoint.done)
         if parcel.ended:
-            await self._before_end(parcel.ended, self._fault(parcel.ended))
+            fault = self._fault(parcel.ended)
             parcel = self._completed(parcel)
+            assert parcel.ended
+            await self._before_end(parcel.ended, fault)
         await self._deliver(parcel, arrival)
         self.ended = parcel.ended
 
@@ -58,10 +70,18 @@ class Homecoming:
             return f"its visit there ended as {ended} and brought nothing"
         if ended is Ended.FINISHED and is_negligent(self._visit, reported=self._reported):
             return "its host said nothing of URLs that it was given"
+        if self._is_hosts_own(ended) and not is_renewed(ended):
+            return f"its host grants too little for this crawler: {ended}"
         return ""
+
+    def _is_hosts_own(self, ended: Ended) -> bool:
+        return is_hosts_own(ended, own=self._own, granted=self._visit.budget)
 
     def _completed(self, parcel: Parcel) -> Parcel:
         parcel = with_missed(parcel, self._visit, reported=self._reported)
+        if parcel.ended and self._is_hosts_own(parcel.ended):
+            # Not the crawler's own limit, which would end it at this site: it is continued.
+            parcel = msgspec.structs.replace(parcel, ended=Ended.BUDGET)
         if parcel.ended in _TROUBLES:
             hold = Hold(site_key(parcel.site), self._clock.now() + TROUBLED_SECONDS)
             parcel = msgspec.structs.replace(parcel, holds=(*parcel.holds, hold))

@@ -22,8 +22,9 @@ from sterna.wire.orders import (
     seal_acknowledgement,
     seal_order,
 )
+from sterna.wire.receipts import TAKES_RECEIPTS
 
-UNDERSTANDS = ("zstd",)
+UNDERSTANDS = ("zstd", TAKES_RECEIPTS)
 MAX_NAME = 100
 
 
@@ -56,12 +57,14 @@ class Line:
         home: str,
         clock: Clock,
         traffic: Traffic,
+        priority: int = 0,  # that home offers the site in its revisits
     ) -> None:
         self._transport = transport
         self._identity = identity
         self._offer = offer
         self._home = "".join(sign if sign.isprintable() else " " for sign in home)[:MAX_NAME] or "home"
         self._clock = clock
+        self._priority = priority
         self.traffic = traffic
 
     async def greet(self, wants: Budget) -> Contact:
@@ -81,6 +84,7 @@ class Line:
             wants=wants,
             now=self._clock.now() + ahead_seconds,
             understands=UNDERSTANDS,
+            priority=self._priority,
         )
         async with self._exchange(Call("hello", greeting.body)) as (chunks, seconds):
             reply = await read_whole(chunks, most=MAX_WELCOME_BYTES)
@@ -100,9 +104,9 @@ class Line:
             data = await read_whole(chunks, most=MAX_SMALL_BYTES)
         return open_report(contact.session.keys, data)
 
-    async def acknowledge(self, contact: Contact, visit: str, number: int) -> None:
-        """Tells the host that home has the parcels up to this one for good."""
-        body = seal_acknowledgement(contact.session.keys, visit, number)
+    async def acknowledge(self, contact: Contact, visit: str, number: int, *, receipt: bytes = b"") -> None:
+        """Tells the host that home has the parcels up to this one for good, and signs the receipt."""
+        body = seal_acknowledgement(contact.session.keys, visit, number, receipt=receipt)
         async with self._exchange(Call("acknowledge", body)) as (chunks, _):
             await read_whole(chunks, most=MAX_SMALL_BYTES)
 

@@ -6,18 +6,30 @@ to the next visit by name.
 """
 
 from collections.abc import Container
+from dataclasses import dataclass
 
 import msgspec
 import zstandard
 
 from sterna.errors import HostGone, WireError
-from sterna.model import Ended, Known, Parcel, Target, Visit
+from sterna.model import Budget, Ended, Known, Parcel, Record, Target, Visit
 from sterna.web.urls import fingerprint
 from sterna.wire.discovery import Offer, decode_offer, encode_offer
+from sterna.wire.known import Marks, pack_known
 
 _LEVEL = 3
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(tuple[Visit, bytes])
+
+
+class Packed(Record, frozen=True):
+    """What is kept of a crawler that is away; `own` is its budget, where the visit's is what was granted."""
+
+    visit: Visit
+    offer: bytes
+    own: Budget | None = None
+
+
+_DECODER = msgspec.msgpack.Decoder(Packed)
 
 
 def luggage(visit: Visit) -> tuple[tuple[Target, ...], Known]:
@@ -28,12 +40,28 @@ def luggage(visit: Visit) -> tuple[tuple[Target, ...], Known]:
         return visit.starts, known
     marks = {each.fingerprint for each in validators}
     lowest = min((start.depth for start in visit.starts), default=0)
-    is_led = visit.crawler.program.drives_loading  # by its rules: nothing is come by through links
+    # By its rules nothing is come by through links, and in some parts alone not everything.
+    is_led = visit.crawler.program.drives_loading or bool(visit.within)
     return tuple(
         start
         for start in visit.starts
         if is_led or _goes_by_name(start, lowest) or fingerprint(start.url) not in marks
     ), known
+
+
+@dataclass(frozen=True, slots=True)
+class Cargo:
+    """What goes to the host with the visit, packed."""
+
+    starts: tuple[Target, ...]
+    known: bytes
+    marks: Marks
+
+    @classmethod
+    def of(cls, visit: Visit) -> "Cargo":
+        """Takes a while where much is known."""
+        starts, known = luggage(visit)
+        return cls(starts, pack_known(known), Marks(known))
 
 
 def _goes_by_name(start: Target, lowest: int) -> bool:
@@ -64,16 +92,21 @@ def is_negligent(visit: Visit, *, reported: Container[int]) -> bool:
     return any(fingerprint(start.url) not in reported for start in luggage(visit)[0])
 
 
-def pack(visit: Visit, offer: Offer) -> bytes:
+def pack(visit: Visit, offer: Offer, own: Budget | None = None) -> bytes:
     """All that it takes to hear of a crawler again after home ended: for the ledger's outbox."""
-    data = _ENCODER.encode((visit, encode_offer(offer)))
+    data = _ENCODER.encode(Packed(visit, encode_offer(offer), own))
     return zstandard.ZstdCompressor(level=_LEVEL).compress(data)
 
 
 def unpack(data: bytes) -> tuple[Visit, Offer]:
-    """What pack() was given; HostGone if another version of Sterna packed it."""
+    """The visit and the offer that pack() was given; HostGone if another version of Sterna packed them."""
+    return unpack_all(data)[:2]
+
+
+def unpack_all(data: bytes) -> tuple[Visit, Offer, Budget | None]:
+    """All that pack() was given; HostGone as for unpack()."""
     try:
-        visit, offer = _DECODER.decode(zstandard.ZstdDecompressor().decompress(data))
-        return visit, decode_offer(offer, visit.site)
+        packed = _DECODER.decode(zstandard.ZstdDecompressor().decompress(data))
+        return packed.visit, decode_offer(packed.offer, packed.visit.site), packed.own
     except (zstandard.ZstdError, msgspec.MsgspecError, WireError) as error:
         raise HostGone(f"what the crawler took along cannot be read any more: {error}") from error

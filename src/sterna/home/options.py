@@ -17,10 +17,12 @@ from sterna.model import Etiquette, Scope
 from sterna.web.dns import literal_address
 from sterna.web.politeness import NO_LIMITS, Limits
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, hostname_of, is_private, site_of
+from sterna.wire.handshake import MAX_PRIORITY
 from sterna.wire.keys import PublicKey
 
 MAX_CONNECTIONS = 1000
 MAX_SITE_CONNECTIONS = 64
+CHECKS = ("none", "auto", "strict")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,6 +59,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     hosts: tuple[str, ...] = ()  # SITE=URL[,KEY]
     compression: int = 0  # of what hosts send; 0: by the line
     keys: str = ""  # the folder of home's identity
+    checks: str = "auto"  # whether what hosts bring is checked: none, auto or strict
+    priority: tuple[str, ...] = ()  # SITE=N: how soon hosts are promised another visit, 0 to 10
 
     def check(self) -> None:
         """Raises UsageError with the option's name if a value makes no sense."""
@@ -76,9 +80,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         _check(0 <= self.wait < math.inf, "--wait", self.wait, "seconds, 0 or more")
         _check(0 <= self.readers <= 64, "readers", self.readers, "0 to 64")
         _check(0 <= self.compression <= 22, "--compression", self.compression, "1 to 22, 0 for by the line")
+        _check(self.checks in CHECKS, "--check", self.checks, ", ".join(CHECKS))
         if self.here and self.require_host:
             raise UsageError("--here and --require-host cannot be both: choose one")
         self.configured_hosts()
+        self.priorities_by_site()
         for rate in (self.shared_limits().address, self.shared_limits().domain, self.shared_limits().total):
             _check(
                 0 <= rate.requests < math.inf, "limits", rate.requests, "requests a second, 0 for no limit"
@@ -132,6 +138,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def configured_hosts(self) -> dict[str, Configured]:
         """What the user says of the hosts of sites, by site; UsageError names what cannot be."""
         return dict(_configured(text) for text in self.hosts)
+
+    def priorities_by_site(self) -> dict[str, int]:
+        """The priority that home offers each site; UsageError names what cannot be."""
+        return dict(_priority(text) for text in self.priority)
 
     def shared_limits(self) -> Limits:
         if self.limits is not None:
@@ -222,6 +232,15 @@ def _configured(text: str) -> tuple[str, Configured]:
         example = "https://www.example.org=https://www.example.org/sterna,ed25519:..."
         raise UsageError(f"--host {text} cannot be: write it like {example}, without the key if need be")
     return site_of(origin), Configured(endpoint=url or "", key=key)
+
+
+def _priority(text: str) -> tuple[str, int]:
+    site, _, number = text.rpartition("=")
+    origin = Canonical(())(site if "://" in site else f"https://{site}") if site else None
+    is_number = number.isascii() and number.isdigit() and len(number) <= 2
+    if origin is None or not is_number or int(number) > MAX_PRIORITY:
+        raise UsageError(f"--priority {text} cannot be: write it like https://www.example.org=5, 0 to 10")
+    return site_of(origin), int(number)
 
 
 def _check(is_good: bool, option: str, value: object, allowed: str) -> None:

@@ -12,11 +12,14 @@ from sterna.home.dispatch import Deliver
 from sterna.home.homecoming import Homecoming
 from sterna.home.ledger import UNDER_WAY, Ledger, Out, OutboxRow
 from sterna.home.line import Traffic
-from sterna.home.luggage import pack, unpack
+from sterna.home.luggage import pack, unpack, unpack_all
+from sterna.home.negotiating import Estimate, Facts, bounded, narrowed_words, room_for, shape
 from sterna.home.progress import Progress
-from sterna.model import Ended, Parcel, Record, Visit
+from sterna.home.trip import Shape, as_it_is
+from sterna.model import Budget, Ended, Parcel, Record, Visit
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
+from sterna.wire.handshake import Session
 
 T = TypeVar("T")
 
@@ -33,6 +36,7 @@ class Sender(Protocol):
         stop: asyncio.Event,
         resume_from: int = 0,
         traffic: Traffic | None = None,
+        shape: Shape = as_it_is,
     ) -> object: ...
 
 
@@ -43,6 +47,7 @@ class Trip(Record, frozen=True, kw_only=True):
     offer: Offer
     order_bytes: int = 0  # as expected
     resume_from: int = 0  # the first parcel that is still to come; 0: it has not left yet
+    own: Budget | None = None  # of one that is there: its crawler's, where the visit's is what was granted
 
 
 class Fault(Record, frozen=True, kw_only=True):
@@ -70,6 +75,11 @@ class _Journal:
 
     traffic: Traffic
     coming: Homecoming
+    promised: int | None = None  # the priority for which the host granted what it did
+
+
+def _ignore(site: str, line: str) -> None:
+    pass
 
 
 class Outbox:
@@ -86,8 +96,10 @@ class Outbox:
         thread: Executor,
         progress: Progress,
         let_reach: Callable[[Visit, Offer], None],  # told of those that are out there since an earlier run
+        tell: Callable[[str, str], None] = _ignore,  # told a site, and what is sent there
     ) -> None:
         self._let_reach = let_reach
+        self._tell = tell
         self._ledger = ledger
         self._sender = sender
         self._clock = clock
@@ -99,9 +111,9 @@ class Outbox:
         """The trips of an earlier run that are still under way."""
         trips = list[Trip]()
         for row in await self._in_thread(partial(self._ledger.outbox, states=UNDER_WAY)):
-            visit, offer = unpack(await self._in_thread(partial(self._ledger.luggage, row.visit)))
+            visit, offer, own = unpack_all(await self._in_thread(partial(self._ledger.luggage, row.visit)))
             self._let_reach(visit, offer)
-            trips.append(Trip(visit=visit, offer=offer, resume_from=row.parcels + 1))
+            trips.append(Trip(visit=visit, offer=offer, resume_from=row.parcels + 1, own=own))
         return trips
 
     async def send(self, trip: Trip, *, deliver: Deliver, stop: asyncio.Event, blame: Blame) -> Fate:
@@ -120,7 +132,7 @@ class Outbox:
 
         if not trip.resume_from:
             await self._write_out(trip)
-        coming = Homecoming(visit, deliver, clock=self._clock, before_end=before_end)
+        coming = Homecoming(visit, deliver, clock=self._clock, before_end=before_end, own=trip.own)
         journal = _Journal(Traffic(), coming)
         self._progress.away.add(visit.id)
         self._progress.has_sent = True
@@ -143,6 +155,7 @@ class Outbox:
                 stop=stop,
                 resume_from=trip.resume_from,
                 traffic=journal.traffic,
+                shape=partial(self._shaped, trip, journal),
             )
         except (Refused, LineBroken) as error:
             # Nothing happened there, unless it is there since an earlier run.
@@ -156,6 +169,27 @@ class Outbox:
                 await blame(_fault(visit.site, error))
             return Fate(out=await self._close(visit, journal, Out.LOST, str(error)))
         return Fate(out=await self._close(visit, journal, Out.RETURNED, journal.coming.ended or "stopped"))
+
+    async def _shaped(self, trip: Trip, journal: _Journal, visit: Visit, session: Session) -> Visit:
+        """What of the visit is sent; it is written down before, for who must hear of it after a restart."""
+        facts = Facts.of(session.platform, is_live_only=trip.offer.is_live_only)
+        estimate = await self._estimate(visit, session.grants, facts)
+        shaped = await asyncio.to_thread(shape, visit, session.grants, facts, estimate)
+        luggage = await asyncio.to_thread(pack, shaped, trip.offer, visit.budget)
+        await self._in_thread(partial(self._ledger.set_luggage, visit.id, luggage))
+        journal.coming.expect(shaped)
+        journal.promised = session.priority
+        if shaped.within:
+            self._tell(visit.site, narrowed_words(visit, shaped))
+        return shaped
+
+    async def _estimate(self, visit: Visit, grants: Budget, facts: Facts) -> Estimate:
+        """What earlier visits teach; of the parts of the site only where not all of it fits into one."""
+        estimate = await self._in_thread(partial(self._ledger.estimate, visit.site))
+        granted = bounded(visit.budget, grants, facts)
+        if len(visit.starts) <= room_for(granted, estimate, wanted=visit.budget):
+            return estimate
+        return await self._in_thread(partial(self._ledger.estimate, visit.site, with_subtrees=True))
 
     async def _look_for_kill(self, visit: Visit) -> None:
         """Who stopped the crawler: its host, or somebody here who wrote so into the outbox."""
@@ -194,9 +228,16 @@ class Outbox:
             )
             if is_over:
                 self._ledger.lose(visit.id, now=now, reason=reason)
+                self._promise(visit.site, journal.promised)
             return state
 
         return await self._in_thread(note)
+
+    def _promise(self, site: str, priority: int | None) -> None:
+        """Keeps what home owes the site for the visit; in the ledger's thread."""
+        row = self._ledger.host_row(site)
+        if priority is not None and priority != (row.priority if row else 0):
+            self._ledger.set_priority(site, priority)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)

@@ -104,6 +104,16 @@ def kept_bytes(keep: Keep, *, keeps_raw: bool = False) -> int:
     return size + len(keep.selectors) * _EXTRACT_BYTES + (_RAW_BYTES if keeps_raw else 0)
 
 
+def closed_words(seconds: float | None) -> str:
+    """For how long a host is closed, for people."""
+    if not seconds:
+        return "for now"
+    minutes = max(round(seconds / 60), 1)
+    hours, days = round(minutes / 60), round(minutes / 1440)
+    count, unit = (days, "day") if hours >= 48 else (hours, "hour") if minutes >= 90 else (minutes, "minute")
+    return f"for about {count} {unit}{'s' * (count != 1)}"
+
+
 def _expected(prospect: Prospect) -> tuple[int, int]:
     """How many pages are read for the first time, and how many again."""
     new, again = prospect.new, prospect.known_again

@@ -3,17 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused, WireError
 from sterna.home.acknowledging import Acknowledging
 from sterna.home.line import Contact, Line
-from sterna.home.luggage import luggage
+from sterna.home.luggage import Cargo
+from sterna.home.negotiating import Facts
+from sterna.home.receipts import Countersigning
 from sterna.home.unloading import Unloading
-from sterna.model import Ended, Etiquette, Parcel, Record, Target, Visit
+from sterna.home.waiting import Patience, Waiting
+from sterna.model import Ended, Etiquette, Known, Parcel, Record, Visit
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
-from sterna.wire.known import Marks, pack_known
+from sterna.wire.handshake import Session
+from sterna.wire.known import Marks
 from sterna.wire.orders import Agent, Kill, Order, Resume, Send
 
 NEAR_SECONDS = 0.02  # an answer to a greeting in less: compressing takes longer than sending
@@ -26,6 +29,12 @@ _TAKEN_BEFORE = frozenset({"ticket-spent", "replayed"})
 _PASSING = frozenset({"busy", "ticket-spent", "ticket-expired", "replayed", "internal"})
 
 Deliver = Callable[[Parcel, int], Awaitable[None]]  # the parcel, and how many bytes brought it
+Shape = Callable[[Visit, Session], Awaitable[Visit]]  # what of a visit is sent where this was granted
+
+
+async def as_it_is(visit: Visit, session: Session) -> Visit:
+    """Sends a visit whole, whatever was granted."""
+    return visit
 
 
 class Trip(Record, frozen=True, kw_only=True):
@@ -38,33 +47,7 @@ class Trip(Record, frozen=True, kw_only=True):
     bytes_received: int
     cuts: int = 0  # after which it was gone on with
     is_proven: bool = False  # the pages that came are those whose root the host signed
-
-
-class Patience(Record, frozen=True, kw_only=True):
-    """How long home waits for a host, and how often it tries."""
-
-    silence_seconds: float = 30.0  # hosts give a sign of life every 10
-    idle_seconds: float = 120.0  # beyond the visit's own seconds, with signs of life but without a parcel
-    late_seconds: float = 3600.0  # beyond the visit's own seconds, for all of it
-    stop_seconds: float = 5.0
-    tries: int = 5  # one after the other that bring nothing
-    pause_seconds: float = 1.0  # before the second try; each later pause is twice as long
-    longest_pause_seconds: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Cargo:
-    """What goes to the host with the visit, packed."""
-
-    starts: tuple[Target, ...]
-    known: bytes
-    marks: Marks
-
-    @classmethod
-    def of(cls, visit: Visit) -> "Cargo":
-        """Takes a while where much is known."""
-        starts, known = luggage(visit)
-        return cls(starts, pack_known(known), Marks(known))
+    receipt: str = ""  # "signed", or why home did not sign the one that came
 
 
 class Travel:
@@ -76,38 +59,38 @@ class Travel:
         offer: Offer,
         line: Line,
         *,
-        cargo: Cargo,
+        shape: Shape,
         deliver: Deliver,
         clock: Clock,
         patience: Patience,
         level: int,
         resume_from: int,
+        countersigning: Countersigning,
         on_taken: Callable[[], None],
         on_line: Callable[[str], None],
     ) -> None:
-        self._visit = visit
+        self._whole = visit
         self._offer = offer
         self._line = line
-        self._cargo = cargo
+        self._shape = shape
         self._deliver = deliver
         self._clock = clock
         self._patience = patience
         self._level = level
+        self._countersigning = countersigning
         self._on_taken = on_taken
         self._on_line = on_line
         # Changed as the trip goes on, by the task that reads.
         self._first = max(resume_from, 1)
-        self._unloading = Unloading(
-            visit,
-            cargo.marks,
-            host_key=offer.public_key,
-            began=0.0 if resume_from else clock.now(),  # of one that is there nobody knows it any more
-            first=self._first,
-        )
-        self._was_sent = self._is_taken = resume_from > 0
+        self._is_resumed = resume_from > 0
+        self._visit = visit  # what of it is sent, once the host has said what it grants
+        self._cargo: Cargo | None = None
+        self._unloading = self._begin_unloading(Marks(Known()))
+        self._was_sent = self._is_taken = self._is_resumed
+        self._streams = int(self._was_sent)  # that were asked for, and the one of an earlier run
+        self._receipt = ""
         self._cuts = 0
-        self._late_at = clock.now() + visit.budget.seconds + patience.late_seconds
-        self._idle_at = 0.0
+        self._waiting = Waiting(visit.budget.seconds, patience, now=clock.now())
 
     async def run(self, stop: asyncio.Event) -> Trip:
         """Goes on until the end; after `stop` only as long as it takes the host to end the visit."""
@@ -130,8 +113,7 @@ class Travel:
         while True:
             before = self._unloading.next
             try:
-                contact = await self._greet()
-                await self._follow(contact)
+                await self._follow(await self._make_ready())
                 return self._result(self._unloading.ended)
             except (LineBroken, Refused) as error:
                 tries = 0 if self._unloading.next > before else tries
@@ -168,9 +150,34 @@ class Travel:
             return True
         return refusal.problem in _TAKEN_BEFORE
 
+    async def _make_ready(self) -> Contact:
+        """A session, with the visit shaped to what it grants, and packed."""
+        contact = await self._greet()
+        if self._cargo and self._was_sent:
+            return contact
+        began = self._clock.now()
+        if not self._was_sent:
+            self._visit = await self._shape(self._whole, contact.session)
+            self._waiting = Waiting(self._visit.budget.seconds, self._patience, now=began)
+        self._cargo = await asyncio.to_thread(Cargo.of, self._visit)
+        self._unloading = self._begin_unloading(self._cargo.marks)
+        # Where much is known this takes a while, and a ticket is soon too old.
+        is_late = self._clock.now() - began > contact.session.seconds / 2
+        return await self._greet() if is_late else contact
+
+    def _begin_unloading(self, marks: Marks) -> Unloading:
+        return Unloading(
+            self._visit,
+            marks,
+            host_key=self._offer.public_key,
+            # Of one that is there since an earlier run nobody knows it any more.
+            began=0.0 if self._is_resumed else self._clock.now(),
+            first=self._first,
+        )
+
     async def _greet(self) -> Contact:
         try:
-            return await self._line.greet(self._visit.budget)
+            return await self._line.greet(self._whole.budget)
         except WireError as error:
             if self._was_sent:
                 raise HostGone(f"the host of {self._visit.site} is another now: {error}") from error
@@ -181,6 +188,7 @@ class Travel:
     async def _follow(self, contact: Contact) -> None:
         """Reads a stream to its end; LineBroken if it is cut off, HostGone if it cannot be."""
         order = self._order(contact)
+        self._streams += 1
         self._was_sent = True
         try:
             async with self._line.order(contact, order) as chunks:
@@ -199,21 +207,31 @@ class Travel:
             raise
 
     async def _read(self, contact: Contact, chunks: AsyncIterator[bytes]) -> None:
-        async def tell(number: int) -> None:
-            await self._line.acknowledge(contact, self._visit.id, number)
+        async def tell(number: int, receipt: bytes) -> None:
+            await self._line.acknowledge(contact, self._visit.id, number, receipt=receipt)
 
         acknowledging = Acknowledging(tell)
         telling = asyncio.create_task(acknowledging.run())
         try:
             await self._take(chunks, acknowledging)
-            await acknowledging.finish()
+            await acknowledging.finish(await self._countersign())
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
 
+    async def _countersign(self) -> bytes:
+        """Home's signature under the receipt of the visit, which is kept by then; b"" if there is none."""
+        came = self._unloading.receipt
+        if came is None:
+            return b""
+        seen = self._unloading.witnessed(now=self._clock.now(), lost_streams=self._streams - 1)
+        outcome = await self._countersigning.take(came.packed, seen)
+        self._receipt = outcome.reason or "signed"
+        return outcome.signature
+
     async def _take(self, chunks: AsyncIterator[bytes], acknowledging: Acknowledging) -> None:
         unloading, size = self._unloading, 0
-        self._idle_at = self._clock.now() + self._visit.budget.seconds + self._patience.idle_seconds
+        self._waiting.begin(self._clock.now())
         async for chunk in self._timed(chunks):
             size += len(chunk)
             opened = unloading.feed(chunk, now=self._clock.now())
@@ -223,9 +241,11 @@ class Travel:
                 if not self._offer.is_live_only:  # else the host keeps nothing that it could forget
                     acknowledging.note(parcel.number, size)
                 size = 0
-                self._idle_at = self._clock.now() + self._visit.budget.seconds + self._patience.idle_seconds
+                self._waiting.note_parcel(self._clock.now())
             while unloading.lines:
-                self._on_line(unloading.lines.pop(0))
+                line = unloading.lines.pop(0)
+                self._waiting.note_line(line, self._clock.now())
+                self._on_line(line)
             if unloading.is_over:
                 return
             if acknowledging.failure:
@@ -242,14 +262,17 @@ class Travel:
                 return
             except TimeoutError:
                 raise LineBroken(f"{self._visit.site}: no sign of life of its host") from None
-            if self._clock.now() > min(self._late_at, self._idle_at):
+            if self._waiting.is_over(self._clock.now()):
                 pages = self._unloading.pages
+                await self._kill()  # whatever it still did would be for nobody
                 raise HostGone(f"the host of {self._visit.site} does not get on: {pages} pages so far")
             yield chunk
 
     def _order(self, contact: Contact) -> Order:
-        visit = self._visit
+        visit, session = self._visit, contact.session
         level = self._level or (NEAR_LEVEL if contact.seconds < NEAR_SECONDS else FAR_LEVEL)
+        level = min(level, Facts.of(session.platform).level)
+        assert self._cargo
         if self._was_sent:
             return Resume(visit.id, self._unloading.next, level)
         return Send(
@@ -263,6 +286,8 @@ class Travel:
             state=visit.state,
             budget=visit.budget,  # the host takes of it what it granted
             level=level,
+            priority=session.priority,
+            within=visit.within,
         )
 
     # -- the end -----------------------------------------------------------------------------------------
@@ -296,6 +321,7 @@ class Travel:
             bytes_received=self._line.traffic.received,
             cuts=self._cuts,
             is_proven=self._unloading.is_proven,
+            receipt=self._receipt,
         )
 
 

@@ -12,6 +12,7 @@ from sterna.runtime.engine.messages import Verdict
 from sterna.runtime.frontier import Frontier
 from sterna.runtime.packer import Packer
 from sterna.web.document import Document
+from sterna.web.parts import part_of
 from sterna.web.urls import Canonical, fingerprint, site_of
 
 MAX_NESTED_SITEMAPS = 5
@@ -30,6 +31,7 @@ class Following:
         self._scope = ScopeRules(visit.crawler.scope)
         self._prune = Judge(self._program.prune) if self._program.prune else None
         self._seed_sites = _site_set(visit.crawler.scope.seed_sites)
+        self._within = frozenset(visit.within)
         self.canonical = Canonical(visit.crawler.scope.drop_params)
         # Fingerprints of links that are not for this frontier: outside, out of scope, known before; and 0,
         # which stands for a link that must not be followed.
@@ -100,10 +102,16 @@ class Following:
             return  # another way to it may be a shorter one
         if site_of(target.url) != self._visit.site:
             self._report(target, mark)
-        elif (is_free or self._scope.admits(target.url)) and self._frontier.add(target, mark):
+        elif (is_free or self._scope.admits(target.url)) and self._frontier.add(
+            target, mark, is_wanted=self._is_within(target)
+        ):
             self._packer.add_found(target)
         else:
             self._passed.add(mark)
+
+    def _is_within(self, target: Target) -> bool:
+        """False of a page that is left to another visit: home hears of it, and that is all."""
+        return not self._within or target.kind == "sitemap" or part_of(target.url) in self._within
 
     def _is_pruned(self, target: Target) -> bool:
         if self._prune is None:

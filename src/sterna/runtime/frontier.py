@@ -40,12 +40,12 @@ class Frontier:
     def seen_count(self) -> int:
         return len(self._seen)
 
-    def add(self, target: Target, fingerprint: int) -> bool:
-        """True if the URL is new here; it is then fetched in its turn unless it lies too deep."""
+    def add(self, target: Target, fingerprint: int, *, is_wanted: bool = True) -> bool:
+        """True if the URL is new here; it is then fetched in its turn if it is wanted and not too deep."""
         if fingerprint in self._seen or self._is_known(fingerprint):
             return False
         self._seen.add(fingerprint)
-        if target.depth <= self._max_depth:
+        if is_wanted and target.depth <= self._max_depth:
             self._line_up(target)
             self._waiting += 1
         return True

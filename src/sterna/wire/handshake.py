@@ -30,6 +30,7 @@ TICKET_SECONDS = 60
 MAX_HELLO_BYTES = 8 * 1024
 MAX_WELCOME_BYTES = 64 * 1024
 MAX_NUMBER = 2**63 - 1
+MAX_PRIORITY = 10  # that a home can promise a site among its revisits
 
 Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
@@ -43,6 +44,7 @@ Word = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9._
 Words = Annotated[tuple[Word, ...], Meta(max_length=32)]
 Site = Annotated[str, Meta(min_length=1, max_length=300, pattern=r"\A[!-~]*\Z")]
 Platform = Annotated[dict[Word, Annotated[str, Meta(max_length=200)]], Meta(max_length=32)]
+Priority = Annotated[int, Meta(ge=0, le=MAX_PRIORITY)]
 
 
 class Hello(Record, frozen=True, kw_only=True):
@@ -58,6 +60,7 @@ class Hello(Record, frozen=True, kw_only=True):
     time: float
     wants: Budget = Budget()
     understands: Words = ()
+    priority: Priority = 0  # offered: the higher, the sooner home visits the site again
 
 
 class Welcome(Record, frozen=True, kw_only=True):
@@ -68,6 +71,7 @@ class Welcome(Record, frozen=True, kw_only=True):
     seconds: Annotated[int, Meta(ge=1, le=3600)] = TICKET_SECONDS  # for which the ticket is good
     grants: Budget = Budget()
     platform: Platform = msgspec.field(default_factory=dict)
+    priority: Priority = 0  # for which this is granted: what home then owes the site
 
 
 class SessionKeys(Record, frozen=True):
@@ -105,6 +109,7 @@ class Session:
     platform: dict[str, str]
     keys: SessionKeys
     seconds: int  # for which the ticket is good, from when the request was made
+    priority: int = 0  # for which the host grants this
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,7 @@ class Greeting:
     body: bytes
     ephemeral: bytes = field(repr=False)  # secret
     suites: tuple[str, ...]
+    priority: int = 0
 
     @classmethod
     def begin(
@@ -164,6 +170,7 @@ class Greeting:
         wants: Budget,
         now: float,
         understands: tuple[str, ...] = (),
+        priority: int = 0,
         random: Random = os.urandom,
     ) -> "Greeting":
         """A request 1 to the host of the site `audience`."""
@@ -177,9 +184,11 @@ class Greeting:
             time=now,
             wants=wants,
             understands=understands,
+            priority=priority,
         )
         payload = _encode(hello)
-        return cls(_encode(_Signed(payload, identity.sign("hello", payload))), secret, hello.suites)
+        body = _encode(_Signed(payload, identity.sign("hello", payload)))
+        return cls(body, secret, hello.suites, priority)
 
     def finish(self, reply: bytes, host_key: PublicKey) -> Session:
         """The session that the host opened; WireError unless that key signed this very exchange."""
@@ -197,6 +206,8 @@ class Greeting:
             welcome = _WELCOME.decode(signed.payload)
         if welcome.suite not in self.suites:
             raise WireError("version", f"the host chose the suite {welcome.suite}, which was not offered")
+        if welcome.priority > self.priority:
+            raise WireError("malformed", "the host holds home to more than home offered")
         check_budget(welcome.grants)
         return Session(
             id=outer.session,
@@ -205,6 +216,7 @@ class Greeting:
             platform=welcome.platform,
             keys=_session_keys(outer.session, shared, transcript),
             seconds=welcome.seconds,
+            priority=welcome.priority,
         )
 
 
@@ -231,7 +243,7 @@ def read_hello(body: bytes) -> HelloRead:
     return HelloRead(hello, _of_hello(body))
 
 
-def welcome(
+def welcome(  # noqa: PLR0913 - all of it goes into the reply
     read: HelloRead,
     identity: Identity,
     *,
@@ -240,6 +252,7 @@ def welcome(
     ticket: bytes,
     session: bytes,
     seconds: int = TICKET_SECONDS,
+    priority: int = 0,
     random: Random = os.urandom,
 ) -> tuple[bytes, SessionKeys]:
     """The reply 1, and the keys of the session that it opens."""
@@ -247,7 +260,10 @@ def welcome(
     ephemeral = crypto_scalarmult_base(secret)
     transcript = _with_reply(read.transcript, session, ephemeral)
     shared = _shared(secret, read.hello.ephemeral)
-    payload = _encode(Welcome(suite=SUITE, ticket=ticket, seconds=seconds, grants=grants, platform=platform))
+    reply = Welcome(
+        suite=SUITE, ticket=ticket, seconds=seconds, grants=grants, platform=platform, priority=priority
+    )
+    payload = _encode(reply)
     signed = _encode(_Signed(payload, identity.sign("welcome", transcript + payload)))
     sealed = seal(_derive(shared, "welcome", transcript), signed, bound=transcript, random=random)
     return _encode(_Reply(session, ephemeral, sealed)), _session_keys(session, shared, transcript)

@@ -16,7 +16,8 @@ from msgspec import Meta
 from sterna.errors import WireError
 from sterna.model import Budget, Crawler, Ended, Record, State, Target
 from sterna.wire.aead import Random, seal, unseal
-from sterna.wire.handshake import MAX_NUMBER, SESSION_BYTES, SessionKeys, Ticket, check_budget
+from sterna.wire.handshake import MAX_NUMBER, SESSION_BYTES, Priority, SessionKeys, Ticket, check_budget
+from sterna.wire.keys import SIGNATURE_BYTES
 from sterna.wire.problems import malformed
 from sterna.wire.weighing import array_length, size_of
 
@@ -27,6 +28,7 @@ MAX_URL_LENGTH = 2048
 MAX_CRAWLER_BYTES = 4 * 1024 * 1024
 MAX_STARTS = 500_000
 MAX_FACTS = 1_000_000  # of a state
+MAX_PARTS = 256
 DEFAULT_LEVEL = 3
 _ORDER_LEVEL = 9  # of compressing the order itself
 
@@ -34,6 +36,8 @@ _ORDER_LEVEL = 9  # of compressing the order itself
 VisitId = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9_-]*\Z")]
 Count = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 Level = Annotated[int, Meta(ge=1, le=22)]
+# Of a site: what lies below one first directory, as "/docs/"; "/" stands for what lies in none.
+Parts = Annotated[tuple[Annotated[str, Meta(max_length=MAX_URL_LENGTH)], ...], Meta(max_length=MAX_PARTS)]
 HeaderText = Annotated[str, Meta(max_length=400, pattern=r"\A[ -~]*\Z")]  # it goes into requests as it is
 
 
@@ -58,6 +62,8 @@ class Send(Record, frozen=True, kw_only=True, tag="send"):
     state: State = State()
     budget: Budget = Budget()
     level: Level = DEFAULT_LEVEL  # of compressing the reply
+    priority: Priority = 0  # that home promises the site, of what it was granted for
+    within: Parts = ()  # if any, only what lies there is fetched, and the rest reported
 
 
 class Resume(Record, frozen=True, tag="resume"):
@@ -88,9 +94,10 @@ class Acknowledgement(Record, frozen=True):
 
     visit: VisitId
     number: Count
+    receipt: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)] = b""  # home's under it, with the last one
 
 
-VisitState = Literal["queued", "running", "finished", "killed", "expired"]
+VisitState = Literal["queued", "waiting", "running", "finished", "killed", "expired"]
 
 
 class Report(Record, frozen=True, kw_only=True):
@@ -218,9 +225,11 @@ def _check_numbers(values: Iterable[object]) -> None:
 # --- acknowledgements and reports
 
 
-def seal_acknowledgement(keys: SessionKeys, visit: str, number: int, *, random: Random = os.urandom) -> bytes:
+def seal_acknowledgement(
+    keys: SessionKeys, visit: str, number: int, *, receipt: bytes = b"", random: Random = os.urandom
+) -> bytes:
     """Says that the parcels up to and with this number are committed; to say it twice does no harm."""
-    plain = _encode(Acknowledgement(visit, number))
+    plain = _encode(Acknowledgement(visit, number, receipt))
     return keys.session + seal(keys.acknowledge, plain, bound=keys.session, random=random)
 
 
