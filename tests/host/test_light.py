@@ -31,7 +31,7 @@ def loaded_by(code: str) -> set[str]:
     "code",
     [
         "import sterna.host.service, sterna.host.reception, sterna.host.asgi, sterna.host.cgi",
-        "from sterna.cli.app import make_app; make_app(['host', 'run'])",
+        "from sterna.cli.app import make_app; make_app(['host', 'run']); import sterna.cli.host_run",
         "from sterna.cli.app import make_app; make_app(['keys', 'show'])",
     ],
 )
@@ -59,7 +59,7 @@ class Running:
         write_site(folder / "site", pages=300)
         self.identity = Identity.new()
         allow(folder / "keys" / ALLOWED, self.identity.public, NAME)
-        (folder / "policy.toml").write_text("[limits]\nidle_seconds = 0.5\n")
+        (folder / "policy.toml").write_text("[limits]\nidle_seconds = 0.5\n[load]\nmachine = 0\n")
         folders = ["--root", "site", "--keys", "keys", "--state", "state", "--policy", "policy.toml"]
         command = [sys.executable, "-m", "sterna.cli", "host", "run", "--site", SITE, "--check", "never"]
         self.process = subprocess.Popen(

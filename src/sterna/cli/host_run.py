@@ -1,0 +1,264 @@
+"""`sterna host run`: a host for a site, as a server."""
+
+import asyncio
+import logging
+import socket
+import stat
+import sys
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    nullcontext,
+    suppress,
+)
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+import uvloop
+
+from sterna import __version__
+from sterna.cli.host_options import (
+    AliasOption,
+    CaFileOption,
+    CheckOption,
+    EndpointOption,
+    PolicyOption,
+    RootOption,
+    SiteOption,
+    StateOption,
+    UpstreamOption,
+    about,
+    aliases_of,
+    say,
+    state_of,
+)
+from sterna.cli.keys import DEFAULT_FOLDER, KeysOption, keyring_of
+from sterna.errors import UsageError
+from sterna.host.audit import AUDIT, Audit
+from sterna.host.config import HostConfig
+from sterna.host.doors import Doors
+from sterna.host.keyring import Keyring
+from sterna.host.policy import ALLOWED, allow
+from sterna.host.setup import HostFile, config_of
+from sterna.web.clock import SystemClock
+from sterna.wire.keys import Identity
+
+if TYPE_CHECKING:
+    from sterna.host.service import Service
+
+DEFAULT_LISTEN = "127.0.0.1:8470"
+SELF = "this-machine"
+
+
+def run(  # noqa: PLR0913, PLR0917 - each is a flag of the command
+    site: SiteOption,
+    root: RootOption = None,
+    alias: AliasOption = None,
+    upstream: UpstreamOption = "",
+    check: CheckOption = "",
+    listen: Annotated[
+        str,
+        typer.Option("--listen", metavar="ADDR", help="HOST:PORT, or unix:PATH."),
+    ] = DEFAULT_LISTEN,
+    policy: PolicyOption = None,
+    keys: KeysOption = Path(DEFAULT_FOLDER),
+    state: StateOption = None,
+    endpoint: EndpointOption = "",
+    ca_file: CaFileOption = "",
+    page: Annotated[
+        str,
+        typer.Option("--page", metavar="ADDR", help="Show a status page there, such as 127.0.0.1:8471."),
+    ] = "",
+    index: Annotated[
+        float,
+        typer.Option(
+            "--index", metavar="HOURS", min=0, help="Read the own site so often, for its sitemap. (0: never)"
+        ),
+    ] = 0.0,
+    allow_self: Annotated[
+        bool, typer.Option("--allow-self", help="Allow the home of this keys folder: for trials.")
+    ] = False,
+) -> None:
+    """Run a host beside the web server, which passes /sterna and /.well-known/sterna on to it.
+
+    Nobody is let in until his key is allowed: sterna keys allow KEY --name NAME. Ctrl-C stops cleanly.
+    """
+    written = HostFile(
+        site=site,
+        root=str(root or ""),
+        aliases=aliases_of(alias),
+        upstream=upstream,
+        check=check,
+        policy=str(policy or ""),
+        keys=str(keyring_of(keys).folder),
+        state=str(state_of(state, site)),
+        endpoint=endpoint,
+        ca_file=ca_file,
+    )
+    config = config_of(written)
+    keyring = Keyring(config.keys)
+    identity = keyring.read_or_make("host")
+    if allow_self:
+        allow(config.keys / ALLOWED, keyring.read_or_make("home").public, SELF)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
+    with _listener("--listen", listen) as listener, _page_listener(page) as shown:
+        uvloop.run(_serve(config, identity, keyring, listener, shown, index_hours=index))
+
+
+async def _serve(
+    config: HostConfig,
+    identity: Identity,
+    keyring: Keyring,
+    listener: socket.socket,
+    page_listener: socket.socket | None,
+    *,
+    index_hours: float,
+) -> None:
+    # Starting a server takes its time, and whoever asks for help should not wait for it.
+    from sterna.host.asgi import serve  # noqa: PLC0415
+    from sterna.host.control import open_control  # noqa: PLC0415
+    from sterna.host.locks import lock  # noqa: PLC0415
+    from sterna.host.own.shelf import Shelf  # noqa: PLC0415
+    from sterna.host.service import Service  # noqa: PLC0415
+
+    clock = SystemClock()
+    audit, doors = Audit(config.state / AUDIT, clock=clock), Doors(config.state)
+    service = Service(
+        config,
+        identity=identity,
+        clock=clock,
+        successions=keyring.successions("host"),
+        announce=_tell,
+        audit=audit,
+        doors=doors,
+    )
+    if lock(config.state / "lock") is None:
+        raise UsageError(f"another host works in {config.state}: name another folder with --state")
+    trouble = await _try_source(config)
+    circumstances = await asyncio.to_thread(_circumstances, listener)
+    audit.note("host-started", site=config.site, version=__version__, key=identity.public.text)
+    async with AsyncExitStack() as stack:
+        stack.callback(audit.note, "host-stopped")
+        await stack.enter_async_context(open_control(service, config.state))
+        if page_listener:
+            await stack.enter_async_context(_page(service, config, page_listener))
+            circumstances.insert(0, f"page      http://{_name_of(page_listener)}/")
+        for line in (*about(config, identity), *_closed(doors), *trouble, *circumstances):
+            say(line)
+        if index_hours:
+            await stack.enter_async_context(_keeping(config, index_hours))
+        await serve(service, endpoint=config.address, listener=listener, shelf=Shelf(config))
+    say("stopped")
+
+
+def _page(
+    service: "Service", config: HostConfig, listener: socket.socket
+) -> AbstractAsyncContextManager[None]:
+    from sterna.host.page import open_page  # noqa: PLC0415 - few hosts show one
+    from sterna.host.spared import ReceiptSums  # noqa: PLC0415
+
+    return open_page(service, config.state / AUDIT, listener, spared=ReceiptSums(config.state))
+
+
+def _keeping(config: HostConfig, hours: float) -> AbstractAsyncContextManager[None]:
+    from sterna.host.own.keeper import keeping  # noqa: PLC0415 - it brings the runtime
+
+    return keeping(config, hours=hours, announce=_tell)
+
+
+# -- what is said at the start -----------------------------------------------------------------------------
+
+
+def _closed(doors: Doors) -> list[str]:
+    reason = doors.are_closed()
+    return [] if reason is None else [f"doors     closed ({reason}): sterna host open lets crawlers in again"]
+
+
+async def _try_source(config: HostConfig) -> list[str]:
+    """What is wrong with the source of pages but may come right; ConfigError for what cannot be."""
+    from sterna.host.source import check_source  # noqa: PLC0415 - only a host that runs has to know
+    from sterna.host.upstream import Upstream  # noqa: PLC0415
+
+    check_source(config)
+    if config.root and config.check == "never":
+        return []
+    upstream = Upstream.of(config.site, config.upstream)
+    if await upstream.is_there():
+        return []
+    return [f"warning   no web server at {upstream.address}:{upstream.port}: name it with --upstream URL"]
+
+
+def _circumstances(listener: socket.socket) -> list[str]:
+    from sterna.runtime.jail import protection  # noqa: PLC0415 - only a host that runs has to know
+
+    offered = protection()
+    jail = "seccomp" if offered.has_seccomp else "none: crawlers with rules are refused (see sterna doctor)"
+    return [f"jail      {jail}", f"listens   {_name_of(listener)}"]
+
+
+def _name_of(listener: socket.socket) -> str:
+    name = listener.getsockname()
+    return f"unix:{name}" if isinstance(name, str) else f"{name[0]}:{name[1]}"
+
+
+def _tell(line: str) -> None:
+    """Says it if anybody still listens: a visit must not end with the terminal of its host."""
+    with suppress(OSError):
+        say(line)
+
+
+# -- where it listens --------------------------------------------------------------------------------------
+
+
+def _listener(flag: str, written: str) -> socket.socket:
+    """A socket that listens there; UsageError if it cannot."""
+    try:
+        if written.startswith("unix:"):
+            return _unix_listener(Path(written.removeprefix("unix:")))
+        host, _, port = written.rpartition(":")
+        if not port.isdigit():
+            raise UsageError(
+                f"{flag} {written} cannot be: write it as 127.0.0.1:8470 or unix:/run/sterna.sock"
+            )
+        return socket.create_server((host.strip("[]") or "127.0.0.1", int(port)), family=_family(host))
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"{flag} {written} cannot be: {error}") from error
+
+
+def _page_listener(written: str) -> AbstractContextManager[socket.socket | None]:
+    """Where the status page is shown, if anywhere; UsageError unless that is on this machine."""
+    if not written:
+        return nullcontext()
+    host = written.rpartition(":")[0].strip("[]") or "127.0.0.1"
+    if host != "localhost" and not (_is_address(host) and ip_address(host).is_loopback):
+        raise UsageError(
+            f"--page {written} cannot be: it is for this machine alone, such as 127.0.0.1:8471;"
+            " see it from elsewhere through ssh -L 8471:127.0.0.1:8471"
+        )
+    return _listener("--page", written)
+
+
+def _unix_listener(path: Path) -> socket.socket:
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.stat().st_mode):
+            path.unlink()  # left behind by a host that was killed
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    path.chmod(0o660)
+    listener.listen()
+    return listener
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
