@@ -5,17 +5,21 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from typing import Any
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sterna.errors import Refused
-from sterna.host.routes import op_of
-from sterna.host.service import Reply, Service, refusal
+from sterna.host.routes import Shown, op_of
+from sterna.host.service import Reply, Service, nowhere, refusal
 from sterna.transport.interface import Call, Op
 from sterna.wire.problems import problem_of
+
+if TYPE_CHECKING:
+    from sterna.host.own.shelf import Shelf
 
 STALL_SECONDS = 120.0  # in which a client must take some bytes
 GRACE_SECONDS = 15  # for visits that are asked to end
@@ -35,9 +39,10 @@ class _Gone(Exception):
 class AsgiFace:
     """The ASGI callable."""
 
-    def __init__(self, service: Service, *, endpoint: str) -> None:
+    def __init__(self, service: Service, *, endpoint: str, shelf: "Shelf | None" = None) -> None:
         self._service = service
         self._endpoint = endpoint
+        self._shelf = shelf
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answers one request; nobody is told anything once the client is gone."""
@@ -53,8 +58,10 @@ class AsgiFace:
         except (_Gone, h11.LocalProtocolError):  # the second where it broke off within its body
             return
 
-    async def _answer(self, op: Op, scope: Message, receive: Receive) -> Reply:
-        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    async def _answer(self, op: Op | Shown, scope: Message, receive: Receive) -> Reply:
+        if isinstance(op, Shown):
+            return await self._show(op, scope)
+        announced = _header(scope, b"content-length")
         try:
             body = await self._service.read(
                 op, _body(receive), announced=int(announced) if announced.isdigit() else None
@@ -62,6 +69,16 @@ class AsgiFace:
         except Refused as error:
             return refusal(problem_of(error))
         return await self._service.answer(Call(op, body))
+
+    async def _show(self, shown: Shown, scope: Message) -> Reply:
+        if self._shelf is None:
+            return nowhere(404, "Not Found")
+        known = _header(scope, b"if-none-match").decode("latin-1")
+        return await self._shelf.reply(shown.name, known=known)
+
+
+def _header(scope: Message, name: bytes) -> bytes:
+    return next((value for key, value in scope["headers"] if key == name), b"")
 
 
 async def _body(receive: Receive) -> AsyncIterator[bytes]:
@@ -77,7 +94,7 @@ async def _body(receive: Receive) -> AsyncIterator[bytes]:
 
 async def _start(reply: Reply, send: Send) -> None:
     headers = [("content-type", reply.media_type), *reply.headers]
-    if isinstance(reply.body, bytes):
+    if isinstance(reply.body, bytes) and reply.status != HTTPStatus.NOT_MODIFIED:
         headers.append(("content-length", str(len(reply.body))))
     encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     await send({"type": "http.response.start", "status": reply.status, "headers": encoded})
@@ -123,7 +140,10 @@ class _Protocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        try:
+            super().data_received(data)
+        except h11.LocalProtocolError:  # garbage behind a request whose answer is on its way
+            self.transport.close()
         self._watch()
 
     def on_response_complete(self) -> None:
@@ -159,15 +179,18 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(service: Service, *, endpoint: str, listener: socket.socket) -> None:
+async def serve(
+    service: Service, *, endpoint: str, listener: socket.socket, shelf: "Shelf | None" = None
+) -> None:
     """Answers on the socket until SIGTERM or SIGINT; then visits end softly, and so do their streams."""
     config = uvicorn.Config(
-        AsgiFace(service, endpoint=endpoint),
+        AsgiFace(service, endpoint=endpoint, shelf=shelf),
         http=_Protocol,
         ws="none",
         lifespan="off",
         loop="none",
         log_config=None,
+        log_level="error",  # below that strangers could fill the log with what they garble
         access_log=False,
         server_header=False,
         proxy_headers=False,
@@ -184,9 +207,11 @@ async def serve(service: Service, *, endpoint: str, listener: socket.socket) -> 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+    watching = asyncio.create_task(service.watch())
     try:
         await server.serve(sockets=[listener])
     finally:
+        watching.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
         await service.close()

@@ -14,8 +14,9 @@ from http import HTTPStatus
 from pathlib import Path
 
 from sterna.errors import Refused, SternaError
+from sterna.host.config import HostConfig
 from sterna.host.keyring import Keyring
-from sterna.host.routes import op_of
+from sterna.host.routes import Shown, op_of
 from sterna.host.service import Reply, Service, refusal
 from sterna.host.setup import read_host_file
 from sterna.transport.interface import Call
@@ -58,16 +59,18 @@ async def _main(config_file: Path, environment: Mapping[str, str]) -> None:
         await _send(refusal(problem("internal")))
         return
     try:
-        await _send(await _answer(service, environment, endpoint=config.address))
+        await _send(await _answer(service, environment, config=config))
     finally:
         await service.close()
 
 
-async def _answer(service: Service, environment: Mapping[str, str], *, endpoint: str) -> Reply:
+async def _answer(service: Service, environment: Mapping[str, str], *, config: HostConfig) -> Reply:
     method, path = environment.get("REQUEST_METHOD", ""), environment.get("PATH_INFO", "")
-    op = op_of(method, path, endpoint=endpoint)
+    op = op_of(method, path, endpoint=config.address)
     if isinstance(op, Reply):
         return op
+    if isinstance(op, Shown):
+        return await _show(op, environment, config=config)
     written = environment.get("CONTENT_LENGTH", "")
     length = int(written) if written.isascii() and written.isdigit() and len(written) < 12 else 0
     try:
@@ -75,6 +78,12 @@ async def _answer(service: Service, environment: Mapping[str, str], *, endpoint:
     except Refused as error:
         return refusal(problem_of(error))
     return await service.answer(Call(op, body))
+
+
+async def _show(shown: Shown, environment: Mapping[str, str], *, config: HostConfig) -> Reply:
+    from sterna.host.own.shelf import Shelf  # noqa: PLC0415 - a greeting does without it
+
+    return await Shelf(config).reply(shown.name, known=environment.get("HTTP_IF_NONE_MATCH", ""))
 
 
 async def _body(length: int) -> AsyncIterator[bytes]:
@@ -96,7 +105,7 @@ async def _send(reply: Reply) -> None:
     phrase = HTTPStatus(reply.status).phrase
     lines = [f"Status: {reply.status} {phrase}", f"Content-Type: {reply.media_type}"]
     lines += [f"{name}: {value}" for name, value in reply.headers]
-    if isinstance(reply.body, bytes):
+    if isinstance(reply.body, bytes) and reply.status != HTTPStatus.NOT_MODIFIED:
         lines.append(f"Content-Length: {len(reply.body)}")
     await _write("\r\n".join((*lines, "", "")).encode("latin-1"))
     if isinstance(reply.body, bytes):
