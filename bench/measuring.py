@@ -56,7 +56,7 @@ class _MemoryWatch(threading.Thread):
 
     def run(self) -> None:
         while not self._over.wait(SAMPLE_SECONDS):
-            self.peak_bytes = max(self.peak_bytes, sum(map(_pss, descendants(self._pid))))
+            self.peak_bytes = max(self.peak_bytes, sum(map(pss_bytes, descendants(self._pid))))
 
     def stop(self) -> None:
         self._over.set()
@@ -91,7 +91,8 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def _pss(pid: int) -> int:
+def pss_bytes(pid: int) -> int:
+    """What a process takes of the machine, its share of what it shares with others; 0 if it is over."""
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:

@@ -25,7 +25,7 @@ STERNA = [sys.executable, "-m", "sterna.cli"]
 # What differs from run to run: times, rates and sizes.
 _VARYING = [
     (re.compile(r"\bin [\d.,]+ s \([\d.,]+ a second\)"), r"in [\\d.,]+ s \\([\\d.,]+ a second\\)"),
-    (re.compile(r"\b[\d.,]+ (k?B|MB)\b"), r"[\\d.,]+ \1"),
+    (re.compile(r"\b[\d.,]+ [kMG]?B\b"), r"[\\d.,]+ [kMG]?B"),
 ]
 
 
@@ -57,14 +57,10 @@ def pattern(line: str) -> str:
     """The line as an expression: what varies may vary, and ... stands for anything."""
     parts = []
     for part in line.split("..."):
-        masked = part
-        escaped = re.escape(masked)
+        escaped = re.escape(part)
         for varying, replacement in _VARYING:
-            masked_pattern = varying.search(part)
-            if masked_pattern:
-                escaped = escaped.replace(
-                    re.escape(masked_pattern.group()), varying.sub(replacement, masked_pattern.group())
-                )
+            for found in varying.finditer(part):
+                escaped = escaped.replace(re.escape(found.group()), varying.sub(replacement, found.group()))
         parts.append(escaped)
     return ".*".join(parts)
 
@@ -124,7 +120,8 @@ def test_page_on_programs_prints_what_it_says(tmp_path: Path) -> None:
 def started(document: str, folder: Path, environment: dict[str, str]) -> Iterator[None]:
     """The servers that a document has one start, each as soon as the one before it listens."""
     text = (ROOT / document).read_text()
-    (folder / "site.conf").write_text(re.findall(r"```nginx\n(.*?)```", text, re.DOTALL)[0])
+    for name, language in (("site.conf", "nginx"), ("trial.toml", "toml")):
+        (folder / name).write_text(re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)[0])
     (commands,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     processes = []
     try:
@@ -159,6 +156,18 @@ def test_page_on_hosts_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.M
     assert len(examples("docs/hosts.md")) >= 6
     with started("docs/hosts.md", tmp_path, dict(os.environ)):
         check("docs/hosts.md", tmp_path)
+
+
+@pytest.mark.servers
+def test_page_for_owners_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STERNA_KEYS", str(tmp_path / "keys"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert len(examples("docs/host.md")) >= 12
+    policies = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/host.md").read_text(), re.DOTALL)
+    for name, text in zip(("policy.toml", "broken.toml"), policies, strict=True):
+        (tmp_path / name).write_text(text)
+    with started("docs/hosts.md", tmp_path, dict(os.environ)):
+        check("docs/host.md", tmp_path)
 
 
 def test_reference_lists_every_exit_code() -> None:
