@@ -24,6 +24,9 @@ PAGES = 12
 KEPT_SECONDS, IDLE_SECONDS = 12, 3  # the first longer than the time between two signs of life
 # Small caps, so that what never ends by itself ends soon, by name.
 POLICY = f"""
+[load]
+machine = 0
+
 [budget]
 pages = 40
 seconds = 10.0

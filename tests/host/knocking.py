@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from sterna.host.config import HostConfig, HostLimits
+from sterna.host.load import LoadMeter
 from sterna.host.policy import ALLOWED, allow
 from sterna.host.service import Reply, Service
 from sterna.host.workshop import Workshop
@@ -245,14 +246,21 @@ async def open_home(
     pages: int = 12,
     site: GatedSite | None = None,
     is_live_only: bool = False,
+    serving: dict[str, Any] | None = None,
     **fields: Any,
 ) -> AsyncIterator[Home]:
-    """A home that is allowed at a service, with a site of so many pages or the one that is given."""
+    """A home that is allowed at a service, with a site of so many pages or the one that is given.
+
+    Nobody measures the load of the machine, which is busy with other tests; `serving` may say otherwise.
+    """
     write_site(folder / "site", pages)
     config = config_of(folder, **({"limits": limits_of()} | fields))
     host, clock = Identity.new(), SystemClock()
     workshop = Workshop(config, clock, open_source=site.open) if site else None
-    service = Service(config, identity=host, clock=clock, is_live_only=is_live_only, workshop=workshop)
+    given = {"meter": LoadMeter(machine=lambda: None)} | (serving or {})
+    service = Service(
+        config, identity=host, clock=clock, is_live_only=is_live_only, workshop=workshop, **given
+    )
     home = Home(service, host)
     allow(config.keys / ALLOWED, home.identity.public, NAME)
     try:

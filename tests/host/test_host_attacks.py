@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,9 +235,9 @@ async def test_ticket_is_good_for_a_minute(tmp_path: Path) -> None:
     async with open_home(tmp_path) as home:
         session = await home.greet()
         body = seal_order(session.keys, session.ticket, send_order())
-        true_time = home.service._clock.now
-        late = _Clock(lambda: true_time() + 61.0)
-        home.service._clock = late  # type: ignore[assignment]
+        premises = home.service._premises
+        late = _Clock(lambda: premises.clock.now() + 61.0)
+        home.service._premises = replace(premises, clock=late)  # type: ignore[arg-type]
         assert problem_in(await home.service.answer(Call("order", body))).name == "ticket-expired"
 
 

@@ -1,4 +1,4 @@
-"""Homes that are let in and take more than their share: each is refused, bounded, or no harm to the others."""
+"""Homes that are let in and take more than their share: each is refused or bounded, and harms no other."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ MEMORY_BYTES = 500 << 20
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostProcess]:
-    monkeypatch.setattr(stage, "POLICY", "")  # as it is without one
+    monkeypatch.setattr(stage, "POLICY", "[load]\nmachine = 0\n")  # else as it is without one
     with running(tmp_path / "host") as started:
         yield started
 
@@ -45,9 +45,7 @@ async def longest_greeting(host: HostProcess, hostile: Send, *, copies: int) -> 
         async with Client(host.port, seconds=300) as client:
             session = await Knocker(client.ask, host.homes[0], host.key).greet()
             one = order(visit=f"v{number}", starts=hostile.starts, crawler=hostile.crawler)
-            return judged(
-                await client.ask(Knock("order", seal_order(session.keys, session.ticket, one)))
-            )
+            return judged(await client.ask(Knock("order", seal_order(session.keys, session.ticket, one))))
 
     sending = asyncio.gather(*map(send_one, range(copies)))
     longest = 0.0
@@ -106,9 +104,7 @@ async def test_home_that_asks_a_lot_shuts_nobody_out(host: HostProcess) -> None:
         with suppress(Unclean):  # it may itself be told to wait
             for _ in range(2_100):
                 session = await knocker.greet()
-                await client.ask(
-                    Knock("order", seal_order(session.keys, session.ticket, Look("nothing")))
-                )
+                await client.ask(Knock("order", seal_order(session.keys, session.ticket, Look("nothing"))))
         assert (await Knocker(client.ask, host.homes[1], host.key).greet()).ticket
 
 

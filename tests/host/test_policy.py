@@ -6,7 +6,8 @@ import pytest
 
 from sterna.errors import ConfigError
 from sterna.host.config import Caps, Policy
-from sterna.host.policy import ALLOWED, AllowedHomes, allow, granted, read_allowed, read_policy
+from sterna.host.policy import ALLOWED, AllowedHomes, allow, granted, read_allowed
+from sterna.host.policy_file import read_policy
 from sterna.model import Budget
 from sterna.wire.keys import Identity, PublicKey
 

@@ -304,7 +304,7 @@ async def test_what_a_killed_process_left_is_swept(tmp_path: Path, site: GatedSi
 
 
 async def test_processes_end_when_no_visit_comes(tmp_path: Path) -> None:
-    async with open_home(tmp_path, limits=limits_of(idle_seconds=0.2)) as home:
+    async with open_home(tmp_path, limits=limits_of(idle_seconds=1.0)) as home:
         await home.visit(send())
         assert children()
         await until(lambda: not children())

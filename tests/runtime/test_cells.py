@@ -238,6 +238,15 @@ def open_in(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
+async def test_where_memory_is_short_a_cell_goes_before_its_host() -> None:
+    async with Forker("obedient:serve") as warm, await started(warm) as cell:
+        assert oom_score_of(cell.pid) == int(cells.OOM_SCORE) > oom_score_of("self")
+
+
+def oom_score_of(process: int | str) -> int:
+    return int(Path(f"/proc/{process}/oom_score_adj").read_text())
+
+
 async def test_nothing_of_our_environment_is_in_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STERNA_SECRET", "a password")
     async with Forker("obedient:serve") as warm:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sterna.errors import WireError
-from sterna.wire.compress import WINDOW_LOG, Squeezer, Unsqueezer
+from sterna.wire.compress import WINDOW_LOG, Squeezer, Unsqueezer, _chosen, squeezing_bytes
 
 ROOM = 2**30
 
@@ -107,3 +107,30 @@ def test_garbage_after_a_good_beginning_is_refused() -> None:
     unsqueezer.add(Squeezer(3).add(b"data"), max_bytes=ROOM)
     with pytest.raises(WireError, match="malformed"):
         unsqueezer.add(b"\xff" * 100, max_bytes=ROOM)
+
+
+@pytest.mark.parametrize("level", [1, 3, 9, 19])
+@pytest.mark.parametrize("most", [0, 400 << 20, 200 << 20, 60 << 20, 20 << 20, 4 << 20, 1])
+def test_stream_within_little_memory_is_read_like_any_other(level: int, most: int) -> None:
+    squeezer, unsqueezer = Squeezer(level, memory_bytes=most), Unsqueezer(ROOM)
+    for piece in (b"a page " * 5000, os.urandom(300_000), b"a page " * 5000):
+        assert unsqueezer.add(squeezer.add(piece), max_bytes=ROOM) == piece
+
+
+@pytest.mark.parametrize(("level", "least"), [(1, 2 << 20), (3, 3 << 20), (9, 3 << 20)])
+def test_less_memory_makes_a_smaller_window_and_then_a_lower_level(level: int, least: int) -> None:
+    sizes = [squeezing_bytes(level, memory_bytes=most << 20) for most in (400, 100, 50, 25, 12, 6, 3)]
+    assert squeezing_bytes(level) == sizes[0]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(size <= most << 20 for size, most in zip(sizes, (400, 100, 50, 25, 12, 6, 3), strict=True))
+    assert squeezing_bytes(level, memory_bytes=1) <= least
+
+
+def test_what_a_stream_takes_is_known() -> None:
+    """Held against zstandard's own count, for each choice."""
+    for level in (1, 3, 6, 9):
+        for most in (0, 100 << 20, 20 << 20, 5 << 20):
+            parameters, size = _chosen(level, most)
+            compressor = zstandard.ZstdCompressor(compression_params=parameters)
+            compressor.compressobj().compress(b"x")
+            assert compressor.memory_size() * 0.9 < size < compressor.memory_size() * 1.6

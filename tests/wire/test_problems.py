@@ -34,6 +34,7 @@ STATUSES = {
     "wrong-audience": 421,
     "internal": 500,
     "busy": 503,
+    "closed-now": 503,
     "no-jail": 503,
 }
 

@@ -56,6 +56,7 @@ def visit_of(order: Send, *, config: HostConfig, terms: Terms, grants: Budget) -
         robots=Robots(),
         state=order.state,
         may_be_private=True,  # its own site, and nothing else has an address here
+        within=order.within,
     )
 
 

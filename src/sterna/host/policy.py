@@ -1,71 +1,60 @@
-"""What the site's owner allows: `policy.toml`, the list of allowed homes, and what one of them is granted."""
+"""What holds for each home: of the policy, of the list of allowed homes; and what one of them is granted."""
 
 import logging
 from collections.abc import Iterable
+from datetime import UTC, tzinfo
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
+from msgspec import UNSET
 
-from sterna.errors import ConfigError, KeyFileError, WireError
-from sterna.host.config import Caps, HomeRules, Policy
+from sterna.errors import KeyFileError, WireError
+from sterna.host.config import (
+    Caps,
+    DayCaps,
+    HomeRules,
+    LoadRules,
+    OutsideHours,
+    Policy,
+    PriorityRules,
+    SomeCaps,
+)
+from sterna.host.hours import Hours, zone_of
 from sterna.host.keyring import write_private
 from sterna.model import Budget, Record
 from sterna.wire.keys import PublicKey
 
 ALLOWED = "allowed"  # the file's name in the folder of keys
 MAX_NAME = 64
-MAX_CONNECTIONS = 64
 _PATIENCE_SECONDS = 60.0
 # Of these 0 is a number like others; of the rest it stands for no limit.
 _COUNTED = ("pages", "seconds", "urls", "depth")
+_ALWAYS = Hours((), UTC)
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 _log = logging.getLogger(__name__)
 
 
 class Terms(Record, frozen=True):
-    """What holds for one allowed home."""
+    """What holds for one home."""
 
     name: str
     caps: Caps
     obey_robots: bool
+    day: DayCaps = DayCaps()
+    load: LoadRules = LoadRules()
+    hours: Hours = _ALWAYS
+    outside_hours: OutsideHours = "refuse"
+    closed: tuple[str, ...] = ()
+    never: bool = False
+    priority: int = 0  # for which the caps are granted
+    zone: tzinfo = UTC  # of its days
 
 
-def read_policy(path: Path) -> Policy:
-    """The policy in a file; ConfigError says what is wrong and where."""
-    try:
-        policy = msgspec.toml.decode(path.read_bytes(), type=Policy)
-        _check(policy)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except (msgspec.MsgspecError, ValueError) as error:  # what is not UTF-8 is a ValueError too
-        raise ConfigError(f"{path}: {error}") from error
-    return policy
-
-
-def _check(policy: Policy) -> None:
-    for name, home in policy.homes.items():
-        check_name(name)
-        try:
-            PublicKey.parse(_rules(home).key)
-        except WireError as error:
-            raise ValueError(f"the key of {name} cannot be: {error.detail}") from error
-    for path in policy.closed:
-        if not path.startswith("/"):
-            raise ValueError(f"closed path {path!r} cannot be: it begins with /")
-    if not 1 <= policy.connections <= MAX_CONNECTIONS:
-        raise ValueError(f"connections {policy.connections} cannot be: 1 to {MAX_CONNECTIONS}")
-    if not 0 <= policy.delay_seconds <= 3600:
-        raise ValueError(f"delay_seconds {policy.delay_seconds} cannot be: 0 to 3600")
-    if any(value < 0 for value in msgspec.structs.astuple(policy.limits)) or policy.limits.readers < 1:
-        raise ValueError("limits hold nothing below 0, and 1 reader at least")
-    if min(policy.limits.crawlers_at_once, policy.limits.connections) < 1:
-        raise ValueError("limits cannot be: 1 crawler at once and 1 connection at least")
-    for caps in (policy.budget, *(_rules(home).budget for home in policy.homes.values())):
-        if caps and any(value < 0 for value in msgspec.structs.astuple(caps)):
-            raise ValueError("a budget holds nothing below 0; 0 stands for no limit")
-
-
-def _rules(home: str | HomeRules) -> HomeRules:
+def rules_of(home: str | HomeRules) -> HomeRules:
+    """The table of a home, also where only its key is written."""
     return HomeRules(key=home) if isinstance(home, str) else home
 
 
@@ -85,33 +74,85 @@ def granted(asked: Budget, most: Caps | Budget) -> Budget:
     return msgspec.structs.replace(asked, **fields)
 
 
+def terms_of(policy: Policy, name: str, home: HomeRules | None = None, *, priority: int = 0) -> Terms:
+    """What the policy says of a home that offers this priority, with a table of its own or none.
+
+    What is said of a home holds before what is said of a priority, and that before what is said to all.
+    """
+    home = home or HomeRules()
+    earned = max((each for each in policy.priority if each.least <= priority), key=_least, default=None)
+    zone = zone_of(policy.zone)
+    return Terms(
+        name,
+        with_some(policy.budget, earned.budget if earned else SomeCaps(), home.budget),
+        obey_robots=policy.obey_robots if home.obey_robots is None else home.obey_robots,
+        day=with_some(policy.day, home.day),
+        load=with_some(policy.load, home.load),
+        hours=Hours.parse(policy.hours if home.hours is None else home.hours, zone),
+        outside_hours=home.outside_hours or policy.outside_hours,
+        closed=(*policy.closed, *home.closed),
+        never=home.never,
+        priority=earned.least if earned else 0,
+        zone=zone,
+    )
+
+
+def with_some(base: T, *parts: msgspec.Struct) -> T:
+    """The record with what the parts say instead; the last one counts."""
+    said = {
+        name: value
+        for part in parts
+        for name in part.__struct_fields__
+        if (value := getattr(part, name)) is not UNSET
+    }
+    return msgspec.structs.replace(base, **said)
+
+
+def _least(rules: PriorityRules) -> int:
+    return rules.least
+
+
 class AllowedHomes:
     """Who may send crawlers: those of the policy and of the list, which is read again when it changes."""
 
     def __init__(self, folder: Path, policy: Policy) -> None:
         self._path = folder / ALLOWED
-        self._policy = policy
-        self._of_policy = {rules.key: name for name, rules in self._rules().items()}
+        self.adopt(policy)
         # Both are changed by _listed() alone.
         self._seen: tuple[int, ...] = ()
         self._list: dict[str, str] = {}
 
-    def terms(self, key: PublicKey) -> Terms | None:
+    def adopt(self, policy: Policy) -> None:
+        """This policy holds from now on."""
+        self._policy = policy
+        self._homes = {name: rules_of(home) for name, home in policy.homes.items()}
+        self._of_policy = {rules.key: name for name, rules in self._homes.items() if rules.key}
+        self._terms: dict[tuple[str, bool, int], Terms] = {}  # as they were worked out
+
+    def terms(self, key: PublicKey, *, priority: int = 0) -> Terms | None:
         """What holds for the home with this key; None if it is not allowed."""
-        name = self._of_policy.get(key.text) or self._listed().get(key.text)
+        name = self._of_policy.get(key.text)
+        is_named = name is not None
+        if name is None and (name := self._listed().get(key.text)) is not None:
+            is_named = name in self._homes and not self._homes[name].key
         if name is None:
-            return None
-        rules = self._rules().get(name) if key.text in self._of_policy else None
-        caps = rules.budget if rules and rules.budget else self._policy.budget
-        own = rules.obey_robots if rules else None
-        return Terms(name, caps, self._policy.obey_robots if own is None else own)
+            return terms_of(self._policy, key.id, priority=priority) if self.is_open else None
+        wanted = (name, is_named, priority)
+        if wanted not in self._terms:
+            home = self._homes[name] if is_named else None
+            self._terms[wanted] = terms_of(self._policy, name, home, priority=priority)
+        return self._terms[wanted]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may send crawlers who was not named otherwise."""
+        return self._policy.open == "everybody"
 
     def names(self) -> dict[str, str]:
-        """All of them, key to name."""
-        return self._listed() | self._of_policy
-
-    def _rules(self) -> dict[str, HomeRules]:
-        return {name: _rules(home) for name, home in self._policy.homes.items()}
+        """All that may come, key to name; where everybody may, those that were named."""
+        named = self._listed() | self._of_policy
+        never = {name for name, rules in self._homes.items() if rules.never}
+        return {key: name for key, name in named.items() if name not in never}
 
     def _listed(self) -> dict[str, str]:
         try:

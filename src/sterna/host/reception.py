@@ -6,26 +6,34 @@ The service loads this with the first order: it brings the runtime, which a gree
 import asyncio
 import os
 import shutil
-from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
+
+import msgspec
 
 from sterna.errors import Refused
 from sterna.host.accepting import visit_of
-from sterna.host.config import HostConfig
+from sterna.host.admission import rationed
+from sterna.host.hosted import HostedVisit
+from sterna.host.hours import day_of
+from sterna.host.load import LoadMeter, Probe
 from sterna.host.locks import lock
 from sterna.host.policy import Terms
+from sterna.host.premises import Premises
+from sterna.host.receipts import Receipts
 from sterna.host.sessions import Session
-from sterna.host.visits import RETRY_SECONDS, Announce, Visits
+from sterna.host.steering import check_open
+from sterna.host.streams import Streams
+from sterna.host.upstream import Upstream
+from sterna.host.visits import RETRY_SECONDS, Visits
 from sterna.host.workshop import Workshop
+from sterna.model import Usage
 from sterna.runtime.jail import protection
-from sterna.web.clock import Clock
 from sterna.wire.handshake import SessionKeys
-from sterna.wire.keys import Identity, PublicKey
-from sterna.wire.orders import Kill, Look, Order, Resume, Send, open_acknowledgement, seal_report
+from sterna.wire.keys import PublicKey
+from sterna.wire.orders import Acknowledgement, Kill, Look, Order, Resume, Send, seal_report
+from sterna.wire.receipts import TAKES_RECEIPTS
 
-SPARE_STREAMS = 4  # beyond those of visits that may be under way: of such as are over, and of cut ones
 _LIVE = "live-"
 
 
@@ -34,101 +42,109 @@ class Reception:
 
     def __init__(
         self,
-        config: HostConfig,
+        premises: Premises,
         workshop: Workshop,
         *,
-        identity: Identity,
-        clock: Clock,
-        announce: Announce,
-        is_live_only: bool = False,
+        meter: LoadMeter,
+        receipts: Receipts | None = None,
     ) -> None:
-        self._config = config
+        self._premises = premises
         self._workshop = workshop
-        self._is_live_only = is_live_only
-        folder = config.state / (f"{_LIVE}{os.getpid()}" if is_live_only else "visits")
-        if is_live_only:
-            _sweep_live(config.state)
-        self._visits = Visits(
-            config, workshop, identity=identity, clock=clock, announce=announce, folder=folder
-        )
+        state = premises.config.state
+        folder = state / (f"{_LIVE}{os.getpid()}" if premises.is_live_only else "visits")
+        if premises.is_live_only:
+            _sweep_live(state)
+        self.visits = Visits(premises, workshop, folder=folder, meter=meter, receipts=receipts)
         self._has_jail: bool | None = None  # not tried yet
-        self._streams: Counter[str] = Counter()  # open ones, by home; changed by _counted() alone
+        self._streams = Streams(lambda: premises.limits)
 
     async def take(
         self, order: Order, *, session: Session, keys: SessionKeys, terms: Terms
     ) -> bytes | AsyncIterator[bytes]:
         """Carries an order out; the answer is a stream for Send and Resume, a report for Look and Kill."""
         if isinstance(order, Send):
-            return await self._send(order, session=session, keys=keys, terms=terms)
-        if self._is_live_only:
+            self._streams.check(session.home)
+            hosted = await self._begin(order, session=session, terms=terms)
+            return self._stream(hosted, 1, order.level, session=session, keys=keys)
+        if self._premises.is_live_only:
             raise Refused("gone", "this host keeps no visits: each ends with its stream")
-        hosted = self._visits.find(session.home, order.visit)
+        hosted = self.visits.find(session.home, order.visit)
         if isinstance(order, Resume):
             hosted.check_first(order.first)
-            self._check_streams(session.home)
-            stream = hosted.stream(keys.stream, first=order.first, level=self._level(order.level))
-            return self._counted(stream, session.home)
+            self._streams.check(session.home)
+            return self._stream(hosted, order.first, order.level, session=session, keys=keys)
         if isinstance(order, Kill):
-            await self._visits.kill(hosted)
+            await self.visits.kill(hosted)
         else:
             assert isinstance(order, Look)
         return seal_report(keys, hosted.report())
 
-    def acknowledge(self, body: bytes, *, session: Session, keys: SessionKeys) -> None:
+    def acknowledge(self, said: Acknowledgement, *, session: Session) -> None:
         """Deletes the parcels that home has; a host that keeps nothing has nothing to delete."""
-        said = open_acknowledgement(keys, body)
-        if not self._is_live_only:
-            self._visits.find(session.home, said.visit).acknowledge(said.number)
-
-    def stop(self) -> None:
-        """Asks all visits to end softly."""
-        self._visits.stop()
+        if not self._premises.is_live_only:
+            self.visits.find(session.home, said.visit).acknowledge(said.number)
 
     async def close(self) -> None:
         """Ends what is still here."""
-        await self._visits.close()
+        await self.visits.close()
         await self._workshop.close()
 
-    async def _send(
-        self, order: Send, *, session: Session, keys: SessionKeys, terms: Terms
-    ) -> AsyncIterator[bytes]:
-        self._check_streams(session.home)
+    # -- a crawler comes -----------------------------------------------------------------------------------
+
+    async def _begin(self, order: Send, *, session: Session, terms: Terms) -> HostedVisit:
+        premises, home = self._premises, PublicKey.parse(session.home)
+        left = premises.left(home, terms)
+        check_open(terms, left, wall=premises.wall(), keeps=not premises.is_live_only)
         visit = await asyncio.to_thread(
-            visit_of, order, config=self._config, terms=terms, grants=session.grants
+            visit_of, order, config=premises.config_now, terms=terms, grants=session.grants
         )
+        visit = msgspec.structs.replace(visit, budget=rationed(visit.budget, left))
         if visit.crawler.program.rules and not await self._can_jail():
             raise Refused("no-jail", "crawlers with rules are refused: this machine has no seccomp")
-        if self._is_live_only:
-            take_place(self._config.state, self._config.limits.crawlers_at_once)
-        home = PublicKey.parse(session.home)
-        hosted = self._visits.begin(visit, home=home, name=terms.name)
-        level = self._level(order.level)
-        stream = hosted.stream(keys.stream, first=1, level=level, frees=self._is_live_only)
-        return self._counted(stream, session.home)
-
-    def _check_streams(self, home: str) -> None:
-        """Refused if there are too many: each has a compressor of its own, whether it is read or not."""
-        limits = self._config.limits
-        is_full = self._streams.total() >= limits.crawlers_at_once + limits.queue + SPARE_STREAMS
-        if is_full or self._streams[home] >= limits.visits_of_a_home + SPARE_STREAMS:
-            raise Refused("busy", "too many streams are open", retry_after=RETRY_SECONDS)
-
-    async def _counted(self, stream: AsyncIterator[bytes], home: str) -> AsyncIterator[bytes]:
-        self._streams[home] += 1
-        try:
-            async with aclosing(stream) as chunks:  # type: ignore[type-var]
-                async for chunk in chunks:
-                    yield chunk
-        finally:
-            self._streams[home] -= 1
-
-    def _level(self, asked: int) -> int:
-        return min(asked, self._config.limits.level)
+        if premises.is_live_only:
+            take_place(premises.config.state, premises.limits.crawlers_at_once)
+        self.visits.check(visit, home=home, terms=terms)
+        if terms.day.are_any:
+            day = day_of(premises.wall(), terms.zone)
+            await asyncio.to_thread(premises.ration.spend, home.id, day, Usage(), visits=1)
+        return self.visits.begin(visit, home=home, terms=terms)
 
     async def _can_jail(self) -> bool:
         if self._has_jail is None:
             self._has_jail = (await asyncio.to_thread(protection)).has_seccomp
         return self._has_jail
+
+    # -- streams -------------------------------------------------------------------------------------------
+
+    def _stream(
+        self, hosted: HostedVisit, first: int, level: int, *, session: Session, keys: SessionKeys
+    ) -> AsyncIterator[bytes]:
+        level = min(level, self._premises.limits.level)
+
+        def open_stream(memory_bytes: int) -> AsyncIterator[bytes]:
+            return hosted.stream(
+                keys.stream,
+                first=first,
+                level=level,
+                memory_bytes=memory_bytes,
+                frees=self._premises.is_live_only,
+                takes_receipt=TAKES_RECEIPTS in session.understands,
+            )
+
+        return self._streams.counted(open_stream, level=level, home=session.home)
+
+
+def meter_of(premises: Premises) -> LoadMeter:
+    """What measures how busy the site is; a document root by itself has no web server to ask."""
+    config = premises.config
+    if config.root and config.check == "never":
+        return LoadMeter()
+    upstream = Upstream.of(config.site, config.upstream)
+
+    async def probe() -> float:
+        return await Probe(config.site, upstream, premises.policy.load.probe)()
+
+    return LoadMeter(probe=probe)
 
 
 def _sweep_live(folder: Path) -> None:

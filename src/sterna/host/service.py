@@ -4,41 +4,45 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sterna import __version__
-from sterna.errors import Refused, WireError
-from sterna.host.admission import judge
-from sterna.host.config import HostConfig
+import msgspec
+
+from sterna.errors import Refused, StorageError, WireError
+from sterna.host.admission import judge, rationed
+from sterna.host.audit import AUDIT, Audit
+from sterna.host.bodies import Bodies
+from sterna.host.config import HostConfig, Policy
+from sterna.host.doors import Doors
+from sterna.host.notes import Notes
+from sterna.host.offering import MAX_AGE_SECONDS, offer_of
 from sterna.host.policy import AllowedHomes, Terms
+from sterna.host.policy_file import PolicyFile
+from sterna.host.premises import Announce, Premises
+from sterna.host.ration import Ration
 from sterna.host.sessions import TICKET_SECONDS, Session, Sessions
+from sterna.host.steering import check_open
 from sterna.transport.interface import Call, Op
 from sterna.web.clock import Clock
 from sterna.wire.discovery import MEDIA_TYPE, OFFER_TYPE, Offer, encode_offer
-from sterna.wire.handshake import (
-    MAX_HELLO_BYTES,
-    SESSION_BYTES,
-    TICKET_BYTES,
-    SessionKeys,
-    read_hello,
-    welcome,
-)
+from sterna.wire.handshake import SESSION_BYTES, TICKET_BYTES, HelloRead, SessionKeys, read_hello, welcome
 from sterna.wire.keys import Identity, PublicKey, Succession
 from sterna.wire.problems import PROBLEM_TYPE, Problem, encode_problem, problem, problem_of
 
 if TYPE_CHECKING:
+    from sterna.host.load import LoadMeter
+    from sterna.host.receipts import Receipts
     from sterna.host.reception import Reception
-    from sterna.host.visits import Announce
+    from sterna.host.status import HostStatus
     from sterna.host.workshop import Workshop
+    from sterna.model import Budget
     from sterna.wire.orders import Order
 
-MAX_SMALL_BYTES = 4 * 1024
-SLOWEST_BYTES = 16 * 1024  # a second, in the long run, of a body that comes in
-MAX_AGE_SECONDS = 3600
 ORDERS_AT_ONCE = 2  # that are unpacked: each may take some hundred megabytes
-PLATFORM = {"sterna": __version__, "engine": "clips", "jail": "seccomp"}
+WATCH_SECONDS = 1.0
+CLOSED_SECONDS = 3600.0  # after which one may ask again at closed doors
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +60,7 @@ class Reply:
 class Service:
     """Answers calls; made inside a running loop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is somebody it works with
         self,
         config: HostConfig,
         *,
@@ -64,21 +68,43 @@ class Service:
         clock: Clock,
         successions: tuple[Succession, ...] = (),
         is_live_only: bool = False,
-        announce: "Announce | None" = None,
+        announce: Announce | None = None,
         workshop: "Workshop | None" = None,
+        receipts: "Receipts | None" = None,
+        audit: Audit | None = None,
+        doors: Doors | None = None,
+        meter: "LoadMeter | None" = None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._config = config
-        self._identity = identity
-        self._clock = clock
-        self._is_live_only = is_live_only
-        self._announce = announce or _log.info
+        self._successions = successions
         self._workshop = workshop
-        self._allowed = AllowedHomes(config.keys, config.policy)
+        self._receipts = receipts
+        self._meter = meter
         self._sessions = Sessions(config.state)
-        self._offer = encode_offer(_offer(config, identity, successions, is_live_only=is_live_only))
+        refused = config.state / "refused" if is_live_only else None
+        self._premises = Premises(
+            config=config,
+            identity=identity,
+            clock=clock,
+            wall=wall,
+            rules=PolicyFile(config.policy_file, config.policy),
+            homes=AllowedHomes(config.keys, config.policy),
+            notes=Notes(audit or Audit(config.state / AUDIT, clock=clock), spacing_file=refused),
+            doors=doors or Doors(config.state),
+            ration=Ration(config.state),
+            announce=announce or _log.info,
+            is_live_only=is_live_only,
+        )
+        self._began = wall()
+        self._offered: tuple[Policy, Offer, bytes] | None = None  # under which policy, and what
         self._reception: Reception | None = None  # with the first order
-        self._read_bytes = 0  # of bodies that come in now; changed by read() alone
+        self._bodies = Bodies(self._sessions, lambda: self._premises.limits)
         self._opening = asyncio.Semaphore(ORDERS_AT_ONCE)
+
+    async def read(self, op: Op, chunks: AsyncIterator[bytes], *, announced: int | None) -> bytes:
+        """A call's body; Refused as soon as it is too large, too slow, or of no session."""
+        return await self._bodies.read(op, chunks, announced=announced)
 
     async def answer(self, call: Call) -> Reply:
         """The reply to a call; whatever is wrong with it becomes a problem."""
@@ -86,55 +112,133 @@ class Service:
             return await self._answer(call)
         except (WireError, Refused) as error:
             return refusal(problem_of(error))
+        except StorageError as error:
+            _log.error("a call failed: %s: %s", call.op, error)
+            return refusal(problem("internal", "the host cannot write to its disk"))
         except Exception as error:
             _log.error("a call failed: %s", call.op, exc_info=error)
             return refusal(problem("internal"))
 
     async def _answer(self, call: Call) -> Reply:
+        self._premises.refresh()
         if call.op == "discover":
             cache = (("Cache-Control", f"max-age={MAX_AGE_SECONDS}"),)
-            return Reply(200, OFFER_TYPE, cache, self._offer)
+            return Reply(200, OFFER_TYPE, cache, self._offer()[1])
         if call.op == "hello":
             return _reply(self._greet(call.body))
         session = self._sessions.find(call.body[:SESSION_BYTES])
         keys = SessionKeys.decode(session.keys)
         if call.op == "acknowledge":
-            if self._reception is None:
-                raise Refused("gone", "there is no visit here")
-            self._reception.acknowledge(call.body, session=session, keys=keys)
-            self._sessions.use(session)
+            await self._acknowledge(call.body, session=session, keys=keys)
             return _reply(b"")
         return _reply(await self._take_order(call.body, session=session, keys=keys))
+
+    # -- for the owner -------------------------------------------------------------------------------------
+
+    def status(self) -> "HostStatus":
+        """How the host stands."""
+        from sterna.host.reporting import status_of  # noqa: PLC0415 - a greeting does without it
+
+        visits = self._reception.visits if self._reception else None
+        return status_of(self._premises, visits, self._meter, began=self._began)
+
+    async def stop_visit(self, visit: str) -> bool:
+        """Ends the visits under way with this id: softly, and at once if that takes too long."""
+        found = self._reception.visits.named(visit) if self._reception else []
+        for hosted in found:
+            self._premises.notes.note("owner-stopped", **hosted.names)
+        if self._reception:
+            await asyncio.gather(*map(self._reception.visits.kill, found))
+        return bool(found)
+
+    async def stop_all(self) -> int:
+        """Ends all visits under way, in the same way; tells how many."""
+        if self._reception is None:
+            return 0
+        count = self._reception.visits.kill_all()
+        if count:
+            self._premises.notes.note("owner-stopped", count=count)
+        await self._reception.visits.wait_for_kills()
+        return count
+
+    async def watch(self) -> None:
+        """Takes over what the owner changes also while nobody calls; until it is cancelled."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            self._premises.refresh()
 
     def stop(self) -> None:
         """Asks all visits to end softly; their streams end with them."""
         if self._reception:
-            self._reception.stop()
+            self._reception.visits.stop()
 
     async def close(self) -> None:
         """Ends whatever is under way."""
         if self._reception:
             await self._reception.close()
+        self._premises.notes.flush()
 
     # -- the calls -----------------------------------------------------------------------------------------
 
+    def _offer(self) -> tuple[Offer, bytes]:
+        premises = self._premises
+        if self._offered is None or self._offered[0] is not premises.policy:
+            config, is_live_only = premises.config_now, premises.is_live_only
+            offer = offer_of(config, premises.identity, self._successions, is_live_only=is_live_only)
+            self._offered = (premises.policy, offer, encode_offer(offer))
+        return self._offered[1:]
+
     def _greet(self, body: bytes) -> bytes:
         read = read_hello(body)
-        now = self._clock.now()
-        grants = judge(read.hello, site=self._config.site, terms=self._allowed.terms(read.key), now=now)
+        terms = self._premises.terms(read.key.text, priority=read.hello.priority)
+        try:
+            grants = self._admit(read, terms)
+        except Refused as error:
+            self._premises.notes.refusal(error, home=terms.name if terms else "", key=read.key.text)
+            raise
         self._sessions.note(read.key.id, read.hello.nonce)
         ticket, id = secrets.token_bytes(TICKET_BYTES), secrets.token_bytes(SESSION_BYTES)
+        priority = terms.priority if terms else 0
         reply, keys = welcome(
             read,
-            self._identity,
+            self._premises.identity,
             grants=grants,
-            platform=PLATFORM,
+            platform=self._offer()[0].platform,
             ticket=ticket,
             session=id,
             seconds=int(TICKET_SECONDS),
+            priority=priority,
         )
-        self._sessions.open(Session(id, read.key.text, keys.encode(), ticket, grants, now))
+        self._sessions.open(
+            Session(
+                id,
+                read.key.text,
+                keys.encode(),
+                ticket,
+                grants,
+                self._premises.clock.now(),
+                read.hello.understands,
+                priority,
+            )
+        )
         return reply
+
+    def _admit(self, read: HelloRead, terms: Terms | None) -> "Budget":
+        """What the home is granted; Refused tells why it is nothing."""
+        premises = self._premises
+        grants = judge(read.hello, site=self._config.site, terms=terms, now=premises.wall())
+        assert terms
+        self._check_doors()
+        if self._reception and self._reception.visits.has_any(read.key.text):
+            return grants  # it may have come for what is waiting for it
+        premises.notes.check()
+        left = premises.left(read.key, terms)
+        check_open(terms, left, wall=premises.wall(), keeps=not premises.is_live_only)
+        return rationed(grants, left)
+
+    def _check_doors(self) -> None:
+        if (reason := self._premises.doors.are_closed()) is not None:
+            raise Refused("closed-now", reason, retry_after=CLOSED_SECONDS)
 
     async def _take_order(
         self, body: bytes, *, session: Session, keys: SessionKeys
@@ -144,86 +248,73 @@ class Service:
 
         async with self._opening:
             ticket, order = await asyncio.to_thread(open_order, keys, body)
-            terms = self._terms(session)
-            self._sessions.claim(session, ticket, now=self._clock.now())
+            self._sessions.claim(session, ticket, now=self._premises.clock.now())
             if isinstance(order, Send):  # it is large until it is either a visit or refused
-                return await self._carry_out(order, session=session, keys=keys, terms=terms)
-        return await self._carry_out(order, session=session, keys=keys, terms=terms)
+                return await self._carry_out(order, session=session, keys=keys)
+        return await self._carry_out(order, session=session, keys=keys)
 
     async def _carry_out(
-        self, order: "Order", *, session: Session, keys: SessionKeys, terms: Terms
+        self, order: "Order", *, session: Session, keys: SessionKeys
     ) -> bytes | AsyncIterator[bytes]:
-        answer = await self._receive().take(order, session=session, keys=keys, terms=terms)
+        try:
+            terms = self._terms(session)
+            self._check_doors()
+            answer = await self._receive().take(order, session=session, keys=keys, terms=terms)
+        except Refused as error:
+            known = self._premises.terms(session.home)
+            self._premises.notes.refusal(error, home=known.name if known else "", key=session.home)
+            raise
         if isinstance(answer, bytes):  # a report: nothing is acknowledged under this session
             self._sessions.close(session)
         return answer
 
+    async def _acknowledge(self, body: bytes, *, session: Session, keys: SessionKeys) -> None:
+        """Lets go of what home has, and keeps what it signed; of a visit that is not here any more, too."""
+        from sterna.wire.orders import open_acknowledgement  # noqa: PLC0415 - a greeting does without it
+
+        said = open_acknowledgement(keys, body)
+        try:
+            if self._reception:
+                self._reception.acknowledge(said, session=session)
+            elif not said.receipt:
+                raise Refused("gone", "there is no visit here")
+        finally:
+            if said.receipt:
+                home = PublicKey.parse(session.home)
+                await asyncio.to_thread(self._receipts_kept().countersign, said.visit, home, said.receipt)
+        self._sessions.use(session)
+
+    def _receipts_kept(self) -> "Receipts":
+        from sterna.host.receipts import Receipts  # noqa: PLC0415 - a greeting does without them
+
+        if self._receipts is None:
+            self._receipts = Receipts(self._config.state, self._premises.identity, wall=self._premises.wall)
+        return self._receipts
+
     def _terms(self, session: Session) -> Terms:
         """As they are now: the owner may have changed his mind since the greeting."""
-        terms = self._allowed.terms(PublicKey.parse(session.home))
-        if terms is None:
+        terms = self._premises.terms(session.home, priority=session.priority)
+        if terms is None or terms.never:
             raise Refused("unknown-home", "the site's owner has not allowed this key")
         return terms
 
     def _receive(self) -> "Reception":
         # An idle host and a CGI process that only greets do without the runtime, which takes memory and time.
-        from sterna.host.reception import Reception  # noqa: PLC0415
+        from sterna.host.reception import Reception, meter_of  # noqa: PLC0415
         from sterna.host.workshop import Workshop  # noqa: PLC0415
 
         if self._reception is None:
+            premises = self._premises
+            # What is closed is looked up for each visit, whatever it was when the processes began.
+            config = msgspec.structs.replace(self._config, policy=Policy())
+            self._meter = self._meter or meter_of(premises)
             self._reception = Reception(
-                self._config,
-                self._workshop or Workshop(self._config, self._clock),
-                identity=self._identity,
-                clock=self._clock,
-                announce=self._announce,
-                is_live_only=self._is_live_only,
+                premises,
+                self._workshop or Workshop(config, premises.clock),
+                meter=self._meter,
+                receipts=self._receipts_kept(),
             )
         return self._reception
-
-    # -- bodies --------------------------------------------------------------------------------------------
-
-    async def read(self, op: Op, chunks: AsyncIterator[bytes], *, announced: int | None) -> bytes:
-        """A call's body; Refused as soon as it is too large, too slow, or of no session.
-
-        No stranger fills the memory: of an order only its first bytes are read unless its session is known.
-        """
-        most = self._most_bytes(op)
-        if announced is not None and announced > most:
-            raise Refused("too-large", f"{announced:,} bytes; {most:,} is the most")
-        body = bytearray()
-        try:
-            async for chunk in self._in_time(chunks):
-                self._read_bytes += len(chunk)
-                body += chunk
-                if len(body) > most:
-                    raise Refused("too-large", f"more than {most:,} bytes")
-                if self._read_bytes > 2 * self._config.limits.order_bytes:
-                    raise Refused("busy", "too much comes in at once", retry_after=1)
-                if op == "order" and len(body) - len(chunk) < SESSION_BYTES <= len(body):
-                    self._sessions.find(bytes(body[:SESSION_BYTES]))
-        finally:
-            self._read_bytes -= len(body)
-        return bytes(body)
-
-    async def _in_time(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        began, received = time.monotonic(), 0
-        while True:
-            left = began + self._config.limits.body_seconds + received / SLOWEST_BYTES - time.monotonic()
-            try:
-                async with asyncio.timeout(left):
-                    chunk = await anext(chunks, None)
-            except TimeoutError:
-                raise Refused("malformed", "the message did not come in time") from None
-            if chunk is None:
-                return
-            received += len(chunk)
-            yield chunk
-
-    def _most_bytes(self, op: Op) -> int:
-        if op == "order":
-            return self._config.limits.order_bytes
-        return {"discover": 0, "hello": MAX_HELLO_BYTES}.get(op, MAX_SMALL_BYTES)
 
 
 def refusal(why: Problem) -> Reply:
@@ -241,26 +332,3 @@ def _reply(body: bytes | AsyncIterator[bytes]) -> Reply:
     # nginx would otherwise wait until it has some kilobytes of a stream.
     headers = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))
     return Reply(200, MEDIA_TYPE, headers, body)
-
-
-def _offer(
-    config: HostConfig, identity: Identity, successions: tuple[Succession, ...], *, is_live_only: bool
-) -> Offer:
-    policy = config.policy
-    return Offer(
-        site=config.site,
-        key=identity.public.text,
-        endpoint=config.address,
-        sources=("root", "http") if config.root else ("http",),
-        platform=PLATFORM,
-        policy={
-            "pages": policy.budget.pages,
-            "seconds": policy.budget.seconds,
-            "connections": policy.connections,
-            "delay_seconds": policy.delay_seconds,
-            "obey_robots": policy.obey_robots,
-        },
-        is_live_only=is_live_only,
-        succession=tuple(each.text for each in successions),
-        max_age=MAX_AGE_SECONDS,
-    )

@@ -34,6 +34,8 @@ class Session(Record, frozen=True):
     ticket: bytes
     grants: Budget
     opened: float
+    understands: tuple[str, ...] = ()  # words for what this home can read
+    priority: int = 0  # for which this is granted
 
 
 class Sessions:
@@ -121,7 +123,10 @@ class Sessions:
         now = time.time()
         if now - _changed(self._swept) < SWEEP_SECONDS:
             return
-        self._swept.touch(mode=0o600)
+        try:
+            self._swept.touch(mode=0o600)
+        except OSError as error:
+            raise StorageError(f"{self._swept} cannot be written: {error.strerror}") from error
         for path in self._over(now):
             path.unlink(missing_ok=True)
 
@@ -139,9 +144,19 @@ _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Session)
 
 
 def _create(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+    """Makes a file that only we read; FileExistsError if there is one, StorageError if there can be none."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise StorageError(f"{path.parent} cannot be written: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise StorageError(f"{path.parent} cannot be written: {error.strerror}") from error
 
 
 def _changed(path: Path) -> float:

@@ -7,7 +7,7 @@ import msgspec
 
 from sterna.errors import ConfigError
 from sterna.host.config import Alias, HostConfig, Policy
-from sterna.host.policy import read_policy
+from sterna.host.policy_file import read_policy
 from sterna.web.urls import Canonical
 
 _canonical = Canonical(())
@@ -61,7 +61,9 @@ def config_of(written: HostFile) -> HostConfig:
         check=written.check,
         ca_file=written.ca_file,
         policy=policy,
+        policy_file=Path(written.policy).absolute() if written.policy else None,
         limits=policy.limits,
+        gives_way=policy.load.machine > 0,  # whoever does not look at the load need not mind others
         state=Path(written.state).absolute(),
         keys=Path(written.keys).absolute(),
     )

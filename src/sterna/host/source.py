@@ -2,8 +2,9 @@
 
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from sterna.errors import ConfigError, FetchError
@@ -41,6 +42,24 @@ class SiteFetcher:
         if url in self._closed:
             raise FetchError("refused", f"{url} is closed to crawlers")
         return await self._fetcher.fetch(request)
+
+
+class ShieldedFetcher:
+    """Keeps from one visit what is closed to it when it asks: that may change while it is here."""
+
+    def __init__(self, fetcher: Fetcher, closed: Callable[[], tuple[str, ...]]) -> None:
+        self._fetcher = fetcher
+        self._closed = closed
+
+    async def fetch(self, request: Request) -> Response:
+        if request.url in _closed(self._closed()):
+            raise FetchError("refused", f"{request.url} is closed to crawlers")
+        return await self._fetcher.fetch(request)
+
+
+@lru_cache(maxsize=256)
+def _closed(paths: tuple[str, ...]) -> Closed:
+    return Closed(paths)
 
 
 class LoopbackResolver:

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from sterna.errors import StorageError
@@ -31,7 +32,10 @@ class Spool:
         self.kept_bytes = 0
         self.total_bytes = 0  # of all that were ever put
         self._is_over = False
-        folder.mkdir(mode=0o700, parents=True)
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise StorageError(f"{folder} cannot be made: {error.strerror}") from error
 
     def has_room(self, size: int) -> bool:
         """True if a parcel of this size can be put now; an empty spool takes any, so that things go on."""
@@ -53,6 +57,8 @@ class Spool:
             await asyncio.to_thread(self._path(number).write_bytes, data)
         except OSError as error:
             self._free(number)
+            with suppress(OSError):
+                self._path(number).unlink(missing_ok=True)  # half of it may be there
             raise StorageError(f"{self._folder} cannot keep a parcel: {error.strerror}") from error
         self.last = max(self.last, number)
         self.total_bytes += len(data)

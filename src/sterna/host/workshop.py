@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from sterna.host.config import HostConfig
+from sterna.host.load import give_way
 from sterna.host.source import open_source, resolver_of
 from sterna.runtime.memory import give_back_memory
 from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
@@ -14,6 +15,8 @@ from sterna.web.http import Fetcher
 from sterna.web.politeness import NO_LIMITS
 
 PARCEL_BYTES = 1024 * 1024  # small enough that the line is never idle while the next one is filled
+LEAST_PARCEL_BYTES = 128 * 1024
+PARCELS_BYTES = 20 * 1024 * 1024  # of those that all visits fill at once: with many of them each is smaller
 
 OpenSource = Callable[[HostConfig, Clock], AbstractAsyncContextManager[Fetcher]]
 
@@ -55,6 +58,8 @@ class Workshop:
 
     async def _keep(self, promise: asyncio.Future[Runtime]) -> None:
         """Opens and closes in one task, as contexts want it."""
+        if self._config.gives_way:
+            give_way()
         try:
             async with (
                 self._open_source(self._config, self._clock) as fetcher,
@@ -91,11 +96,12 @@ class Workshop:
 
 
 def _runtime_config(config: HostConfig) -> RuntimeConfig:
+    limits = config.limits
     return RuntimeConfig(
-        connections=config.limits.connections,
-        readers=config.limits.readers,
+        connections=limits.connections,
+        readers=limits.readers,
         limits=NO_LIMITS,  # the owner's delay holds, and nothing here is crawled but his own site
-        parcel_bytes=PARCEL_BYTES,
+        parcel_bytes=min(max(PARCELS_BYTES // limits.crawlers_at_once, LEAST_PARCEL_BYTES), PARCEL_BYTES),
         shares_holds=False,  # one home must not be able to have the site left alone for all
         is_jailed=True,  # whoever sends a crawler to a host is a stranger
     )

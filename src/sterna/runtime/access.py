@@ -11,6 +11,7 @@ from sterna.model import Etiquette, Record, Visit
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.packer import FULL_BYTES
 from sterna.runtime.readers import Readers
+from sterna.runtime.reins import Reins
 from sterna.web.clock import Clock
 from sterna.web.dns import Resolver
 from sterna.web.domains import domain_of, is_within
@@ -25,7 +26,7 @@ ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """What all visits of a runtime share."""
+    """What all visits of a runtime share; the reins are of one alone."""
 
     clock: Clock
     resolver: Resolver
@@ -38,6 +39,7 @@ class Kit:
     timeout_seconds: float = 60.0
     max_body_bytes: int = MAX_BODY_BYTES
     parcel_bytes: int = FULL_BYTES
+    reins: Reins = field(default_factory=Reins)
 
 
 class Reply(Record, frozen=True):
@@ -95,6 +97,11 @@ class Access:
 
     def now(self) -> float:
         return self._kit.clock.now()
+
+    @property
+    def paused_seconds(self) -> float:
+        """How long the visit was made to rest."""
+        return self._kit.reins.paused_seconds
 
     def wait_seconds(self, site: str) -> float:
         """How long the site's own hold still lasts."""
@@ -199,6 +206,7 @@ class Access:
         """Waits until every hold lets a request start and a connection is free, which is then ours."""
         kit = self._kit
         while True:
+            await kit.reins.wait()
             while (wait := kit.gate.ready_at(keys) - kit.clock.now()) > 0:
                 await kit.clock.sleep(wait)
             await kit.slots.acquire()
@@ -208,7 +216,7 @@ class Access:
             except asyncio.CancelledError:
                 kit.slots.release()
                 raise
-            if kit.gate.ready_at(keys) <= kit.clock.now():
+            if not kit.reins.is_paused and kit.gate.ready_at(keys) <= kit.clock.now():
                 return
             kit.slots.release()
 

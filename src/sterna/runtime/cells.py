@@ -36,6 +36,7 @@ READY_SECONDS = 30.0
 START_SECONDS = 10.0
 WAIT_SECONDS = 10.0
 CLOSE_SECONDS = 5.0
+OOM_SCORE = "500"
 MAX_STARTING = 32  # requests on their way; the line to the warm parent holds a few hundred
 
 
@@ -314,7 +315,16 @@ async def _spawn(command: tuple[str, ...]) -> _Parent:
     except BaseException:
         await parent.close()
         raise
+    _send_ahead(process.pid)
     return parent
+
+
+def _send_ahead(pid: int) -> None:
+    """Where memory is short, cells go before their host: they have this from the warm parent."""
+    with suppress(OSError):  # whoever may not say so is as well off as before
+        inside = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()  # of what is put around it
+        for each in (pid, *inside):
+            Path(f"/proc/{each}/oom_score_adj").write_text(OOM_SCORE)
 
 
 def _command(entry: str) -> tuple[str, ...]:

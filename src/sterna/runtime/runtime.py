@@ -1,7 +1,7 @@
 """The runtime: the same for a visit here, at a station or at a site."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
@@ -12,6 +12,7 @@ from sterna.runtime.access import MAX_BODY_BYTES, Access, Kit
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.packer import FULL_BYTES
 from sterna.runtime.readers import Readers
+from sterna.runtime.reins import Reins
 from sterna.runtime.visit import Deliver, VisitLoop
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, CurlFetcher
@@ -20,6 +21,12 @@ from sterna.web.http import Fetcher
 from sterna.web.politeness import Gate, Limits
 
 MANY_VISITS = 32
+
+Through = Callable[[Fetcher], Fetcher]
+
+
+def _as_it_is(fetcher: Fetcher) -> Fetcher:
+    return fetcher
 
 
 class RuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,10 +58,23 @@ class Runtime:
         """Takes over the holds of an earlier run."""
         self._kit.gate.restore(holds)
 
-    async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None:
-        """Returns when the visit's last parcel is delivered."""
+    async def carry_out(
+        self,
+        visit: Visit,
+        *,
+        deliver: Deliver,
+        stop: asyncio.Event,
+        reins: Reins | None = None,
+        through: Through = _as_it_is,
+    ) -> None:
+        """Returns when the visit's last parcel is delivered.
+
+        Whoever holds the reins may make it rest or end; its requests go `through` what he puts there.
+        """
         await self._kit.readers.start()  # while robots.txt is asked for
-        kit = self._kit if self._config.shares_holds else replace(self._kit, gate=Gate(self._config.limits))
+        gate = self._kit.gate if self._config.shares_holds else Gate(self._config.limits)
+        fetcher = through(self._kit.fetcher)
+        kit = replace(self._kit, gate=gate, fetcher=fetcher, reins=reins or Reins(self._kit.clock))
         kit.gate.restore(visit.holds)
         self._under_way += 1
         is_one_of_many = self._under_way > MANY_VISITS

@@ -14,7 +14,8 @@ class Spending:
         self._packer = packer
         self._site = site
         self._began = access.now()
-        self.deadline = self._began + min(budget.seconds, budget.wall_seconds or budget.seconds)
+        self._rested_before = access.paused_seconds  # while it waited to begin
+        self._seconds = min(budget.seconds, budget.wall_seconds or budget.seconds)
         self.engine_seconds = 0.0  # of CPU; set by whoever speaks with the engine
         # Most visits have none of these, and this is looked at for every page.
         self._has_own_limits = bool(
@@ -24,6 +25,20 @@ class Spending:
             or budget.cpu_seconds
             or budget.wall_seconds
         )
+
+    @property
+    def deadline(self) -> float:
+        """When the time is used up; it moves on while the visit is made to rest."""
+        return self._began + self._seconds + self._rested_seconds
+
+    @property
+    def left_seconds(self) -> float:
+        """Of the time that home gave it; a crawler's own limit of time is another thing."""
+        return self._began + self._budget.seconds + self._rested_seconds - self._access.now()
+
+    @property
+    def _rested_seconds(self) -> float:
+        return self._access.paused_seconds - self._rested_before
 
     @property
     def cpu_seconds(self) -> float:
@@ -54,5 +69,6 @@ class Spending:
             if limit and used >= limit:
                 return ended
         # Added up as the deadline is, so that both are reached at the same moment.
-        is_late = bool(budget.wall_seconds) and self._access.now() >= self._began + budget.wall_seconds
+        wall_end = self._began + budget.wall_seconds + self._rested_seconds
+        is_late = bool(budget.wall_seconds) and self._access.now() >= wall_end
         return Ended.WALL_SECONDS if is_late else None

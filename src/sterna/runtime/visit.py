@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import replace
+
 from sterna.errors import EngineEnded, FetchError
 from sterna.model import Ended, Parcel, RobotsState, StateChange, Target, Visit
 from sterna.runtime.access import Access, Kit
@@ -13,6 +15,7 @@ from sterna.runtime.frontier import Frontier
 from sterna.runtime.handler import FAILING_PAUSE_SECONDS, Handler
 from sterna.runtime.packer import Packer
 from sterna.runtime.qualification import qualify
+from sterna.runtime.reins import Gauge
 from sterna.runtime.spending import Spending
 from sterna.web.robots import Rules, is_due
 from sterna.web.urls import Canonical
@@ -21,6 +24,7 @@ FIRST_FLUSH_SECONDS = 0.25  # so that whoever watches soon sees something; not w
 FLUSH_SECONDS = 5.0
 STOP_GRACE_SECONDS = 5.0
 LOOK_SECONDS = 0.2
+REST_LOOK_SECONDS = 1.0  # while the visit rests, and its deadline moves on
 
 Deliver = Callable[[Parcel], Awaitable[None]]
 
@@ -69,13 +73,18 @@ class VisitLoop:
 
     async def run(self) -> None:
         """Returns when the last parcel is delivered."""
-        watch = asyncio.create_task(self._watch_stop())
+        watches = [asyncio.create_task(self._watch_stop()), asyncio.create_task(self._watch_end())]
+        reins = self._kit.reins
+        reins.look = self._gauge
         try:
             if await self._unless_over(self._qualify()) and await self._open_engine():
                 await self._crawl()
             await self._send(is_last=True)
         finally:
-            watch.cancel()
+            used = replace(self._gauge(), memory_bytes=0)
+            reins.look = lambda: used  # whoever holds the reins must not hold all of the visit
+            for watch in watches:
+                watch.cancel()
             if self._handler.engine:
                 await self._handler.engine.close()
 
@@ -123,12 +132,16 @@ class VisitLoop:
         await self._stop.wait()
         self._end(Ended.STOPPED)
 
+    async def _watch_end(self) -> None:
+        await self._kit.reins.wait_for_end()
+        self._end(Ended.BUDGET)
+
     async def _wait_for(self, workers: set[asyncio.Task[None]]) -> None:
         over = asyncio.create_task(self._over.wait())
         done_at_all = asyncio.create_task(asyncio.wait(workers))
         try:
             while not (self._over.is_set() or done_at_all.done()):
-                left = max(self._spending.deadline - self._kit.clock.now(), 0.0)
+                left = self._look_after(self._spending.deadline - self._kit.clock.now())
                 await asyncio.wait({over, done_at_all}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if not done_at_all.done():  # all of them may wait for something that takes longer
                     self._check_budget()  # which a timer that rings a little early does not end
@@ -136,6 +149,10 @@ class VisitLoop:
         finally:
             over.cancel()
             done_at_all.cancel()
+
+    def _look_after(self, left: float) -> float:
+        """Seconds until somebody should look whether the time that is left is over; at rest it is not."""
+        return max(left, REST_LOOK_SECONDS if self._kit.reins.is_paused else 0.0)
 
     async def _end_workers(self, workers: set[asyncio.Task[None]], done_at_all: asyncio.Future[Any]) -> None:
         late_at = self._kit.clock.now() + self._kit.timeout_seconds
@@ -186,9 +203,8 @@ class VisitLoop:
                 return None
             # What comes due meanwhile is no reason to look again as long as nothing may be taken.
             wakes_at = self._frontier.wakes_at() if may_take else None
-            await self._wait_for_change(
-                min(self._spending.deadline, wakes_at or self._spending.deadline) - now
-            )
+            left = self._look_after(self._spending.deadline - now)
+            await self._wait_for_change(min(left, wakes_at - now) if wakes_at else left)
 
     def _may_take(self) -> bool:
         """Within the page budget, with room in the parcel, and level by level, so that depths are exact.
@@ -231,9 +247,9 @@ class VisitLoop:
         beginning = asyncio.create_task(begin)
         over = asyncio.create_task(self._over.wait())
         try:
-            await asyncio.wait(
-                {beginning, over}, timeout=self._visit.budget.seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            while not (beginning.done() or over.done()) and (left := self._spending.left_seconds) > 0:
+                left = self._look_after(left)
+                await asyncio.wait({beginning, over}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not beginning.done():
                 self._fail()
                 async with self._sending:  # never in the middle of a parcel: the next one would leave a gap
@@ -294,6 +310,17 @@ class VisitLoop:
                 url = canonical(written, f"{self._visit.site}/robots.txt")
                 if url is not None:
                     self._handler.following.add(Target(url, kind="sitemap"))
+
+    def _gauge(self) -> Gauge:
+        engine = self._handler.engine
+        return Gauge(
+            pages=self._packer.pages_total,
+            requests=self._access.requests_total,
+            read_bytes=self._access.bytes_total,
+            sent_bytes=self._packer.sent_bytes,
+            cpu_seconds=self._spending.cpu_seconds,
+            memory_bytes=engine.memory_bytes() if engine else 0,
+        )
 
     # -- parcels -----------------------------------------------------------------------------------------
 

@@ -1,31 +1,67 @@
 """Compression of a visit's parcels: one zstd stream, so that a page costs what is new in it."""
 
+from functools import lru_cache
+
 import zstandard
 
 from sterna.errors import WireError
 
 WINDOW_LOG = 27  # the last 128 MiB are remembered
+LEAST_WINDOW_LOG = 19
+SMALL_WINDOW_LOG = 23  # below it a lower level brings more than a larger window does
 MAX_LEVEL = 19
+SMALL_LEVELS = (3, 1)  # that need little memory besides the window
 # Pages of one site have much in common: with longer matches these levels make 2 to 3 % less of them, as fast.
 _LAZY_LEVELS, _LAZY = range(6, 13), {"min_match": 6, "ldm_min_match": 128}
+_BUFFER_BYTES = 1024 * 1024  # of input and output, about
 # So little is given to the decompressor at once because it gives back all that is in it: four bytes can stand
 # for a block of 128 KiB, so these for 16 MiB.
 SIP_BYTES = 512
 
 
+def squeezing_bytes(level: int, *, memory_bytes: int = 0) -> int:
+    """What a stream takes of memory once it has seen much, when it may take so much; about."""
+    return _chosen(min(max(level, 1), MAX_LEVEL), memory_bytes)[1]
+
+
+@lru_cache(maxsize=256)
+def _chosen(level: int, memory_bytes: int) -> tuple[zstandard.ZstdCompressionParameters, int]:
+    """The best way to compress within so much memory (0: any), and what it takes; the least if none fits."""
+    choices = [(level, window) for window in range(WINDOW_LOG, SMALL_WINDOW_LOG - 1, -1)]
+    for small in SMALL_LEVELS:
+        if small <= level:
+            choices += [(small, window) for window in range(WINDOW_LOG, LEAST_WINDOW_LOG - 1, -1)]
+    for each, window in choices:
+        parameters = _parameters(each, window)
+        size = _size(parameters)
+        if not memory_bytes or size <= memory_bytes:
+            break
+    return parameters, size
+
+
+def _size(parameters: zstandard.ZstdCompressionParameters) -> int:
+    """What a stream takes, within a tenth: its window, its tables, that of long matches, and buffers."""
+    tables = 6 * 2**parameters.hash_log + 4 * 2**parameters.chain_log
+    return int(2**parameters.window_log * (1 + 1 / 16) + tables + _BUFFER_BYTES)
+
+
+def _parameters(level: int, window_log: int) -> zstandard.ZstdCompressionParameters:
+    return zstandard.ZstdCompressionParameters.from_level(
+        level,
+        window_log=window_log,
+        enable_ldm=True,
+        write_checksum=False,  # whoever seals the stream sees to that
+        write_content_size=False,
+        **(_LAZY if level in _LAZY_LEVELS else {}),
+    )
+
+
 class Squeezer:
     """Compresses one stream; each call's result can be read without the next."""
 
-    def __init__(self, level: int = 3) -> None:
-        level = min(max(level, 1), MAX_LEVEL)
-        parameters = zstandard.ZstdCompressionParameters.from_level(
-            level,
-            window_log=WINDOW_LOG,
-            enable_ldm=True,
-            write_checksum=False,  # whoever seals the stream sees to that
-            write_content_size=False,
-            **(_LAZY if level in _LAZY_LEVELS else {}),
-        )
+    def __init__(self, level: int = 3, *, memory_bytes: int = 0) -> None:
+        """Takes a smaller window, or a lower level, where it may not take so much memory; 0: it may."""
+        parameters, _ = _chosen(min(max(level, 1), MAX_LEVEL), memory_bytes)
         self._stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
 
     def add(self, data: bytes) -> bytes:

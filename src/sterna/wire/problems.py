@@ -40,6 +40,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "wrong-audience": (421, "This host is for another site"),
     "internal": (500, "The host made a mistake"),
     "busy": (503, "Too many crawlers are here"),
+    "closed-now": (503, "The owner lets no crawler in now"),
     "no-jail": (503, "This machine cannot jail a foreign crawler"),
 }
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from sterna.errors import EngineEnded
 from sterna.model import Budget, Ended, Program, State, StateChange, Target
-from sterna.runtime.cells import Forker
+from sterna.runtime.cells import Cell, Forker
 from sterna.runtime.engine.line import Line, Starter, check_change, check_verdict
 from sterna.runtime.engine.messages import (
     Admit,
@@ -100,6 +100,7 @@ class Engines:
             drives_loading=program.drives_loading,
         )
         engine = Engine(Line(process), page_seconds=self._page_seconds, forget=self._engines.discard)
+        engine.cell = process if isinstance(process, Cell) else None
         self._engines.add(engine)
         await engine.begin(start)
         return engine
@@ -140,6 +141,7 @@ class Engine:
         self.first = Verdict()  # what the rules said before any page
         self.asks_before_fetch = False  # some rule is about requests
         self.cpu_seconds = 0.0
+        self.cell: Cell | None = None  # its process, where that can be looked at
         self._line = line
         self._seconds = page_seconds + GRACE_SECONDS
         self._forget = forget
@@ -186,6 +188,10 @@ class Engine:
         job = _Asking(_future())
         self._put(job)
         return await job.done
+
+    def memory_bytes(self) -> int:
+        """What its process takes now; 0 if nobody can tell."""
+        return self.cell.usage().memory_bytes if self.cell else 0
 
     async def close(self) -> None:
         """Ends the process; whoever still waits for it hears of it."""
