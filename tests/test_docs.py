@@ -19,6 +19,8 @@ import pytest
 from sterna.cli.demo import PORT
 from sterna.cli.exits import Exit
 
+pytestmark = pytest.mark.alone  # the ports in the documents are the same for all
+
 ROOT = Path(__file__).parent.parent
 STERNA = [sys.executable, "-m", "sterna.cli"]
 

@@ -63,7 +63,7 @@ class NotingCarrier:
         self.most_active = max(self.most_active, self.active)
         if self.is_host:
             leave()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         self.active -= 1
         await deliver(self._answer(visit))
         return "host" if self.is_host else "here"

@@ -296,6 +296,7 @@ def busy_machine() -> Iterator[None]:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.alone
 async def test_real_load_makes_a_real_visit_rest_and_it_goes_on_when_the_load_is_gone(tmp_path: Path) -> None:
     if os.geteuid() and os.getpriority(os.PRIO_PROCESS, 0) > 0:
         pytest.skip("what is niced does not count, and only root can make others that are not")

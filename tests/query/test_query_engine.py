@@ -379,6 +379,7 @@ def test_two_results_can_be_read_side_by_side(engine: Engine) -> None:
     assert sum(left == right for left, right in zip(first, second, strict=True)) == 3_000
 
 
+@pytest.mark.alone  # a signal must reach the very thread that waits for DuckDB
 def test_ctrl_c_is_not_swallowed_by_the_time_limit() -> None:
     with Engine({}, time_limit_seconds=10.0) as engine:
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))

@@ -146,11 +146,16 @@ async def _serve(
         if page_listener:
             await stack.enter_async_context(_page(service, config, page_listener))
             circumstances.insert(0, f"page      http://{_name_of(page_listener)}/")
-        for line in (*about(config, identity), *_closed(doors), *trouble, *circumstances):
-            say(line)
         if index_hours:
             await stack.enter_async_context(_keeping(config, index_hours))
-        await serve(service, endpoint=config.address, listener=listener, shelf=Shelf(config))
+        lines = (*about(config, identity), *_closed(doors), *trouble, *circumstances)
+        await serve(
+            service,
+            endpoint=config.address,
+            listener=listener,
+            shelf=Shelf(config),
+            on_ready=lambda: say("\n".join(lines)),
+        )
     say("stopped")
 
 

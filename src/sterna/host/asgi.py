@@ -180,9 +180,17 @@ class _Server(uvicorn.Server):
 
 
 async def serve(
-    service: Service, *, endpoint: str, listener: socket.socket, shelf: "Shelf | None" = None
+    service: Service,
+    *,
+    endpoint: str,
+    listener: socket.socket,
+    shelf: "Shelf | None" = None,
+    on_ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answers on the socket until SIGTERM or SIGINT; then visits end softly, and so do their streams."""
+    """Answers on the socket until SIGTERM or SIGINT; then visits end softly, and so do their streams.
+
+    `on_ready` is called as soon as a signal would be heard; who calls from then on is answered.
+    """
     config = uvicorn.Config(
         AsgiFace(service, endpoint=endpoint, shelf=shelf),
         http=_Protocol,
@@ -207,6 +215,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+    on_ready()
     watching = asyncio.create_task(service.watch())
     try:
         await server.serve(sockets=[listener])

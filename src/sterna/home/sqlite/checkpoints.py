@@ -7,6 +7,7 @@ from pathlib import Path
 
 LOG_BYTES = 4 * 1024 * 1024  # the log's size from which a checkpoint is worth its syncs
 MOST_FRAMES = 16_384  # 64 MB: the writer waits once the log is longer, so that it can begin anew
+MOST_BYTES = MOST_FRAMES * 4096  # to which SQLite shortens a log that begins anew
 
 
 class Checkpoints:
@@ -22,14 +23,15 @@ class Checkpoints:
 
     def begin(self) -> None:
         """Has a long log carried over, unless that is under way."""
-        if self._frames >= MOST_FRAMES:
+        # On a slow disk the log may grow too long before the first look at it is over.
+        if self._frames >= MOST_FRAMES or self._log_bytes() > MOST_BYTES:
             # SQLite begins the log anew only where all of it was carried over before a transaction begins.
             self._finish()
             self._thread.submit(self._carry_over).result()
             self._frames = 0
         elif self._under_way is None or self._under_way.done():
             self._finish()
-            if self._is_long():
+            if self._log_bytes() > LOG_BYTES:
                 self._under_way = self._thread.submit(self._carry_over)
 
     def close(self) -> None:
@@ -48,8 +50,8 @@ class Checkpoints:
             self._connection = self._connect(False)
         _, self._frames, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
-    def _is_long(self) -> bool:
+    def _log_bytes(self) -> int:
         try:
-            return self._log.stat().st_size > LOG_BYTES  # it keeps its size when it begins anew
+            return self._log.stat().st_size  # it keeps its size when it begins anew
         except FileNotFoundError:
-            return False
+            return 0

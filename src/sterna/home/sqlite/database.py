@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sterna.errors import CollectionError, EmptyCollection, StorageError
 from sterna.home.sqlite import schema
-from sterna.home.sqlite.checkpoints import Checkpoints
+from sterna.home.sqlite.checkpoints import MOST_BYTES, Checkpoints
 from sterna.home.sqlite.lookup import Lookup
 
 BUSY_MS = 10_000
@@ -72,6 +72,7 @@ class Database:
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = FULL")  # a commit is on the disk, not only in its cache
         execute("PRAGMA wal_autocheckpoint = 0")  # they are made beside the writer
+        execute(f"PRAGMA journal_size_limit = {MOST_BYTES}")
         execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         execute("PRAGMA temp_store = MEMORY")
         if self._version() == 0:
