@@ -77,6 +77,8 @@ class Multi:
 
     def proceed(self, handle: pycurl.Curl) -> None:
         """Lets a transfer that its writer had paused go on; never from one of libcurl's callbacks."""
+        if self._is_closed:
+            return
         handle.pause(pycurl.PAUSE_CONT)
         self._act(pycurl.SOCKET_TIMEOUT, 0)
 
@@ -137,6 +139,8 @@ class Multi:
         self._act(pycurl.SOCKET_TIMEOUT, 0)
 
     def _act(self, fd: int, events: int) -> None:
+        if self._is_closed:
+            return  # who was about to be told of a socket, or reads what is left, may come later
         self._multi.socket_action(fd, events)
         more = 1
         while more:
