@@ -381,8 +381,12 @@ def test_two_results_can_be_read_side_by_side(engine: Engine) -> None:
 
 @pytest.mark.alone  # a signal must reach the very thread that waits for DuckDB
 def test_ctrl_c_is_not_swallowed_by_the_time_limit() -> None:
-    with Engine({}, time_limit_seconds=10.0) as engine:
-        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            rows(engine, ENDLESS)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a script may have it ignored
+    try:
+        with Engine({}, time_limit_seconds=10.0) as engine:
+            timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                rows(engine, ENDLESS)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,5 +1,6 @@
 """`sterna host status`, `stop` and `open`: what an owner sees of a host that runs, and how he ends it."""
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -220,6 +221,7 @@ def _fields(status: HostStatus) -> dict[str, object]:
 
 def _watch(lines: Callable[[], Sequence[str]]) -> None:
     """Shows them anew each second; a terminal in place, all else one after the other."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script may have it ignored
     try:
         if sys.stdout.isatty():
             _watch_in_place(lines)
