@@ -124,7 +124,10 @@ class Leasing:
 
     def _done(self, site_id: int) -> bytes:
         rows = self._db.execute(
-            "SELECT fingerprint FROM known WHERE site_id = ? AND is_done ORDER BY fingerprint", (site_id,)
+            # By itself SQLite would read all that is known of the site.
+            "SELECT fingerprint FROM known INDEXED BY known_done"
+            " WHERE site_id = ? AND is_done ORDER BY fingerprint",
+            (site_id,),
         )
         return array("q", (fingerprint for (fingerprint,) in rows)).tobytes()
 
