@@ -142,7 +142,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     priority: tuple[PriorityRules, ...] = ()
     closed: tuple[str, ...] = ()  # paths that no crawler reads, nor anything below them
     obey_robots: bool = True
-    connections: int = 4  # of one visit
+    connections: int = 1  # of one visit: with more of them the site's visitors begin to feel it
     delay_seconds: float = 0.0  # between two requests of one visit
     limits: HostLimits = HostLimits()
 
