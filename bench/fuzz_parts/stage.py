@@ -14,7 +14,7 @@ from bench.fuzz_parts.spoiling import SITE
 from bench.measuring import descendants
 
 from sterna.host.keyring import Keyring
-from sterna.host.policy import ALLOWED, allow
+from sterna.host.policy.terms import ALLOWED, allow
 from sterna.wire.keys import Identity
 
 HOMES = 8

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import uvloop
 from bench.owners_parts.fairness import jain, least, shares_of
-from bench.owners_parts.homes import Home, Trip, line_to_hosts, travel
+from bench.owners_parts.homes import Home, Trip, travel
 from bench.owners_parts.memory import Watch, memory_group
 from bench.owners_parts.stage import Host, Site, running
+from tests.transport.calling import line_to_hosts
 
 from sterna.transport.http import HttpTransport
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from bench.engine import RULES
+from tests.transport.calling import whole
 
 from sterna.home.acknowledging import Acknowledging
 from sterna.model import Budget, Crawler, Program, Source, Target
-from sterna.transport.http import HttpConfig, HttpTransport
+from sterna.transport.http import HttpTransport
 from sterna.transport.interface import Call
 from sterna.web.clock import SystemClock
-from sterna.web.dns import DnsResolver
 from sterna.wire.discovery import decode_offer
 from sterna.wire.handshake import Greeting, Session
 from sterna.wire.keys import Identity, PublicKey
@@ -51,24 +51,11 @@ class Trip:
         return self.ending.pages if self.ending else 0
 
 
-@asynccontextmanager
-async def line_to_hosts() -> AsyncIterator[HttpTransport]:
-    clock = SystemClock()
-    resolver = DnsResolver(clock)
-    line = HttpTransport(HttpConfig(), resolver=resolver, clock=clock)
-    line.let_private("127.0.0.1")
-    try:
-        yield line
-    finally:
-        await line.close()
-        await resolver.close()
-
-
 async def travel(
     line: HttpTransport, home: Home, *, site: str, start: str, key: PublicKey, pages: int
 ) -> Trip:
     """Sends a crawler for so many pages, and reads what comes to its end."""
-    offer = decode_offer(await _whole(line, site, Call("discover")), site)
+    offer = decode_offer(await whole(line, site, Call("discover")), site)
     budget = Budget(pages=pages, seconds=SECONDS)
     greeting = Greeting.begin(
         home.identity,
@@ -78,7 +65,7 @@ async def travel(
         now=SystemClock().now(),
         understands=(TAKES_RECEIPTS,),
     )
-    session = greeting.finish(await _whole(line, offer.endpoint, Call("hello", greeting.body)), key)
+    session = greeting.finish(await whole(line, offer.endpoint, Call("hello", greeting.body)), key)
     order = Send(
         visit=f"b{next(_numbers)}",
         part="/",
@@ -107,7 +94,7 @@ async def _read(
 ) -> None:
     async def tell(number: int, receipt: bytes) -> None:
         body = seal_acknowledgement(session.keys, visit, number, receipt=receipt)
-        await _whole(line, endpoint, Call("acknowledge", body))
+        await whole(line, endpoint, Call("acknowledge", body))
 
     reader = StreamReader(session.keys.stream, max_bytes=1 << 40)
     acknowledging, receipt = Acknowledging(tell), b""
@@ -138,8 +125,3 @@ async def acknowledged(acknowledging: Acknowledging) -> AsyncIterator[None]:
     finally:
         telling.cancel()
         await asyncio.gather(telling, return_exceptions=True)
-
-
-async def _whole(line: HttpTransport, address: str, call: Call) -> bytes:
-    async with line.exchange(address, call) as answer:
-        return b"".join([chunk async for chunk in answer.chunks])

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
-from bench.owners_parts.homes import Home, line_to_hosts, travel
+from bench.owners_parts.homes import Home, travel
 from bench.owners_parts.stage import Host, Site, running
+from tests.transport.calling import line_to_hosts
 
 POLICY = "[limits]\nidle_seconds = 1.0\n"  # for which its processes are kept after the last visit
 SETTLE_SECONDS = 3.0

@@ -22,8 +22,9 @@ from pathlib import Path
 import uvloop
 from bench.crawl import DEBIAN
 from bench.limit import LUA
-from bench.owners_parts.homes import Home, line_to_hosts, travel
+from bench.owners_parts.homes import Home, travel
 from bench.owners_parts.stage import Host, Site, running
+from tests.transport.calling import line_to_hosts
 
 CONNECTIONS = 8
 PAUSE_MS = 20  # of each of these: 400 requests a second at most

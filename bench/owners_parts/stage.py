@@ -17,7 +17,7 @@ from bench.owners_parts.memory import MemoryGroup
 from tests.servers.nginx import free_ports, serve
 
 from sterna.host.keyring import Keyring
-from sterna.host.policy import ALLOWED, allow
+from sterna.host.policy.terms import ALLOWED, allow
 from sterna.wire.keys import PublicKey
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"

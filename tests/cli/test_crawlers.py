@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.crawl.running import sterna
 from tests.home.visits import OFFER, SITE, parcel, target, visit
-from tests.host.test_host_receipts import receipt
+from tests.host.receipts.test_host_receipts import receipt
 
 from sterna.home.collection import Collection
 from sterna.home.ledger import Arrival, Change, Out, OutboxRow

@@ -18,7 +18,7 @@ from sterna.host.keyring import Keyring
 from sterna.wire.discovery import WELL_KNOWN, decode_offer
 
 SITE = "http://site.test"
-EXTRA = ("duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot")
+EXTRA = ("duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "starlette", "tantivy")
 
 
 @contextmanager
@@ -163,7 +163,11 @@ def test_keys_and_host_work_on_the_base_install(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("ask", "SELECT 1 FROM pages"), ("crawl", "http://127.0.0.1:9/", "--into", "c")]
+    "words",
+    [
+        ("ask", "SELECT url FROM page", "http://127.0.0.1:9/"),
+        ("crawl", "http://127.0.0.1:9/", "--into", "c"),
+    ],
 )
 def test_other_commands_say_what_is_missing_in_one_line(tmp_path: Path, words: tuple[str, ...]) -> None:
     result = without_extra(tmp_path, *words)

@@ -18,8 +18,8 @@ from sterna.cli.host_dry_run import terms_of as terms_for
 from sterna.crawler.pack import PackedCrawler, Progress, write
 from sterna.errors import UsageError
 from sterna.host.config import Policy
-from sterna.host.policy import terms_of
-from sterna.host.policy_file import read_policy
+from sterna.host.policy.policy_file import read_policy
+from sterna.host.policy.terms import terms_of
 from sterna.model import Target
 from sterna.web.urls import fingerprint
 from sterna.wire.known import unpack_known

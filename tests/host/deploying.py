@@ -5,21 +5,21 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.servers import apache, nginx
 from tests.servers.nginx import free_ports
+from tests.transport.calling import line_to_hosts, whole
 
 from sterna.host.keyring import Keyring
-from sterna.host.policy import ALLOWED, allow
+from sterna.host.policy.terms import ALLOWED, allow
 from sterna.model import Budget, Crawler, Program, Source, Target
-from sterna.transport.http import HttpConfig, HttpTransport
+from sterna.transport.http import HttpTransport
 from sterna.transport.interface import Call
 from sterna.web.clock import SystemClock
-from sterna.web.dns import DnsResolver
 from sterna.wire.discovery import Offer, decode_offer
 from sterna.wire.handshake import Greeting, Session
 from sterna.wire.keys import Identity
@@ -190,24 +190,6 @@ def as_cgi(folder: Path) -> Iterator[Deployed]:
 # -- a home ------------------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def transport() -> AsyncIterator[HttpTransport]:
-    clock = SystemClock()
-    resolver = DnsResolver(clock)
-    opened = HttpTransport(HttpConfig(), resolver=resolver, clock=clock)
-    opened.let_private("127.0.0.1")
-    try:
-        yield opened
-    finally:
-        await opened.close()
-        await resolver.close()
-
-
-async def whole(line: HttpTransport, address: str, call: Call) -> bytes:
-    async with line.exchange(address, call) as answer:
-        return b"".join([chunk async for chunk in answer.chunks])
-
-
 async def offer_of(line: HttpTransport, deployed: Deployed) -> Offer:
     return decode_offer(await whole(line, deployed.site, Call("discover")), deployed.site)
 
@@ -246,7 +228,7 @@ async def travel(
     deployed: Deployed, *, known: bytes = b"", rules: str = "", watch: Callable[[], None] | None = None
 ) -> Trip:
     """Discovery, greeting, order, and the stream to its end; `watch` is called when the first parcel came."""
-    async with transport() as line:
+    async with line_to_hosts() as line:
         offer = await offer_of(line, deployed)
         session = await greet(line, deployed, offer)
         order = Send(

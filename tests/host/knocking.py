@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from sterna.host.config import HostConfig, HostLimits
-from sterna.host.load import LoadMeter
-from sterna.host.policy import ALLOWED, allow
+from sterna.host.policy.load import LoadMeter
+from sterna.host.policy.terms import ALLOWED, allow
 from sterna.host.service import Reply, Service
-from sterna.host.workshop import Workshop
+from sterna.host.visiting.workshop import Workshop
 from sterna.model import Budget, Crawler, Etiquette, Known, Page, Parcel, Robots, Target, Visit
 from sterna.transport.interface import Call
 from sterna.web.clock import Clock, SystemClock
@@ -217,21 +217,22 @@ class GatedSite:
         path = request.url.removeprefix(SITE)
         self.asked.append(path)
         if path == "/robots.txt":
-            return _answer(404, "")
+            return answer(404, "")
         if path == "/":
-            return _answer(200, "".join(f'<a href="/{n}">{n}</a>' for n in range(self._pages)))
+            return answer(200, "".join(f'<a href="/{n}">{n}</a>' for n in range(self._pages)))
         await self._through.acquire()
-        return _answer(200, f"<title>{path}</title>{'tern ' * 200}")
+        return answer(200, f"<title>{path}</title>{'tern ' * 200}")
 
     @asynccontextmanager
     async def open(self, config: HostConfig, clock: Clock) -> AsyncIterator[Fetcher]:
         yield self
 
 
-def _answer(status: int, body: str) -> Response:
+def answer(status: int, body: str) -> Response:
+    """A page of a site that is not there."""
     return Response(
         status=status,
-        head=f"HTTP/1.1 {status} Gated\r\n\r\n".encode(),
+        head=f"HTTP/1.1 {status} Made\r\n\r\n".encode(),
         body=body.encode(),
         headers=(("content-type", "text/html"),),
         seconds=0.0,

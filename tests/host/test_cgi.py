@@ -14,7 +14,7 @@ from tests.host.knocking import NAME, SITE, Stream, send, write_site
 from tests.host.test_asgi import Answered
 
 from sterna.host.keyring import Keyring
-from sterna.host.policy import ALLOWED, allow
+from sterna.host.policy.terms import ALLOWED, allow
 from sterna.host.service import Reply
 from sterna.model import Budget
 from sterna.web.clock import SystemClock

@@ -13,13 +13,13 @@ import pytest
 from tests.host.knocking import GatedSite, Home, Stream, limits_of, open_home, problem_in, send, until
 
 from sterna.errors import Refused
-from sterna.host import overseer, visits
-from sterna.host.audit import AUDIT, Audit
-from sterna.host.auditing import verify
 from sterna.host.config import Policy
-from sterna.host.doors import Doors
-from sterna.host.notes import REFUSALS_A_MINUTE, Notes
-from sterna.host.spool import Spool
+from sterna.host.owner.audit import AUDIT, Audit
+from sterna.host.owner.auditing import verify
+from sterna.host.owner.doors import Doors
+from sterna.host.owner.notes import REFUSALS_A_MINUTE, Notes
+from sterna.host.visiting import overseer, visits
+from sterna.host.visiting.spool import Spool
 from sterna.model import Budget, Crawler, Program, Source
 from sterna.transport.interface import Call
 from sterna.web.clock import SystemClock
@@ -49,7 +49,7 @@ async def begun(home: Home, site: GatedSite, **fields: Any) -> tuple[Stream, asy
     reply, session = await home.order(send(**fields))
     stream = Stream(reply, session)
     reading = asyncio.create_task(stream.read())
-    await until(lambda: len(site.asked) > 4)
+    await until(lambda: len(site.asked) > 2)
     return stream, reading
 
 

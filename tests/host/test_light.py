@@ -11,7 +11,7 @@ import pytest
 from tests.host.knocking import NAME, SITE, Home, open_home, send, until, write_site
 
 from sterna.host.keyring import Keyring
-from sterna.host.policy import ALLOWED, allow
+from sterna.host.policy.terms import ALLOWED, allow
 from sterna.model import Crawler, Program, Source
 from sterna.wire.keys import Identity
 from sterna.wire.orders import seal_order
@@ -30,14 +30,14 @@ def loaded_by(code: str) -> set[str]:
 @pytest.mark.parametrize(
     "code",
     [
-        "import sterna.host.service, sterna.host.reception, sterna.host.asgi, sterna.host.cgi",
+        "import sterna.host.service, sterna.host.visiting.reception, sterna.host.asgi, sterna.host.cgi",
         "from sterna.cli.app import make_app; make_app(['host', 'run']); import sterna.cli.host_run",
         "from sterna.cli.app import make_app; make_app(['keys', 'show'])",
     ],
 )
 def test_host_loads_nothing_heavy(code: str) -> None:
     loaded = loaded_by(code)
-    assert "sterna.host.policy" in loaded
+    assert "sterna.host.policy.terms" in loaded
     assert [name for name in HEAVY if name in loaded] == []
 
 

@@ -12,9 +12,9 @@ import pytest
 from tests.host.knocking import NAME, SITE, Home, Stream, limits_of, open_home, problem_in, send
 
 from sterna.errors import Refused
-from sterna.host import reception
 from sterna.host.config import Policy
-from sterna.host.policy import ALLOWED
+from sterna.host.policy.terms import ALLOWED
+from sterna.host.visiting import reception
 from sterna.model import Budget, Crawler, Program, Source, Target
 from sterna.transport.interface import Call, Op
 from sterna.wire.discovery import decode_offer

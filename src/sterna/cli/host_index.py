@@ -91,8 +91,8 @@ async def _survey(
     config: HostConfig, starts: tuple[str, ...], *, max_pages: int, is_anew: bool, as_json: bool
 ) -> Exit:
     from sterna.host.own.survey import Surveyor  # noqa: PLC0415 - it brings the runtime
-    from sterna.host.source import check_source  # noqa: PLC0415
-    from sterna.host.workshop import Workshop  # noqa: PLC0415
+    from sterna.host.site.source import check_source  # noqa: PLC0415
+    from sterna.host.visiting.workshop import Workshop  # noqa: PLC0415
     from sterna.web.clock import SystemClock  # noqa: PLC0415
 
     check_source(config)

@@ -10,7 +10,7 @@ import typer
 from sterna.cli.keys import DEFAULT_FOLDER
 from sterna.errors import UsageError
 from sterna.host.config import HostConfig
-from sterna.host.policy import AllowedHomes
+from sterna.host.policy.terms import AllowedHomes
 from sterna.host.setup import HostFile, config_of
 from sterna.wire.keys import Identity
 

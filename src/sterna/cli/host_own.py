@@ -16,13 +16,13 @@ import typer
 from sterna.cli.exits import Exit
 from sterna.cli.host_options import say, state_base, state_of
 from sterna.errors import UsageError
-from sterna.host.closed import Closed
-from sterna.host.own import writing
 from sterna.host.own.feed import atom_of, lines_of
 from sterna.host.own.index import NAME, Change, Index
 from sterna.host.own.search import Found, search
-from sterna.host.own.sitemap import write_sitemap
+from sterna.host.site.closed import Closed
 from sterna.query.terminal import harmless
+from sterna.web import xml
+from sterna.web.sitemap_file import write_sitemap
 
 _AGO = re.compile(r"(\d+)([mhd])")
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -102,7 +102,7 @@ def changes(
 
 def _line_of(change: Change) -> bytes:
     title = f"  {change.title}" if change.title else ""
-    return (harmless(f"{writing.time(change.at)}  {change.kind}  {change.url}{title}") + "\n").encode()
+    return (harmless(f"{xml.time(change.at)}  {change.kind}  {change.url}{title}") + "\n").encode()
 
 
 def find(
@@ -170,7 +170,7 @@ def opened(state: Path) -> Iterator[Index]:
 
 
 def _closed(policy: Path | None) -> Closed:
-    from sterna.host.policy_file import read_policy  # noqa: PLC0415 - few name one
+    from sterna.host.policy.policy_file import read_policy  # noqa: PLC0415 - few name one
 
     return Closed(read_policy(policy).closed if policy else ())
 

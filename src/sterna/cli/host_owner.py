@@ -13,11 +13,11 @@ import typer
 from sterna.cli.host_options import say, state_base, state_of
 from sterna.cli.numbers import duration_text, plural
 from sterna.errors import LineBroken, StorageError, UsageError
-from sterna.host.audit import AUDIT, Audit
-from sterna.host.control import CONTROL, Answer, Question, ask
-from sterna.host.doors import BY_OWNER, CLOSED, Doors
-from sterna.host.measures import Amount, amounts_of, host_amounts
-from sterna.host.status import HostStatus, VisitStatus
+from sterna.host.owner.audit import AUDIT, Audit
+from sterna.host.owner.control import CONTROL, Answer, Question, ask
+from sterna.host.owner.doors import BY_OWNER, CLOSED, Doors
+from sterna.host.owner.measures import Amount, amounts_of, host_amounts
+from sterna.host.owner.status import HostStatus, VisitStatus
 from sterna.query.terminal import harmless
 from sterna.web.clock import SystemClock
 

@@ -10,10 +10,10 @@ import typer
 from sterna.cli.host_options import say
 from sterna.cli.keys import DEFAULT_FOLDER, KeysOption, keyring_of
 from sterna.errors import UsageError
-from sterna.host.explaining import explain
-from sterna.host.hours import zone_of
-from sterna.host.policy import ALLOWED, read_allowed
-from sterna.host.policy_file import read_policy
+from sterna.host.policy.explaining import explain
+from sterna.host.policy.hours import zone_of
+from sterna.host.policy.policy_file import read_policy
+from sterna.host.policy.terms import ALLOWED, read_allowed
 
 
 def check(

@@ -13,9 +13,9 @@ from sterna.cli.host_options import say
 from sterna.cli.host_owner import JsonOption, SiteOption, StateOption, folder_of
 from sterna.cli.numbers import bytes_text, plural
 from sterna.errors import StorageError
-from sterna.host.access_log import LogCount, read_logs
-from sterna.host.receipts import Book, read_book
-from sterna.host.savings import (
+from sterna.host.receipts.access_log import LogCount, read_logs
+from sterna.host.receipts.book import Book, read_book
+from sterna.host.receipts.savings import (
     Comparison,
     DayOf,
     HomeTotal,
@@ -27,7 +27,7 @@ from sterna.host.savings import (
     days_of,
     total_of,
 )
-from sterna.host.savings_picture import svg_of, text_of
+from sterna.host.receipts.savings_picture import svg_of, text_of
 from sterna.query.terminal import harmless
 
 SVG_DAYS = 60  # to each side

@@ -37,11 +37,11 @@ from sterna.cli.host_options import (
 )
 from sterna.cli.keys import DEFAULT_FOLDER, KeysOption, keyring_of
 from sterna.errors import UsageError
-from sterna.host.audit import AUDIT, Audit
 from sterna.host.config import HostConfig
-from sterna.host.doors import Doors
 from sterna.host.keyring import Keyring
-from sterna.host.policy import ALLOWED, allow
+from sterna.host.owner.audit import AUDIT, Audit
+from sterna.host.owner.doors import Doors
+from sterna.host.policy.terms import ALLOWED, allow
 from sterna.host.setup import HostFile, config_of
 from sterna.web.clock import SystemClock
 from sterna.wire.keys import Identity
@@ -119,9 +119,9 @@ async def _serve(
 ) -> None:
     # Starting a server takes its time, and whoever asks for help should not wait for it.
     from sterna.host.asgi import serve  # noqa: PLC0415
-    from sterna.host.control import open_control  # noqa: PLC0415
     from sterna.host.locks import lock  # noqa: PLC0415
     from sterna.host.own.shelf import Shelf  # noqa: PLC0415
+    from sterna.host.owner.control import open_control  # noqa: PLC0415
     from sterna.host.service import Service  # noqa: PLC0415
 
     clock = SystemClock()
@@ -162,8 +162,8 @@ async def _serve(
 def _page(
     service: "Service", config: HostConfig, listener: socket.socket
 ) -> AbstractAsyncContextManager[None]:
-    from sterna.host.page import open_page  # noqa: PLC0415 - few hosts show one
-    from sterna.host.spared import ReceiptSums  # noqa: PLC0415
+    from sterna.host.owner.page import open_page  # noqa: PLC0415 - few hosts show one
+    from sterna.host.owner.spared import ReceiptSums  # noqa: PLC0415
 
     return open_page(service, config.state / AUDIT, listener, spared=ReceiptSums(config.state))
 
@@ -184,8 +184,8 @@ def _closed(doors: Doors) -> list[str]:
 
 async def _try_source(config: HostConfig) -> list[str]:
     """What is wrong with the source of pages but may come right; ConfigError for what cannot be."""
-    from sterna.host.source import check_source  # noqa: PLC0415 - only a host that runs has to know
-    from sterna.host.upstream import Upstream  # noqa: PLC0415
+    from sterna.host.site.source import check_source  # noqa: PLC0415 - only a host that runs has to know
+    from sterna.host.site.upstream import Upstream  # noqa: PLC0415
 
     check_source(config)
     if config.root and config.check == "never":

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import msgspec
 
 from sterna.host.config import MIB, Caps, HostConfig, HostLimits, Policy
-from sterna.host.doors import Doors
-from sterna.host.hours import day_of
-from sterna.host.notes import Notes
-from sterna.host.policy import AllowedHomes, Terms
-from sterna.host.policy_file import PolicyFile
-from sterna.host.ration import Left, Ration
+from sterna.host.owner.doors import Doors
+from sterna.host.owner.notes import Notes
+from sterna.host.policy.hours import day_of
+from sterna.host.policy.policy_file import PolicyFile
+from sterna.host.policy.ration import Left, Ration
+from sterna.host.policy.terms import AllowedHomes, Terms
 from sterna.web.clock import Clock
 from sterna.wire.keys import Identity, PublicKey
 

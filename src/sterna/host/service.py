@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sterna.errors import Refused, StorageError, WireError
-from sterna.host.admission import judge, rationed
-from sterna.host.audit import AUDIT, Audit
-from sterna.host.bodies import Bodies
 from sterna.host.config import HostConfig, Policy
-from sterna.host.doors import Doors
-from sterna.host.notes import Notes
-from sterna.host.offering import MAX_AGE_SECONDS, offer_of
-from sterna.host.policy import AllowedHomes, Terms
-from sterna.host.policy_file import PolicyFile
+from sterna.host.entrance.admission import judge, rationed
+from sterna.host.entrance.bodies import Bodies
+from sterna.host.entrance.offering import MAX_AGE_SECONDS, offer_of
+from sterna.host.entrance.sessions import TICKET_SECONDS, Session, Sessions
+from sterna.host.owner.audit import AUDIT, Audit
+from sterna.host.owner.doors import Doors
+from sterna.host.owner.notes import Notes
+from sterna.host.policy.policy_file import PolicyFile
+from sterna.host.policy.ration import Ration
+from sterna.host.policy.steering import check_open
+from sterna.host.policy.terms import AllowedHomes, Terms
 from sterna.host.premises import Announce, Premises
-from sterna.host.ration import Ration
-from sterna.host.sessions import TICKET_SECONDS, Session, Sessions
-from sterna.host.steering import check_open
 from sterna.transport.interface import Call, Op
 from sterna.web.clock import Clock
 from sterna.wire.discovery import MEDIA_TYPE, OFFER_TYPE, Offer, encode_offer
@@ -32,11 +32,11 @@ from sterna.wire.keys import Identity, PublicKey, Succession
 from sterna.wire.problems import PROBLEM_TYPE, Problem, encode_problem, problem, problem_of
 
 if TYPE_CHECKING:
-    from sterna.host.load import LoadMeter
-    from sterna.host.receipts import Receipts
-    from sterna.host.reception import Reception
-    from sterna.host.status import HostStatus
-    from sterna.host.workshop import Workshop
+    from sterna.host.owner.status import HostStatus
+    from sterna.host.policy.load import LoadMeter
+    from sterna.host.receipts.book import Receipts
+    from sterna.host.visiting.reception import Reception
+    from sterna.host.visiting.workshop import Workshop
     from sterna.model import Budget
     from sterna.wire.orders import Order
 
@@ -137,7 +137,7 @@ class Service:
 
     def status(self) -> "HostStatus":
         """How the host stands."""
-        from sterna.host.reporting import status_of  # noqa: PLC0415 - a greeting does without it
+        from sterna.host.owner.reporting import status_of  # noqa: PLC0415 - a greeting does without it
 
         visits = self._reception.visits if self._reception else None
         return status_of(self._premises, visits, self._meter, began=self._began)
@@ -285,7 +285,7 @@ class Service:
         self._sessions.use(session)
 
     def _receipts_kept(self) -> "Receipts":
-        from sterna.host.receipts import Receipts  # noqa: PLC0415 - a greeting does without them
+        from sterna.host.receipts.book import Receipts  # noqa: PLC0415 - a greeting does without them
 
         if self._receipts is None:
             self._receipts = Receipts(self._config.state, self._premises.identity, wall=self._premises.wall)
@@ -300,8 +300,8 @@ class Service:
 
     def _receive(self) -> "Reception":
         # An idle host and a CGI process that only greets do without the runtime, which takes memory and time.
-        from sterna.host.reception import Reception, meter_of  # noqa: PLC0415
-        from sterna.host.workshop import Workshop  # noqa: PLC0415
+        from sterna.host.visiting.reception import Reception, meter_of  # noqa: PLC0415
+        from sterna.host.visiting.workshop import Workshop  # noqa: PLC0415
 
         if self._reception is None:
             premises = self._premises

@@ -7,8 +7,8 @@ import msgspec
 
 from sterna import __version__
 from sterna.host.own.index import Change
-from sterna.host.own.writing import address, text, time
 from sterna.web.urls import path_of
+from sterna.web.xml import address, text, time
 
 MOST = 1_000  # entries of a feed, the latest ones
 

@@ -2,20 +2,26 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from sterna.errors import StorageError, UsageError
-from sterna.host.closed import Closed
 from sterna.host.own import schema
+from sterna.host.site.closed import Closed
 from sterna.model import Record
+from sterna.web.sitemap_file import Listed
+from sterna.web.sqlite import connect, translated, version_of
 
 NAME = "own.sqlite"  # in the folder of state
 MAX_PAGES = 1_000_000  # of a survey, unless its owner says otherwise
 OPEN = Closed()  # to everybody, as far as the policy goes
-BUSY_MS = 10_000
 CACHE_KIB = 4 * 1024  # a host is small
 NO_INDEX = "there is no index of the site in {}: make it with 'sterna host index --site URL'"
+_ADVICE = {
+    "fts5": "the SQLite of this Python cannot search, use another Python",
+    "malformed": "delete it and run 'sterna host index' again",
+    "not a database": "delete it and run 'sterna host index' again",
+}
 
 
 class Survey(Record, frozen=True, array_like=False):
@@ -30,13 +36,6 @@ class Survey(Record, frozen=True, array_like=False):
     created: int
     updated: int
     deleted: int
-
-
-class Listed(Record, frozen=True):
-    """A page that is shown to everybody."""
-
-    url: str
-    lastmod: float | None
 
 
 class Change(Record, frozen=True, array_like=False):
@@ -155,14 +154,7 @@ class Index:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
                 raise StorageError(f"{self._path.parent} cannot be made: {error.strerror}") from error
-        mode = "ro" if is_reader else "rwc"
-        connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode={mode}",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        connection = connect(self._path, is_reader=is_reader)
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         return connection
 
@@ -171,9 +163,9 @@ class Index:
         execute("PRAGMA journal_mode = WAL")
         # A process that dies loses nothing; a machine that does, at most the last parcels, which come again.
         execute("PRAGMA synchronous = NORMAL")
-        if self._version() == 0:
+        if version_of(self.connection) == 0:
             with self.transaction() as db:
-                if self._version() == 0:  # nobody was quicker
+                if version_of(self.connection) == 0:  # nobody was quicker
                     for statement in _statements(schema.TABLES):
                         db.execute(statement)
                     db.execute("INSERT INTO about VALUES (?)", (site,))
@@ -182,11 +174,8 @@ class Index:
         if self.site() != site:
             raise UsageError(f"{self._path} is the index of {self.site()}: name another folder with --state")
 
-    def _version(self) -> int:
-        return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
-
     def _check_version(self) -> None:
-        version = self._version()
+        version = version_of(self.connection)
         if version == 0:
             raise UsageError(NO_INDEX.format(self._path.parent))
         if version != schema.VERSION:
@@ -195,21 +184,8 @@ class Index:
                 " delete it and run 'sterna host index' again"
             )
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            text = str(error)
-            if "full" in text:
-                raise StorageError(
-                    f"the disk of {self._path.parent} is full: free some space and run the same command again"
-                ) from error
-            if "fts5" in text:
-                text += "; the SQLite of this Python cannot search, use another Python"
-            if "malformed" in text or "not a database" in text:
-                text += "; delete it and run 'sterna host index' again"
-            raise StorageError(f"the index {self._path} cannot be used: {text}") from error
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated("index", self._path, advice=_ADVICE)
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from sterna.errors import SternaError
 from sterna.host.config import HostConfig
 from sterna.host.own.index import Index, Survey
 from sterna.host.own.survey import Outcome, Surveyor
-from sterna.host.workshop import Workshop
+from sterna.host.visiting.workshop import Workshop
 from sterna.web.clock import SystemClock
 
 LOOK_SECONDS = 60.0  # at most between two looks: somebody may have made a survey by hand

@@ -1,9 +1,9 @@
 """Whether a survey may work now: the owner's rules of load hold for his own crawler too."""
 
 from sterna.host.config import HostConfig
-from sterna.host.load import Governor, LoadMeter, Probe
-from sterna.host.policy_file import PolicyFile
-from sterna.host.upstream import Upstream
+from sterna.host.policy.load import Governor, LoadMeter, Probe
+from sterna.host.policy.policy_file import PolicyFile
+from sterna.host.site.upstream import Upstream
 
 
 class Pace:

@@ -5,9 +5,9 @@ from array import array
 
 import msgspec
 
-from sterna.host.closed import Closed
 from sterna.host.own.index import OPEN, Index, Survey
 from sterna.host.own.register import EVERYBODY, Register, forget_hidden, forget_old_changes, line_up
+from sterna.host.site.closed import Closed
 from sterna.model import Known, Parcel, Target, Validator
 from sterna.web.robots import Rules
 from sterna.web.urls import fingerprint

@@ -4,9 +4,9 @@ import re
 import sqlite3
 from collections.abc import Iterator
 
-from sterna.host.closed import Closed
 from sterna.host.own.index import OPEN, Index
 from sterna.host.own.tokens import BEGIN, END, spaced, unspaced
+from sterna.host.site.closed import Closed
 from sterna.model import Record
 
 MAX_QUERY = 1_000  # characters; what stands behind them is left out

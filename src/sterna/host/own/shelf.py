@@ -15,13 +15,13 @@ from itertools import islice
 from pathlib import Path
 
 from sterna.errors import StorageError, UsageError
-from sterna.host.closed import Closed
 from sterna.host.config import HostConfig
 from sterna.host.own.feed import atom_of, lines_of
 from sterna.host.own.index import Index, Survey
-from sterna.host.own.sitemap import write_sitemap
-from sterna.host.policy_file import PolicyFile
+from sterna.host.policy.policy_file import PolicyFile
 from sterna.host.service import Reply, nowhere, refusal
+from sterna.host.site.closed import Closed
+from sterna.web.sitemap_file import write_sitemap
 from sterna.wire.problems import problem
 
 FOLDER = "shown"  # in the folder of state

@@ -14,19 +14,19 @@ from pathlib import Path
 
 from sterna import __version__
 from sterna.errors import StorageError, UsageError
-from sterna.host.closed import Closed
 from sterna.host.config import HostConfig
-from sterna.host.doors import Doors
-from sterna.host.load import LoadMeter
 from sterna.host.locks import lock
 from sterna.host.own.dating import LEAST_CHANGE
 from sterna.host.own.index import MAX_PAGES, Index, Survey
 from sterna.host.own.pace import Pace
 from sterna.host.own.plan import Plan
 from sterna.host.own.register import EVERYBODY
-from sterna.host.policy_file import PolicyFile
-from sterna.host.source import ShieldedFetcher
-from sterna.host.workshop import Workshop
+from sterna.host.owner.doors import Doors
+from sterna.host.policy.load import LoadMeter
+from sterna.host.policy.policy_file import PolicyFile
+from sterna.host.site.closed import Closed
+from sterna.host.site.source import ShieldedFetcher
+from sterna.host.visiting.workshop import Workshop
 from sterna.model import (
     Budget,
     Crawler,

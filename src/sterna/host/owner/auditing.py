@@ -1,0 +1,291 @@
+"""Reads an audit log from its first line to its last, and says where it is not as it was written."""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+from sterna.errors import StorageError
+from sterna.host.owner.audit import (
+    HEAD_LOST,
+    MAX_LINE_BYTES,
+    TORN,
+    Entry,
+    Head,
+    entry_of,
+    full_files,
+    open_head,
+    open_private,
+    read_head,
+)
+from sterna.model import Record
+
+MAX_FAULTS = 100  # that are told one by one
+MAX_HOMES = 1_000  # that are summed one by one: strangers choose names, and their number
+OTHERS, STRANGERS = "(others)", "(strangers)"  # no home can be called so
+REFUSED = "home-refused"
+ENDS = frozenset({"visit-ended", "visit-killed"})
+
+
+class Fault(Record, frozen=True, array_like=False):
+    """Where the log is not as it was written."""
+
+    file: str
+    line: int  # of the file, from 1; 0 where it is not about one line
+    what: str
+
+
+class Sums(Record, frozen=True, array_like=False, kw_only=True):
+    """What one home did here."""
+
+    visits: int = 0
+    refused: int = 0
+    pages: int = 0
+    requests: int = 0
+    read_bytes: int = 0
+    sent_bytes: int = 0
+    cpu_seconds: float = 0.0
+
+
+class AuditReport(Record, frozen=True, array_like=False, kw_only=True):
+    """What a log says, and whether it can be believed."""
+
+    files: tuple[str, ...]
+    lines: int
+    first: int  # the number of the first line that is kept
+    last: int
+    hash: str  # of the last line: written down elsewhere it proves the log up to here
+    began: str
+    over: str
+    faults: tuple[Fault, ...] = ()
+    more_faults: int = 0
+    remarks: tuple[Fault, ...] = ()  # what is odd and harmless
+    events: dict[str, int]
+    homes: dict[str, Sums]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if nothing was changed, taken out or cut off, as far as the log and its head can tell."""
+        return not self.faults
+
+
+def verify(path: Path, *, expected: tuple[int, str] | None = None) -> AuditReport:
+    """Reads the log at `path`; StorageError if there is none, or it cannot be read.
+
+    `expected` is a line's number and hash as they were noted before: that line must still be there.
+    """
+    with ExitStack() as stack:
+        try:
+            head, files = _snapshot(path, stack)
+            reader = _Reader(head, expected)
+            rows = chain.from_iterable(_rows(file, size, name) for name, file, size in files)
+            reader.read(rows)
+        except OSError as error:
+            raise StorageError(f"{error.filename or path} cannot be read: {error.strerror}") from error
+    return reader.report([name for name, _, _ in files])
+
+
+def tail(path: Path, count: int) -> list[bytes]:
+    """The last whole lines, unverified; none if there is no log."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - count * 2048, 0))
+            whole = file.read().split(b"\n")[:-1]
+    except OSError:
+        return []
+    return [line for line in whole if entry_of(line)][-count:]
+
+
+def _snapshot(path: Path, stack: ExitStack) -> tuple[Head | None, list[tuple[str, BinaryIO, int]]]:
+    """The head and the files as they were at one moment: a host may go on writing."""
+    paths = full_files(path) + ([path] if path.exists() else [])
+    has_head = path.with_suffix(".head").exists()
+    if not paths and not has_head:
+        raise StorageError(f"there is no audit log in {path.parent}: name the host's folder with --state")
+    head = None
+    with ExitStack() as locked:
+        if has_head:
+            head = read_head(locked.enter_context(open_head(path, is_reader=True)))
+            paths = full_files(path) + ([path] if path.exists() else [])
+        files: list[tuple[str, BinaryIO, int]] = []
+        for each in paths:
+            file = stack.enter_context(os.fdopen(open_private(each, os.O_RDONLY), "rb"))
+            files.append((each.name, file, os.fstat(file.fileno()).st_size))
+    return head, files
+
+
+# -- lines -------------------------------------------------------------------------------------------------
+
+
+class _Row(Record, frozen=True):
+    """A line where it stands."""
+
+    file: str
+    number: int
+    data: bytes  # without its line break
+    hash: str
+    is_whole: bool = True  # its line break was written
+    is_too_long: bool = False
+
+
+def _rows(file: BinaryIO, size: int, name: str) -> Iterator[_Row]:
+    number = 0
+    while size > 0:
+        data = file.readline(min(size, MAX_LINE_BYTES))
+        if not data:
+            return
+        size -= len(data)
+        number += 1
+        digest = hashlib.sha256(data.removesuffix(b"\n"))
+        last, is_too_long = data, False
+        while not last.endswith(b"\n") and size > 0 and last:
+            last, is_too_long = file.readline(min(size, MAX_LINE_BYTES)), True
+            size -= len(last)
+            digest.update(last.removesuffix(b"\n"))
+        is_whole = last.endswith(b"\n")
+        yield _Row(name, number, data.removesuffix(b"\n"), digest.hexdigest(), is_whole, is_too_long)
+
+
+def _with_next(rows: Iterable[_Row]) -> Iterator[tuple[_Row, _Row | None]]:
+    before: _Row | None = None
+    for row in rows:
+        if before:
+            yield before, row
+        before = row
+    if before:
+        yield before, None
+
+
+class _Reader:
+    """Goes through the lines; knows at each what the next must be."""
+
+    def __init__(self, head: Head | None, expected: tuple[int, str] | None) -> None:
+        self._head = head
+        self._expected = expected
+        # All of these are changed by read() and what it calls.
+        self._last: Entry | None = None
+        self._last_row: _Row | None = None
+        self._hash = ""
+        self._lines = 0
+        self._first = 0
+        self._began = ""
+        self._faults: list[Fault] = []
+        self._fault_count = 0
+        self._remarks: list[Fault] = []
+        self._events: Counter[str] = Counter()
+        self._homes: dict[str, Sums] = {}
+        self._seen: dict[int, str] = {}  # hashes of the lines that somebody asks for
+
+    def read(self, rows: Iterable[_Row]) -> None:
+        for row, following in _with_next(rows):
+            entry = None if row.is_too_long else entry_of(row.data)
+            if following and _closes(following, row):
+                self._remark(row, "was not written whole, and closed by the line after it")
+            elif not row.is_whole:
+                self._remark(row, "is not whole: the host was ended while it wrote; it is closed next time")
+            elif entry is None:
+                self._fault(row, "is no line of an audit log: it was changed or put there")
+            else:
+                self._take(row, entry)
+        self._check_end()
+
+    def _take(self, row: _Row, entry: Entry) -> None:
+        last = self._last
+        due = last.n + 1 if last else (self._head.first if self._head else 1)
+        if entry.n > due:
+            self._fault(row, f"{_numbers(due, entry.n - 1)} before this line")
+        elif entry.n < due:
+            self._fault(row, f"has the number {entry.n}, and {due} is due: it does not belong here")
+        elif last and entry.before != self._hash:
+            self._fault(self._last_row or row, f"was changed: the hash in line {entry.n} does not fit it")
+        elif entry.n == 1 and entry.before:
+            self._fault(row, "names a line before the first one")
+        if entry.event == HEAD_LOST:
+            self._fault(row, "says that the head file was lost: whether lines were cut off nobody knows")
+        self._last, self._last_row, self._hash = entry, row, row.hash
+        self._lines += 1
+        self._first = self._first or entry.n
+        self._began = self._began or entry.time
+        self._sum(entry)
+        if entry.n in (self._head.n if self._head else 0, self._expected[0] if self._expected else 0):
+            self._seen[entry.n] = row.hash
+
+    def _check_end(self) -> None:
+        last = self._last.n if self._last else 0
+        head = self._head
+        where = self._last_row or _Row("", 0, b"", "")
+        if head is None or (head.n == 0 and last > 1):
+            self._fault(None, "the head file is missing or damaged: whether lines were cut off nobody knows")
+        elif head.n > last:
+            missing = _numbers(last + 1, head.n)
+            what = f"is the last, and {missing} after it: the end was cut off" if last else f"{missing}: all"
+            self._fault(where, what)
+        elif head.n and self._seen.get(head.n) not in (None, head.hash):
+            what = "is not the one that the head file names: it was changed, or the log replaced"
+            self._fault(None, f"line {head.n} {what}")
+        elif head.n < last:
+            count = last - head.n
+            self._remark(where, f"is {count} after the one that the head names: the machine stopped at once")
+        if self._expected:
+            number, hash = self._expected
+            if self._seen.get(number) != hash:
+                what = f"line {number} is not the one with the hash that was noted: the log was replaced"
+                self._fault(None, what)
+
+    def _sum(self, entry: Entry) -> None:
+        self._events[entry.event] += entry.count
+        name = entry.home or (STRANGERS if entry.event == REFUSED else "")
+        if not name:
+            return
+        name = name if name in self._homes or len(self._homes) < MAX_HOMES else OTHERS
+        sums = self._homes.get(name, Sums())
+        is_end = entry.event in ENDS
+        self._homes[name] = Sums(
+            visits=sums.visits + is_end,
+            refused=sums.refused + (entry.count if entry.event == REFUSED else 0),
+            pages=sums.pages + is_end * entry.pages,
+            requests=sums.requests + is_end * entry.requests,
+            read_bytes=sums.read_bytes + is_end * entry.read_bytes,
+            sent_bytes=sums.sent_bytes + is_end * entry.sent_bytes,
+            cpu_seconds=round(sums.cpu_seconds + is_end * entry.cpu_seconds, 3),
+        )
+
+    def _fault(self, row: _Row | None, what: str) -> None:
+        self._fault_count += 1
+        if len(self._faults) < MAX_FAULTS:
+            self._faults.append(Fault(row.file if row else "", row.number if row else 0, what))
+
+    def _remark(self, row: _Row, what: str) -> None:
+        if len(self._remarks) < MAX_FAULTS:
+            self._remarks.append(Fault(row.file, row.number, what))
+
+    def report(self, files: list[str]) -> AuditReport:
+        return AuditReport(
+            files=tuple(files),
+            lines=self._lines,
+            first=self._first,
+            last=self._last.n if self._last else 0,
+            hash=self._hash,
+            began=self._began,
+            over=self._last.time if self._last else "",
+            faults=tuple(self._faults),
+            more_faults=self._fault_count - len(self._faults),
+            remarks=tuple(self._remarks),
+            events=dict(sorted(self._events.items())),
+            homes=dict(sorted(self._homes.items())),
+        )
+
+
+def _closes(row: _Row, torn: _Row) -> bool:
+    """Whether a line says of the one before it that it was torn."""
+    entry = None if row.is_too_long else entry_of(row.data)
+    return bool(entry and entry.event == TORN and entry.torn == torn.hash)
+
+
+def _numbers(first: int, last: int) -> str:
+    return f"line {first} is missing" if first == last else f"lines {first} to {last} are missing"

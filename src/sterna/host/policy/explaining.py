@@ -1,0 +1,172 @@
+"""A policy in words: who may come, when, under what load, for how much; now, and when that changes next."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, tzinfo
+
+from sterna.errors import UsageError
+from sterna.host.config import Caps, DayCaps, LoadRules, Policy, SomeCaps
+from sterna.host.policy.hours import zone_of
+from sterna.host.policy.load import EASE
+from sterna.host.policy.terms import Terms, rules_of, terms_of, with_some
+from sterna.model import Record
+
+_MIB = 1024 * 1024
+
+
+class _Home(Record, frozen=True):
+    """One home, or all that have nothing of their own, and what holds for it."""
+
+    name: str
+    terms: Terms
+    is_here: bool  # somebody can come under this name
+
+
+def explain(policy: Policy, allowed: Mapping[str, str], *, at: float, home: str = "") -> list[str]:
+    """The policy at this moment, for all or for one home; `allowed` is the list of keys and names.
+
+    UsageError if there is no such home.
+    """
+    homes = list(_homes(policy, allowed))
+    if home:
+        homes = [each for each in homes if each.name == home]
+        if not homes:
+            known = ", ".join(each.name for each in _homes(policy, allowed)) or "none"
+            raise UsageError(f"there is no home {home!r} in the policy or the list of keys; known: {known}")
+    zone = zone_of(policy.zone)
+    lines = [f"time      {_moment(at, zone)}{f' ({policy.zone})' if policy.zone else ''}"]
+    if not home:
+        lines += _who(policy, allowed)
+    for each in homes:
+        lines += ["", *_of_home(each, policy, at)]
+    if change := _next_change(homes, at, zone):
+        lines += ["", f"next change: {change}"]
+    return lines
+
+
+def _homes(policy: Policy, allowed: Mapping[str, str]) -> Iterator[_Home]:
+    tables = {name: rules_of(home) for name, home in policy.homes.items()}
+    for name, table in tables.items():
+        is_here = bool(table.key) or name in allowed.values()
+        yield _Home(name, terms_of(policy, name, table), is_here)
+    others = sorted(set(allowed.values()) - tables.keys())
+    for name in others:
+        yield _Home(name, terms_of(policy, name), is_here=True)
+    if policy.open == "everybody" or not others:
+        name = "everybody else" if policy.open == "everybody" else "any other that is allowed"
+        yield _Home(name, terms_of(policy, name), is_here=True)
+
+
+def _who(policy: Policy, allowed: Mapping[str, str]) -> list[str]:
+    if policy.open == "everybody":
+        return ["open      to everybody: any home may send crawlers, jailed and within the budget"]
+    if not policy.homes and not allowed:
+        return ["open      to nobody yet: sterna keys allow KEY --name NAME"]
+    return ["open      to the homes below; everybody else is refused"]
+
+
+# -- one home ----------------------------------------------------------------------------------------------
+
+
+def _of_home(home: _Home, policy: Policy, at: float) -> Iterator[str]:
+    terms = home.terms
+    yield f"{home.name}: {_now(terms, at)}"
+    if not home.is_here:
+        yield f"  key       none: sterna keys allow KEY --name {home.name}"
+    if terms.never:
+        return
+    yield f"  hours     {_hours(terms, policy, home.name)}"
+    yield f"  load      {_load(terms.load)}"
+    yield f"  visit     {_caps(terms.caps)}"
+    for rules in sorted(policy.priority, key=lambda each: each.least):
+        more = with_some(terms.caps, rules.budget, _own_caps(policy, home.name))
+        if more != terms.caps:
+            yield f"            promising priority {rules.least} or more: {_caps(more)}"
+    yield f"  day       {_day(terms.day)}"
+    yield f"  robots    {'robots.txt holds' if terms.obey_robots else 'robots.txt is not asked for'}"
+    closed = ", ".join(terms.closed)
+    yield f"  closed    {closed or 'nothing'} (and what web servers show to their own machine only)"
+
+
+def _own_caps(policy: Policy, name: str) -> SomeCaps:
+    return rules_of(policy.homes[name]).budget if name in policy.homes else SomeCaps()
+
+
+def _now(terms: Terms, at: float) -> str:
+    if terms.never:
+        return "never"
+    if terms.hours.contains(at):
+        end = terms.hours.ends(at)
+        return "may come now" + (f", until {_moment(end, terms.zone)}" if end else "")
+    begin = terms.hours.next_begin(at)
+    until = f" until {_moment(begin, terms.zone)}" if begin else ""
+    if terms.outside_hours == "keep":
+        return f"not now: its crawler is kept{until}, and then run"
+    return f"not now: refused{until}"
+
+
+def _hours(terms: Terms, policy: Policy, name: str) -> str:
+    own = rules_of(policy.homes[name]).hours if name in policy.homes else None
+    texts = policy.hours if own is None else own
+    if not texts:
+        return "at any time"
+    keeps = terms.outside_hours == "keep"
+    outside = "kept and run later, its parcels wait for home" if keeps else "refused, and told when to come"
+    return f"{', '.join(texts)}; outside of them {outside}"
+
+
+def _load(load: LoadRules) -> str:
+    bounds = []
+    if load.machine:
+        bounds.append(
+            f"while other work takes more than {load.machine:.0%} of the machine, until below"
+            f" {load.machine * EASE:.0%}"
+        )
+    if load.latency_ms:
+        bounds.append(
+            f"while the web server answers {load.probe} more than {load.latency_ms:g} ms later than when calm"
+        )
+    return f"a visit rests {' and '.join(bounds)}" if bounds else "not looked at"
+
+
+def _caps(caps: Caps) -> str:
+    said = [f"{caps.pages:,} pages", f"{caps.seconds:,.0f} s"]
+    said += [f"{caps.requests:,} requests"] if caps.requests else []
+    said += [f"{caps.fetched_bytes / _MIB:,.0f} MiB read"] if caps.fetched_bytes else []
+    said += [f"{caps.sent_bytes / _MIB:,.0f} MiB sent"] if caps.sent_bytes else []
+    said.append(f"{caps.cpu_seconds:,.0f} s of CPU" if caps.cpu_seconds else "CPU without limit")
+    said.append(f"{caps.memory_bytes / _MIB:,.0f} MiB" if caps.memory_bytes else "memory without limit")
+    return ", ".join(said)
+
+
+def _day(day: DayCaps) -> str:
+    said = [f"{day.visits:,} visits"] if day.visits else []
+    said += [f"{day.pages:,} pages"] if day.pages else []
+    said += [f"{day.cpu_seconds:,.0f} s of CPU"] if day.cpu_seconds else []
+    said += [f"{day.read_bytes / _MIB:,.1f} MiB read"] if day.read_bytes else []
+    said += [f"{day.sent_bytes / _MIB:,.1f} MiB sent"] if day.sent_bytes else []
+    return ", ".join(said) or "no limit"
+
+
+# -- when it changes ---------------------------------------------------------------------------------------
+
+
+def _next_change(homes: list[_Home], at: float, zone: tzinfo) -> str:
+    changes = list[tuple[float, str]]()
+    for home in homes:
+        terms = home.terms
+        if terms.never or terms.hours.is_always:
+            continue
+        if terms.hours.contains(at):
+            end = terms.hours.ends(at)
+            stays = "rests" if terms.outside_hours == "keep" else "ends"
+            changes += [(end, f"the hours of {home.name} are over: what runs then {stays}")] if end else []
+        elif begin := terms.hours.next_begin(at):
+            changes.append((begin, f"{home.name} may come"))
+    if not changes:
+        return ""
+    time, words = min(changes)
+    return f"{_moment(time, zone)}, {words}"
+
+
+def _moment(time: float, zone: tzinfo) -> str:
+    return f"{datetime.fromtimestamp(time, zone):%a %d %b %Y %H:%M %Z}"

@@ -1,0 +1,234 @@
+"""How busy the site is: what others take of the machine, how fast its web server answers; and who may work.
+
+"Idle time only", as UCYMicra ran its crawlers: a visit rests while the machine or the web server has more to
+do than its owner allows, and goes on when that is well over.
+"""
+
+import asyncio
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from sterna.host.config import LoadRules
+from sterna.host.site.upstream import Upstream
+from sterna.model import Record
+from sterna.web.urls import hostname_of
+
+if TYPE_CHECKING:
+    import ssl
+
+MEASURE_SECONDS = 1.0  # between two measurements
+SMOOTH_SECONDS = 3.0  # over which they are smoothed
+EASE = 0.8  # of a bound: what rests goes on below it
+PROBE_SECONDS = 5.0  # after which an answer does not come
+CALM_PROBES = 600  # among which the fastest says what is calm
+LAST_PROBES = 3
+MAX_HEAD_BYTES = 64 * 1024
+AGENT = "User-Agent: Sterna (load probe)"
+
+PROC = Path("/proc")
+
+
+class MachineTimes(Record, frozen=True):
+    """CPU time until now, in the kernel's ticks, of all cores together."""
+
+    total: float
+    busy: float  # of work at its usual priority: what is niced gives way by itself
+    own: float  # of that, of this process and all below it
+
+
+class Load(Record, frozen=True, kw_only=True):
+    """How busy the site is now; None where nobody looks, or nobody knows yet."""
+
+    machine: float | None = None  # of all cores, used by others than the host
+    latency_ms: float | None = None  # beyond what the web server takes when all is calm
+
+    def __str__(self) -> str:
+        """In words, for the owner."""
+        said = []
+        if self.machine is not None:
+            said.append(f"other work takes {self.machine:.0%} of the machine")
+        if self.latency_ms is not None:
+            is_there = math.isfinite(self.latency_ms)
+            slow = f"answers {self.latency_ms:.0f} ms later than when calm" if is_there else "does not answer"
+            said.append(f"the web server {slow}")
+        return ", ".join(said) or "not measured"
+
+
+class LoadMeter:
+    """Measures; whoever needs it calls it every second or so."""
+
+    def __init__(
+        self,
+        *,
+        machine: Callable[[], MachineTimes | None] | None = None,
+        probe: Callable[[], Awaitable[float]] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._machine = machine or read_machine
+        self.probe = probe  # gives the seconds until an answer; may be another one from now on
+        self._now = now
+        # All of these are changed by measure() alone.
+        self._before: tuple[float, MachineTimes] | None = None
+        self._smoothed: float | None = None
+        self._calm: deque[float] = deque(maxlen=CALM_PROBES)
+        self._last: deque[float] = deque(maxlen=LAST_PROBES)
+        self.load = Load()
+
+    async def measure(self, *, has_probe: bool = False) -> Load:
+        """The load as it is now; the web server is asked only if that is wanted."""
+        latency = await self._latency_ms() if has_probe and self.probe else None
+        self.load = Load(machine=self._machine_share(), latency_ms=latency)
+        return self.load
+
+    def _machine_share(self) -> float | None:
+        times, now = self._machine(), self._now()
+        before, self._before = self._before, None if times is None else (now, times)
+        if times is None or before is None:
+            self._smoothed = None
+            return None
+        then, old = before
+        total = times.total - old.total
+        if total <= 0:  # within one tick
+            self._before = before
+            return self._smoothed
+        # A process that died in between took its time with it, so that the difference may be below 0.
+        others = (times.busy - old.busy) - max(times.own - old.own, 0.0)
+        share = min(max(others / total, 0.0), 1.0)
+        weight = 1.0 - math.exp(-max(now - then, 0.0) / SMOOTH_SECONDS)
+        before_share = share if self._smoothed is None else self._smoothed
+        self._smoothed = before_share + weight * (share - before_share)
+        return self._smoothed
+
+    async def _latency_ms(self) -> float:
+        assert self.probe
+        seconds = await self.probe()
+        self._last.append(seconds)
+        if math.isfinite(seconds):
+            self._calm.append(seconds)
+        return 1000.0 * max(median(self._last) - min(self._calm, default=0.0), 0.0)
+
+
+class Governor:
+    """Says why a visit may not work; who was made to rest goes on when things are well below the bound."""
+
+    def __init__(self, rules: LoadRules) -> None:
+        self.rules = rules  # may be others from now on
+        self._rests = False
+
+    def judge(self, load: Load) -> str:
+        """Why it may not work now; "" if it may."""
+        ease = EASE if self._rests else 1.0
+        rules = self.rules
+        is_busy = bool(rules.machine) and (load.machine or 0.0) > rules.machine * ease
+        is_slow = bool(rules.latency_ms) and (load.latency_ms or 0.0) > rules.latency_ms * ease
+        self._rests = is_busy or is_slow
+        return str(load) if self._rests else ""
+
+    def may_work(self, load: Load) -> bool:
+        """Whether it may work now."""
+        return not self.judge(load)
+
+
+# -- the machine -------------------------------------------------------------------------------------------
+
+
+def read_machine() -> MachineTimes | None:
+    """The times as Linux counts them; None where it does not say."""
+    try:
+        fields = [float(each) for each in (PROC / "stat").read_text().split("\n", 1)[0].split()[1:9]]
+        user, nice, system, idle, waiting, interrupts, soft, _ = fields  # not what a hypervisor took away
+        own = sum(map(_own_ticks, family_of(os.getpid())))
+    except (OSError, ValueError):
+        return None
+    busy = user + system + interrupts + soft
+    return MachineTimes(total=busy + nice + idle + waiting, busy=busy, own=own)
+
+
+def family_of(pid: int) -> list[int]:
+    """A process and all below it."""
+    found = [pid]
+    for each in found:
+        try:
+            found += map(int, (PROC / f"{each}/task/{each}/children").read_text().split())
+        except OSError:  # it is gone, or the kernel does not say
+            continue
+    return found
+
+
+def _own_ticks(pid: int) -> float:
+    """What a process and its dead children took at their usual priority."""
+    try:
+        # Behind the name in brackets, which may hold anything.
+        fields = (PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    user, system, dead_user, dead_system, niceness = (int(fields[at]) for at in (11, 12, 13, 14, 16))
+    return float(system + dead_system + (0 if niceness > 0 else user + dead_user))
+
+
+def give_way() -> None:
+    """Lets everybody else on this machine go first: this process, and what it starts from now on.
+
+    A niced process may still end its slice while the web server waits for the core; an idle one may not.
+    """
+    for thread in (PROC / "self/task").iterdir():
+        with suppress(OSError):  # it has just ended; or somebody forbids it, and nothing is lost
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
+            os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
+
+
+# -- the web server ----------------------------------------------------------------------------------------
+
+
+class Probe:
+    """Asks the web server for one of its own pages, as anybody does."""
+
+    def __init__(self, site: str, upstream: Upstream, path: str) -> None:
+        self._upstream = upstream
+        self._path = path
+        self._name = site.partition("://")[2]
+        self._hostname = hostname_of(site)
+
+    async def __call__(self) -> float:
+        """Seconds until the answer's head is here; infinite if there is none, or the server has no time."""
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                status = await self._ask()
+        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return math.inf
+        return math.inf if status >= 500 else time.monotonic() - began
+
+    async def _ask(self) -> int:
+        upstream = self._upstream
+        reader, writer = await asyncio.open_connection(
+            upstream.address,
+            upstream.port,
+            ssl=_unverified() if upstream.scheme == "https" else None,
+            server_hostname=self._hostname if upstream.scheme == "https" else None,
+            limit=MAX_HEAD_BYTES,
+        )
+        try:
+            lines = (f"GET {self._path} HTTP/1.1", f"Host: {self._name}", AGENT, "Connection: close", "", "")
+            writer.write("\r\n".join(lines).encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            return int(head.partition(b" ")[2][:3])
+        finally:
+            writer.close()
+
+
+def _unverified() -> "ssl.SSLContext":
+    import ssl  # noqa: PLC0415 - it is large, and most hosts do without it
+
+    # It is our own machine, and nothing of the answer is used.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

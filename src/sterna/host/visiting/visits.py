@@ -1,0 +1,341 @@
+"""The visits at a host: so many at once, each in its own jail, the rest in a queue, all of them bounded."""
+
+import asyncio
+import gc
+import logging
+import shutil
+from pathlib import Path
+
+from sterna.errors import JailError, Refused, SternaError, StorageError
+from sterna.host.policy.load import Governor, LoadMeter
+from sterna.host.policy.steering import LATE_SECONDS, outside
+from sterna.host.policy.terms import Terms
+from sterna.host.premises import Premises
+from sterna.host.receipts.book import Receipts
+from sterna.host.site.source import ShieldedFetcher
+from sterna.host.visiting.delivery import Delivery
+from sterna.host.visiting.hosted import HostedVisit
+from sterna.host.visiting.overseer import Overseer
+from sterna.host.visiting.places import Place, Places
+from sterna.host.visiting.rules_log import CURRENT, listen_to_rules
+from sterna.host.visiting.spool import Room, Spool
+from sterna.host.visiting.workshop import Workshop
+from sterna.model import Visit
+from sterna.runtime.memory import give_back_memory
+from sterna.web.http import Fetcher
+from sterna.wire.keys import PublicKey
+from sterna.wire.problems import problem
+
+KILL_SECONDS = 8.0  # for a soft stop, which gives a transfer 5 s to end
+SWEEP_SECONDS = 5.0
+RETRY_SECONDS = 30.0
+MAX_STARTS_TOTAL = 1_000_000  # of all visits under way: each takes some 200 bytes of memory
+MAX_KEPT = 256  # visits that are over and not acknowledged
+START_BYTES = 200  # of a start URL besides its letters, about
+
+_log = logging.getLogger(__name__)
+
+
+class Visits:
+    """Begins, finds, ends and forgets visits; made inside a running loop."""
+
+    def __init__(
+        self,
+        premises: Premises,
+        workshop: Workshop,
+        *,
+        folder: Path,
+        meter: LoadMeter,
+        receipts: Receipts | None = None,
+    ) -> None:
+        self._premises = premises
+        self._folder = folder  # nobody else's, so what is in it was left by a process that is gone
+        self._workshop = workshop
+        self._receipts = receipts
+        self._room = Room(premises.limits.kept_bytes_total)
+        self.places = Places(lambda: premises.limits.crawlers_at_once)
+        # Changed in the loop's thread, by begin() and _forget().
+        self._visits: dict[tuple[str, str], HostedVisit] = {}
+        self._tasks: dict[HostedVisit, asyncio.Task[None]] = {}
+        self._killing: set[asyncio.Task[None]] = set()  # by the owner; changed by kill_all()
+        self._is_closing = False
+        self._has_garbage = False  # visits ended since memory was given back
+        listen_to_rules()
+        shutil.rmtree(folder, ignore_errors=True)
+        overseer = Overseer(
+            premises, meter, under_way=self.under_way, give_up=self._give_up, kill_all=self.kill_all
+        )
+        self._keepers = [asyncio.create_task(self._sweep()), asyncio.create_task(overseer.run())]
+
+    def begin(self, visit: Visit, *, home: PublicKey, terms: Terms) -> HostedVisit:
+        """Takes a visit on; Refused where there is no room, or where it is here already."""
+        premises, limits = self._premises, self._premises.limits
+        is_early = self.check(visit, home=home, terms=terms)
+        names = {"visit": visit.id, "home": terms.name, "key": home.text, "crawler": visit.crawler.name}
+        premises.notes.must("visit-taken", **names, pages=visit.budget.pages)
+        # Two homes may give their visits the same name.
+        spool = Spool(self._folder / f"{home.id}-{visit.id}", most_bytes=limits.kept_bytes, room=self._room)
+        hosted = HostedVisit(
+            visit,
+            home=home.text,
+            spool=spool,
+            clock=premises.clock,
+            name=terms.name,
+            receipts=self._receipts,
+            place=Place(self.places),
+            governor=Governor(terms.load),
+        )
+        if is_early:
+            hosted.state, hosted.is_deferred = "waiting", True
+            hosted.rest(outside(terms, premises.wall()))
+        self._visits[home.text, visit.id] = hosted
+        self._tasks[hosted] = asyncio.create_task(self._carry_out(hosted))
+        return hosted
+
+    def check(self, visit: Visit, *, home: PublicKey, terms: Terms) -> bool:
+        """Refused if the visit cannot be taken on; True if it has to wait for its hours."""
+        self._check_room(visit, home)
+        is_early = not terms.hours.contains(self._premises.wall())
+        if is_early:
+            self._check_deferral(visit, terms)
+        return is_early
+
+    def _check_room(self, visit: Visit, home: PublicKey) -> None:
+        limits = self._premises.limits
+        under_way = self.under_way()
+        if (home.text, visit.id) in self._visits:
+            raise Refused("replayed", f"the visit {visit.id} is here: resume it, or take another name")
+        here = [each for each in under_way if each.state != "waiting"]
+        if self._is_closing or len(here) >= limits.crawlers_at_once + limits.queue:
+            raise Refused("busy", "the queue is full", retry_after=RETRY_SECONDS)
+        if sum(each.home == home.text for each in under_way) >= limits.visits_of_a_home:
+            raise Refused(
+                "busy", f"you have {limits.visits_of_a_home} visits here", retry_after=RETRY_SECONDS
+            )
+        if sum(len(each.visit.starts) for each in under_way) + len(visit.starts) > MAX_STARTS_TOTAL:
+            raise Refused("busy", "too many start URLs are here", retry_after=RETRY_SECONDS)
+
+    def _check_deferral(self, visit: Visit, terms: Terms) -> None:
+        """Refused if no more visits can wait for their hours."""
+        limits, wall = self._premises.limits, self._premises.wall()
+        waiting = [each for each in self.under_way() if each.state == "waiting"]
+        size = sum(weight_of(each.visit) for each in waiting) + weight_of(visit)
+        if len(waiting) >= limits.deferred or size > limits.deferred_bytes:
+            begin = terms.hours.next_begin(wall)
+            retry = RETRY_SECONDS if begin is None else begin - wall
+            raise Refused("closed-now", "too many crawlers wait for their hours", retry_after=retry)
+
+    def under_way(self) -> list[HostedVisit]:
+        """All that are not over."""
+        return [each for each in self._visits.values() if not each.is_over]
+
+    def all(self) -> list[HostedVisit]:
+        """Those that are over and kept, too."""
+        return list(self._visits.values())
+
+    def named(self, visit: str) -> list[HostedVisit]:
+        """Those under way that their homes call so."""
+        return [each for each in self.under_way() if each.visit.id == visit]
+
+    def has_any(self, home: str) -> bool:
+        """Whether any visit of this home is here, or parcels of one that is over."""
+        own = (hosted for (key, _), hosted in self._visits.items() if key == home)
+        return any(not hosted.is_over or hosted.spool.kept_bytes for hosted in own)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of all parcels that wait for their homes."""
+        return self._room.taken_bytes
+
+    def find(self, home: str, visit: str) -> HostedVisit:
+        """The visit that this home sent; Refused if it is not here, or another's."""
+        hosted = self._visits.get((home, visit))
+        if hosted is None:
+            raise Refused("gone", f"there is no visit {visit} of yours")
+        hosted.hear()
+        return hosted
+
+    # -- the end before the end ----------------------------------------------------------------------------
+
+    async def kill(self, hosted: HostedVisit) -> None:
+        """Ends a visit: softly, so that what it found is kept, and if that takes too long, at once."""
+        task = self._tasks[hosted]
+        hosted.is_killed = True
+        hosted.stop.set()
+        if hosted.state in ("queued", "waiting"):
+            task.cancel()
+        await asyncio.wait({task}, timeout=KILL_SECONDS)
+        task.cancel()
+        await asyncio.wait({task})
+
+    def kill_all(self) -> int:
+        """Begins to end all visits, in the same way; tells how many."""
+        visits = [each for each in self.under_way() if not each.is_killed]
+        for hosted in visits:
+            killing = asyncio.create_task(self.kill(hosted))
+            self._killing.add(killing)
+            killing.add_done_callback(self._killing.discard)
+        return len(visits)
+
+    async def wait_for_kills(self) -> None:
+        """Returns when all that were to be killed are over."""
+        await asyncio.gather(*self._killing, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Asks all visits to end softly; no other begins."""
+        self._is_closing = True
+        for hosted in self.under_way():
+            hosted.stop.set()
+            if hosted.state != "running":
+                self._give_up(hosted, "the host was stopped")
+
+    def _give_up(self, hosted: HostedVisit, why: str) -> None:
+        """Ends a visit that has not begun."""
+        hosted.fail(problem("gone", f"the visit did not begin: {why}"))
+        self._tasks[hosted].cancel()
+
+    async def close(self) -> None:
+        """Ends all visits, at once if they were not asked before."""
+        self._is_closing = True
+        tasks = [*self._keepers, *self._killing, *self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for key in list(self._visits):
+            self._forget(key)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # -- one visit -----------------------------------------------------------------------------------------
+
+    async def _carry_out(self, hosted: HostedVisit) -> None:
+        """Never raises but when it is cancelled: whatever goes wrong becomes the visit's problem."""
+        CURRENT.set(hosted)
+        premises = self._premises
+        try:
+            await _wait_for_turn(hosted)
+            premises.announce(
+                f"visit {hosted.visit.id} of {hosted.name}: crawler {hosted.visit.crawler.name!r} begins"
+            )
+            premises.notes.note("visit-began", **hosted.names)
+            hosted.begin()
+            async with self._workshop.use() as runtime:
+                await runtime.carry_out(
+                    hosted.visit,
+                    deliver=Delivery(hosted, premises),
+                    stop=hosted.stop,
+                    reins=hosted.reins,
+                    through=lambda fetcher: self._shielded(fetcher, hosted.home),
+                )
+            hosted.finish(premises.identity.sign)
+        except asyncio.CancelledError:
+            hosted.fail(problem("gone", "the visit was killed"))
+            raise
+        except JailError as error:
+            _log.error("visit %s: %s", hosted.visit.id, error)
+            hosted.fail(problem("no-jail", "this machine cannot jail the crawler's rules"))
+        except StorageError as error:
+            _log.error("visit %s ends: %s", hosted.visit.id, error)
+            hosted.fail(problem("internal", "the host cannot write to its disk"))
+        except Exception as error:
+            detail = str(error) if isinstance(error, SternaError) else repr(error)
+            _log.error("visit %s failed: %s", hosted.visit.id, detail, exc_info=error)
+            hosted.fail(problem("internal", "the host failed; its log says why"))
+        finally:
+            hosted.place.leave()
+            self._say_farewell(hosted)
+            # Its loop refers to itself, and with it to all that the visit set out with.
+            asyncio.get_running_loop().call_soon(gc.collect)
+            self._has_garbage = True
+
+    def _shielded(self, fetcher: Fetcher, home: str) -> Fetcher:
+        """Closed is what the policy closes to this home when a page is asked for."""
+        premises = self._premises
+
+        def closed() -> tuple[str, ...]:
+            terms = premises.terms(home)
+            return terms.closed if terms else premises.policy.closed
+
+        return ShieldedFetcher(fetcher, closed)
+
+    def _say_farewell(self, hosted: HostedVisit) -> None:
+        why = hosted.ended or (hosted.problem.detail if hosted.problem else "")
+        counts = f"{hosted.pages:,} pages, {hosted.spool.total_bytes:,} bytes before compression"
+        self._premises.announce(f"visit {hosted.visit.id} of {hosted.name} is over ({why}): {counts}")
+        is_whole = hosted.ending is not None and not hosted.is_killed
+        usage = hosted.usage
+        self._premises.notes.note(
+            "visit-ended" if is_whole else "visit-killed",
+            **hosted.names,
+            ended=str(why),
+            pages=hosted.pages,
+            requests=usage.requests,
+            read_bytes=usage.bytes_received,
+            sent_bytes=usage.sent_bytes,
+            cpu_seconds=round(usage.cpu_seconds, 3),
+            root=hosted.ending.root.hex() if hosted.ending else "",
+        )
+
+    # -- what is over --------------------------------------------------------------------------------------
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                self._sweep_once()
+            except OSError as error:
+                _log.error("what visits left cannot be deleted: %s", error)
+
+    def _sweep_once(self) -> None:
+        self._premises.notes.flush()
+        if self._has_garbage:
+            self._has_garbage = False
+            give_back_memory()
+        self._room.most_bytes = self._premises.limits.kept_bytes_total
+        self.places.hand_out()
+        now = self._premises.clock.now()
+        over = sorted((hosted.heard, key) for key, hosted in self._visits.items() if hosted.is_over)
+        surplus = {key for _, key in over[: max(len(over) - MAX_KEPT, 0)]}
+        for key, hosted in list(self._visits.items()):
+            if now - hosted.heard > self._patience_with(hosted) or key in surplus:
+                self._expire(key, hosted)
+
+    def _patience_with(self, hosted: HostedVisit) -> float:
+        """Seconds without a sign of its home after which a visit is given up."""
+        limits = self._premises.limits
+        if hosted.state == "waiting":
+            return LATE_SECONDS
+        return limits.deferred_seconds if hosted.is_deferred else limits.kept_seconds
+
+    def _expire(self, key: tuple[str, str], hosted: HostedVisit) -> None:
+        if not hosted.is_over:
+            _log.warning("visit %s expired: its home was not heard of", hosted.visit.id)
+            hosted.fail(problem("gone", "the visit expired"), "expired")
+        self._forget(key)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        hosted = self._visits.pop(key)
+        task = self._tasks.pop(hosted)
+        task.cancel()
+        hosted.spool.delete()
+        hosted.account.close()
+
+
+async def _wait_for_turn(hosted: HostedVisit) -> None:
+    """Returns when its hours are there, nothing makes it rest, and it has a place."""
+    while True:
+        await hosted.reins.wait()
+        hosted.state = "queued"
+        await hosted.place.take()
+        if not hosted.reins.is_paused:
+            return
+        hosted.place.leave()
+
+
+def weight_of(visit: Visit) -> int:
+    """What a visit takes of memory while it waits, in bytes, about."""
+    starts = sum(len(target.url) + len(target.referrer) + START_BYTES for target in visit.starts)
+    known = len(visit.known.fingerprints) + START_BYTES * len(visit.known.validators)
+    facts = sum(len(data) + START_BYTES for _, data in visit.state.facts) + len(visit.state.memory)
+    own = sum(len(data) + START_BYTES for data in visit.crawler.facts)
+    rules = sum(len(source.text) for source in visit.crawler.program.rules)
+    return starts + known + facts + own + rules

@@ -1,0 +1,112 @@
+"""A sitemap as sitemaps.org has it: one file, or an index and as many as it takes."""
+
+import gzip
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sterna.errors import StorageError
+from sterna.model import Record
+from sterna.web.xml import address, time
+
+MAX_URLS = 50_000  # of one file
+MAX_BYTES = 50 * 1024 * 1024  # of one file, before compression
+MAX_LENGTH = 2_047  # of one URL
+_XMLNS = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+_DECLARED = '<?xml version="1.0" encoding="UTF-8"?>\n'
+_HEAD, _TAIL = f"{_DECLARED}<urlset {_XMLNS}>\n".encode(), b"</urlset>\n"
+_INDEX_HEAD, _INDEX_TAIL = f"{_DECLARED}<sitemapindex {_XMLNS}>\n".encode(), b"</sitemapindex>\n"
+
+
+class Listed(Record, frozen=True):
+    """A page of a sitemap, and when it was changed, if that is known."""
+
+    url: str
+    lastmod: float | None
+
+
+class Part(Record, frozen=True):
+    """One file of a sitemap."""
+
+    path: Path
+    lastmod: float | None  # the latest in it
+
+
+def write_sitemap(pages: Iterable[Listed], path: Path, *, base: str) -> list[Path]:
+    """Writes the sitemap there; if one file does not hold it, an index, and its parts beside it.
+
+    `base` is the URL of the folder in which they are served. A name that ends in .gz is compressed.
+    """
+    try:
+        parts = list(_write_parts(pages, path))
+        if len(parts) == 1:
+            parts[0].path.replace(path)
+            return [path]
+        with _opened(path) as file:
+            file.write(_INDEX_HEAD)
+            file.writelines(
+                _entry("sitemap", f"{base.rstrip('/')}/{part.path.name}", part.lastmod) for part in parts
+            )
+            file.write(_INDEX_TAIL)
+    except OSError as error:
+        raise StorageError(f"{error.filename or path} cannot be written: {error.strerror}") from error
+    return [path, *(part.path for part in parts)]
+
+
+def _write_parts(pages: Iterable[Listed], path: Path) -> Iterator[Part]:
+    """Always one at least: a sitemap without a page is one too."""
+    left: Listed | None = None
+    rest = iter(pages)
+    number = 0
+    while number == 0 or left:
+        number += 1
+        part = _name_of(path, number)
+        lastmod: float | None = None
+        with _opened(part) as file:
+            size = file.write(_HEAD)
+            for count, page in enumerate(_chained(left, rest)):
+                entry = _entry("url", page.url, page.lastmod)
+                if count >= MAX_URLS or size + len(entry) + len(_TAIL) > MAX_BYTES:
+                    left = page
+                    break
+                size += file.write(entry)
+                lastmod = max(lastmod or 0.0, page.lastmod or 0.0) or None
+            else:
+                left = None
+            file.write(_TAIL)
+        yield Part(part, lastmod)
+
+
+def _chained(first: Listed | None, rest: Iterator[Listed]) -> Iterator[Listed]:
+    if first:
+        yield first
+    for page in rest:
+        if len(address(page.url)) <= MAX_LENGTH:
+            yield page
+
+
+def _entry(element: str, url: str, lastmod: float | None) -> bytes:
+    date = "" if lastmod is None else f"<lastmod>{time(lastmod)}</lastmod>"
+    return f"<{element}><loc>{address(url)}</loc>{date}</{element}>\n".encode("ascii")
+
+
+def _name_of(path: Path, number: int) -> Path:
+    stem, dot, suffix = path.name.partition(".")
+    return path.with_name(f"{stem}-{number}{dot}{suffix}")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
+    """The file, which is there in whole when the context ends, or not at all."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        with beside.open("wb") as raw:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
+                    yield packed
+            else:
+                yield raw
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,40 @@
+"""SQLite files: opened to be read or to be written, their format, and their errors in our words."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from sterna.errors import StorageError
+
+BUSY_MS = 10_000
+
+
+def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
+    """A connection for one thread at a time; who writes makes the file if need be."""
+    mode = "ro" if is_reader else "rwc"
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
+    )
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+    return connection
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The format that the file says it has; 0 if it is new."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+@contextmanager
+def translated(name: str, path: Path, *, advice: Mapping[str, str]) -> Iterator[None]:
+    """SQLite's errors as ours; `advice` says what to do where a word of it stands in the error."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        text = str(error)
+        if "full" in text:
+            raise StorageError(
+                f"the disk of {path.parent} is full: free some space and run the same command again"
+            ) from error
+        tips = "".join(f"; {tip}" for word, tip in advice.items() if word in text)
+        raise StorageError(f"the {name} {path} cannot be used: {text}{tips}") from error

@@ -1,0 +1,179 @@
+"""Who is let in, and which orders can be: whatever a foreign home writes is judged before it is used."""
+
+from array import array
+from typing import Any
+
+import msgspec
+import pytest
+from tests.host.knocking import SITE, config_of, send
+
+from sterna.errors import Refused, SternaError, WireError
+from sterna.host.config import Caps, Policy
+from sterna.host.entrance.admission import SKEW_SECONDS, judge
+from sterna.host.policy.terms import Terms
+from sterna.host.visiting.accepting import MAX_STARTS, visit_of
+from sterna.model import (
+    Budget,
+    Crawler,
+    Keep,
+    Known,
+    Predicate,
+    Program,
+    Scope,
+    Selector,
+    Source,
+    State,
+    Target,
+    Validator,
+)
+from sterna.wire.handshake import Hello
+from sterna.wire.known import pack_known
+from sterna.wire.orders import Agent
+
+NOW = 1_000_000.0
+TERMS = Terms("ada", Caps(pages=100), obey_robots=True)
+
+
+def hello(**fields: Any) -> Hello:
+    given: dict[str, Any] = {
+        "home": "ada",
+        "key": b"k" * 32,
+        "audience": SITE,
+        "ephemeral": b"e" * 32,
+        "nonce": b"n" * 16,
+        "time": NOW,
+        "wants": Budget(pages=1000),
+    }
+    return Hello(**(given | fields))
+
+
+def test_allowed_home_is_granted_what_the_policy_caps() -> None:
+    assert judge(hello(), site=SITE, terms=TERMS, now=NOW).pages == 100
+
+
+@pytest.mark.parametrize(
+    ("fields", "terms", "problem"),
+    [
+        ({"audience": "https://other.test"}, TERMS, "wrong-audience"),
+        ({"audience": f"{SITE}/"}, TERMS, "wrong-audience"),
+        ({}, None, "unknown-home"),
+        ({"time": NOW - SKEW_SECONDS - 1}, TERMS, "stale"),
+        ({"time": NOW + SKEW_SECONDS + 1}, TERMS, "stale"),
+        ({"time": float("nan")}, TERMS, "stale"),
+        ({"time": float("inf")}, None, "unknown-home"),
+    ],
+)
+def test_others_are_told_why_not(fields: dict[str, Any], terms: Terms | None, problem: str) -> None:
+    with pytest.raises(Refused) as caught:
+        judge(hello(**fields), site=SITE, terms=terms, now=NOW)
+    assert caught.value.problem == problem
+    assert caught.value.time == (NOW if problem == "stale" else None)
+
+
+# -- orders ------------------------------------------------------------------------------------------------
+
+
+def accepted(tmp_path: Any, *, terms: Terms = TERMS, policy: Policy | None = None, **fields: Any) -> Any:
+    config = config_of(tmp_path, policy=policy or Policy())
+    return visit_of(send(**fields), config=config, terms=terms, grants=Budget(pages=50, seconds=20.0))
+
+
+def test_visit_has_the_homes_crawler_and_the_hosts_manners(tmp_path: Any) -> None:
+    visit = accepted(tmp_path, policy=Policy(connections=3, delay_seconds=0.25))
+    etiquette = visit.etiquette
+    assert (visit.site, visit.id, visit.part, visit.epoch) == (SITE, "v1", "/", 7)
+    assert (etiquette.user_agent, etiquette.robots_name) == ("Tern/1 (+mailto:ada@home.test)", "Tern")
+    assert (etiquette.connections, etiquette.delay_seconds, etiquette.response_factor) == (3, 0.25, 0.0)
+    assert etiquette.obey_robots
+    assert visit.may_be_private
+    assert not visit.allow_private
+
+
+def test_budget_is_the_least_of_asked_granted_and_policy(tmp_path: Any) -> None:
+    visit = accepted(tmp_path, budget=Budget(pages=10**6, seconds=10**6, requests=4))
+    assert (visit.budget.pages, visit.budget.seconds, visit.budget.requests) == (50, 20.0, 4)
+    lower = Terms("ada", Caps(pages=3), obey_robots=True)
+    assert accepted(tmp_path, terms=lower, budget=Budget(pages=40)).budget.pages == 3
+    assert accepted(tmp_path, budget=Budget(pages=2)).budget.pages == 2
+
+
+def test_robots_are_left_alone_only_where_the_policy_says_so(tmp_path: Any) -> None:
+    assert not accepted(
+        tmp_path, terms=msgspec.structs.replace(TERMS, obey_robots=False)
+    ).etiquette.obey_robots
+
+
+def test_what_is_known_comes_along(tmp_path: Any) -> None:
+    known = Known((5).to_bytes(8, "little", signed=True), (Validator(9, digest=b"d" * 5),))
+    visit = accepted(tmp_path, known=pack_known(known))
+    assert visit.known.fingerprints == known.fingerprints
+    assert visit.known.validators[0].digest == b"d" * 5
+
+
+@pytest.mark.parametrize("count", [4, 10_000])
+def test_no_more_is_known_than_a_visit_may_hold(tmp_path: Any, count: int) -> None:
+    seen = array("q", range(count)).tobytes()
+    terms = Terms("ada", Caps(urls=3), obey_robots=True)
+    with pytest.raises(Refused, match="more is known of the site"):
+        accepted(tmp_path, terms=terms, known=pack_known(Known(seen)))
+    assert accepted(tmp_path, terms=terms, known=pack_known(Known(seen[:24]))).known.fingerprints == seen[:24]
+
+
+def crawler(**fields: Any) -> Crawler:
+    return Crawler(program=Program(**fields))
+
+
+def deep(levels: int) -> Predicate:
+    predicate = Predicate("=", "title", ("x",))
+    for _ in range(levels):
+        predicate = Predicate("not", parts=(predicate,))
+    return predicate
+
+
+BAD_ORDERS: dict[str, dict[str, Any]] = {
+    "start of another site": {"starts": (Target("http://other.test/"),)},
+    "start of a longer name": {"starts": (Target(f"{SITE}.evil.test/"),)},
+    "start with a user": {"starts": (Target("http://site.test@evil.test/"),)},
+    "start of another port": {"starts": (Target("http://site.test:81/"),)},
+    "start of another scheme": {"starts": (Target("https://site.test/"),)},
+    "start that is a file": {"starts": (Target("file:///etc/passwd"),)},
+    "start in another spelling": {"starts": (Target(f"{SITE}/a/../b"),)},
+    "start without a path": {"starts": (Target(SITE),)},
+    "start below the ground": {"starts": (Target(f"{SITE}/", depth=-2),)},
+    "too many starts": {"starts": (Target(f"{SITE}/"),) * (MAX_STARTS + 1)},
+    "no name": {"crawler": Crawler(name="")},
+    "long name": {"crawler": Crawler(name="x" * 101)},
+    "bad expression": {"crawler": Crawler(scope=Scope(include=("(",)))},
+    "dear expression": {"crawler": Crawler(scope=Scope(include=("((a{1,500}){1,500}){1,500}",)))},
+    "many expressions": {"crawler": Crawler(scope=Scope(exclude=("a",) * 1000))},
+    "long parameter": {"crawler": Crawler(scope=Scope(drop_params=("a*" * 2000,)))},
+    "many seed sites": {"crawler": Crawler(scope=Scope(seed_sites=("http://a.test",) * 20_000))},
+    "unknown operator": {"crawler": crawler(select=Predicate("exec", "title", ("x",)))},
+    "unknown column": {"crawler": crawler(prune=Predicate("=", "password", ("x",)))},
+    "deep condition": {"crawler": crawler(select=deep(200))},
+    "bad selector": {"crawler": crawler(keep=Keep(selectors=(Selector("a", ">>"),)))},
+    "share beyond all": {"crawler": crawler(keep=Keep(share=2.0))},
+    "change below nothing": {"crawler": crawler(least_change=-0.5)},
+    "forbidden construct": {"crawler": crawler(rules=(Source("a.clp", "(defmodule X)"),))},
+    "rules that are not": {"crawler": crawler(rules=(Source("a.clp", "(defrule"),))},
+    "rules too long": {"crawler": crawler(rules=(Source("a.clp", ";" * 2_000_000),))},
+    "damaged fact": {"crawler": Crawler(facts=(b"\xc1",))},
+    "facts too large": {"crawler": Crawler(facts=(b"x" * (33 << 20),))},
+    "memory too large": {"state": State(memory=b"x" * (33 << 20))},
+    "damaged F": {"known": b"\xc1\xc1"},
+    "F of nobody": {"known": b"x" * 1000},
+}
+
+
+@pytest.mark.parametrize("name", BAD_ORDERS)
+def test_order_that_cannot_be_is_refused_in_one_line(tmp_path: Any, name: str) -> None:
+    with pytest.raises((Refused, WireError)) as caught:
+        accepted(tmp_path, **BAD_ORDERS[name])
+    error: SternaError = caught.value
+    assert error.problem in ("refused", "malformed")  # type: ignore[attr-defined]
+    assert len(str(error).splitlines()) == 1
+
+
+def test_agent_cannot_smuggle_a_header() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(["Tern\r\nHost: evil.test", "Tern"], type=Agent)

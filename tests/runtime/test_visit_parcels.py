@@ -1,0 +1,98 @@
+"""The parcels of a visit: when they come, and that none is lost."""
+
+import pytest
+from tests.runtime.fakes import (
+    BEGIN,
+    SITE,
+    FakeWeb,
+    Home,
+    Outcome,
+    carry_out,
+    linking,
+    polite,
+    reply,
+    visit_of,
+)
+from tests.runtime.hubs import KNOWN_RULES, hub
+
+from sterna.errors import StorageError
+from sterna.model import (
+    Ended,
+    Hold,
+)
+from sterna.runtime import packer, visit
+from sterna.web.politeness import site_key
+
+
+def numbers(outcome: Outcome) -> list[int]:
+    return [parcel.number for parcel in outcome.parcels]
+
+
+def check_parcels(outcome: Outcome) -> None:
+    assert numbers(outcome) == list(range(1, len(outcome.parcels) + 1))
+    assert [parcel.ended is not None for parcel in outcome.parcels] == [
+        *([False] * (len(outcome.parcels) - 1)),
+        True,
+    ]
+
+
+def test_parcels_come_as_they_fill_numbered_without_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packer, "FULL_PAGES", 7)
+    outcome = carry_out(visit_of(etiquette=polite(connections=5)), FakeWeb(hub(60), seconds=0.1))
+    check_parcels(outcome)
+    assert len(outcome.parcels) >= 6
+    assert max(len(parcel.pages) for parcel in outcome.parcels) < 7 + 5
+    urls = [page.url for parcel in outcome.parcels for page in parcel.pages]
+    assert len(urls) == len(set(urls)) == 61
+
+
+@pytest.mark.parametrize("take_seconds", [0.0, 3.0, 13.0])
+@pytest.mark.parametrize("page_seconds", [0.5, 2.5])
+def test_no_parcel_is_lost_however_slowly_home_takes_them(take_seconds: float, page_seconds: float) -> None:
+    """Parcels are also sent every few seconds; the visit may end while one of those is on its way."""
+    home = Home(seconds=take_seconds)
+    web = FakeWeb(hub(12), seconds=page_seconds)
+    outcome = carry_out(visit_of(etiquette=polite(connections=2)), web, home=home)
+    check_parcels(outcome)
+    assert outcome.page_count == 13
+    assert len(outcome.found) == 12
+
+
+@pytest.mark.parametrize("stop_after", [10.0, 34.0, 65.0])
+def test_parcel_on_its_way_survives_the_stop(monkeypatch: pytest.MonkeyPatch, stop_after: float) -> None:
+    """The first one has the rules, the others have pages; each takes half a minute."""
+    monkeypatch.setattr(packer, "FULL_PAGES", 3)
+    web = FakeWeb(hub(20), seconds=1.0)
+    outcome = carry_out(visit_of(), web, home=Home(seconds=30.0), stop_after=stop_after)
+    check_parcels(outcome)
+    assert outcome.last.ended is Ended.STOPPED
+    assert len(outcome.pages) == len(web.paths())
+
+
+def test_what_is_found_is_told_every_few_seconds() -> None:
+    web = FakeWeb(hub(20), seconds=2.0)
+    outcome = carry_out(visit_of(robots=KNOWN_RULES), web)
+    pages = [len(parcel.pages) for parcel in outcome.parcels]
+    assert max(pages) <= visit.FLUSH_SECONDS / 2.0 + 1
+    check_parcels(outcome)
+
+
+def test_holds_reach_home_although_no_page_comes() -> None:
+    web = FakeWeb({"/": [reply(503, retry_after="25"), linking()]})
+    outcome = carry_out(visit_of(robots=KNOWN_RULES), web)
+    first = outcome.parcels[0]
+    assert (first.pages, first.ended) == ((), None)
+    assert Hold(site_key(SITE), BEGIN + 25.0) in first.holds
+    assert [target.attempts for target in first.checkpoint.again] == [1]
+
+
+@pytest.mark.parametrize("pages_in_parcel", [1, 500])
+@pytest.mark.parametrize("page_seconds", [0.0, 1.0])
+def test_home_that_cannot_store_ends_the_visit_with_its_error(
+    monkeypatch: pytest.MonkeyPatch, pages_in_parcel: int, page_seconds: float
+) -> None:
+    monkeypatch.setattr(packer, "FULL_PAGES", pages_in_parcel)
+    home = Home(failure=StorageError("the disk is full"))
+    web = FakeWeb(hub(20), seconds=page_seconds)
+    with pytest.raises(StorageError, match="the disk is full"):
+        carry_out(visit_of(robots=KNOWN_RULES, etiquette=polite(connections=3)), web, home=home)
