@@ -100,8 +100,10 @@ class Leasing:
         rows = self._db.execute(
             "SELECT f.url, f.rank, f.referrer, f.kind, f.hops, f.attempts,"
             " f.fingerprint, p.etag, p.modified, p.digest, p.has_raw, p.likeness"
-            # Only what was read well may be asked for conditionally: a 304 brings nothing to read.
-            " FROM frontier f LEFT JOIN page p ON p.site_id = f.site_id AND p.fingerprint = f.fingerprint"
+            # Only what was read well may be asked for conditionally: a 304 brings nothing to read. What was
+            # never fetched is not looked up: each look would read a page from the disk.
+            " FROM frontier f LEFT JOIN page p"
+            " ON p.site_id = iif(f.is_again, f.site_id, NULL) AND p.fingerprint = f.fingerprint"
             " AND p.status BETWEEN 200 AND 299 AND p.error = ''"
             " WHERE f.site_id = ? AND f.part = ? AND f.rank BETWEEN ? AND ? AND (f.rank & ?) <= ?"
             " AND f.not_before <= ? ORDER BY f.rank LIMIT ?",
@@ -124,10 +126,7 @@ class Leasing:
 
     def _done(self, site_id: int) -> bytes:
         rows = self._db.execute(
-            # By itself SQLite would read all that is known of the site.
-            "SELECT fingerprint FROM known INDEXED BY known_done"
-            " WHERE site_id = ? AND is_done ORDER BY fingerprint",
-            (site_id,),
+            "SELECT fingerprint FROM known WHERE site_id = ? AND is_done ORDER BY fingerprint", (site_id,)
         )
         return array("q", (fingerprint for (fingerprint,) in rows)).tobytes()
 

@@ -102,8 +102,8 @@ def _select_sites(db: sqlite3.Connection, origins: Sequence[str]) -> dict[str, i
 def _insert(db: sqlite3.Connection, new: Sequence[tuple[Key, int, Target, str, str]]) -> None:
     db.executemany("INSERT INTO known VALUES (?, ?, 0, ?)", [(*key, rank) for key, rank, *_ in new])
     db.executemany(
-        "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops, is_again)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)",
         [
             (
                 site_id,

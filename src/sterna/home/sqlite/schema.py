@@ -96,10 +96,8 @@ CREATE TABLE receipt (
 ) WITHOUT ROWID;
 """
 
-# A lease takes all that is done of a site along, of a large one with much that waits.
-_DONE = """
-CREATE INDEX known_done ON known (site_id, fingerprint) WHERE is_done;
-"""
+# Of what waited before nobody knows whether it was fetched once; it is looked up as before.
+_FETCHED_BEFORE = "ALTER TABLE frontier ADD COLUMN is_again INTEGER NOT NULL DEFAULT 1;"
 
 TABLES = f"""
 {_STATES}
@@ -148,7 +146,6 @@ CREATE TABLE known (
     rank INTEGER NOT NULL,
     PRIMARY KEY (site_id, fingerprint)
 ) WITHOUT ROWID;
-{_DONE}
 
 CREATE TABLE frontier (
     site_id INTEGER NOT NULL,
@@ -161,6 +158,7 @@ CREATE TABLE frontier (
     hops INTEGER NOT NULL,
     attempts INTEGER NOT NULL DEFAULT 0,
     not_before REAL NOT NULL DEFAULT 0,
+    is_again INTEGER NOT NULL DEFAULT 1, -- it was fetched before
     PRIMARY KEY (site_id, part, rank, fingerprint)
 ) WITHOUT ROWID;
 
@@ -238,7 +236,7 @@ ALTER TABLE visit ADD COLUMN cpu_seconds REAL NOT NULL DEFAULT 0;
 {_HOSTS}
 ALTER TABLE page ADD COLUMN likeness BLOB NOT NULL DEFAULT x'';
 """,
-    4: _TRUST + _DONE,
+    4: _TRUST + _FETCHED_BEFORE,
 }
 
 _NO_PROGRAMS = """

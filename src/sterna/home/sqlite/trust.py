@@ -74,8 +74,8 @@ class SqliteTrustBook:
 def _put_back(db: sqlite3.Connection, site_id: int, since: float, now: float) -> int:
     of_site = (site_id, since)
     moved = db.execute(
-        "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops)"
-        " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0"
+        "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops, is_again)"
+        " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0, 1"
         " FROM page JOIN known USING (site_id, fingerprint)"
         " WHERE page.site_id = ? AND fetched >= ? AND is_done",
         (WHOLE, *of_site),
