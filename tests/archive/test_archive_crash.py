@@ -12,7 +12,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 import sterna
-from sterna.archive.manifest import FactRow, WarcPosition
+from sterna.archive.manifest import Batch, FactRow, WarcPosition
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.model import Link, Links, Page, Raw
@@ -68,6 +68,10 @@ def pages(first: int, count: int) -> list[Page]:
     ]
 
 
+def batch(number: int) -> Batch:
+    return Batch(number=number, crawler="c", visits=("v",) * 5, again=(False,) * 5)
+
+
 def kill(action: str, folder: Path, *, step: str, count: int, batch: object = (), known: object = ()) -> None:
     arguments = [
         action,
@@ -107,12 +111,16 @@ def test_killed_before_the_rename_there_is_no_segment_even_unswept(tmp_path: Pat
 @pytest.mark.parametrize("step", ["segment-begun", "segment-written", "segment-renamed"])
 def test_killed_while_merging_the_old_segments_stand(tmp_path: Path, step: str) -> None:
     store = SegmentStore(tmp_path)
-    parts = [store.write_pages([(SITE, page) for page in pages(number, 5)])[0] for number in range(3)]
+    parts = [
+        store.write_pages([(SITE, page) for page in pages(number, 5)], batch=batch(number))[0]
+        for number in (2, 3, 1)
+    ]
     known = {part.name for part in parts}
     store.sweep(known)
     kill("merge", tmp_path, step=step, count=1, known=parts)
     assert store.sweep(known)
-    assert store.merge(parts).rows == 15
+    merged = pq.read_table(store.path(store.merge(parts).name))
+    assert merged["batch"].to_pylist() == [1] * 5 + [2] * 5 + [3] * 5
 
 
 @pytest.mark.parametrize("step", ["warc-written", "warc-synced"])

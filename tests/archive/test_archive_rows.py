@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sterna.archive.manifest import FactRow
+from sterna.archive.manifest import Batch, FactRow
 from sterna.archive.rows import (
     FACT_SCHEMA,
     LINK_SCHEMA,
@@ -20,6 +20,9 @@ from sterna.archive.rows import (
 from sterna.model import Link, Links, Page
 
 SITE = "https://www.example.org"
+
+
+BATCH = Batch(number=7, crawler="health", visits=("v1", "v2", "v3"), again=(False, True, True))
 
 
 def page(**fields: Any) -> Page:
@@ -48,7 +51,7 @@ def test_every_field_reaches_its_column() -> None:
         headers=(("server", "nginx"),),
         extracts=(("price", ("1", "2")), ("none", ())),
     )
-    assert page_table([(SITE, full)]).to_pylist() == [
+    assert page_table([(SITE, full)], BATCH).to_pylist() == [
         {
             "url": f"{SITE}/a",
             "site": SITE,
@@ -71,6 +74,10 @@ def test_every_field_reaches_its_column() -> None:
             "html": "<p>Some text",
             "headers": [("server", "nginx")],
             "extracts": [("price", ["1", "2"]), ("none", [])],
+            "visit": "v1",
+            "crawler": "health",
+            "batch": 7,
+            "again": False,
         }
     ]
 
@@ -133,10 +140,29 @@ def test_fact_reaches_its_columns() -> None:
         crawler="health", site=SITE, visit="v1", template="clinic", data='{"a": 1}', received=1_700_000_000.0
     )
     own = FactRow(crawler="", site=SITE, visit="", template="seen", data="[]", received=None)
-    assert [tuple(each.values()) for each in fact_table([row, own]).to_pylist()] == [
-        ("health", SITE, "v1", "clinic", '{"a": 1}', datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)),
-        (None, SITE, None, "seen", "[]", None),
+    assert [tuple(each.values()) for each in fact_table([row, own], BATCH).to_pylist()] == [
+        ("health", SITE, "v1", "clinic", '{"a": 1}', datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC), 7),
+        (None, SITE, None, "seen", "[]", None, 7),
     ]
+
+
+def test_rows_say_how_they_came_also_where_some_pages_leave_none() -> None:
+    links = Links.of(Link(f"{SITE}/x"), Link(f"{SITE}/y"))
+    pages = [(SITE, page(is_unchanged=True)), (SITE, page(is_kept=False)), (SITE, page(links=links))]
+    (row,) = page_table(pages, BATCH).to_pylist()
+    assert (row["visit"], row["crawler"], row["batch"], row["again"]) == ("v3", "health", 7, True)
+    rows = link_table(pages, BATCH).to_pylist()
+    assert [(row["to_url"], row["crawler"], row["batch"]) for row in rows] == [
+        (f"{SITE}/x", "health", 7),
+        (f"{SITE}/y", "health", 7),
+    ]
+
+
+def test_rows_without_a_batch_do_not_say_how_they_came() -> None:
+    pages = [(SITE, page(links=Links.of(Link(f"{SITE}/x"))))]
+    (row,), (link,) = page_table(pages).to_pylist(), link_table(pages).to_pylist()
+    assert [row[name] for name in ("visit", "crawler", "batch", "again")] == [None] * 4
+    assert (link["crawler"], link["batch"]) == (None, None)
 
 
 def test_no_pages_give_empty_tables_of_the_right_schema() -> None:
@@ -173,8 +199,9 @@ def test_any_text_can_be_kept(text: str) -> None:
     )
     fact = FactRow(crawler=text, site=text, visit=text, template=text, data=text, received=1.0)
     assert fact_table([fact]).num_rows == 1
-    assert page_table([(text, hostile)]).num_rows == 1
-    assert link_table([(text, hostile)]).num_rows == text.count("\n") + 1
+    batch = Batch(number=1, crawler=text, visits=(text,), again=(True,))
+    assert page_table([(text, hostile)], batch).num_rows == 1
+    assert link_table([(text, hostile)], batch).num_rows == text.count("\n") + 1
 
 
 @given(st.text("a\n"), st.text("a\n"), st.text("a\n"))

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sterna.archive import parquet as module
-from sterna.archive.manifest import FactRow, Segment
+from sterna.archive.manifest import Batch, FactRow, Segment
 from sterna.archive.parquet import write_segment
-from sterna.archive.rows import MORE, PAGE_SCHEMA
+from sterna.archive.rows import MORE, OPTIONAL, PAGE_SCHEMA
 from sterna.archive.segments import SegmentStore
 from sterna.errors import StorageError
 from sterna.model import Link, Links, Page
@@ -50,7 +50,7 @@ def fact(number: int) -> FactRow:
 
 def early_segment(folder: Path, number: int) -> Segment:
     """A segment as a version wrote it that knew fewer columns."""
-    schema = pa.schema([field for field in PAGE_SCHEMA if field.name not in MORE])
+    schema = pa.schema([field for field in PAGE_SCHEMA if field.name not in OPTIONAL["page"]])
     row = {"url": f"{SITE}/{number}", "site": SITE, "status": 200, "text": "early"}
     rows = [pa.Table.from_pylist([row], schema=schema)]
     return write_segment(folder, f"0{number}.page.parquet", rows=rows, schema=schema)
@@ -108,6 +108,17 @@ def test_fields_that_no_page_has_are_not_written(tmp_path: Path) -> None:
     with_one, *_ = store.write_pages([*pages(2, 2), (SITE, described)])
     assert not set(MORE) & set(pq.read_schema(store.path(plain.name)).names)
     assert set(MORE) & set(pq.read_schema(store.path(with_one.name)).names) == {"description"}
+
+
+def test_every_table_says_in_which_batch_its_rows_came(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    batch = Batch(number=3, crawler="c", visits=("v", "w"), again=(False, True))
+    written = store.write_pages(pages(0, 2), facts=[fact(1)], batch=batch)
+    tables = {each.table: pq.read_table(store.path(each.name)) for each in written}
+    assert {name: set(rows["batch"].to_pylist()) for name, rows in tables.items()} == {
+        "page": {3}, "link": {3}, "fact": {3}
+    }  # fmt: skip
+    assert tables["page"]["visit"].to_pylist() == ["v", "w"]
 
 
 def test_later_segments_have_later_names(tmp_path: Path) -> None:
@@ -168,7 +179,9 @@ def test_merge_of_early_and_late_segments_fills_what_is_missing(tmp_path: Path) 
     merged = store.merge([early_segment(tmp_path, 1), late, early_segment(tmp_path, 2)])
     rows = pq.read_table(store.path(merged.name))
     assert rows.schema.names == [
-        name for name in PAGE_SCHEMA.names if name not in ("description", "headings", "html")
+        name
+        for name in PAGE_SCHEMA.names
+        if name not in OPTIONAL["page"] or name in ("keywords", "headers", "extracts")
     ]
     assert rows.select(["url", "text", "keywords", "headers", "extracts"]).to_pylist() == [
         {"url": f"{SITE}/1", "text": "early", "keywords": None, "headers": None, "extracts": None},
@@ -186,7 +199,7 @@ def test_merge_of_early_and_late_segments_fills_what_is_missing(tmp_path: Path) 
 def test_merge_of_early_segments_alone_adds_no_columns(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
     merged = store.merge([early_segment(tmp_path, number) for number in range(3)])
-    assert not set(MORE) & set(pq.read_schema(store.path(merged.name)).names)
+    assert not set(OPTIONAL["page"]) & set(pq.read_schema(store.path(merged.name)).names)
     assert urls(store, merged) == [f"{SITE}/{number}" for number in range(3)]
 
 

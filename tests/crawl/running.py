@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,18 @@ def crawl_here(
     return uvloop.run(main())
 
 
+def command_line(arguments: Sequence[str | Path]) -> list[str]:
+    """The command; a crawl does without its index, unless it is asked for: a test would wait for it."""
+    words = list(map(str, arguments))
+    if words[:1] == ["crawl"] and "--index" not in words:
+        words.append("--no-index")
+    return [*COMMAND, *words]
+
+
 def sterna(*arguments: str | Path, timeout: float = 100.0) -> subprocess.CompletedProcess[str]:
     """Runs the command to its end."""
     return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
+        command_line(arguments),
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -52,7 +61,7 @@ def sterna(*arguments: str | Path, timeout: float = 100.0) -> subprocess.Complet
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
     """Starts the command in a process group of its own."""
     return subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
+        command_line(arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

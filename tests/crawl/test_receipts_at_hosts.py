@@ -9,7 +9,7 @@ from tests.crawl.running import sterna
 from tests.servers.pages import PageServer, linking
 
 from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.host.receipts import read_book
+from sterna.host.receipts.book import read_book
 from sterna.wire.receipts import decode_receipt
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]

@@ -58,3 +58,22 @@ def test_folder_that_cannot_be_made_is_a_storage_error() -> None:
         Collection(Path("/proc/nowhere")).open_for_crawl(),
     ):
         pass
+
+
+def test_collection_has_an_id_of_its_own_that_stays(tmp_path: Path) -> None:
+    one, other = Collection(tmp_path / "a"), Collection(tmp_path / "b")
+    for each in (one, other):
+        with each.open_for_crawl():
+            pass
+    before = one.id()
+    assert before != other.id()
+    (tmp_path / "a").rename(tmp_path / "c")
+    assert Collection(tmp_path / "c").id() == before
+    with pytest.raises(NotACollection):
+        one.id()
+
+
+def test_storage_rules_may_be_there_before_the_first_crawl(tmp_path: Path) -> None:
+    (tmp_path / "storage.toml").touch()
+    with Collection(tmp_path).open_for_crawl():
+        Collection(tmp_path).check()

@@ -21,7 +21,7 @@ from tests.transport.serving import MemoryTransport
 from sterna.home.away import Away, Patience, Trip
 from sterna.home.receipts import LOST_BYTES, SKEW_SECONDS, Costs, Witnessed, dispute, kept_in
 from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.host.receipts import KeptReceipt, read_book
+from sterna.host.receipts.book import KeptReceipt, read_book
 from sterna.model import Ended, Parcel, Usage
 from sterna.wire.discovery import Offer
 from sterna.wire.keys import Identity

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -65,6 +66,11 @@ class Desk:
     def stored(self, table: str = "page", column: str = "url") -> list[str]:
         paths = [self.segments.path(each.name) for each in self.ledger.segments() if each.table == table]
         return sorted(value for path in paths for value in pq.read_table(path)[column].to_pylist())
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        paths = [self.segments.path(each.name) for each in self.ledger.segments() if each.table == table]
+        rows = [row for path in paths for row in pq.read_table(path).to_pylist()]
+        return [tuple(row[column] for column in columns) for row in rows]
 
 
 @pytest.fixture
@@ -126,6 +132,42 @@ async def test_rows_become_facts_of_their_crawler_site_and_visit(desk: Desk) -> 
     ]
     assert json.loads(rows[0]["data"]) == {"template": "clinic", "slots": {"name": "A"}}
     assert all(row["received"].timestamp() >= before - 1e-3 for row in rows)
+
+
+async def test_each_commit_is_a_batch_and_its_rows_say_how_they_came(desk: Desk) -> None:
+    lease = desk.lease()
+    links = Links.of(Link(f"{SITE}/x"))
+    await desk.take(parcel(lease, 1, pages=(page("/", links=links),), rows=(ROW,)))
+    await desk.take(parcel(lease, 2, pages=(page("/"), page("/new"), page("/new"))))
+    assert desk.ledger.batch() == 2
+    columns = ("batch", "crawler", "visit", "again")
+    assert desk.rows("page", *columns) == [
+        (1, "health", lease.visit, False),
+        (2, "health", lease.visit, True),
+        (2, "health", lease.visit, False),
+        (2, "health", lease.visit, True),
+    ]
+    assert desk.rows("link", "batch", "crawler") == [(1, "health")]
+    assert desk.rows("fact", "batch") == [(1,)]
+
+
+async def test_visits_of_one_commit_are_told_apart(desk: Desk) -> None:
+    desk.ledger.seed([Target(f"{OTHER}/")], now=2.0)
+    one, two = desk.lease(), desk.lease(11.0)
+    await desk.take(parcel(one, pages=(page("/"), page("/b"))), parcel(two, pages=(page("/", OTHER),)))
+    assert desk.rows("page", "batch", "visit", "again") == [
+        (1, one.visit, False), (1, one.visit, False), (1, two.visit, False)
+    ]  # fmt: skip
+
+
+async def test_commit_that_brings_no_rows_is_a_batch_too_and_one_that_is_refused_is_none(desk: Desk) -> None:
+    lease = desk.lease()
+    await desk.take(parcel(lease, 1, pages=(page("/"),)))
+    await desk.take(parcel(lease, 1, pages=(page("/"),)))
+    await desk.take(parcel(lease, 3, pages=(page("/gap"),)))
+    assert desk.ledger.batch() == 1
+    await desk.take(parcel(lease, 2, ended=Ended.FINISHED))
+    assert desk.ledger.batch() == 2
 
 
 async def test_row_that_nobody_can_read_costs_itself_and_is_counted(desk: Desk) -> None:

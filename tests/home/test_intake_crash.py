@@ -35,14 +35,15 @@ def on_step(name):
     if name == fatal:
         os.kill(os.getpid(), signal.SIGKILL)
 
-async def main():
+async def main(site):
     ledger, segments = SqliteLedger(folder / "ledger"), SegmentStore(folder / "segments", on_step=on_step)
     ledger.recover(now=100.0, least_pause=0.0)
     segments.sweep({segment.name for segment in ledger.segments()})
     ledger.seed([Target(site + "/")], now=1.0)
-    leases = ledger.lease(["v" + fatal], now=200.0, pages=9, max_depth=9)
+    leases = ledger.lease(["v" + fatal + site], now=200.0, pages=9, max_depth=9)
     if not leases:
         return
+    site = leases[0].site
     url, fact = site + "/", encode(Fact("clinic", ("A",)))
     parcel = Parcel(
         visit=leases[0].visit, site=site, part="/", epoch=leases[0].epoch, number=1,
@@ -59,14 +60,14 @@ async def main():
         await intake.take(parcel)
         running.cancel()
 
-asyncio.run(main())
+asyncio.run(main(site))
 """
 
 
-def bring(folder: Path, step: str) -> int:
+def bring(folder: Path, step: str, site: str = SITE) -> int:
     env = {**os.environ, "PYTHONPATH": str(Path(sterna.__file__).parent.parent)}
     return subprocess.run(
-        [sys.executable, "-c", BRINGING, str(folder), SITE, step], env=env, check=False
+        [sys.executable, "-c", BRINGING, str(folder), site, step], env=env, check=False
     ).returncode
 
 
@@ -83,3 +84,23 @@ def test_killed_at_a_step_rows_and_state_are_stored_once(tmp_path: Path, step: s
     assert data == ['{"template": "clinic", "values": ["A"]}', '{"template": "clinic", "values": ["B"]}']
     assert ([number for number, _ in ledger.state(SITE).facts], ledger.state(SITE).memory) == ([1], b"m")
     assert (ledger.counts(now=1.0).kept, ledger.counts(now=1.0).pages) == (1, 1)
+    assert (ledger.batch(), batches(ledger, store)) == (1, {"fact": [1, 1], "page": [1]})
+
+
+def test_killed_again_and_again_batches_have_neither_gap_nor_double(tmp_path: Path) -> None:
+    for number, step in enumerate(("archived", "committed", "segment-renamed", "committed")):
+        assert bring(tmp_path, step, f"https://s{number}.example") == -signal.SIGKILL, f"never came to {step}"
+    for number in range(2):
+        assert bring(tmp_path, f"never {number}", "https://s0.example") == 0
+    ledger, store = SqliteLedger(tmp_path / "ledger"), SegmentStore(tmp_path / "segments")
+    assert (ledger.batch(), ledger.counts(now=1.0).pages) == (4, 4)
+    assert batches(ledger, store) == {"fact": [1, 1, 2, 2, 3, 3, 4, 4], "page": [1, 2, 3, 4]}
+
+
+def batches(ledger: SqliteLedger, store: SegmentStore) -> dict[str, list[int]]:
+    """Those of all rows, by table."""
+    found: dict[str, list[int]] = {}
+    for segment in ledger.segments():
+        rows = pq.read_table(store.path(segment.name))
+        found.setdefault(segment.table, []).extend(rows["batch"].to_pylist())
+    return {table: sorted(numbers) for table, numbers in sorted(found.items())}

@@ -12,8 +12,8 @@ from tests.home.test_away_service import ALL, Cutter, Outing, outing_at
 from tests.host.knocking import until
 
 from sterna.errors import Refused
-from sterna.host import hosted, overseer
 from sterna.host.config import Policy
+from sterna.host.visiting import hosted, overseer
 from sterna.model import Ended
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +17,6 @@ from sterna.home.line import Traffic
 from sterna.home.outbox import Fate, Fault, Outbox, Trip, call_back
 from sterna.home.progress import Progress
 from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.home.trip import Shape, as_it_is
 from sterna.model import Checkpoint, Ended, Parcel, Target, Visit
 from sterna.web.politeness import site_key
 from sterna.wire.discovery import Offer
@@ -34,17 +34,9 @@ class Script:
         self.on_way: Callable[[], None] = lambda: None
 
     async def carry_out(
-        self,
-        visit: Visit,
-        offer: Offer,
-        *,
-        deliver: Deliver,
-        stop: asyncio.Event,
-        resume_from: int = 0,
-        traffic: Traffic | None = None,
-        shape: Shape = as_it_is,
+        self, visit: Visit, offer: Offer, *, deliver: Deliver, traffic: Traffic | None = None, **others: Any
     ) -> None:
-        self.asked.append((visit.id, resume_from))
+        self.asked.append((visit.id, others["resume_from"]))
         assert traffic
         traffic.sent += 700
         self.on_way()

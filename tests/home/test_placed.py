@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,13 +13,11 @@ from tests.home.visits import OFFER, SITE, parcel, target, visit
 
 from sterna.errors import FetchError, HostGone, LineBroken, Refused, SternaError
 from sterna.home.ledger import Arrival, Change, HostRow
-from sterna.home.line import Traffic
 from sterna.home.outbox import Outbox
 from sterna.home.placed import Placed, Stationary, Ways
 from sterna.home.placing import Placement
 from sterna.home.progress import Progress
 from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.home.trip import Shape, as_it_is
 from sterna.model import Ended, Etiquette, Hold, Parcel, Scope, Target, Visit
 from sterna.web.politeness import site_key
 from sterna.wire.discovery import Offer, encode_offer
@@ -102,15 +101,7 @@ class World:
     # -- as the sender to hosts
 
     async def carry_out(
-        self,
-        visit: Visit,
-        offer: Offer,
-        *,
-        deliver: Callable[[Parcel, int], Awaitable[None]],
-        stop: asyncio.Event,
-        resume_from: int = 0,
-        traffic: Traffic | None = None,
-        shape: Shape = as_it_is,
+        self, visit: Visit, offer: Offer, *, deliver: Callable[[Parcel, int], Awaitable[None]], **others: Any
     ) -> None:
         self.log.append(f"sent to {offer.endpoint}")
         if self.error:

@@ -8,7 +8,7 @@ import zstandard
 from tests.clocks import StillClock
 from tests.home import lying
 from tests.home.lying import SITE, LyingHost, parcels
-from tests.home.test_away import Outing
+from tests.home.outings import Outing
 from tests.home.visits import OFFER, parcel, target, visit
 
 from sterna.errors import Refused

@@ -5,16 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.home.trust_suite import TrustSuite
+from tests.home.batch_suite import BatchSuite
 
 from sterna.errors import CollectionError, StorageError
 from sterna.home.ledger import Ledger
+from sterna.home.sqlite.batches import stored_sql
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.home.sqlite.lookup import look_up_sql
 from sterna.model import Target
 
 
-class TestSqliteLedger(TrustSuite):
+class TestSqliteLedger(BatchSuite):
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], Ledger]:
         return lambda: SqliteLedger(tmp_path / "ledger.sqlite")
@@ -37,6 +38,13 @@ def test_links_are_searched_for_and_known_is_never_read_from_end_to_end(tmp_path
     assert [step for *_, step in plan if "known" in step] == [
         "SEARCH known USING PRIMARY KEY (site_id=? AND fingerprint=?) LEFT-JOIN"
     ]
+
+
+def test_pages_are_searched_for_and_never_read_from_end_to_end(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    plan = ledger._database.connection.execute(f"EXPLAIN QUERY PLAN {stored_sql(2)}", [0] * 4).fetchall()
+    searched = [step.split(" USING")[0] for *_, step in plan if "SEARCH" in step]
+    assert searched == ["SEARCH site", "SEARCH page"]
 
 
 def test_descriptor_that_another_thread_closes_meanwhile_is_passed_over(

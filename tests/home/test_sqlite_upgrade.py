@@ -14,6 +14,7 @@ from sterna.home.sqlite import schema
 from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.home.trust_book import SampleRow, TrustRow
 from sterna.model import Checkpoint, Ended, State, StateChange, Usage
+from sterna.web.urls import fingerprint
 
 WRITE = {2: version_2.write, 3: version_3.write, 4: version_4.write}
 _STATES = (1, 0.25, ((7, b"fact"),))
@@ -116,8 +117,17 @@ def test_reader_reads_the_file_as_it_is(path: Path, old: int) -> None:
     assert (hosts(ledger), ledger.luggage("v1")) == (HOSTS[old], b"")
     assert (ledger.trust.rows(), ledger.trust.samples(SITE), ledger.receipts()) == ([], [], [])
     assert ledger.counts(now=20.0).away == 0
+    assert ledger.batch() == 0
     ledger.close()
     assert (path.read_bytes(), version(path)) == (before, old)
+
+
+def test_batches_are_counted_after_the_upgrade_and_pages_of_before_come_again(path: Path) -> None:
+    ledger = SqliteLedger(path)
+    stored = (SITE, fingerprint(f"{SITE}/"))
+    assert ledger.stored({stored, (SITE, fingerprint(f"{SITE}/near"))}) == {stored}
+    ledger.commit(Change(parcels=(), batch=1), now=21.0)
+    assert ledger.batch() == 1
 
 
 def test_reader_that_came_before_the_upgrade_reads_on(path: Path) -> None:

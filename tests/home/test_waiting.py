@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.home import lying
 from tests.home.lying import Chunks, LyingHost, Stream, parcels
-from tests.home.test_away import Outing
+from tests.home.outings import Outing
 from tests.home.test_placed import WORTHY, World
 from tests.home.visits import SITE
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sterna.archive.batches import batches_of
 from sterna.archive.disk import OnStep, ignore_step, storage_errors, sync_folder
-from sterna.archive.manifest import FactRow, Segment
-from sterna.archive.rows import MORE, SCHEMAS, fact_table, link_table, page_table
+from sterna.archive.manifest import Batch, FactRow, Segment
+from sterna.archive.rows import BATCH, OPTIONAL, SCHEMAS, fact_table, link_table, page_table
 from sterna.errors import StorageError
 from sterna.model import Page
 
@@ -27,10 +28,10 @@ _DICTIONARIES = {
     "page": [
         *("site", "status", "error", "content_type", "language", "depth", "referrer"),
         *("keywords.list.element", "headers.key_value.key", "headers.key_value.value"),
-        "extracts.key_value.key",
+        *("extracts.key_value.key", "visit", "crawler", BATCH),
     ],
-    "link": ["from_url", "to_url", "rel"],
-    "fact": ["crawler", "site", "visit", "template"],
+    "link": ["from_url", "to_url", "rel", "crawler", BATCH],
+    "fact": ["crawler", "site", "visit", "template", BATCH],
 }
 _OPTIONS = {"compression": "zstd", "write_page_checksum": True}
 
@@ -39,14 +40,16 @@ _OPTIONS = {"compression": "zstd", "write_page_checksum": True}
 pa.set_memory_pool(pa.system_memory_pool())
 
 
-def tables_of(site_pages: Sequence[tuple[str, Page]], facts: Sequence[FactRow]) -> dict[str, pa.Table]:
+def tables_of(
+    site_pages: Sequence[tuple[str, Page]], facts: Sequence[FactRow], batch: Batch | None = None
+) -> dict[str, pa.Table]:
     """The rows of these pages, their links and facts, by table; without those that would be empty."""
     tables = {
-        "page": _without_empty(page_table(site_pages)),
-        "link": link_table(site_pages),
-        "fact": fact_table(facts),
+        "page": page_table(site_pages, batch),
+        "link": link_table(site_pages, batch),
+        "fact": fact_table(facts, batch),
     }
-    return {name: rows for name, rows in tables.items() if rows.num_rows}
+    return {name: _without_empty(name, rows) for name, rows in tables.items() if rows.num_rows}
 
 
 def write_segment(
@@ -96,28 +99,39 @@ def _group_rows(rows: pa.Table) -> int:
     return int(max(1, rows.num_rows * GROUP_BYTES // max(rows.nbytes, 1)))
 
 
-def _without_empty(pages: pa.Table) -> pa.Table:
-    """The table without those of its fields that no page has."""
-    return pages.drop_columns([name for name in MORE if pages[name].null_count == pages.num_rows])
+def _without_empty(table: str, rows: pa.Table) -> pa.Table:
+    """The rows without those of their optional columns in which none has anything."""
+    return rows.drop_columns([name for name in OPTIONAL[table] if rows[name].null_count == rows.num_rows])
+
+
+def in_order(paths: Sequence[Path]) -> list[Path]:
+    """The files by the first batch that they hold; their names tell it while no clock is set back."""
+    return sorted(paths, key=_first_batch)
+
+
+def _first_batch(path: Path) -> int:
+    with damage_named(path):
+        return min((low for low, _ in batches_of(pq.read_metadata(path))), default=0)
 
 
 def common_schema(table: str, paths: Sequence[Path]) -> pa.Schema:
     """The columns that any of the files has."""
     names: set[str] = set()
     for path in paths:
-        with _damage_named(path):
+        with damage_named(path):
             names.update(pq.read_schema(path).names)
     return pa.schema([field for field in SCHEMAS[table] if field.name in names])
 
 
 def row_groups(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of the files, in groups as they lie there, with every column of the schema."""
     for path in paths:
-        with _damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             for group in range(file.num_row_groups):
-                yield _filled(file.read_row_group(group), schema)
+                yield filled(file.read_row_group(group), schema)
 
 
-def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The rows with every column of the schema."""
     present = set(rows.column_names)
     columns = [
@@ -127,7 +141,8 @@ def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 @contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
+def damage_named(path: Path) -> Iterator[None]:
+    """Says of what goes wrong in reading a segment which one it is."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:

@@ -2,6 +2,9 @@
 
 What is empty is NULL. Fields that only some crawlers bring (`MORE`) are NULL in the tables of all others, and
 `archive/parquet` leaves them out of the file: a crawl that does not ask for them does not pay for them.
+
+Rows say how they came: in which batch, by whose crawler and in which visit, and whether their URL may have
+been stored before. Rows of earlier versions do not; to whoever reads them they are of batch 0.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sterna.archive.manifest import FactRow
+from sterna.archive.manifest import Batch, FactRow
 from sterna.archive.texts import clean
 from sterna.archive.times import last_modified, moment
 from sterna.model import Page
@@ -28,6 +31,11 @@ _MORE_FIELDS = [
     ("extracts", pa.map_(pa.string(), _TEXTS)),
 ]
 MORE = tuple(name for name, _ in _MORE_FIELDS)
+BATCH = "batch"
+_BATCH_FIELD = (BATCH, pa.int64())
+# In the order of `_how_pages_came`. `again` is False where the URL was never stored before: without it the
+# newest version of each page could only be found by grouping all of them.
+_CAME_FIELDS = [("visit", pa.string()), ("crawler", pa.string()), _BATCH_FIELD, ("again", pa.bool_())]
 PAGE_SCHEMA = pa.schema(
     [
         ("url", pa.string()),
@@ -46,26 +54,42 @@ PAGE_SCHEMA = pa.schema(
         ("etag", pa.string()),
         ("referrer", pa.string()),
         *_MORE_FIELDS,
+        *_CAME_FIELDS,
     ]
 )
 # `fetched` is that of the page: it tells of which version a link is.
 LINK_SCHEMA = pa.schema(
-    [*((name, pa.string()) for name in ("from_url", "to_url", "text", "rel")), ("fetched", _TIME)]
+    [
+        *((name, pa.string()) for name in ("from_url", "to_url", "text", "rel")),
+        ("fetched", _TIME),
+        ("crawler", pa.string()),
+        _BATCH_FIELD,
+    ]
 )
 FACT_SCHEMA = pa.schema(
-    [*((name, pa.string()) for name in ("crawler", "site", "visit", "template", "data")), ("received", _TIME)]
+    [
+        *((name, pa.string()) for name in ("crawler", "site", "visit", "template", "data")),
+        ("received", _TIME),
+        _BATCH_FIELD,
+    ]
 )
 SCHEMAS = {"page": PAGE_SCHEMA, "link": LINK_SCHEMA, "fact": FACT_SCHEMA}
+# What a file may lack: all its rows have nothing there, or it is of a version that did not know the column.
+OPTIONAL = {
+    "page": (*MORE, *(name for name, _ in _CAME_FIELDS)),
+    "link": ("crawler", BATCH),
+    "fact": (BATCH,),
+}
 
 
-def page_table(site_pages: Sequence[tuple[str, Page]]) -> pa.Table:
+def page_table(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = None) -> pa.Table:
     """A row for each wanted page that is new or changed; of an unchanged one the earlier row stands."""
-    changed = [(site, page) for site, page in site_pages if _is_stored(page)]
-    pages = [page for _, page in changed]
+    positions = [position for position, (_, page) in enumerate(site_pages) if _is_stored(page)]
+    pages = [site_pages[position][1] for position in positions]
     fetched = [moment(page.fetched) for page in pages]
     columns = [
         _strings(page.url for page in pages),
-        _strings(site for site, _ in changed),
+        _strings(site_pages[position][0] for position in positions),
         pa.array([_within(page.status, 999) or None for page in pages], pa.int16()),
         _strings(page.error for page in pages),
         _strings(page.content_type for page in pages),
@@ -82,11 +106,12 @@ def page_table(site_pages: Sequence[tuple[str, Page]]) -> pa.Table:
         _strings(page.etag for page in pages),
         _strings(page.referrer for page in pages),
         *_more_columns(pages),
+        *_how_pages_came(positions, batch),
     ]
     return pa.table(columns, schema=PAGE_SCHEMA)
 
 
-def link_table(site_pages: Sequence[tuple[str, Page]]) -> pa.Table:
+def link_table(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = None) -> pa.Table:
     """A row for each link of the pages that `page_table` keeps."""
     pages = [page for _, page in site_pages if page.links.urls and _is_stored(page)]
     urls = _lines([page.links.urls for page in pages])
@@ -97,11 +122,13 @@ def link_table(site_pages: Sequence[tuple[str, Page]]) -> pa.Table:
         _lines([_column(page.links.texts, len(page.links)) for page in pages]).flatten(),
         _lines([_column(page.links.rels, len(page.links)) for page in pages]).flatten(),
         pa.array([moment(page.fetched) for page in pages], _TIME).take(parents),
+        _crawlers(batch, len(parents)),
+        _numbers(batch, len(parents)),
     ]
-    return pa.table([columns[0], *map(_or_null, columns[1:4]), columns[4]], schema=LINK_SCHEMA)
+    return pa.table([columns[0], *map(_or_null, columns[1:4]), *columns[4:]], schema=LINK_SCHEMA)
 
 
-def fact_table(facts: Sequence[FactRow]) -> pa.Table:
+def fact_table(facts: Sequence[FactRow], batch: Batch | None = None) -> pa.Table:
     """A row for each fact."""
     columns = [
         _strings(fact.crawler for fact in facts),
@@ -110,12 +137,32 @@ def fact_table(facts: Sequence[FactRow]) -> pa.Table:
         _strings(fact.template for fact in facts),
         _strings(fact.data for fact in facts),
         pa.array([None if fact.received is None else moment(fact.received) for fact in facts], _TIME),
+        _numbers(batch, len(facts)),
     ]
     return pa.table(columns, schema=FACT_SCHEMA)
 
 
 def _is_stored(page: Page) -> bool:
     return page.is_kept and not page.is_unchanged
+
+
+def _how_pages_came(positions: Sequence[int], batch: Batch | None) -> list[pa.Array]:
+    if batch is None:
+        return [pa.nulls(len(positions), kind) for _, kind in _CAME_FIELDS]
+    return [
+        _strings(batch.visits[position] for position in positions),
+        _crawlers(batch, len(positions)),
+        _numbers(batch, len(positions)),
+        pa.array([batch.again[position] for position in positions], pa.bool_()),
+    ]
+
+
+def _crawlers(batch: Batch | None, count: int) -> pa.Array:
+    return pa.repeat(_strings([batch.crawler if batch else ""])[0], count)
+
+
+def _numbers(batch: Batch | None, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(batch.number if batch else None, pa.int64()), count)
 
 
 def _more_columns(pages: Sequence[Page]) -> list[pa.Array]:

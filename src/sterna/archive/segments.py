@@ -4,7 +4,7 @@ A segment is written under a temporary name, synced, renamed, and its folder syn
 go into the manifest. A file that is not in the manifest does not exist for readers; `sweep` removes it at the
 next start.
 
-A segment may lack columns of its table: fields that none of its pages has are not written, and earlier
+A segment may lack columns of its table: fields that none of its rows has are not written, and earlier
 versions did not know them. To whoever reads it or merges it they are NULL.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sterna.archive.disk import OnStep, ignore_step, make_folder, new_id, storage_errors
-from sterna.archive.manifest import TABLES, FactRow, Segment
+from sterna.archive.manifest import TABLES, Batch, FactRow, Segment
 from sterna.errors import StorageError
 from sterna.model import Page
 
@@ -37,14 +37,18 @@ class SegmentStore:
         make_folder(folder)
 
     def write_pages(
-        self, site_pages: Sequence[tuple[str, Page]], *, facts: Sequence[FactRow] = ()
+        self,
+        site_pages: Sequence[tuple[str, Page]],
+        *,
+        facts: Sequence[FactRow] = (),
+        batch: Batch | None = None,
     ) -> list[Segment]:
         """The durable segments of these pages, their links and facts; none where there are no rows."""
         from sterna.archive.parquet import tables_of  # noqa: PLC0415 - see there
 
         written: list[Segment] = []
         try:
-            for table, rows in tables_of(site_pages, facts).items():
+            for table, rows in tables_of(site_pages, facts, batch).items():
                 written.append(self._write(table, [rows], schema=rows.schema))
         except StorageError:
             # Space matters most when the disk is full; the sweep would only come at the next start.
@@ -55,13 +59,21 @@ class SegmentStore:
         return written
 
     def merge(self, segments: Sequence[Segment]) -> Segment:
-        """One durable segment of the next tier with the rows of all; the caller removes the old ones."""
+        """One durable segment of the next tier with the rows of all, in the order of their batches.
+
+        The caller removes the old ones.
+        """
         if len({segment.table for segment in segments}) != 1:
             raise ValueError("a merge needs segments of one table")
-        from sterna.archive.parquet import common_schema, gathered, row_groups  # noqa: PLC0415 - see there
+        from sterna.archive.parquet import (  # noqa: PLC0415 - see there
+            common_schema,
+            gathered,
+            in_order,
+            row_groups,
+        )
 
         table = segments[0].table
-        paths = [self.path(segment.name) for segment in segments]
+        paths = in_order([self.path(segment.name) for segment in segments])
         schema = common_schema(table, paths)
         tier = max(segment.tier for segment in segments) + 1
         return self._write(table, gathered(row_groups(paths, schema)), schema=schema, tier=tier)

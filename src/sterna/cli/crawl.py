@@ -244,6 +244,14 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         bool | None,
         typer.Option("--warc/--no-warc", help="Keep raw responses as WARC 1.1.", rich_help_panel=_OUTPUT),
     ] = None,
+    index: Annotated[
+        bool | None,
+        typer.Option(
+            "--index/--no-index",
+            help="Index pages for `sterna search` as they come in. (default: index)",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
     jail: Annotated[
         bool | None,
         typer.Option(
@@ -298,6 +306,7 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         "allow_private": allow_private,
         "keep": keep,
         "warc": warc,
+        "index": index,
         # Who asks for one of them takes the other back.
         "here": False if require_host and here is None else here,
         "require_host": False if here and require_host is None else require_host,

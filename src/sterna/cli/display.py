@@ -1,5 +1,6 @@
 """What a person or a script sees while a crawl runs."""
 
+import shutil
 import sys
 import threading
 import time
@@ -32,6 +33,9 @@ class Display(Protocol):
 
     def showing(self, progress: Progress) -> AbstractContextManager[None]: ...
 
+    def wait_for(self, text: str) -> None:
+        """Says, after the run, what is still waited for; nothing any more where the text is empty."""
+
     def finish(self, summary: Summary, lines: list[str]) -> None: ...
 
 
@@ -56,6 +60,9 @@ class QuietDisplay:
     @contextmanager
     def showing(self, progress: Progress) -> Iterator[None]:
         yield
+
+    def wait_for(self, text: str) -> None:
+        pass
 
     def finish(self, summary: Summary, lines: list[str]) -> None:
         if summary.total_pages == 0:
@@ -85,6 +92,10 @@ class JsonDisplay(QuietDisplay):
         with _every(JSON_SECONDS, show):
             yield
 
+    def wait_for(self, text: str) -> None:
+        if text:
+            _write_json({"waiting": text})
+
     def finish(self, summary: Summary, lines: list[str]) -> None:
         _write_json(summary)
 
@@ -94,6 +105,7 @@ class LineDisplay:
 
     def __init__(self, *, is_verbose: bool = False) -> None:
         self._is_verbose = is_verbose
+        self._waited_at: float | None = None
 
     def warn(self, text: str) -> None:
         sys.stderr.write(f"sterna: {harmless(text)}\n")
@@ -112,6 +124,16 @@ class LineDisplay:
 
         with _every(LINE_SECONDS, show):
             yield
+
+    def wait_for(self, text: str) -> None:
+        if not text:
+            return
+        now = time.monotonic()
+        if self._waited_at is None:
+            self._waited_at = now  # most waits are over before a line is worth it
+        elif now - self._waited_at >= LINE_SECONDS:
+            self._waited_at = now
+            sys.stderr.write(harmless(text) + "\n")
 
     def finish(self, summary: Summary, lines: list[str]) -> None:
         sys.stdout.write("\n".join(lines) + "\n")
@@ -142,6 +164,11 @@ class LiveDisplay(LineDisplay):
 
         with Live(get_renderable=table, console=console, refresh_per_second=4, transient=True):
             yield
+
+    def wait_for(self, text: str) -> None:
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(f"\r\x1b[2K{harmless(text)[:width]}")
+        sys.stderr.flush()
 
 
 class Meter:

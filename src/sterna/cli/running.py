@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import uvloop
 
 from sterna.cli.display import Display
 from sterna.cli.exits import Exit
+from sterna.cli.following import following
 from sterna.cli.keys import DEFAULT_FOLDER, keyring_of
 from sterna.cli.report import report
 from sterna.crawler.pack import PackedCrawler
@@ -37,8 +38,16 @@ class Wishes:
 def start(
     collection: Collection, options: Options, *, display: Display, wishes: Wishes | None = None
 ) -> None:
-    """Runs the crawl under the display and ends the process with the fitting exit code."""
-    summary = run(collection, options, display=display, wishes=wishes or Wishes())
+    """Runs the crawl under the display and ends the process with the fitting exit code.
+
+    What it brings in is indexed and stored beside it.
+    """
+    wishes = wishes or Wishes()
+    with following(
+        collection, options, on_parcels=wishes.on_parcels, warn=display.warn, show=display.wait_for
+    ) as on_parcels:
+        followed = replace(wishes, on_parcels=on_parcels)
+        summary = run(collection, options, display=display, wishes=followed)
     display.finish(summary, report(summary, collection))
     raise typer.Exit(exit_code(summary))
 

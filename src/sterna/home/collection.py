@@ -44,21 +44,22 @@ class Collection:
     def warc_folder(self) -> Path:
         return self.folder / "warc"
 
+    @property
+    def index_folder(self) -> Path:
+        return self.folder / "index"
+
+    @property
+    def storage_path(self) -> Path:
+        """The rules by which facts go into the user's own databases; most collections have none."""
+        return self.folder / "storage.toml"
+
+    def id(self) -> str:
+        """What tells it from every other one, wherever its folder goes; NotACollection unless it is one."""
+        return self._marker().id
+
     def check(self) -> None:
         """Raises NotACollection unless the folder is one."""
-        try:
-            marker = msgspec.json.decode((self.folder / MARKER).read_bytes(), type=Marker)
-        except FileNotFoundError:
-            raise NotACollection(
-                f"{self.folder} is not a collection: name a folder that 'sterna crawl' made"
-            ) from None
-        except (OSError, msgspec.MsgspecError) as error:
-            raise NotACollection(f"{self.folder / MARKER} cannot be read: {error}") from error
-        if marker.sterna_collection != FORMAT:
-            raise CollectionError(
-                f"{self.folder} has format {marker.sterna_collection}, this Sterna reads {FORMAT}:"
-                " use the Sterna it was made with"
-            )
+        self._marker()
 
     @contextmanager
     def open_for_crawl(self) -> Iterator[None]:
@@ -73,6 +74,22 @@ class Collection:
             yield
         finally:
             os.close(handle)
+
+    def _marker(self) -> Marker:
+        try:
+            marker = msgspec.json.decode((self.folder / MARKER).read_bytes(), type=Marker)
+        except FileNotFoundError:
+            raise NotACollection(
+                f"{self.folder} is not a collection: name a folder that 'sterna crawl' made"
+            ) from None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise NotACollection(f"{self.folder / MARKER} cannot be read: {error}") from error
+        if marker.sterna_collection != FORMAT:
+            raise CollectionError(
+                f"{self.folder} has format {marker.sterna_collection}, this Sterna reads {FORMAT}:"
+                " use the Sterna it was made with"
+            )
+        return marker
 
     def _make(self) -> None:
         """The marker comes first: with it, whatever a crash leaves half made is a collection."""
@@ -92,7 +109,9 @@ class Collection:
 
     def _check_empty(self) -> None:
         # A lock or half a marker may be there: of a crawl that begins, or died, in the same new folder.
-        if {entry.name for entry in self.folder.iterdir()} - {"lock", MARKER_BEGUN}:
+        # And who wants to store from the first page on writes the rules first.
+        ours = {"lock", MARKER_BEGUN, self.storage_path.name}
+        if {entry.name for entry in self.folder.iterdir()} - ours:
             raise NotACollection(
                 f"{self.folder} holds other files: name a new folder, or one that 'sterna crawl' made"
             )

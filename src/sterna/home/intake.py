@@ -2,12 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 
 import msgspec
 
-from sterna.archive.manifest import FactRow, WarcPosition
+from sterna.archive.manifest import Batch, FactRow, WarcPosition
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
@@ -22,6 +22,7 @@ QUEUE_ROOM = 1024
 
 Step = Callable[[str], None]
 Admit = Callable[[Target], bool]
+_Key = tuple[str, int]  # of a page: its site and its fingerprint
 
 
 class _Waiting(msgspec.Struct, frozen=True):
@@ -109,10 +110,17 @@ class Intake:
         if new:
             site_pages = [(parcel.site, page) for parcel in new for page in parcel.pages]
             facts = [fact for _, facts in taken for fact in facts]
-            segments = self._segments.write_pages(site_pages, facts=facts)
+            batch = self._batch(new)
+            segments = self._segments.write_pages(site_pages, facts=facts, batch=batch)
             positions = self._write_warc(page for _, page in site_pages)
             self._on_step("archived")
-            change = Change(parcels=new, arrivals=arrivals, segments=tuple(segments), warc=positions)
+            change = Change(
+                parcels=new,
+                arrivals=arrivals,
+                segments=tuple(segments),
+                warc=positions,
+                batch=batch.number,
+            )
             self._ledger.commit(change, now=self._clock.now())
             self._on_step("committed")
         return verdicts, new
@@ -134,9 +142,28 @@ class Intake:
         parcel = msgspec.structs.replace(parcel, outlinks=wanted)
         return (_with_errors(parcel, unreadable) if unreadable else parcel), facts
 
+    def _batch(self, parcels: Sequence[Parcel]) -> Batch:
+        """The next batch. Its number counts only when the ledger has it: a crash leaves none behind."""
+        pages = [(parcel.site, page.fingerprint) for parcel in parcels for page in parcel.pages]
+        known = self._ledger.stored(set(pages))
+        return Batch(
+            number=self._ledger.batch() + 1,
+            crawler=self._crawler,
+            visits=tuple(parcel.visit for parcel in parcels for _ in parcel.pages),
+            again=tuple(_come_again(pages, known)),
+        )
+
     def _write_warc(self, pages: Iterable[Page]) -> tuple[WarcPosition, ...]:
         raw = [page for page in pages if page.raw and page.is_kept]
         return tuple(self._warc.append(raw)) if self._warc and raw else ()
+
+
+def _come_again(pages: Iterable[_Key], known: set[_Key]) -> Iterator[bool]:
+    """Of each page whether it was known, or came before it among these."""
+    seen = set(known)
+    for page in pages:
+        yield page in seen
+        seen.add(page)
 
 
 def _url_count(parcel: Parcel) -> int:

@@ -77,6 +77,7 @@ class Change(Record, frozen=True, kw_only=True):
     parcels: tuple[Parcel, ...]
     arrivals: tuple[Arrival, ...] = ()  # of those parcels that came from a host
     segments: tuple[Segment, ...] = ()
+    batch: int = 0  # the number that its rows carry; 0: they have none
     warc: tuple[WarcPosition, ...] = ()
 
 
@@ -206,7 +207,16 @@ class Ledger(Protocol):
         """Whether the parcel is to be stored."""
 
     def commit(self, change: Change, *, now: float) -> None:
-        """Stores what is new of the parcels; the rest is left out."""
+        """Stores what is new of the parcels; the rest is left out.
+
+        ValueError if its batch is not the one after the last.
+        """
+
+    def batch(self) -> int:
+        """The number of the last batch of rows that was committed; 0 if there is none."""
+
+    def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
+        """Those of the pages, each a site and a fingerprint, of which a commit brought a version before."""
 
     def recover(self, *, now: float, least_pause: float) -> int:
         """Ends the leases of a run that never ended them; their sites rest for their delay first.

@@ -61,6 +61,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     keys: str = ""  # the folder of home's identity
     checks: str = "auto"  # whether what hosts bring is checked: none, auto or strict
     priority: tuple[str, ...] = ()  # SITE=N: how soon hosts are promised another visit, 0 to 10
+    index: bool = True  # pages are indexed for `sterna search` as they come in
 
     def check(self) -> None:
         """Raises UsageError with the option's name if a value makes no sense."""

@@ -3,15 +3,15 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from sterna.errors import CollectionError, EmptyCollection, StorageError
+from sterna.errors import CollectionError, EmptyCollection
 from sterna.home.sqlite import schema
 from sterna.home.sqlite.checkpoints import MOST_BYTES, Checkpoints
 from sterna.home.sqlite.lookup import Lookup
+from sterna.web.sqlite import connect, translated, version_of
 
-BUSY_MS = 10_000
 CACHE_KIB = 64 * 1024
 
 
@@ -28,7 +28,7 @@ class Database:
             self.connection = self._connect(is_reader)
             if is_reader:
                 self._check_version(oldest=min(schema.VIEWS))
-                self.connection.executescript(schema.VIEWS.get(self._version(), ""))
+                self.connection.executescript(schema.VIEWS.get(version_of(self.connection), ""))
             else:
                 self._prepare()
 
@@ -56,14 +56,7 @@ class Database:
             yield self.connection
 
     def _connect(self, is_reader: bool) -> sqlite3.Connection:
-        mode = "ro" if is_reader else "rwc"
-        connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode={mode}",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        connection = connect(self._path, is_reader=is_reader)
         _read_no_further(self._path)
         return connection
 
@@ -75,9 +68,9 @@ class Database:
         execute(f"PRAGMA journal_size_limit = {MOST_BYTES}")
         execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         execute("PRAGMA temp_store = MEMORY")
-        if self._version() == 0:
+        if version_of(self.connection) == 0:
             self._apply(schema.TABLES, schema.VERSION)
-        while (version := self._version()) in schema.UPGRADES:
+        while (version := version_of(self.connection)) in schema.UPGRADES:
             self._apply(schema.UPGRADES[version], version + 1)
         self._check_version(oldest=schema.VERSION)
 
@@ -91,11 +84,8 @@ class Database:
             self.connection.rollback()
             raise
 
-    def _version(self) -> int:
-        return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
-
     def _check_version(self, *, oldest: int) -> None:
-        version = self._version()
+        version = version_of(self.connection)
         if version == 0:
             raise EmptyCollection(f"{self._path.parent} holds no crawl yet: run 'sterna crawl' first")
         if not oldest <= version <= schema.VERSION:
@@ -104,17 +94,8 @@ class Database:
                 " use the Sterna it was made with"
             )
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            text = str(error)
-            if "full" in text:
-                raise StorageError(
-                    f"the disk of {self._path.parent} is full: free some space and run the same command again"
-                ) from error
-            raise StorageError(f"the ledger {self._path} cannot be used: {text}") from error
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated("ledger", self._path, advice={})
 
 
 def _read_no_further(path: Path) -> None:

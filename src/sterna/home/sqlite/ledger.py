@@ -24,6 +24,7 @@ from sterna.home.ledger import (
 )
 from sterna.home.negotiating import Estimate
 from sterna.home.sqlite import outbox, standing
+from sterna.home.sqlite.batches import last_batch, stored_pages
 from sterna.home.sqlite.database import Database
 from sterna.home.sqlite.hosts import HostRows, write_host, write_priority
 from sterna.home.sqlite.leasing import Leasing, read_holds
@@ -97,6 +98,14 @@ class SqliteLedger:
         with self._database.transaction() as db:
             Storing(db, self._database.lookup, now=now).store(change)
             self._hosts.write_rest(db)
+
+    def batch(self) -> int:
+        with self._database.reading() as db:
+            return last_batch(db)
+
+    def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
+        with self._database.reading() as db:
+            return stored_pages(db, sorted(pages))  # neighbours share pages of the table
 
     def recover(self, *, now: float, least_pause: float) -> int:
         with self._database.transaction() as db:
@@ -203,8 +212,8 @@ class SqliteLedger:
                 " AND (site_id, fingerprint) NOT IN (SELECT site_id, fingerprint FROM page)"
             )
             moved = db.execute(
-                "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops)"
-                " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0"
+                "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops, is_again)"
+                " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0, 1"
                 " FROM page JOIN known USING (site_id, fingerprint) WHERE fetched < ? AND is_done",
                 (WHOLE, older_than),
             ).rowcount

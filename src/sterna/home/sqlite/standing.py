@@ -3,11 +3,13 @@
 import sqlite3
 
 from sterna.home.ledger import Counts, SiteRow, VisitRow
+from sterna.home.sqlite.batches import NAME as BATCHES
 from sterna.home.sqlite.tally import read_tally
 
 
 def read_counts(db: sqlite3.Connection, *, now: float) -> Counts:
     tally = read_tally(db)
+    tally.pop(BATCHES, None)
     turn = db.execute("SELECT min(turn) FROM part WHERE turn IS NOT NULL").fetchone()[0]
     return Counts(
         sites=tally.pop("sites", 0),

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger import WHOLE, Change, Verdict
+from sterna.home.sqlite.batches import count_batch
 from sterna.home.sqlite.links import add_targets, free_at
 from sterna.home.sqlite.lookup import Lookup
 from sterna.home.sqlite.outbox import add_arrival
@@ -38,6 +39,8 @@ class Storing:
             [_segment_row(each) for each in change.segments],
         )
         write_warc(self._db, change.warc)
+        if change.batch:
+            count_batch(self._db, change.batch)
 
     def judge(self, parcel: Parcel) -> Verdict:
         row = self._db.execute(

@@ -1,0 +1,116 @@
+"""What came into the archive after a batch: its rows in the order in which they were committed.
+
+Merged segments may hold batches that lie between those of another one: a segment that was too large to be
+merged was left out, or a clock was set back and its name sorted wrong. So rows wait until no row group that
+is still to be read can hold an earlier one.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sterna.archive.batches import batches_of
+from sterna.archive.parquet import damage_named, filled
+from sterna.archive.rows import BATCH, SCHEMAS
+
+
+class _Group(NamedTuple):
+    """A row group; they are read in the order of these fields."""
+
+    low: int
+    file: int
+    group: int
+    high: int
+    rows: int
+
+
+def arrivals(paths: Sequence[Path], *, after: int, upto: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of the batches after < batch <= upto, in the order of their batches, in bounded pieces.
+
+    Row groups that lie outside are not read. Columns that a file lacks are NULL, but for `batch`: rows from
+    before there were batches are of batch 0, so that `after=-1` brings them too.
+    """
+    wanted = [*(name for name in columns if name != BATCH), BATCH]
+    held: pa.Table | None = None
+    for group in _groups(paths, after=after, upto=upto):
+        if held is not None:
+            ready, held = _parted(held, upto=group.low)
+            if ready.num_rows:
+                yield ready.select(columns)
+        rows = _read(paths[group.file], group.group, columns=wanted)
+        held = _joined(held, _within(rows, after=after, upto=upto))
+    if held is not None and held.num_rows:
+        yield held.select(columns)
+
+
+def count(paths: Sequence[Path], *, after: int, upto: int) -> int:
+    """How many rows arrivals() would bring; of most files nothing but the footer is read."""
+    total = 0
+    for group in _groups(paths, after=after, upto=upto):
+        if after < group.low and group.high <= upto:
+            total += group.rows
+        else:
+            rows = _read(paths[group.file], group.group, columns=[BATCH])
+            total += _within(rows, after=after, upto=upto).num_rows
+    return total
+
+
+def _groups(paths: Sequence[Path], *, after: int, upto: int) -> list[_Group]:
+    if after >= upto:
+        return []
+    return sorted(
+        _Group(low, file, group, high, rows)
+        for file, path in enumerate(paths)
+        for group, (low, high, rows) in enumerate(_ranges(path))
+        if after < high and low <= upto
+    )
+
+
+# A follower comes twice a second, and a segment is written once.
+@lru_cache(maxsize=4096)
+def _ranges(path: Path) -> tuple[tuple[int, int, int], ...]:
+    """The lowest and the highest batch of each row group, and how many rows it has."""
+    with damage_named(path):
+        footer = pq.read_metadata(path)
+    return tuple(
+        (low, high, footer.row_group(group).num_rows) for group, (low, high) in enumerate(batches_of(footer))
+    )
+
+
+def _read(path: Path, group: int, *, columns: Sequence[str]) -> pa.Table:
+    """These columns of a row group, by batch; in nearly all of them the rows are so already."""
+    schema = pa.schema([SCHEMAS[path.name.split(".")[-2]].field(name) for name in columns])
+    with damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        present = set(file.schema_arrow.names)
+        rows = file.read_row_group(group, columns=[name for name in columns if name in present])
+    rows = filled(rows, schema)
+    return _sorted(rows.set_column(len(columns) - 1, BATCH, pc.fill_null(rows[BATCH], 0)))
+
+
+def _within(rows: pa.Table, *, after: int, upto: int) -> pa.Table:
+    is_within = pc.and_(pc.greater(rows[BATCH], after), pc.less_equal(rows[BATCH], upto))
+    return rows if pc.all(is_within, min_count=0).as_py() else rows.filter(is_within)
+
+
+def _joined(held: pa.Table | None, rows: pa.Table) -> pa.Table:
+    if held is None or not held.num_rows:
+        return rows
+    return _sorted(pa.concat_tables([held, rows]))
+
+
+def _parted(rows: pa.Table, *, upto: int) -> tuple[pa.Table, pa.Table]:
+    """The rows of the batches up to this one, and the others; they are sorted."""
+    count_ready = pc.sum(pc.less_equal(rows[BATCH], upto), min_count=0).as_py()
+    return rows.slice(0, count_ready), rows.slice(count_ready)
+
+
+def _sorted(rows: pa.Table) -> pa.Table:
+    batches = rows[BATCH].combine_chunks()
+    if pc.all(pc.less_equal(batches[:-1], batches[1:]), min_count=0).as_py():
+        return rows
+    return rows.take(pc.sort_indices(batches))
