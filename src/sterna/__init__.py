@@ -4,11 +4,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sterna.api import crawl
+    from sterna.collection import Collection
     from sterna.crawler.spec import Budget, Css, Keep, Politeness, Scope, Select, Spec
 
 __version__ = "0.1.0"
 
-__all__ = ["Budget", "Css", "Keep", "Politeness", "Scope", "Select", "Spec", "__version__", "crawl"]
+__all__ = [
+    "Budget",
+    "Collection",
+    "Css",
+    "Keep",
+    "Politeness",
+    "Scope",
+    "Select",
+    "Spec",
+    "__version__",
+    "crawl",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -19,6 +31,10 @@ def __getattr__(name: str) -> object:
         from sterna.api import crawl  # noqa: PLC0415
 
         return crawl
+    if name == "Collection":
+        from sterna.collection import Collection  # noqa: PLC0415
+
+        return Collection
     from sterna.crawler import spec  # noqa: PLC0415
 
     return getattr(spec, name)

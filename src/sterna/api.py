@@ -11,6 +11,7 @@ import uvloop
 
 from sterna.cli.crawl import gather_options
 from sterna.cli.crawlers import packed_of
+from sterna.cli.following import OnParcels, following
 from sterna.cli.keys import keyring_of
 from sterna.cli.running import keys_folder
 from sterna.crawler.spec import Spec
@@ -38,17 +39,18 @@ def crawl(
 
     `folder` is where the spec's rules lie. `options` are those of `sterna crawl`, such as `delay=0`, and come
     before what the spec says. `on_parcels` is told what was just stored, and ends the crawl by True.
+    Pages are indexed beside the crawl, unless `index=False`; it returns when they are.
     """
     packed, collection = packed_of(spec, Path(folder)), Collection(Path(into))
     chosen = gather_options(collection, [], packed=packed, flags=options)
 
-    async def main() -> Summary:
+    async def main(watch: OnParcels) -> Summary:
         run = Run(
             stop=asyncio.Event(),
             refresh_seconds=refresh_seconds,
             max_seconds=max_seconds,
             errand=packed,
-            on_parcels=on_parcels,
+            on_parcels=watch,
             envoy=Envoy(
                 identity=partial(keyring_of(keys_folder(chosen)).read_or_make, "home"), warn=_log.warning
             ),
@@ -56,4 +58,5 @@ def crawl(
         progress = Progress(began=run.clock.now(), max_pages=chosen.max_pages)
         return await run_crawl(collection, chosen, run=run, progress=progress)
 
-    return uvloop.run(main())
+    with following(collection, chosen, on_parcels=on_parcels, warn=_log.warning, show=_log.info) as watch:
+        return uvloop.run(main(watch))

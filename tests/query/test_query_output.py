@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from sterna.errors import QueryError
 from sterna.query.engine import Result
-from sterna.query.output import Format, write
+from sterna.query.formats import TextFormat
+from sterna.query.output import write
 from sterna.query.table import fitted
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -26,7 +27,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(columns: list[str], *rows: tuple[Any, ...], format: Format = "table", **options: Any) -> str:
+def shown(columns: list[str], *rows: tuple[Any, ...], format: TextFormat = "table", **options: Any) -> str:
     out = options.pop("out", io.StringIO())
     write(Result(columns, iter(rows)), format=format, out=out, **options)
     return str(out.getvalue())
@@ -162,7 +163,7 @@ def test_json_keeps_columns_of_one_name_apart() -> None:
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
-def test_rows_are_written_as_they_come(format: Format) -> None:
+def test_rows_are_written_as_they_come(format: TextFormat) -> None:
     out = io.StringIO()
 
     def rows() -> Iterator[tuple[int]]:

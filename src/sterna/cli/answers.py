@@ -6,23 +6,26 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from sterna.archive.manifest import Batch
 from sterna.archive.rows import page_table
-from sterna.cli.asking import ask, ledger_tables
+from sterna.cli.asking import ask, ledger_tables, open_collection
 from sterna.crawler.sql import QueryPlan
 from sterna.home.collection import Collection
 from sterna.model import Page, Parcel
 from sterna.query.engine import Engine, Result
-from sterna.query.output import Format, write
+from sterna.query.formats import TextFormat
+from sterna.query.output import write
 
+CRAWLER = "ask"  # the name of the crawler that is sent out
 _Row = tuple[Any, ...]
 
 
 class Answers:
     """Writes rows in a thread of its own; a query that needs all pages waits for them."""
 
-    def __init__(self, plan: QueryPlan, *, form: Format, out: TextIO) -> None:
+    def __init__(self, plan: QueryPlan, *, form: TextFormat, out: TextIO) -> None:
         self._plan = plan
-        self._form: Format = form
+        self._form: TextFormat = form
         self._out = out
         self._rows: queue.SimpleQueue[_Row | None] = queue.SimpleQueue()
         self._left = None if plan.limit is None else plan.limit + plan.offset
@@ -53,7 +56,7 @@ class Answers:
         """Writes what pages that were just stored give; True if no more are wanted."""
         if self._thread is None:
             return False
-        pages = [(parcel.site, page) for parcel in parcels for page in parcel.pages if page.is_kept]
+        pages = [(parcel, page) for parcel in parcels for page in parcel.pages if page.is_kept]
         for row in _run(self._plan.stream_sql, pages).rows if pages else ():
             if self.is_enough:
                 break
@@ -64,7 +67,8 @@ class Answers:
         """Writes the rest: all rows, if the query needed all pages."""
         self._end()
         if not self._plan.is_streamable:
-            ask(collection, self._plan.home_sql, form=self._form)
+            with open_collection(collection) as engine:
+                ask(engine, self._plan.home_sql, form=self._form)
 
     def _add(self, row: _Row) -> None:
         if self._left is not None:
@@ -84,8 +88,11 @@ class Answers:
             self._thread = None
 
 
-def _run(sql: str, site_pages: Sequence[tuple[str, Page]]) -> Result:
+def _run(sql: str, pages: Sequence[tuple[Parcel, Page]]) -> Result:
     """The rows of these pages; all of them are read before the engine is closed."""
-    with Engine({}, pages=page_table(site_pages), extra=ledger_tables((), ())) as engine:
+    visits = tuple(parcel.visit for parcel, _ in pages)
+    batch = Batch(number=0, crawler=CRAWLER, visits=visits, again=(False,) * len(pages))
+    rows = page_table([(parcel.site, page) for parcel, page in pages], batch)
+    with Engine({}, pages=rows, extra=ledger_tables((), ())) as engine:
         result = engine.run(sql)
         return Result(result.columns, iter(list(result.rows)))

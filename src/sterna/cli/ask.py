@@ -16,7 +16,7 @@ from sterna.cli.running import Wishes, exit_code, run
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import UsageError
 from sterna.home.collection import Collection
-from sterna.query.output import Format
+from sterna.query.formats import TextFormat
 
 
 def ask(  # noqa: PLR0913, PLR0917 - each is a flag of the command
@@ -26,7 +26,7 @@ def ask(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         Path | None,
         typer.Option(metavar="DIR", help="Keep the collection here. (default: it is thrown away)"),
     ] = None,
-    form: Annotated[Format, typer.Option("--format", "-f", help="How to print the rows.")] = "table",
+    form: Annotated[TextFormat, typer.Option("--format", "-f", help="How to print the rows.")] = "table",
     only_matching_urls: Annotated[
         bool,
         typer.Option(
@@ -57,14 +57,14 @@ def ask(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     Example: sterna ask "SELECT url, title FROM page WHERE status = 200 AND text LIKE '%clinic%'" URL
     """
     # SQL's reader and DuckDB take a while to load, and who asks for help should not wait for them.
-    from sterna.cli.answers import Answers  # noqa: PLC0415
+    from sterna.cli.answers import CRAWLER, Answers  # noqa: PLC0415
     from sterna.crawler.compile import compile_query  # noqa: PLC0415
     from sterna.crawler.sql import plan_query  # noqa: PLC0415
 
     plan = plan_query(sql)
     if only_matching_urls:
         plan = msgspec.structs.replace(plan, prune=plan.prunable)
-    crawler = compile_query(plan, "ask")
+    crawler = compile_query(plan, CRAWLER)
     flags: dict[str, Any] = {
         "max_pages": max_pages, "max_depth": max_depth, "stay": stay, "delay": delay, "contact": contact
     }  # fmt: skip

@@ -22,12 +22,13 @@ PAGE_COLUMNS = (
         "depth",
     ),
     *("fetched", "modified", "etag", "referrer", "description", "keywords", "headings", "html", "headers"),
-    "extracts",
+    *("extracts", "visit", "crawler"),
 )
 TABLES: dict[str, tuple[str, ...]] = {
     "page": PAGE_COLUMNS,
     "page_history": PAGE_COLUMNS,
     "link": ("from_url", "to_url", "text", "rel"),
+    "event": ("url", "site", "kind", "fetched", "status", "digest", "digest_before", "visit"),
     "fact": ("kind", "crawler", "site", "visit", "template", "data", "received"),
     "site": (
         *("site", "pages", "requests", "bytes_received", "errors", "robots", "robots_failures"),

@@ -4,28 +4,35 @@ A query is one statement that reads. It can neither reach other files or the net
 it is held to a limit of memory and of time: the texts that it works on come from strangers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from sterna.archive.rows import SCHEMAS
 from sterna.errors import QueryError
+from sterna.query.complaints import Names, complaint, missing_table
 from sterna.query.limit import TimeLimit
-from sterna.query.tables import define, quoted, quoted_list
-from sterna.query.terminal import harmless
+from sterna.query.sources import literal, literal_list
+from sterna.query.statements import check_parameters, only_statement, shows_tables
+from sterna.query.tables import Tables
+from sterna.query.within import Within
 
+T = TypeVar("T")
 MEMORY_BYTES = 1_000_000_000
 TIME_LIMIT_SECONDS = 60.0
 _SPILL_FACTOR = 8  # where it has a folder, a query may take so many times its memory on the disk
 _FETCH_ROWS = 1_000
-_MESSAGE_WIDTH = 240
+_BATCH_ROWS = 2_048 * 8
+_MOST_TABLES = 100  # that one query may name
 
-# The last keeps a query from reading the variables of this program.
+# `python_enable_replacements` keeps a query from reading the variables of this program.
 _START: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -40,18 +47,30 @@ class Result(NamedTuple):
     rows: Iterator[tuple[Any, ...]]
 
 
-class Engine:
-    """The tables of a collection, to be queried: page, page_history, link, fact, and those of `extra`.
+class Batches(NamedTuple):
+    """What a query gives in Arrow's columns; to be read once, as a Result."""
 
-    Given `pages`, it knows these alone.
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+class Engine:
+    """The tables of a collection, to be queried: page, page_history, link, event, fact, those of `extra`.
+
+    Given `pages`, it knows these alone. With `after`, `upto`, `visit` or `crawler` (a pattern) all tables
+    hold only what came in these batches, in that visit or by such crawlers, and `page` is all that came.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the tables, the part of them and the bounds
         self,
         tables: Mapping[str, Sequence[Path]],
         *,
         extra: Mapping[str, pa.Table] | None = None,
         pages: pa.Table | None = None,
+        after: int | None = None,
+        upto: int | None = None,
+        visit: str | None = None,
+        crawler: str | None = None,
         memory_bytes: int = MEMORY_BYTES,
         time_limit_seconds: float = TIME_LIMIT_SECONDS,
         spill_folder: Path | None = None,
@@ -60,8 +79,9 @@ class Engine:
         self._time_limit_seconds = time_limit_seconds
         self._connection = duckdb.connect(":memory:", config=_START)
         files = {name: [str(path.absolute()) for path in tables.get(name, ())] for name in SCHEMAS}
+        within = Within(after=after, upto=upto, visit=visit, crawler=crawler)
         try:
-            define(self._connection, files, extra=extra or {}, pages=pages)
+            self._tables = Tables(self._connection, files, extra=extra or {}, pages=pages, within=within)
             _lock(
                 self._connection,
                 files=[path for paths in files.values() for path in paths],
@@ -70,7 +90,7 @@ class Engine:
             )
         except duckdb.Error as error:
             self._connection.close()
-            raise QueryError(_message(error)) from error
+            raise QueryError(complaint(error)) from error
 
     def __enter__(self) -> Self:
         return self
@@ -84,53 +104,141 @@ class Engine:
         """Frees the memory."""
         self._connection.close()
 
-    def run(self, sql: str) -> Result:
-        """The columns of the result, and its rows as they are asked for."""
-        cursor = self._connection.cursor()
-        limit = TimeLimit(self._time_limit_seconds, cursor.interrupt)
-        try:
-            with self._errors(limit), limit:
-                statement = _only_statement(cursor, sql)
-                # In DuckDB 2 a SELECT may change data (WITH x AS (DELETE ...)): its type alone is no promise.
-                cursor.execute("BEGIN TRANSACTION READ ONLY")
-                cursor.execute(statement)
-        except BaseException:
-            cursor.close()
-            raise
-        return Result([column[0] for column in cursor.description or ()], self._rows(cursor, limit))
+    def run(self, sql: str, parameters: Mapping[str, object] | None = None) -> Result:
+        """The columns of the result, and its rows as they are asked for; `$name` is a parameter."""
+        with self._begun(sql) as work:
+            work.call(partial(self._execute, work.cursor, sql, parameters or {}, work.cursor.execute))
+        return Result([column[0] for column in work.cursor.description or ()], self._rows(work))
 
-    def _rows(self, cursor: duckdb.DuckDBPyConnection, limit: TimeLimit) -> Iterator[tuple[Any, ...]]:
+    def run_arrow(
+        self, sql: str, parameters: Mapping[str, object] | None = None, *, batch_rows: int = _BATCH_ROWS
+    ) -> Batches:
+        """The same in Arrow's columns."""
+        with self._begun(sql) as work:
+            start = partial(_bound, work.cursor)
+            bound = work.call(partial(self._execute, work.cursor, sql, parameters or {}, start))
+            reader = work.call(partial(bound.to_arrow_reader, batch_rows))
+        return Batches(reader.schema, self._batches(work, reader))
+
+    @contextmanager
+    def _begun(self, sql: str) -> Iterator["_Work"]:
+        """A connection for one query; after an error it is closed."""
+        work = _Work(sql, self._connection.cursor(), self._time_limit_seconds)
+        try:
+            with self._errors(work), work.limit:
+                yield work
+        except BaseException:
+            work.close()
+            raise
+
+    def _execute(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        sql: str,
+        parameters: Mapping[str, object],
+        start: Callable[[str, object], Any],
+    ) -> Any:
+        """What `start` makes of the query; tables that it names are defined when DuckDB misses them."""
+        self._tables.prepare(cursor, sql)
+        if shows_tables(sql):
+            self._tables.define_all(cursor)
+        for _ in range(_MOST_TABLES):
+            check_parameters(only_statement(cursor, sql), parameters)
+            # In DuckDB 2 a SELECT may change data (WITH x AS (DELETE ...)): its type alone is no promise.
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            try:
+                return start(sql, dict(parameters) or None)
+            except duckdb.CatalogException as error:
+                cursor.execute("ROLLBACK")
+                if not self._define(cursor, missing_table(error)):
+                    raise
+        raise QueryError(f"the query names more than {_MOST_TABLES} tables: ask for fewer")
+
+    def _define(self, cursor: duckdb.DuckDBPyConnection, name: str | None) -> bool:
+        try:
+            return name is not None and self._tables.define(cursor, name)
+        except (duckdb.OutOfMemoryException, duckdb.InterruptException):
+            raise
+        except duckdb.Error as error:
+            raise QueryError(complaint(error)) from error  # its place is in our SQL, and not in the query
+
+    def _rows(self, work: "_Work") -> Iterator[tuple[Any, ...]]:
         try:
             while True:
-                with self._errors(limit), limit:
-                    batch = cursor.fetchmany(_FETCH_ROWS)
+                with self._errors(work), work.limit:
+                    batch = work.call(partial(work.cursor.fetchmany, _FETCH_ROWS))
                 if not batch:
                     return
                 yield from batch
         finally:
-            cursor.close()
+            work.close()
+
+    def _batches(self, work: "_Work", reader: Any) -> Iterator[pa.RecordBatch]:
+        try:
+            while True:
+                with self._errors(work), work.limit:
+                    batch = work.call(partial(next, reader, None))
+                if batch is None:
+                    return
+                yield batch
+        finally:
+            reader.close()
+            work.close()
 
     @contextmanager
-    def _errors(self, limit: TimeLimit) -> Iterator[None]:
+    def _errors(self, work: "_Work") -> Iterator[None]:
         try:
             yield
-        except duckdb.OutOfMemoryException as error:
+        except (duckdb.OutOfMemoryException, MemoryError) as error:
             raise QueryError(
                 f"the query needs more than the {self._memory_bytes / 1e9:g} GB of memory that it may use: "
-                "narrow it with WHERE or LIMIT, or ask for fewer columns"
+                "narrow it with WHERE or LIMIT, ask for fewer columns, or allow it more memory"
             ) from error
         except duckdb.TransactionException as error:
             raise QueryError("the query would change data: only queries that read are allowed") from error
-        except duckdb.Error as error:
-            if limit.is_over:
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            if work.limit.is_over:
                 raise QueryError(
-                    f"stopped after {limit.seconds:g} seconds: narrow the query with WHERE or LIMIT, "
+                    f"stopped after {work.limit.seconds:g} seconds: narrow the query with WHERE or LIMIT, "
                     "or allow it more time"
                 ) from error
-            raise QueryError(_message(error)) from error
-        except RuntimeError as error:
-            # DuckDB takes Ctrl-C for itself while it works, and says so in this way.
-            raise KeyboardInterrupt from error
+            raise QueryError(complaint(error, work.sql, Names(self._tables, work.cursor))) from error
+
+
+class _Work:
+    """One query on its way: the connection that works on it, and the limit of its time.
+
+    It works in a thread of its own, for DuckDB is mostly deaf to Ctrl-C.
+    """
+
+    def __init__(self, sql: str, cursor: duckdb.DuckDBPyConnection, seconds: float) -> None:
+        self.sql = sql
+        self.cursor = cursor
+        self.limit = TimeLimit(seconds, cursor.interrupt)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="query")
+
+    def call(self, work: Callable[[], T]) -> T:
+        """What the work gives; Ctrl-C ends it at once."""
+        future = self._thread.submit(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            self.cursor.interrupt()
+            wait([future])
+            raise
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        self.cursor.close()
+
+
+def _bound(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: object) -> duckdb.DuckDBPyRelation:
+    """The query as something that can be read in columns without a copy of its rows."""
+    try:
+        return cursor.sql(sql, params=parameters)
+    except duckdb.Error:
+        cursor.execute(sql, parameters)  # it fails again, and tells the place in the query too
+        raise
 
 
 def _lock(
@@ -144,35 +252,14 @@ def _lock(
     spill_bytes = memory_bytes * _SPILL_FACTOR if spill_folder else 0
     settings = {
         "TimeZone": "'UTC'",
+        "parquet_metadata_cache": "true",  # a query reads it several times, and segments never change
+        "errors_as_json": "true",  # they tell the place in the query
         "memory_limit": f"'{memory_bytes} bytes'",
-        "temp_directory": quoted(str(spill_folder.absolute()) if spill_folder else ""),
+        "temp_directory": literal(str(spill_folder.absolute()) if spill_folder else ""),
         "max_temp_directory_size": f"'{spill_bytes} bytes'",
-        "allowed_paths": quoted_list(files),
+        "allowed_paths": literal_list(files),
         "enable_external_access": "false",
         "lock_configuration": "true",
     }
     for name, value in settings.items():
         connection.execute(f"SET GLOBAL {name} = {value}")
-
-
-def _only_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    statements = connection.extract_statements(sql)
-    if not statements:
-        raise QueryError("the query is empty: write one statement, such as SELECT url FROM page LIMIT 10")
-    if len(statements) > 1:
-        raise QueryError(f"the query has {len(statements)} statements: write one")
-    if statements[0].type != duckdb.StatementType.SELECT:
-        kind = statements[0].type.name
-        raise QueryError(f"the query is a statement of type {kind}: only SELECT and its like are allowed")
-    return statements[0]
-
-
-def _message(error: duckdb.Error) -> str:
-    # It quotes the query and, where a cast fails, the whole text of a page.
-    return "\n".join(_shortened(harmless(line)) for line in str(error).strip().split("\n"))
-
-
-def _shortened(line: str) -> str:
-    return (
-        line if len(line) <= _MESSAGE_WIDTH else f"{line[:_MESSAGE_WIDTH]} … {line[-_MESSAGE_WIDTH // 4 :]}"
-    )

@@ -1,6 +1,7 @@
-"""The rows of a result written for a reader: a person (table), a spreadsheet (csv), a program (json).
+"""The rows of a result written for a reader: a person (table), a spreadsheet (csv), a program (json, jsonl,
+parquet).
 
-A table is always harmless to the terminal that shows it. CSV and JSON carry the data unchanged: a program
+A table is always harmless to the terminal that shows it. The others carry the data unchanged: a program
 reads them, and a value altered on the way is a wrong value. So nothing is put before a cell that begins with
 `=`, which a spreadsheet might take for a formula: who opens the file in one should import its columns as
 text. Control characters are escaped in JSON, which has a way to write them, and in CSV only for a terminal.
@@ -9,22 +10,27 @@ text. Control characters are escaped in JSON, which has a way to write them, and
 import csv
 import json
 import re
-from collections.abc import Iterable, Sequence
-from typing import Literal, TextIO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO, TextIO
 
-from sterna.query.engine import Result
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sterna.query.engine import Batches, Result
+from sterna.query.formats import TextFormat
 from sterna.query.table import table_lines
 from sterna.query.terminal import harmless
 from sterna.query.values import as_plain, as_text
 
-Format = Literal["table", "csv", "json"]
 _WIDTH = 100
 
 # What json leaves as it is and a terminal does not: DEL, C1, bidirectional and line controls, surrogates.
 _UNSAFE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def write(result: Result, *, format: Format, out: TextIO, width: int = _WIDTH, is_live: bool = False) -> None:
+def write(
+    result: Result, *, format: TextFormat, out: TextIO, width: int = _WIDTH, is_live: bool = False
+) -> None:
     """Writes all rows as they come; `width` is the terminal's, for tables, which look nicer if not live."""
     match format:
         case "table":
@@ -34,6 +40,22 @@ def write(result: Result, *, format: Format, out: TextIO, width: int = _WIDTH, i
             _write_csv(result, out)
         case "json":
             _write_json(result, out)
+        case "jsonl":
+            _write_lines(_json_lines(result), out, is_live=is_live)
+
+
+def write_parquet(result: Batches, out: BinaryIO) -> None:
+    """Writes all rows as Parquet; a name that comes again gets a number."""
+    schema = with_distinct_names(result.schema)
+    with pq.ParquetWriter(out, schema, compression="zstd") as writer:
+        for batch in result.batches:
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+
+
+def with_distinct_names(schema: pa.Schema) -> pa.Schema:
+    """The schema with a number where a name comes again."""
+    names = distinct(schema.names)
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
 
 def _write_lines(lines: Iterable[str], out: TextIO, *, is_live: bool) -> None:
@@ -63,20 +85,26 @@ class _UnixLines:
 
 def _write_json(result: Result, out: TextIO) -> None:
     """One array, a line for each row; after an error it stays open, so that no part passes for the whole."""
-    names = _distinct(result.columns)
     before = "["
-    for row in result.rows:
-        record = {name: as_plain(value) for name, value in zip(names, row, strict=True)}
-        out.write(f"{before}\n{_UNSAFE.sub(_escaped, json.dumps(record, ensure_ascii=False))}")
+    for line in _json_lines(result):
+        out.write(f"{before}\n{line}")
         before = ","
     out.write("[]\n" if before == "[" else "\n]\n")
+
+
+def _json_lines(result: Result) -> Iterator[str]:
+    """Each row as an object."""
+    names = distinct(result.columns)
+    for row in result.rows:
+        record = {name: as_plain(value) for name, value in zip(names, row, strict=True)}
+        yield _UNSAFE.sub(_escaped, json.dumps(record, ensure_ascii=False))
 
 
 def _escaped(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
-def _distinct(columns: Sequence[str]) -> list[str]:
+def distinct(columns: Sequence[str]) -> list[str]:
     """The names with a number where one comes again: an object would keep only the last."""
     names: list[str] = []
     for column in columns:

@@ -45,7 +45,7 @@ def fitted(wanted: Sequence[int], room: int) -> list[int]:
 
 def _widths(heads: Sequence[str], sample: Sequence[tuple[Any, ...]], *, width: int) -> list[int]:
     cells = [[_cell(value, width) for value in row] for row in sample]
-    wanted = [max(map(_columns_of, column)) for column in zip(heads, *cells, strict=True)]
+    wanted = [max(map(columns_of, column)) for column in zip(heads, *cells, strict=True)]
     return fitted(wanted, width - len(_GAP) * (len(heads) - 1))
 
 
@@ -65,10 +65,10 @@ def _line(cells: Sequence[str], widths: Sequence[int], *, is_number: Sequence[bo
 
 
 def _placed(cell: str, width: int, to_right: bool) -> str:
-    taken = _columns_of(cell)
+    taken = columns_of(cell)
     if taken > width:
         cell = _cut(cell, width)
-        taken = _columns_of(cell)
+        taken = columns_of(cell)
     padding = " " * (width - taken)
     return padding + cell if to_right else cell + padding
 
@@ -76,13 +76,13 @@ def _placed(cell: str, width: int, to_right: bool) -> str:
 def _cut(cell: str, width: int) -> str:
     room = width - len(_CUT)
     for position, character in enumerate(cell):
-        room -= _columns_of(character)
+        room -= columns_of(character)
         if room < 0:
             return cell[:position] + _CUT
     return cell
 
 
-def _columns_of(text: str) -> int:
+def columns_of(text: str) -> int:
     """How many columns of the terminal the text takes."""
     if text.isascii():
         return len(text)

@@ -1,129 +1,180 @@
-"""The tables of a collection in DuckDB: page, page_history, link, fact, and those that the caller brings.
+"""The tables of a collection in DuckDB, each defined when a query first asks for it.
 
 `page` has the newest version of each URL, `page_history` every version, `link` the links of the newest
-versions. `fact` has what rules made: `data` is an object of its slots, or the list of its values where the
-fact is an ordered one, in JSON. Its `kind` is 'row' for what they emitted, which stays as it came, and 'own'
-for what a crawler remembers of a site now, which changes with each visit and has neither a visit nor a time.
-A crawler's own facts are the ledger's: the caller brings them as `extra["fact"]`, made by
-`archive.rows.fact_table`.
+versions, `event` what became of each page. `fact` has what rules made: `data` is an object of its slots, or
+the list of its values where the fact is an ordered one, in JSON. Its `kind` is 'row' for what they emitted,
+which stays as it came, and 'own' for what a crawler remembers of a site now, which changes with each visit
+and has neither a visit nor a time. A crawler's own facts are the ledger's: the caller brings them as
+`extra["fact"]`, made by `archive.rows.fact_table`; a column `kind` in it says otherwise. Every other name is
+that of a template of facts (see `templates`).
 """
 
-from collections.abc import Mapping, Sequence
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
 
 from sterna.archive.rows import FACT_SCHEMA, SCHEMAS
+from sterna.query import templates
+from sterna.query.events import events
+from sterna.query.sources import Source, identifier
+from sterna.query.versions import SCHEMA, Way, find_way, newest_links, newest_pages, note_outdated
+from sterna.query.within import Within
 
-# A window over all columns is shorter but holds every text in memory: 66 s against 1.0 s on 300,000 pages.
-_NEWEST = """
-    CREATE VIEW page AS
-    SELECT {columns} FROM {source} AS stored
-    SEMI JOIN (
-        SELECT arg_max({{'file': filename, 'row': file_row_number}}, fetched) AS place
-        FROM {source} GROUP BY url
-    ) AS newest
-    ON stored.filename = newest.place.file AND stored.file_row_number = newest.place.row
-"""
-
-# Links of the newest version of their page: what a page no longer carries is no link any more.
-_NEWEST_LINKS = """
-    CREATE VIEW link AS
-    SELECT from_url, to_url, "text", rel FROM {source} AS stored
-    SEMI JOIN (SELECT url, max(fetched) AS fetched FROM page_history GROUP BY url) AS newest
-    ON stored.from_url = newest.url AND stored.fetched = newest.fetched
-"""
+_ALL = Within()
+_HIDDEN = ("batch", "again")  # how rows are found again is nobody's business
+PAGE_COLUMNS = tuple(name for name in SCHEMAS["page"].names if name not in _HIDDEN)
+LINK_COLUMNS = ("from_url", "to_url", "text", "rel")
 
 # What is no JSON after all must not spoil every query over the table: it stays there as a text.
 _FACTS = """
-    SELECT '{kind}' AS kind, crawler, site, visit, template,
+    SELECT {kind} AS kind, crawler, site, visit, template,
         coalesce(fact -> 'slots', fact -> 'values', fact) AS data, received
-    FROM (SELECT *, coalesce(TRY_CAST(data AS JSON), to_json(data)) AS fact FROM {source})
+    FROM (SELECT *, coalesce(TRY_CAST(data AS JSON), to_json(data)) AS fact FROM {rows} WHERE {condition})
 """
-_OWN_FACTS = "own_fact"
+_OF_VISIT = """
+    SEMI JOIN (SELECT url, fetched, coalesce(batch, 0) AS number FROM {pages} WHERE {condition}) AS brought
+    ON stored.from_url = brought.url AND stored.fetched = brought.fetched
+    AND coalesce(stored.batch, 0) = brought.number
+"""
 
 
-def define(
-    connection: duckdb.DuckDBPyConnection,
-    files: Mapping[str, Sequence[str]],
-    *,
-    extra: Mapping[str, pa.Table],
-    pages: pa.Table | None = None,
-) -> None:
-    """Makes the tables over the files of each, or over `pages` alone, and those of `extra` as they are."""
-    _load(connection, "empty_page", rows=SCHEMAS["page"].empty_table())
-    if pages is None:
-        _define_pages(connection, files["page"])
-    else:
-        _load(connection, "given_page", rows=pages)
-        columns = _columns(connection, "given_page")
-        connection.execute(f"CREATE VIEW page_history AS SELECT {columns} FROM given_page")  # noqa: S608
-        connection.execute("CREATE VIEW page AS FROM page_history")
-    _define_links(connection, files["link"])
-    own = extra.get("fact", FACT_SCHEMA.empty_table())
-    _define_facts(connection, files["fact"], own=own)
-    for name, rows in extra.items():
-        if name != "fact":
-            _load(connection, name, rows=rows)
+class Tables:
+    """What a query can name; `define` is called with each name that DuckDB does not know yet."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        files: Mapping[str, Sequence[str]],
+        *,
+        extra: Mapping[str, pa.Table],
+        pages: pa.Table | None = None,
+        within: Within = _ALL,
+    ) -> None:
+        connection.execute(f"CREATE SCHEMA {SCHEMA}")
+        self._within = within
+        self._has_given = pages is not None
+        given = f"{SCHEMA}.given_page" if pages is not None else ""
+        if pages is not None:
+            _load(connection, given, rows=pages)
+        self._pages = Source("page", files["page"], given=given)
+        self._links = Source("link", files["link"])
+        self._facts = Source("fact", files["fact"])
+        own = extra.get("fact", FACT_SCHEMA.empty_table())
+        self._own_kind = "kind" if "kind" in own.column_names else "'own'"
+        _load(connection, f"{SCHEMA}.own_fact", rows=own)
+        for name, rows in extra.items():
+            if name != "fact":
+                _load(connection, identifier(name), rows=rows)
+        self._makers: dict[str, Callable[[duckdb.DuckDBPyConnection], str]] = {
+            "page": self._page,
+            "page_history": self._page_history,
+            "link": self._link,
+            "event": lambda connection: events(self._pages.rows(connection, with_place=True), self._within),
+            "fact": self._fact,
+        }
+        self.names = (*self._makers, *(name for name in extra if name not in self._makers))
+        self._defined: set[str] = set()  # of the makers; those who ask hold the lock
+        self._way: Way | None = None  # None until somebody asks for the newest versions
+        self._lock = threading.Lock()
+
+    def define(self, connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+        """Makes the table, or the template for this connection alone; False if there is none of the name."""
+        key = name.casefold()
+        with self._lock:
+            if key in self._makers:
+                if key in self._defined:
+                    return False
+                self._make(connection, key)
+                self._defined.add(key)
+                return True
+        if key in self.names:
+            return False
+        self._define_facts(connection)
+        return templates.define(connection, name)
+
+    def prepare(self, connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+        """Called before each query: the second that asks for the newest versions pays for all later ones."""
+        with self._lock:
+            again = [name for name in ("page", "link") if name in self._defined and _names(sql, name)]
+            if self._way is not Way.BY_URL or not again:
+                return
+            self._way = note_outdated(connection, self._pages)
+            for name in self._defined & {"page", "link"}:
+                self._make(connection, name)
+
+    def define_all(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Makes all but the templates: somebody wants to see what there is."""
+        for name in self._makers:
+            self.define(connection, name)
+
+    def templates(self, connection: duckdb.DuckDBPyConnection) -> list[str]:
+        """The templates of the facts, those with the most facts first."""
+        self._define_facts(connection)
+        return templates.names(connection)
+
+    def _make(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {self._makers[name](connection)}")
+
+    def _define_facts(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.define(connection, "fact")
+
+    def _page_history(self, connection: duckdb.DuckDBPyConnection) -> str:
+        return _select(PAGE_COLUMNS, self._pages.rows(connection), self._within.condition())
+
+    def _page(self, connection: duckdb.DuckDBPyConnection) -> str:
+        way = self._find_way(connection)
+        if way is Way.NONE_IS:
+            return self._page_history(connection)
+        return newest_pages(_listed(PAGE_COLUMNS), self._pages.rows(connection, with_place=True), way)
+
+    def _link(self, connection: duckdb.DuckDBPyConnection) -> str:
+        rows = self._links.rows(connection)
+        way = self._find_way(connection)
+        if way is not Way.NONE_IS:
+            placed = self._pages.rows(connection, with_place=True)
+            return newest_links(_listed(LINK_COLUMNS), rows, placed, way)
+        join = ""
+        if self._within.visit is not None:
+            join = _OF_VISIT.format(pages=self._pages.rows(connection), condition=self._within.condition())
+        return _select(LINK_COLUMNS, f"{rows} AS stored {join}", self._within.link_condition())
+
+    def _fact(self, connection: duckdb.DuckDBPyConnection) -> str:
+        brought = _FACTS.format(
+            kind="'row'", rows=self._facts.rows(connection), condition=self._within.condition()
+        )
+        own = _FACTS.format(
+            kind=self._own_kind, rows=f"{SCHEMA}.own_fact", condition=str(self._within.is_all).lower()
+        )
+        return f"{brought} UNION ALL {own}"
+
+    def _find_way(self, connection: duckdb.DuckDBPyConnection) -> Way:
+        """How pages that are not the newest are left out; a part of a collection shows all that came."""
+        if self._has_given or not self._within.is_all:
+            return Way.NONE_IS
+        if self._way is None:
+            self._way = find_way(connection, self._pages)
+        return self._way
 
 
-def quoted_list(texts: Sequence[str]) -> str:
-    """The texts as a list in SQL."""
-    return f"[{', '.join(map(quoted, texts))}]"
+def _names(sql: str, table: str) -> bool:
+    """True if the query may mean the table."""
+    return re.search(rf"\b{table}\b", sql, re.IGNORECASE) is not None
 
 
-def quoted(text: str) -> str:
-    """The text as a literal in SQL."""
-    return "'" + text.replace("'", "''") + "'"
+def _select(columns: Sequence[str], rows: str, condition: str) -> str:
+    where = "" if condition == "true" else f" WHERE {condition}"
+    return f"SELECT {_listed(columns)} FROM {rows}{where}"  # noqa: S608 - names of ours, quoted values
 
 
-def _define_pages(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
-    if not files:
-        connection.execute("CREATE VIEW page_history AS FROM empty_page")
-        connection.execute("CREATE VIEW page AS FROM page_history")
-        return
-    by_name = "union_by_name = true"  # a segment may lack columns that another has
-    columns = _columns(connection, _source(files, by_name))
-    connection.execute(f"CREATE VIEW page_history AS SELECT {columns} FROM {_source(files, by_name)}")  # noqa: S608
-    source = _source(files, by_name, "filename = true", "file_row_number = true")
-    connection.execute(_NEWEST.format(columns=columns, source=source))
-
-
-def _columns(connection: duckdb.DuckDBPyConnection, source: str) -> str:
-    """All columns of a page; those that no segment has are NULL."""
-    present, all_of_them = (_types(connection, each) for each in (source, "empty_page"))
-    return ", ".join(
-        f'"{name}"' if name in present else f'NULL::{kind} AS "{name}"' for name, kind in all_of_them.items()
-    )
-
-
-def _types(connection: duckdb.DuckDBPyConnection, source: str) -> dict[str, str]:
-    described = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {source})")  # noqa: S608
-    return dict(described.fetchall())
-
-
-def _define_links(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
-    if files:
-        connection.execute(_NEWEST_LINKS.format(source=_source(files)))
-    else:
-        _load(connection, "link", rows=SCHEMAS["link"].empty_table().drop_columns(["fetched"]))
-
-
-def _define_facts(connection: duckdb.DuckDBPyConnection, files: Sequence[str], *, own: pa.Table) -> None:
-    _load(connection, _OWN_FACTS, rows=own)
-    parts = [_FACTS.format(kind="row", source=_source(files))] if files else []
-    parts.append(_FACTS.format(kind="own", source=_OWN_FACTS))
-    connection.execute(f"CREATE VIEW fact AS {' UNION ALL '.join(parts)}")
-
-
-def _source(files: Sequence[str], *options: str) -> str:
-    # A folder called `a=b` must not become a column.
-    arguments = ", ".join([quoted_list(files), "hive_partitioning = false", *options])
-    return f"read_parquet({arguments})"
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(map(identifier, columns))
 
 
 def _load(connection: duckdb.DuckDBPyConnection, name: str, *, rows: pa.Table) -> None:
     """A table with these rows; one that is only registered is not seen by the cursors of the connection."""
     connection.register("incoming", rows)
-    connection.execute(f'CREATE TABLE "{name}" AS FROM incoming')
+    connection.execute(f"CREATE TABLE {name} AS FROM incoming")
     connection.unregister("incoming")

@@ -1,0 +1,6 @@
+-- The biggest pages, with what there is to read on them: --set count=20
+SELECT url, content_type, size, length(text) AS letters, title
+FROM page
+WHERE status = 200
+ORDER BY size DESC, url
+LIMIT $count::INTEGER

@@ -1,0 +1,88 @@
+"""What a query gives to a program in Python: rows one after the other, or Arrow, pandas or polars at once."""
+
+from collections.abc import Iterator
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from sterna.errors import QueryError
+from sterna.query.engine import Batches, Engine
+from sterna.query.output import with_distinct_names
+
+
+class Answer:
+    """Rows can be read once as they come, in little memory; `arrow` reads all of them and keeps them."""
+
+    def __init__(self, engine: Engine, result: Batches) -> None:
+        self._engine = engine
+        self._batches = result.batches
+        self._schema = with_distinct_names(result.schema)
+        self._table: pa.Table | None = None  # once all rows were asked for
+        self._is_begun = False  # rows were given out that are not kept
+
+    @property
+    def columns(self) -> list[str]:
+        """Their names; one that comes again has a number."""
+        names: list[str] = self._schema.names
+        return names
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self.rows()
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Each row as a dict of Python's own values."""
+        if self._table is not None:
+            batches: Iterator[pa.RecordBatch] = iter(self._table.to_batches())
+        else:
+            batches = self._read()
+        return (row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict"))
+
+    def arrow(self) -> pa.Table:
+        """All rows as a table of Arrow."""
+        if self._table is None:
+            self._table = pa.Table.from_batches(list(self._read()), self._schema)
+            self.close()
+        return self._table
+
+    def pandas(self) -> Any:
+        """All rows as a DataFrame of pandas, which must be installed."""
+        _needed("pandas")
+        return self.arrow().to_pandas(maps_as_pydicts="strict")
+
+    def polars(self) -> Any:
+        """All rows as a DataFrame of polars, which must be installed."""
+        return _needed("polars").from_arrow(self.arrow())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the query and frees its memory; rows that were read by `arrow` stay."""
+        self._is_begun = True
+        self._engine.close()
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        if self._is_begun:
+            raise QueryError("the rows were read already: ask again, or take them all at once by arrow()")
+        self._is_begun = True
+        return self._named()
+
+    def _named(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+        finally:
+            self._engine.close()
+
+
+def _needed(name: str) -> ModuleType:
+    try:
+        return __import__(name)
+    except ModuleNotFoundError as error:
+        raise QueryError(f"this needs {name}, which is not installed: pip install {name}") from error

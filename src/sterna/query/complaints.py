@@ -1,0 +1,173 @@
+"""What is wrong with a query, in a few words that point into it.
+
+The first line says it all; where DuckDB tells the place, two more show that line of the query and mark it.
+Messages quote the query and, where a cast fails, the text of a page: they are made harmless and cut short.
+"""
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+
+import duckdb
+import msgspec
+
+from sterna.model import Record
+from sterna.query.sources import identifier
+from sterna.query.table import columns_of
+from sterna.query.tables import Tables
+from sterna.query.terminal import harmless
+
+_MESSAGE_WIDTH = 240
+_LINE_WIDTH = 90
+_MOST_NAMES = 40
+_MOST_TABLES = 5
+
+_OUTSIDE = re.compile(r'"(.+?)" - file system operations are disabled', re.DOTALL)
+_MISSING_COLUMN = re.compile(
+    r'(?:Referenced column "(.+?)" not found in FROM'
+    r'|[A-Z][a-z ]+ ".+?" does not have a column named "(.+?)")',
+    re.DOTALL,
+)
+_PREFIX = re.compile(r"[A-Z][A-Za-z ]+ Error: ")
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
+
+
+class _Said(Record, frozen=True, array_like=False):
+    """What DuckDB says: in its words, and which bytes of the query it means."""
+
+    exception_message: str
+    location: str = ""  # as [7,5]
+    type: str = ""  # of what is missing
+    name: str = ""
+
+
+class Names:
+    """What there is, for those who misspelt it."""
+
+    def __init__(self, tables: Tables, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._tables = tables
+        self._cursor = cursor
+
+    def tables(self) -> list[str]:
+        """The tables, then the templates."""
+        self._end_transaction()
+        return [*self._tables.names, *self._tables.templates(self._cursor)]
+
+    def columns(self, sql: str) -> dict[str, list[str]]:
+        """The columns of the tables that the query names."""
+        named = [
+            name
+            for name in self.tables()
+            if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sql, re.IGNORECASE)
+        ]
+        found: dict[str, list[str]] = {}
+        for table in named[:_MOST_TABLES]:
+            with suppress(duckdb.Error):  # the query may mean something else by the word
+                described = self._cursor.execute(f"DESCRIBE {identifier(table)}").fetchall()
+                found[table] = [str(row[0]) for row in described]
+        return found
+
+    def _end_transaction(self) -> None:
+        with suppress(duckdb.Error):  # there may be none
+            self._cursor.execute("ROLLBACK")
+
+
+def missing_table(error: duckdb.CatalogException) -> str | None:
+    """The name of the table that the error misses; None if it misses something else."""
+    said = _said(error)
+    return said.name if said.type == "Table" else None
+
+
+def complaint(error: Exception, sql: str = "", names: Names | None = None) -> str:
+    """The error in our words."""
+    said = _said(error)
+    text = _shortened(harmless(_explained(said, sql, names)))
+    return _pointed(text, sql, *place) if sql and (place := _place(said)) else text
+
+
+def _said(error: Exception) -> _Said:
+    """DuckDB was asked for errors in JSON; what comes by way of Arrow is a text."""
+    text = _PREFIX.sub("", str(error).strip(), count=1)
+    try:
+        return msgspec.json.decode(text, type=_Said)
+    except msgspec.MsgspecError:
+        return _Said(text)
+
+
+def _place(said: _Said) -> tuple[int, int] | None:
+    try:
+        return msgspec.json.decode(said.location, type=tuple[int, int])
+    except msgspec.MsgspecError:
+        return None
+
+
+def _explained(said: _Said, sql: str, names: Names | None) -> str:
+    message = said.exception_message
+    if found := _OUTSIDE.search(message):
+        return f'a query reads the tables of its collection and no files or addresses: "{found[1]}" is none'
+    if names and said.type == "Table":
+        there = names.tables()
+        return f'there is no table "{said.name}"{_nearest(said.name, there)}; there are {_listed(there)}'
+    if names and (found := _MISSING_COLUMN.match(message)):
+        return _column_missing(found[1] or found[2], names.columns(sql)) or _first_line(message)
+    return _first_line(message)
+
+
+def _column_missing(name: str, columns: dict[str, list[str]]) -> str:
+    if not columns:
+        return ""
+    there = list(dict.fromkeys(column for table in columns.values() for column in table))
+    tables = "; ".join(f"{table} has {_listed(each)}" for table, each in columns.items())
+    return f'there is no column "{name}"{_nearest(name, there)}; {tables}'
+
+
+def _nearest(name: str, there: Sequence[str]) -> str:
+    by_key = {each.casefold(): each for each in reversed(there)}
+    close = get_close_matches(name.casefold(), list(by_key), n=1)
+    return f', did you mean "{by_key[close[0]]}"?' if close else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [name if _PLAIN_NAME.fullmatch(name) else identifier(name) for name in names[:_MOST_NAMES]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _first_line(message: str) -> str:
+    """DuckDB's own words as one line; candidates and advice that follow an empty line are left out."""
+    return " ".join(message.partition("\n\n")[0].split())
+
+
+def _shortened(line: str) -> str:
+    if len(line) <= _MESSAGE_WIDTH * 2:
+        return line
+    return f"{line[: _MESSAGE_WIDTH * 2 - 60]} … {line[-60:]}"
+
+
+# -- pointing ----------------------------------------------------------------------------------------------
+
+
+def _pointed(text: str, sql: str, position: int, size: int) -> str:
+    """The text, preceded by the place in the query, and followed by its line with a mark below."""
+    before = sql.encode()[:position].decode(errors="ignore")
+    number, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    lines = sql.split("\n")
+    line = lines[number - 1] if number <= len(lines) else ""
+    length = len(sql.encode()[position : position + size].decode(errors="ignore").partition("\n")[0])
+    shown, start = _window(line, column - 1)
+    end = min(start + length, len(shown))
+    left, marked = harmless(shown[:start]), harmless(shown[start:end])
+    rest = harmless(shown[end:])
+    mark = " " * columns_of(left) + "^" * max(columns_of(marked), 1)
+    return f"line {number}, column {column}: {text}\n  {left}{marked}{rest}\n  {mark}"
+
+
+def _window(line: str, place: int) -> tuple[str, int]:
+    """What of a long line lies around the place, and where the place is in it."""
+    if len(line) <= _LINE_WIDTH:
+        return line, place
+    begin = max(0, min(place - _LINE_WIDTH // 2, len(line) - _LINE_WIDTH))
+    end = begin + _LINE_WIDTH
+    left, right = "…" if begin else "", "…" if end < len(line) else ""
+    return f"{left}{line[begin:end]}{right}", place - begin + len(left)

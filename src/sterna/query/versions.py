@@ -1,0 +1,123 @@
+"""The newest version of each page, and its links, without grouping what was stored only once.
+
+A row whose `again` is False came for a URL that was never stored before. So a URL has more than one version
+only if one of its rows says otherwise, or says nothing, as those of earlier Sternas do. Versions are in order
+by the time they were fetched, then by their batch and their place. There are three ways to leave out the
+others:
+
+- A collection without second versions is the files themselves, and costs what they cost.
+- For one query it is best to compare each row with those that came again for its URL.
+  That is right if all of them were fetched after whatever came first, as in a crawl that was refreshed.
+- For more queries, or where that is not so, the outdated rows are noted by their place, which takes a second
+  on a million pages, and are then left out at little cost (`outdated`).
+
+A window over all columns is shorter but holds every text in memory: 66 s against 1.0 s on 300,000 pages.
+"""
+
+from enum import Enum, auto
+
+import duckdb
+
+from sterna.query.sources import FILE, ROW, Source
+
+SCHEMA = "sterna"  # of tables that nobody asks for
+
+
+class Way(Enum):
+    """How outdated rows are left out."""
+
+    NONE_IS = auto()
+    BY_URL = auto()
+    BY_PLACE = auto()
+
+
+_ANY = "SELECT 1 FROM {rows} WHERE again IS DISTINCT FROM false LIMIT 1"
+_FIRST_AGAIN = "SELECT min(fetched) FROM {rows} WHERE again IS DISTINCT FROM false"
+_FIRST_AFTER = "SELECT 1 FROM {rows} WHERE NOT again AND fetched >= $first LIMIT 1"
+_VERSIONS = """
+    CREATE OR REPLACE TABLE {schema}.version AS
+    WITH
+        candidate AS (SELECT DISTINCT url FROM {rows} WHERE again IS DISTINCT FROM false),
+        stored AS MATERIALIZED (
+            SELECT url, fetched, coalesce(batch, 0) AS batch, {file} AS file, {row} AS row
+            FROM {placed} SEMI JOIN candidate USING (url)
+        ),
+        several AS (SELECT url FROM stored GROUP BY url HAVING count(*) > 1)
+    SELECT *, row_number() OVER newest_first AS age
+    FROM stored SEMI JOIN several USING (url)
+    WINDOW newest_first AS (
+        PARTITION BY url ORDER BY fetched DESC NULLS LAST, batch DESC, file DESC, row DESC
+    )
+"""
+_OUTDATED = (
+    "CREATE OR REPLACE TABLE {schema}.outdated AS SELECT file, row FROM {schema}.version WHERE age > 1",
+    # Of two versions of one time and batch nobody can tell which a link is of: those of both count.
+    "CREATE OR REPLACE TABLE {schema}.outdated_link AS SELECT url, fetched, batch FROM {schema}.version"
+    " GROUP BY ALL HAVING min(age) > 1",
+    "DROP TABLE {schema}.version",
+)
+
+
+def find_way(connection: duckdb.DuckDBPyConnection, pages: Source) -> Way:
+    """The way for one query."""
+    rows = pages.rows(connection)
+    if connection.execute(_ANY.format(rows=rows)).fetchone() is None:
+        return Way.NONE_IS
+    (first,) = connection.execute(_FIRST_AGAIN.format(rows=rows)).fetchone() or (None,)
+    is_in_order = (
+        first is not None
+        and connection.execute(_FIRST_AFTER.format(rows=rows), {"first": first}).fetchone() is None
+    )
+    return Way.BY_URL if is_in_order else note_outdated(connection, pages)
+
+
+def note_outdated(connection: duckdb.DuckDBPyConnection, pages: Source) -> Way:
+    """The way for many queries."""
+    rows, placed = pages.rows(connection), pages.rows(connection, with_place=True)
+    connection.execute(_VERSIONS.format(rows=rows, placed=placed, schema=SCHEMA, file=FILE, row=ROW))
+    for statement in _OUTDATED:
+        connection.execute(statement.format(schema=SCHEMA))
+    found = connection.execute(f"SELECT 1 FROM {SCHEMA}.outdated LIMIT 1").fetchone()  # noqa: S608
+    return Way.BY_PLACE if found else Way.NONE_IS
+
+
+def newest_pages(columns: str, placed: str, way: Way) -> str:
+    """The rows that are not outdated."""
+    if way is Way.BY_PLACE:
+        join = f"ANTI JOIN {SCHEMA}.outdated ON stored.{FILE} = outdated.file AND stored.{ROW} = outdated.row"
+    else:
+        join = _newer(
+            placed,
+            f"newer_url = stored.url AND row(newer_fetched, newer_batch, newer_file, newer_row)"
+            f" > row(stored.fetched, coalesce(stored.batch, 0), stored.{FILE}, stored.{ROW})",
+        )
+    return f"SELECT {columns} FROM {placed} AS stored {join}"  # noqa: S608 - our own names
+
+
+def newest_links(columns: str, rows: str, placed: str, way: Way) -> str:
+    """The links of the pages that are not outdated: what a page no longer carries is no link any more."""
+    if way is Way.BY_PLACE:
+        join = (
+            f"ANTI JOIN {SCHEMA}.outdated_link AS outdated ON stored.from_url = outdated.url"
+            " AND stored.fetched = outdated.fetched AND coalesce(stored.batch, 0) = outdated.batch"
+        )
+    else:
+        join = _newer(
+            placed,
+            "newer_url = stored.from_url AND row(newer_fetched, newer_batch)"
+            " > row(stored.fetched, coalesce(stored.batch, 0))",
+        )
+    return f"SELECT {columns} FROM {rows} AS stored {join}"  # noqa: S608
+
+
+def _newer(placed: str, condition: str) -> str:
+    """Leaves out the rows for which something newer came again.
+
+    It is a left join: through one DuckDB hands on which URL is wanted, and through an anti join it does not.
+    """
+    columns = (
+        "url AS newer_url, fetched AS newer_fetched, coalesce(batch, 0) AS newer_batch,"
+        f" {FILE} AS newer_file, {ROW} AS newer_row"
+    )
+    came_again = f"SELECT {columns} FROM {placed} WHERE again IS DISTINCT FROM false"  # noqa: S608
+    return f"LEFT JOIN ({came_again}) ON {condition} WHERE newer_url IS NULL"
