@@ -1,0 +1,39 @@
+"""Databases for the tests of storage: SQLite everywhere, and a PostgreSQL of the tests' own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.servers.postgres import PostgresServer, cluster
+from tests.storage.places import Place, PostgresPlace, SqlitePlace
+from tests.storage.stock import Stock
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with cluster() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.servers)])
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Place]:
+    """Makes a new, empty database of either kind."""
+    count = iter(range(100))
+
+    def make() -> Place:
+        if request.param == "sqlite":
+            return SqlitePlace(tmp_path / f"pages-{next(count)}.db")
+        return PostgresPlace(request.getfixturevalue("postgres"))
+
+    return make
+
+
+@pytest.fixture
+def place(new_place: Callable[[], Place]) -> Place:
+    return new_place()
+
+
+@pytest.fixture
+def stock(tmp_path: Path) -> Iterator[Stock]:
+    with Stock(tmp_path / "c") as stock:
+        yield stock
