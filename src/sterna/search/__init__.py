@@ -1,0 +1,1 @@
+"""Search: a full-text index of the collection's pages, and what a search finds."""

@@ -1,0 +1,169 @@
+"""Counts the pages that link to each URL, piece by piece of the archive, over as many snapshots as it takes.
+
+Links of the newest version of a page count, each page once for each URL, links to itself not at all. Of what
+came before there were batches, a page whose links lie in two pieces may count twice: it is a weight, no more.
+"""
+
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sterna.archive.arrivals import arrivals
+from sterna.archive.manifest import Snapshot
+from sterna.search.inbound import read_batch, write
+from sterna.search.marks import mark_of
+
+_MAX_ROWS = 2_000_000  # of counts that are not added up yet
+_COUNTS = pa.schema([("number", pa.uint64()), ("count", pa.int64())])
+_VERSIONS = pa.schema([("number", pa.uint64()), ("fetched", pa.int64())])
+_NONE_WHOLE = -1
+
+
+class Counting:
+    """The count that is being made; `batch` and `seconds` are those of the last one that was finished."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.batch = read_batch(folder)
+        self.seconds = 0.0
+        self._begun: _Count | None = None
+
+    def go_on(self, snapshot: Snapshot, *, stop: threading.Event, until: float) -> bool:
+        """True if a count was finished and written; a fresh one is begun where none is under way."""
+        count = self._begun or _Count(snapshot.batch)
+        if not count.go_on(snapshot, stop=stop, until=until):
+            self._begun = None if count.is_lost else count
+            return False
+        write(self._folder, count.result(), batch=count.upto)
+        self.batch, self.seconds, self._begun = count.upto, count.seconds, None
+        return True
+
+
+class _Count:
+    def __init__(self, upto: int) -> None:
+        self.upto = upto
+        self.seconds = 0.0
+        self.is_lost = False  # it was stopped where it cannot go on
+        self._done = {"page": -1, "link": -1}  # the last batch of each table that was counted whole
+        self._versions = _VERSIONS.empty_table()
+        self._newest: _Newest | None = None
+        self._counts = _COUNTS.empty_table()
+
+    def go_on(self, snapshot: Snapshot, *, stop: threading.Event, until: float) -> bool:
+        began = time.monotonic()
+        try:
+            for columns, rows in self._pieces(snapshot):
+                if columns is _PAGE_COLUMNS:
+                    self._note_versions(rows)
+                else:
+                    self._add_links(rows)
+                if stop.is_set() or time.monotonic() > until:
+                    return False
+            return True
+        finally:
+            self.seconds += time.monotonic() - began
+
+    def result(self) -> pa.Table:
+        """By number, each once."""
+        return _added_up(self._counts).sort_by("number")
+
+    def _pieces(self, snapshot: Snapshot) -> Iterator[tuple[Sequence[str], pa.Table]]:
+        for table, columns in (("page", _PAGE_COLUMNS), ("link", _LINK_COLUMNS)):
+            paths = snapshot.tables.get(table, ())
+            for rows, whole in _whole(paths, after=self._done[table], upto=self.upto, columns=columns):
+                self.is_lost = whole == _NONE_WHOLE
+                self._done[table] = max(whole, self._done[table])  # now: nobody may come back for more
+                yield columns, rows
+
+    def _note_versions(self, rows: pa.Table) -> None:
+        """Which pages came more than once, and when."""
+        again = rows.filter(pc.fill_null(rows["again"], True))
+        numbers = [mark_of(url) for url in again["url"].to_pylist()]
+        versions = [pa.array(numbers, pa.uint64()), again["fetched"].cast(pa.int64())]
+        self._versions = pa.concat_tables([self._versions, pa.table(versions, schema=_VERSIONS)])
+
+    def _add_links(self, rows: pa.Table) -> None:
+        if self._newest is None:
+            self._newest = _Newest(self._versions)
+        self._counts = pa.concat_tables([self._counts, _linked(rows, self._newest)])
+        if self._counts.num_rows > _MAX_ROWS:
+            self._counts = _added_up(self._counts)
+
+
+_PAGE_COLUMNS = ("url", "fetched", "again", "batch")
+_LINK_COLUMNS = ("from_url", "to_url", "fetched", "batch")
+
+
+def _whole(
+    paths: Sequence[Path], *, after: int, upto: int, columns: Sequence[str]
+) -> Iterator[tuple[pa.Table, int]]:
+    """The rows in whole batches, with the last batch of them.
+
+    Batch 0, what came before there were batches, has no bound: it comes in pieces, of which none is whole.
+    """
+    held = None
+    for rows in arrivals(paths, after=after, upto=upto, columns=columns):
+        joined = rows if held is None else pa.concat_tables([held, rows])
+        last = joined["batch"][-1].as_py()
+        if last == 0:
+            yield joined, _NONE_WHOLE
+            continue
+        begin = joined.num_rows - pc.sum(pc.equal(joined["batch"], last)).as_py()
+        held = joined.slice(begin)
+        if begin:
+            yield joined.slice(0, begin), last - 1
+    if held is not None:
+        yield held, upto
+
+
+class _Newest:
+    """When the newest version of the pages that came more than once was fetched."""
+
+    def __init__(self, versions: pa.Table) -> None:
+        newest = versions.group_by("number").aggregate([("fetched", "max")]).sort_by("number")
+        self._numbers = _viewed(newest["number"], "Q")
+        self._fetched = _viewed(newest["fetched_max"], "q")
+
+    def of(self, number: int) -> int | None:
+        at = bisect_left(self._numbers, number)
+        return self._fetched[at] if at < len(self._numbers) and self._numbers[at] == number else None
+
+
+def _viewed(column: pa.ChunkedArray, kind: str) -> memoryview:
+    array = pc.fill_null(column, 0).combine_chunks()
+    values = array.buffers()[1]
+    if values is None or not len(array):
+        return memoryview(b"").cast(kind)  # type: ignore[call-overload,no-any-return]
+    view = memoryview(values)[: 8 * (array.offset + len(array))].cast(kind)  # type: ignore[call-overload]
+    return view[array.offset :]  # type: ignore[no-any-return]
+
+
+def _linked(rows: pa.Table, newest: _Newest) -> pa.Table:
+    """How many of the pages in these rows link to each number."""
+    rows = rows.filter(pc.and_(pc.is_valid(rows["from_url"]), pc.is_valid(rows["to_url"])))
+    sources = rows["from_url"].combine_chunks().dictionary_encode()
+    targets = rows["to_url"].combine_chunks().dictionary_encode()
+    source_numbers = [mark_of(url) for url in sources.dictionary.to_pylist()]
+    target_numbers = pa.array([mark_of(url) for url in targets.dictionary.to_pylist()], pa.uint64())
+    versions = pa.array([newest.of(number) for number in source_numbers], pa.int64()).take(sources.indices)
+    fetched = rows["fetched"].cast(pa.int64()).combine_chunks()
+    is_newest = pc.fill_null(pc.equal(versions, fetched), True)
+    is_of_others = pc.not_equal(
+        pa.array(source_numbers, pa.uint64()).take(sources.indices), target_numbers.take(targets.indices)
+    )
+    pairs = pa.table({"from": sources.indices, "to": targets.indices}).filter(
+        pc.and_(is_newest, is_of_others)
+    )
+    counts = pairs.group_by(["from", "to"]).aggregate([]).group_by("to").aggregate([("from", "count")])
+    numbers = target_numbers.take(counts["to"].combine_chunks())
+    return pa.table([numbers, counts["from_count"]], schema=_COUNTS)
+
+
+def _added_up(counts: pa.Table) -> pa.Table:
+    sums = counts.group_by("number").aggregate([("count", "sum")])
+    return pa.table([sums["number"], sums["count_sum"]], schema=_COUNTS)

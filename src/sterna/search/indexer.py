@@ -1,0 +1,293 @@
+"""Brings the pages of the archive into the index, batch after batch, each once.
+
+The position, the last batch that is in whole, is a document of the index and goes into the same commit as the
+pages: after a crash the index holds exactly the batches that it says. Of each URL there is one document, the
+version that came last; a page that is gone leaves the index, other failures change nothing.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import groupby
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tantivy import Index, IndexWriter, Query
+
+from sterna.archive.arrivals import arrivals
+from sterna.archive.batches import batches_of
+from sterna.archive.manifest import Snapshot
+from sterna.archive.parquet import damage_named
+from sterna.search import generations, schema
+from sterna.search.analysis import register
+from sterna.search.counting import Counting
+from sterna.search.documents import PageRow, make_document, make_position
+from sterna.search.marks import mark_of
+
+HEAP_BYTES = 64_000_000
+COMMIT_SECONDS = 4.0  # a commit makes a segment: many small ones cost merges, and searches time
+COMMIT_SHARE = 10  # and committing itself takes at most a tenth of the time
+WORK_SECONDS = 30.0  # with one snapshot, whose files may be merged away meanwhile
+COUNT_SHARE = 50  # counting links takes at most a fiftieth
+NOTHING = -1  # the position of an empty index: batch 0 is what came before there were batches
+
+_COLUMNS = (
+    *("url", "status", "error", "title", "text", "language", "digest", "fetched"),
+    *("headings", "keywords", "again", "batch"),
+)
+_GONE = (404, 410)
+
+
+class Indexer:
+    """The one writer of an index; `batch` is up to where it is searchable."""
+
+    def __init__(self, folder: Path, *, is_anew: bool = False) -> None:
+        self._folder = folder
+        self._is_anew = is_anew
+        self._open = ExitStack()
+        # All of this changes only in the thread that calls catch_up.
+        self._taken = NOTHING  # the last batch of which everything was given to the writer
+        self._committed = NOTHING
+        self._pending = 0  # changes since the last commit
+        self._committed_at = 0.0
+        self._commit_seconds = 0.0
+        self._counting = Counting(folder)
+        self._counted_at = 0.0
+        if is_anew:
+            self._counting.batch = NOTHING
+        self._last: tuple[float, Snapshot, threading.Event] | None = None  # of catch_up
+        self._highest: dict[Path, int] = {}  # the last batch of each file
+        self.pages = 0  # rows that were looked at
+
+    def __enter__(self) -> Self:
+        try:
+            self._open.enter_context(generations.writing(self._folder))
+            self._generation = self._find_generation()
+            with generations.index_errors(self._folder):
+                self._index = Index(schema.make_schema(), path=str(self._generation))
+                self._index.config_reader("manual")
+                register(self._index)
+                self._writer: IndexWriter | None = self._index.writer(HEAP_BYTES, 1)
+            self._begin_at(self._read_position())
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and self._writer is not None:
+                self.commit()
+                self._count_the_rest()
+        finally:
+            self._writer = None  # merges that are under way are given up and begun again by the next writer
+            self._open.close()
+
+    @property
+    def batch(self) -> int:
+        """Up to which batch everything can be searched."""
+        return self._committed if self._pending else self._taken
+
+    def catch_up(self, snapshot: Snapshot, *, stop: threading.Event) -> None:
+        """Takes what came since; returns early, at the end of a batch, when told to or after a while."""
+        if snapshot.batch < self._committed:
+            raise generations.unusable(self._folder, "it knows more than the archive")
+        self._last = time.monotonic(), snapshot, stop
+        until = time.monotonic() + WORK_SECONDS
+        try:
+            with generations.index_errors(self._folder):
+                is_whole = self._take_arrivals(snapshot, stop=stop, until=until)
+        except BaseException:
+            self._roll_back()
+            raise
+        if not is_whole or stop.is_set() or self._is_due():
+            self.commit()
+        if is_whole and not stop.is_set() and self._may_count():
+            self._count(snapshot, stop=stop, until=until)
+
+    def settle(self) -> None:
+        """Commits and counts what is left, and waits for the merges; nothing can be added afterwards."""
+        self.commit()
+        self._count_the_rest()
+        if self._writer is not None:
+            with generations.index_errors(self._folder):
+                self._writer.wait_merging_threads()
+            self._writer = None
+
+    def publish(self) -> None:
+        """Lets an index that was made anew take the place of the old one."""
+        self.commit()
+        generations.publish(self._generation)
+
+    # -- pages ---------------------------------------------------------------------------------------------
+
+    def _find_generation(self) -> Path:
+        if self._is_anew:
+            return generations.begin(self._folder)
+        found = generations.current(self._folder)
+        generations.sweep(self._folder, keep=found)
+        if found is None:
+            return generations.begin(self._folder)
+        if not found.is_dir():
+            raise generations.unusable(self._folder, "its files are missing")
+        return found
+
+    def _read_position(self) -> int | None:
+        """None if the index is new."""
+        with generations.index_errors(self._folder):
+            self._index.reload()
+            searcher = self._index.searcher()
+            if not searcher.num_docs:
+                return None
+            query = Query.term_query(self._index.schema, schema.KIND, schema.POSITION)
+            hits = searcher.search(query, limit=2).hits
+            if len(hits) != 1:
+                raise generations.unusable(self._folder, "its position is lost")
+            return int(searcher.doc(hits[0][1]).get_first(schema.BATCH))  # type: ignore[arg-type]
+
+    def _begin_at(self, position: int | None) -> None:
+        self._taken = self._committed = NOTHING if position is None else position
+        if position is None:
+            self._pending = 1
+            self.commit()
+            if not self._is_anew:
+                generations.publish(self._generation)
+
+    def _take_arrivals(self, snapshot: Snapshot, *, stop: threading.Event, until: float) -> bool:
+        """True if everything up to the snapshot's batch was given to the writer."""
+        newest: dict[int, int] = {}
+        paths = self._newer(snapshot.tables.get("page", ()))
+        for rows in arrivals(paths, after=self._taken, upto=snapshot.batch, columns=_COLUMNS):
+            for batch, part in _by_batch(rows):
+                if batch > self._taken + 1:
+                    self._taken = batch - 1  # what lies between has no pages, or is in
+                    if stop.is_set() or time.monotonic() > until:
+                        return False
+                    if self._is_due():
+                        self.commit()
+                if batch == 0 and stop.is_set():
+                    self._roll_back()
+                    return False
+                self._take(part, newest if batch == 0 else None)
+        self._taken = snapshot.batch
+        return True
+
+    def _newer(self, paths: Sequence[Path]) -> list[Path]:
+        """Those that hold something new; files never change, so each is looked into once."""
+        known = self._highest
+        self._highest = {path: known[path] if path in known else _highest_batch(path) for path in paths}
+        return [path for path, highest in self._highest.items() if highest > self._taken]
+
+    def _take(self, rows: pa.Table, newest: dict[int, int] | None) -> None:
+        """Gives rows of one batch to the writer; of batch 0 alone nobody knows in which order they came."""
+        assert self._writer is not None
+        for fields in _rows(rows):
+            self.pages += 1
+            verdict = _verdict(fields)
+            if verdict is None:
+                continue
+            url, fetched = fields["url"], fields["fetched"]
+            if newest is not None:
+                number = mark_of(url)
+                if newest.get(number, fetched) > fetched:
+                    continue
+                newest[number] = fetched
+            if fields["again"] is not False:
+                self._writer.delete_documents_by_term(schema.URL, url)
+            if verdict:
+                self._writer.add_document(make_document(_page_row(fields)))
+            self._pending += 1
+
+    # -- commits -------------------------------------------------------------------------------------------
+
+    def _is_due(self) -> bool:
+        pause = max(COMMIT_SECONDS, COMMIT_SHARE * self._commit_seconds)
+        return bool(self._pending) and time.monotonic() - self._committed_at >= pause
+
+    def commit(self) -> None:
+        """Makes what was taken searchable, and the position with it."""
+        if not self._pending or self._writer is None:
+            return
+        began = time.monotonic()
+        with generations.index_errors(self._folder):
+            self._writer.delete_documents_by_term(schema.KIND, schema.POSITION)
+            self._writer.add_document(make_position(self._taken, 0))
+            self._writer.commit()
+        self._committed, self._pending = self._taken, 0
+        self._committed_at = time.monotonic()
+        self._commit_seconds = self._committed_at - began
+
+    def _roll_back(self) -> None:
+        if self._writer is not None:
+            with generations.index_errors(self._folder):
+                self._writer.rollback()
+        self._taken, self._pending = self._committed, 0
+
+    # -- links ---------------------------------------------------------------------------------------------
+
+    def _may_count(self) -> bool:
+        if self._counting.batch >= self._taken:
+            return False
+        return time.monotonic() - self._counted_at >= COUNT_SHARE * self._counting.seconds
+
+    def _count(self, snapshot: Snapshot, *, stop: threading.Event, until: float) -> None:
+        if self._counting.go_on(snapshot, stop=stop, until=until):
+            self._counted_at = time.monotonic()
+
+    def _count_the_rest(self) -> None:
+        """At the end, unless somebody waits for it; the files of the last snapshot must be there still."""
+        if self._last is None:
+            return
+        seen_at, snapshot, stop = self._last
+        if self._taken == snapshot.batch and self._counting.batch < self._taken and not stop.is_set():
+            self._count(snapshot, stop=stop, until=seen_at + 2 * WORK_SECONDS)
+
+
+def _highest_batch(path: Path) -> int:
+    with damage_named(path):
+        return max((high for _, high in batches_of(pq.read_metadata(path))), default=NOTHING)
+
+
+def _by_batch(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    begin = 0
+    for batch, same in groupby(rows["batch"].to_pylist()):
+        end = begin + sum(1 for _ in same)
+        yield batch, rows.slice(begin, end - begin)
+        begin = end
+
+
+def _rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    columns = {
+        name: (rows[name].cast(pa.int64()) if name == "fetched" else rows[name]).to_pylist()
+        for name in _COLUMNS
+    }
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(_COLUMNS, values, strict=True))
+
+
+def _verdict(fields: dict[str, Any]) -> bool | None:
+    """True: to be found from now on; False: no longer; None: this says nothing of the page."""
+    status = fields["status"] or 0
+    if status in _GONE:
+        return False
+    if not 200 <= status < 300 or fields["error"]:
+        return None
+    return fields["digest"] is not None  # a page without one may not be indexed: its author says so
+
+
+def _page_row(fields: dict[str, Any]) -> PageRow:
+    return PageRow(
+        url=fields["url"],
+        title=fields["title"] or "",
+        text=fields["text"] or "",
+        language=fields["language"] or "",
+        digest=fields["digest"],
+        fetched=(fields["fetched"] or 0) / 1e6,
+        heads=(*(fields["headings"] or ()), *(fields["keywords"] or ())),
+    )

@@ -1,0 +1,73 @@
+"""kill -9 at any moment: the index holds exactly the batches that it says, and no page twice."""
+
+import random
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from tests.search.shelf import Shelf, held_in, newest_good, page
+
+from sterna.search.indexer import Indexer
+
+KILLS = 6
+BATCHES = 60
+
+
+def fill(shelf: Shelf) -> None:
+    """Pages that come, change, go and come again."""
+    chance = random.Random(7)
+    known: set[str] = set()
+    for batch in range(BATCHES):
+        rows = []
+        for _ in range(30):
+            path = f"p{chance.randrange(600)}"
+            fate = chance.random()
+            fields: dict[str, Any] = {"again": path in known}
+            known.add(path)
+            if fate < 0.1:
+                rows.append(page(path, status=404, digest=None, **fields))
+            elif fate < 0.15:
+                rows.append(page(path, status=500, digest=None, **fields))
+            else:
+                words = " ".join(f"w{chance.randrange(5000)}" for _ in range(200))
+                rows.append(page(path, f"{batch} {words}", title=f"Page {path}", **fields))
+        shelf.add(rows)
+
+
+@pytest.mark.timeout(120)
+def test_killed_at_random_it_neither_loses_nor_doubles(shelf: Shelf) -> None:
+    fill(shelf)
+    paths = shelf.snapshot().tables["page"]
+    chance = random.Random(11)
+    positions = []
+    for _ in range(KILLS):
+        command = [sys.executable, "-m", "tests.search.dying", str(shelf.folder.parent)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for _ in range(chance.randrange(1, 9)):
+                assert process.stdout.readline()
+            time.sleep(chance.random() * 0.05)
+            process.kill()
+            process.wait()
+        with Indexer(shelf.index_folder) as indexer:
+            positions.append(indexer.batch)
+        assert held_in(shelf.index_folder) == newest_good(paths[: max(positions[-1], 0)])
+    assert positions == sorted(positions)
+    assert KILLS <= positions[-1] < BATCHES
+    shelf.index()
+    assert shelf.held() == shelf.expected()
+    assert len(shelf.held()) > 300
+
+
+def test_killed_while_it_is_made_anew_the_old_one_stays(shelf: Shelf) -> None:
+    shelf.add([page("a", "whales")])
+    shelf.index()
+    with Indexer(shelf.index_folder, is_anew=True):
+        pass  # not published: as if it had been killed
+    assert shelf.found("whales") == ["a"]
+    left = [entry.name for entry in shelf.index_folder.iterdir() if entry.is_dir()]
+    assert len(left) == 2
+    shelf.index()
+    assert len([entry for entry in shelf.index_folder.iterdir() if entry.is_dir()]) == 1
