@@ -1,0 +1,1 @@
+"""The search page: HTML without scripts, and a JSON API beside it."""

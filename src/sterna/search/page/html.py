@@ -1,0 +1,272 @@
+"""The pages as HTML: pure functions from what was found to text, and nothing in them unescaped."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from html import escape
+from urllib.parse import urlencode
+
+from sterna.model import Record
+from sterna.search.page.files import ICON, STYLE
+from sterna.search.page.interface import Bounds
+from sterna.search.page.languages import name_of, tag_of
+from sterna.search.page.text import ELLIPSIS, cut, cut_pieces, host_of, href_of, is_web, path_shown, plain
+from sterna.search.results import Found, Hit, Piece
+
+MAX_NAME = 80
+MAX_TITLE = 160
+MAX_SNIPPET = 400
+MAX_ADDRESS = 100
+MAX_ALIKE = 8  # that are listed
+_FIRST_YEAR, _LAST_YEAR = 631_152_000, 253_402_300_799  # 1990 and the end of 9999, in seconds
+_CUT = f" {ELLIPSIS}"
+
+_WAYS = (
+    ('"forked tail"', "these words side by side"),
+    ("title:tern", "a word of the title"),
+    ("site:example.org", "pages of one site only"),
+    ("-gull", "pages without this word"),
+)
+
+
+class Face(Record, frozen=True, kw_only=True):
+    """What all pages of one collection have in common."""
+
+    name: str
+    bounds: Bounds = Bounds()
+
+
+def start_page(face: Face, *, page_count: int) -> str:
+    """The form, and how to ask."""
+    body = (
+        f'<main class="start" id="main" tabindex="-1"><img src="{ICON.path}" alt="" width="88" height="88">'
+        f"<h1>{_text(cut(face.name, MAX_NAME))}</h1>{_form(face, '', is_first=True)}"
+        f'<p class="count">{_counted(page_count, "page")} to search</p>{_ways()}</main>'
+    )
+    return _document(face, f"Search {face.name}", body)
+
+
+def results_page(face: Face, found: Found) -> str:
+    """What was found, on one of its pages."""
+    number = found.offset // found.limit + 1
+    body = (
+        f'{_header(face, found.words)}<main id="main" tabindex="-1">{_heading(found)}'
+        f"{_note(found.note)}{_hits(found) if found.hits else _nothing(found)}"
+        f"{_pager(face, found, number)}</main>"
+    )
+    place = f" (page {number})" if number > 1 else ""
+    return _document(face, f"{cut(plain(found.words), MAX_TITLE)}{place} - {face.name}", body)
+
+
+def problem_page(face: Face, title: str, detail: str, *, words: str = "") -> str:
+    """Why there is nothing to see, and the form to go on with."""
+    body = (
+        f'{_header(face, words)}<main id="main" tabindex="-1"><h1>{_text(title)}</h1><p>{_text(detail)}</p>'
+        '<p><a href="/">To the search page</a></p></main>'
+    )
+    return _document(face, f"{title} - {face.name}", body)
+
+
+# -- the frame ---------------------------------------------------------------------------------------------
+
+
+def _document(face: Face, title: str, body: str) -> str:
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{_text(title)}</title>"
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><meta name="robots" content="noindex,nofollow">'
+        f'<link rel="stylesheet" href="{STYLE.path}">'
+        f'<link rel="icon" type="image/svg+xml" href="{ICON.path}">'
+        '</head>\n<body><a class="skip" href="#main">Skip to the content</a>\n'
+        f"{body}\n<footer><p>Found by Sterna. Programs ask <code>/api/search</code>:"
+        ' <a href="/openapi.json">its description</a>.</p></footer></body></html>\n'
+    )
+
+
+def _header(face: Face, words: str) -> str:
+    name = _text(cut(face.name, MAX_NAME))
+    home = f'<a class="name" href="/"><img src="{ICON.path}" alt="" width="32" height="32"> {name}</a>'
+    return f"<header>{home}{_form(face, words)}</header>\n"
+
+
+def _form(face: Face, words: str, *, is_first: bool = False) -> str:
+    return (
+        '<form role="search" action="/" method="get">'
+        '<label class="unseen" for="q">Words to search for</label>'
+        f'<input id="q" name="q" type="search" value="{_text(words)}" maxlength="{face.bounds.letters}"'
+        ' required autocomplete="off" autocapitalize="none" spellcheck="false" enterkeyhint="search"'
+        f'{" autofocus" if is_first else ""}><button type="submit">Search</button></form>'
+    )
+
+
+def _ways() -> str:
+    rows = "".join(f"<dt><code>{_text(way)}</code></dt><dd>{_text(told)}</dd>" for way, told in _WAYS)
+    heading = '<h2 id="ways">Ways to ask</h2>'
+    return f'<section aria-labelledby="ways">{heading}<dl class="ways">{rows}</dl></section>'
+
+
+# -- what was found ----------------------------------------------------------------------------------------
+
+
+def _heading(found: Found) -> str:
+    words = f"<q>{_text(cut(found.words, MAX_TITLE))}</q>"
+    if not found.hits:
+        said = "No more pages for" if found.total and found.offset else "Nothing found for"
+        return f"<h1>{said} {words}</h1>"
+    about = "" if found.is_exact else "About "
+    return (
+        f'<h1 class="count">{about}{_counted(found.total, "page")} for {words}'
+        f'<span class="took"> in {found.seconds:.3f} s</span></h1>'
+    )
+
+
+def _note(note: str) -> str:
+    said = f"{note[:1].upper()}{note[1:]}"
+    return f'<p class="note" role="note">{_text(cut(said, MAX_SNIPPET))}</p>' if note else ""
+
+
+def _hits(found: Found) -> str:
+    hits = "\n".join(_hit(hit, found.words) for hit in found.hits)
+    return f'\n<ol class="hits" role="list" start="{found.offset + 1}">\n{hits}\n</ol>\n'
+
+
+def _hit(hit: Hit, words: str) -> str:
+    lang = f' lang="{tag}"' if (tag := tag_of(hit.language)) else ""
+    return (
+        f'<li><p class="where">{_address(hit.url)}</p>'
+        f'<h2 dir="auto"{lang}>{_link(hit.url, _title(hit))}</h2>'
+        f'<p class="snippet" dir="auto"{lang}>{_marked(cut_pieces(hit.snippet, MAX_SNIPPET))}</p>'
+        f'<p class="about">{_about(hit, words)}</p>{_alike(hit.folded)}</li>'
+    )
+
+
+def _title(hit: Hit) -> str:
+    pieces = cut_pieces(hit.title_pieces or (Piece(hit.title),), MAX_TITLE)
+    if any(piece.text.strip() for piece in pieces):
+        return _marked(pieces)
+    return _text(cut(path_shown(hit.url).strip("/") or host_of(hit.url), MAX_TITLE))
+
+
+def _marked(pieces: Iterable[Piece]) -> str:
+    texts = ((escape(piece.text), piece.is_marked) for piece in pieces)
+    html = "".join(f"<mark>{text}</mark>" if is_marked else text for text, is_marked in texts)
+    # So that it never stands alone in the last line.
+    return f"{html.removesuffix(_CUT)}&nbsp;{ELLIPSIS}" if html.endswith(_CUT) else html
+
+
+def _link(url: str, html: str) -> str:
+    """A link to a page of the web; to anything else there is none."""
+    if not is_web(url):
+        return html
+    return f'<a href="{escape(href_of(url))}" rel="noreferrer nofollow ugc">{html}</a>'
+
+
+def _address(url: str) -> str:
+    if not is_web(url):
+        return f"<bdi>{_text(cut(url, MAX_ADDRESS))}</bdi>"
+    host, path = host_of(url), path_shown(url).rstrip("/")
+    left = max(0, MAX_ADDRESS - len(host))
+    return f'<bdi class="host">{_text(cut(host, MAX_ADDRESS))}</bdi><bdi>{_text(cut(path, left))}</bdi>'
+
+
+def _about(hit: Hit, words: str) -> str:
+    said = [_text(name_of(hit.language)), _moment(hit.fetched), _same_site(hit, words)]
+    return '<span class="dot" aria-hidden="true"> · </span>'.join(part for part in said if part)
+
+
+def _same_site(hit: Hit, words: str) -> str:
+    host = host_of(hit.url) if is_web(hit.url) else ""
+    if not host or "site:" in words.lower():
+        return ""
+    asked = urlencode({"q": f"{words} site:{host}"}, errors="replace")
+    return f'<a href="/?{escape(asked)}" rel="nofollow">Only this site{_unseen(f", {host}")}</a>'
+
+
+def _unseen(text: str) -> str:
+    """For those who hear the page, to whom the same link ten times says nothing."""
+    return f'<span class="unseen">{_text(cut(text, MAX_NAME))}</span>'
+
+
+def _moment(seconds: float) -> str:
+    if not _FIRST_YEAR <= seconds <= _LAST_YEAR:
+        return ""
+    at = datetime.fromtimestamp(seconds, UTC)
+    return f'<time datetime="{at:%Y-%m-%dT%H:%M:%SZ}">fetched {at.day} {at:%b %Y}</time>'
+
+
+def _alike(urls: Sequence[str]) -> str:
+    if not urls:
+        return ""
+    items = "".join(f"<li>{_link(url, _address(url))}</li>" for url in urls[:MAX_ALIKE])
+    more = len(urls) - MAX_ALIKE
+    rest = f"<li>and {more:,} more</li>" if more > 0 else ""
+    return f'<details><summary>and {len(urls):,} alike</summary><ul role="list">{items}{rest}</ul></details>'
+
+
+def _nothing(found: Found) -> str:
+    if found.total and found.offset:
+        return f'<p><a href="{_results(found.words)}">To the first page of results</a></p>'
+    hints = "".join(f"<li>{_text(hint)}</li>" for hint in hints_for(found.words))
+    return f"<ul>{hints}</ul>{_ways()}"
+
+
+def hints_for(words: str) -> Sequence[str]:
+    """What could help where nothing was found."""
+    hints = ["Look at the spelling of each word."]
+    if '"' in words:
+        hints.append("Leave the quotation marks out: the words then need not stand side by side.")
+    if "site:" in words:
+        hints.append("Leave site: out, to search all sites of the collection.")
+    if "title:" in words:
+        hints.append("Leave title: out, to search the text of the pages, too.")
+    if any(word.startswith("-") for word in words.split()):
+        hints.append("Leave out the words with a minus sign: they exclude pages.")
+    if len(words.split()) > 1:
+        hints.append("Try fewer words, or more common ones.")
+    return hints
+
+
+def _pager(face: Face, found: Found, number: int) -> str:
+    last = min(max(1, -(-found.total // found.limit)), face.bounds.pages)
+    before = number > 1
+    after = bool(found.hits) and number < last
+    if not (before and found.hits) and not after:
+        return ""
+    place = f"Page {number}" + (f" of {last}" if found.is_exact else "")
+    parts = [
+        _step(found.words, number - 1, "prev", "‹ Previous", "Previous page") if before else "<span></span>",
+        f'<span aria-current="page">{place}</span>',
+        _step(found.words, number + 1, "next", "Next ›", "Next page") if after else "<span></span>",
+    ]
+    return (
+        f'<nav class="pages" aria-label="Pages of results">{"".join(parts)}</nav>{_end(face, found, number)}'
+    )
+
+
+def _end(face: Face, found: Found, number: int) -> str:
+    if number < face.bounds.pages or found.total <= face.bounds.reach:
+        return ""
+    return (
+        f"<p>These are the last of the {face.bounds.reach:,} that are shown: a further word finds less.</p>"
+    )
+
+
+def _step(words: str, number: int, rel: str, text: str, label: str) -> str:
+    # The label holds the visible word, so that who speaks to his browser can say it.
+    return f'<a href="{_results(words, number)}" rel="{rel}" aria-label="{label}">{text}</a>'
+
+
+def _results(words: str, number: int = 1) -> str:
+    asked = {"q": words} | ({"page": str(number)} if number > 1 else {})
+    return escape(f"/?{urlencode(asked, errors='replace')}")
+
+
+# -- escaping ----------------------------------------------------------------------------------------------
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _text(value: str) -> str:
+    return escape(plain(value))
