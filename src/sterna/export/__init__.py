@@ -1,0 +1,1 @@
+"""A collection in the forms that other tools read."""

@@ -1,0 +1,54 @@
+"""Texts remembered on the disk: a set or a map that may be larger than memory."""
+
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_CACHE_KIB = 32 * 1024
+
+
+class Lookup:
+    """A map in a file of its own, which need not survive anything."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode = OFF")
+        self._db.execute("PRAGMA synchronous = OFF")
+        self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        self._db.execute("CREATE TABLE known (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
+        self._db.execute("BEGIN")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def add(self, key: str) -> bool:
+        """Remembers a key, and tells whether it is new."""
+        return self._db.execute("INSERT OR IGNORE INTO known VALUES (?, '')", (key,)).rowcount == 1
+
+    def add_all(self, keys: Iterable[str]) -> None:
+        self._db.executemany("INSERT OR IGNORE INTO known VALUES (?, '')", ((key,) for key in keys))
+
+    def put_newest(self, key: str, value: str) -> None:
+        """Remembers a value, unless the one that is known comes later in the order of texts."""
+        self._db.execute(
+            "INSERT INTO known VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
+            " WHERE excluded.value > value",
+            (key, value),
+        )
+
+    def get(self, key: str) -> str | None:
+        found = self._db.execute("SELECT value FROM known WHERE key = ?", (key,)).fetchone()
+        return found[0] if found else None
+
+    def __contains__(self, key: str) -> bool:
+        return self.get(key) is not None

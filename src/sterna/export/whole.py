@@ -1,0 +1,117 @@
+"""Files and folders that are there whole or not at all.
+
+What is exported is made on a *bench*, a hidden folder beside its place and so on the same disk; when it is
+done it is flushed and renamed. Benches are locked: one that nobody holds is what a killed export left, and
+the next one to the same place clears it away.
+"""
+
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sterna.archive.disk import new_id, storage_errors, sync_folder
+from sterna.errors import UsageError
+
+_BENCH = ".part"
+
+
+def is_stream(path: Path) -> bool:
+    """True for `-` and for what only takes bytes one after the other: a pipe, a terminal."""
+    if path == Path("-"):
+        return True
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+
+
+def check_file(path: Path, *, force: bool) -> None:
+    """UsageError where a file cannot come: something is there that may not be overwritten."""
+    _check_parent(path)
+    if path.is_dir():
+        raise UsageError(f"--out {path} is a folder: name a file")
+    if not force and os.path.lexists(path):
+        raise UsageError(f"{path} is there already: name another one with --out, or overwrite it by --force")
+
+
+def check_folder(path: Path) -> None:
+    """UsageError where a folder cannot come; one that holds something is never replaced."""
+    _check_parent(path)
+    if os.path.lexists(path) and not path.is_dir():
+        raise UsageError(f"--out {path} is a file: name a folder")
+    if path.is_dir() and any(path.iterdir()):
+        raise UsageError(
+            f"{path} holds something already: name another folder with --out, or remove it first"
+        )
+
+
+def _check_parent(path: Path) -> None:
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"--out {path}: there is no folder {path.parent}, make it first")
+
+
+@contextmanager
+def bench(place: Path) -> Iterator[Path]:
+    """The folder in which what comes to this place is made; in the end it is gone, with all in it."""
+    place = place.absolute()
+    with storage_errors(place.parent):
+        _clear_away(place)
+        folder = place.parent / f".{place.name}.{new_id()}{_BENCH}"
+        folder.mkdir(mode=0o700)
+        handle = _locked(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if handle is not None:
+            os.close(handle)
+
+
+def publish(made: Path, place: Path, *, force: bool = False) -> None:
+    """Brings what was made to its place, flushed to the disk first."""
+    place = place.absolute()
+    with storage_errors(place.parent):
+        if made.is_dir():
+            check_folder(place)
+            # It may hold a million files, for each of which a flush of its own would take a turn of the disk.
+            os.sync()
+        else:
+            check_file(place, force=force)
+            _flush(made)
+        made.rename(place)
+        sync_folder(place.parent)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _clear_away(place: Path) -> None:
+    """Removes the benches of exports to this place that were killed."""
+    prefix = f".{place.name}."
+    for entry in place.parent.iterdir():
+        if entry.name.startswith(prefix) and entry.name.endswith(_BENCH) and entry.is_dir():
+            handle = _locked(entry)
+            if handle is not None:
+                shutil.rmtree(entry, ignore_errors=True)
+                os.close(handle)
+
+
+def _locked(folder: Path) -> int | None:
+    """The handle that keeps the folder locked; None where somebody else has it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle

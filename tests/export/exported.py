@@ -1,0 +1,67 @@
+"""Collections to export: a real site crawled once, and pages made up for a test."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.crawl.running import crawl_here
+from tests.servers.nginx import real_site, serve
+
+from sterna.archive.rows import page_table
+from sterna.archive.segments import SegmentStore
+from sterna.cli.exporting import run
+from sterna.export.making import Kind, Wish
+from sterna.export.source import Source
+from sterna.export.warcs import WarcFile
+from sterna.home.collection import Collection
+from sterna.model import Page
+from sterna.query.engine import Engine
+from sterna.web.urls import site_of
+
+SITE = "https://www.example.org"
+EXPORT = (sys.executable, "-m", "sterna.cli", "export")
+
+
+def crawl_real_site(folder: Path) -> Path:
+    """A collection of SQLite's documentation with raw responses, some of it visited twice."""
+    with serve(real_site("sqlite3-doc"), folder=folder / "nginx") as server:
+        starts = [f"{server.url}/{page}.html" for page in ("index", "lang_select")]
+        crawl_here(folder / "sqlite", *starts, warc=True, max_pages=120, index=False)
+        crawl_here(folder / "sqlite", *starts, warc=True, max_pages=120, index=False, refresh=0.0)
+    return folder / "sqlite"
+
+
+def export(folder: Path, to: Kind, out: Path, *, where: str = "", **wishes: str | bool) -> Path:
+    """Exports a collection quietly, in this process."""
+    wish = Wish(kind=to, place=out, **wishes)  # type: ignore[arg-type]
+    assert run(Collection(folder), wish, where=where, quiet=True)
+    return out
+
+
+def page(path: str = "/", *, site: str = SITE, **fields: object) -> Page:
+    known = {"fingerprint": 1, "depth": 0, "fetched": 1_700_000_000.0, "status": 200, **fields}
+    return Page(url=site + path, content_type="text/html", **known)  # type: ignore[arg-type]
+
+
+@contextmanager
+def source_of(*pages: Page, where: str = "", warcs: Sequence[WarcFile] = ()) -> Iterator[Source]:
+    """These pages, as a collection would give them."""
+    rows = page_table([(site_of(each.url), each) for each in pages])
+    with (
+        Engine({}, pages=rows) as engine,
+        Source(Path("made-up"), engine, tuple(warcs), where) as source,
+    ):
+        yield source
+
+
+@contextmanager
+def stored(folder: Path, *versions: Sequence[Page], where: str = "") -> Iterator[Source]:
+    """Pages in segments, each version of them in one of its own."""
+    store = SegmentStore(folder)
+    files: dict[str, list[Path]] = {}
+    for pages in versions:
+        for segment in store.write_pages([(SITE, each) for each in pages]):
+            files.setdefault(segment.table, []).append(store.path(segment.name))
+    with Engine(files) as engine, Source(folder, engine, (), where) as source:
+        yield source
