@@ -65,6 +65,7 @@ def crawl_costs(url: str, folder: Path, *flags: str) -> tuple[float, list[Step]]
         str(folder),
         "--delay",
         "0",
+        "--no-index",
         "--json",
     ]
     spent: dict[tuple[int, int], float] = {}

@@ -63,7 +63,7 @@ def crawl(server: NginxServer, folder: Path, *, starts: Sequence[str], readers: 
     crawls = [
         subprocess.Popen(
             [sys.executable, "-m", "sterna.cli", "crawl", f"{server.url}{start}", "--delay", "0", "--quiet",
-             "--into", str(folder / f"c{number}"), "--config", str(config)]
+             "--no-index", "--into", str(folder / f"c{number}"), "--config", str(config)]
         )
         for number, start in enumerate(starts)
     ]  # fmt: skip

@@ -98,7 +98,7 @@ def crawl(folder: Path, seeds: list[str]) -> Cost:
     # A pause of five response times would be the default: here the delay is one second, and nothing else.
     config.write_text(
         f"seeds = {json.dumps(seeds)}\ndelay = {DELAY_SECONDS}\nresponse_factor = 0.0\n"
-        f"concurrency = {CONNECTIONS}\n"
+        f"concurrency = {CONNECTIONS}\nindex = false\n"
     )
     command = [*COMMAND, "crawl", "--config", str(config), "--into", str(folder / "crawl"), "--json"]
     return measure(command, folder=folder, timeout=CRAWL_SECONDS)

@@ -25,13 +25,14 @@ from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.http import Request
 
 CONNECTIONS = 50
+FLAGS = ("--delay", "0", "--no-index", "--json")
 SITES = {"/sqlite/": "sqlite3-doc", "/apache/": "apache2-doc", "/handbook/": "debian-handbook"}
 
 
 def crawl(folder: Path, seeds: list[str]) -> dict[str, float]:
     began = os.times()
     result = subprocess.run(
-        [sys.executable, "-m", "sterna.cli", "crawl", *seeds, "--into", folder, "--delay", "0", "--json"],
+        [sys.executable, "-m", "sterna.cli", "crawl", *seeds, "--into", folder, *FLAGS],
         capture_output=True,
         text=True,
         check=True,

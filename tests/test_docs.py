@@ -106,6 +106,8 @@ def test_readme_prints_what_it_says(tmp_path: Path) -> None:
 @pytest.mark.servers
 def test_tutorial_prints_what_it_says(tmp_path: Path) -> None:
     assert len(examples("docs/tutorial.md")) >= 8
+    rules = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/tutorial.md").read_text(), re.DOTALL)
+    (tmp_path / "mine.toml").write_text(rules[0])
     with demo_site():
         check("docs/tutorial.md", tmp_path)
 

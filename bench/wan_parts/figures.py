@@ -70,6 +70,13 @@ def _by_powers(plot) -> None:
         plot.set_yscale("log", nonpositive="clip")
 
 
+def _label(plot, title: str, *, height: str) -> None:
+    """Says what a drawing shows of the middle site."""
+    plot.set_ylabel(height)
+    plot.set_title(f"{title}, {MIDDLE}")
+    plot.legend(fontsize=8)
+
+
 def bars(data: Data, what: str, axis: str, title: str):
     """Groups of bars, a site each."""
     figure, plot = plt.subplots(figsize=(10, 5))
@@ -128,9 +135,7 @@ def selection(data: Data):
         )
         plot.bar_label(drawn, fmt="%.2f", fontsize=7)
     plot.set_xticks(range(len(crawlers)), ["S1", *crawlers[1:]])
-    plot.set_ylabel("MB on the line, both ways")
-    plot.set_title(f"Remote page selection, {MIDDLE}")
-    plot.legend(fontsize=8)
+    _label(plot, "Remote page selection", height="MB on the line, both ways")
     return figure
 
 
@@ -151,9 +156,7 @@ def filtering(data: Data):
         plot.bar([degree + shift for degree in degrees], heights, 3.6, color=colour, label=label)
     plot.set_xticks(degrees)
     plot.set_xlabel("filter degree, % of each page left at the site")
-    plot.set_ylabel("network load, % of ordinary crawling")
-    plot.set_title(f"Remote page filtering, {MIDDLE}")
-    plot.legend(fontsize=8)
+    _label(plot, "Remote page filtering", height="network load, % of ordinary crawling")
     return figure
 
 
@@ -175,9 +178,7 @@ def compression(data: Data):
     counts = [int(task.split()[1]) for task in tasks]
     plot.set_xticks(counts, list(map(str, counts)))
     plot.set_xlabel("pages")
-    plot.set_ylabel("MB on the line, both ways")
-    plot.set_title(f"Remote page compression, {MIDDLE}")
-    plot.legend(fontsize=8)
+    _label(plot, "Remote page compression", height="MB on the line, both ways")
     return figure
 
 
@@ -198,9 +199,7 @@ def again(data: Data):
         plot.bar_label(drawn, fmt="%.0f", fontsize=8)
     _by_powers(plot)
     plot.set_xticks(range(len(tasks)), [task.removeprefix("again ") + " changed" for task in tasks])
-    plot.set_ylabel("kB on the line, both ways")
-    plot.set_title(f"Second visit, {MIDDLE}")
-    plot.legend(fontsize=8)
+    _label(plot, "Second visit", height="kB on the line, both ways")
     return figure
 
 
@@ -218,9 +217,7 @@ def lines(data: Data):
         plot.bar_label(drawn, [f"{height:.1f}" for height in heights], fontsize=6)
     _by_powers(plot)
     plot.set_xticks(range(len(names)), [name.replace(", ", "\n") for name in names], fontsize=8)
-    plot.set_ylabel("seconds")
-    plot.set_title(f"Time on other lines, {MIDDLE}")
-    plot.legend(fontsize=8)
+    _label(plot, "Time on other lines", height="seconds")
     return figure
 
 

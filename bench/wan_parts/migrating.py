@@ -105,7 +105,7 @@ def crawl_at_host(
     folder = collection or stage.collection("migrating")
     command = [*STERNA, "crawl", str(task.write(stage.folder)), site.start(kind), "--into", str(folder)]
     command += ["--delay", "0", "--require-host", "--compression", str(level or 1)]
-    command += ["--check", "none"]  # the papers measure the trip, and believe what it brings
+    command += ["--no-index", "--check", "none"]  # the papers measure the trip, and believe what it brings
     command += ["--keys", str(hosts.keys()), "--json", *more_flags(max_pages, is_again=is_again)]
     outcome, printed = stage.run(way_of(source, level), label or task.name, site, command, host=host)
     visits = summary_of(printed)["visits"]

@@ -72,7 +72,7 @@ def crawl_from_home(
     command = [*STERNA, "crawl", str(task.write(stage.folder)), site.start("gzip" if gzip else "plain")]
     # Half of the connections are one site's.
     command += ["--into", str(folder), "--delay", "0", "--concurrency", str(2 * connections)]
-    command += ["--here", "--json", *more_flags(max_pages, is_again=is_again)]
+    command += ["--no-index", "--here", "--json", *more_flags(max_pages, is_again=is_again)]
     outcome, printed = stage.run(way_of(connections, gzip=gzip), label or task.name, site, command)
     return settled(stage, outcome, printed, folder=folder, is_whole=not max_pages)
 

@@ -10,6 +10,7 @@ SternaError                 anything Sterna itself raises; its text is one line 
  │    ├── EmptyCollection   nothing was crawled into it yet
  │    └── CollectionInUse   another crawl works in it
  ├── StorageError           the disk refuses: full, read-only, damaged
+ │    └── IndexUnusable     a search index that is missing, damaged or of another version: names the command
  ├── QueryError             a query that DuckDB refuses
  ├── ParcelRefused          intake does not take a parcel: its lease is not the one in force
  ├── JailError              this machine cannot jail a foreign crawler, or start an engine
@@ -62,6 +63,10 @@ class CollectionInUse(CollectionError):
 
 class StorageError(SternaError):
     """The disk refuses: full, read-only, damaged."""
+
+
+class IndexUnusable(StorageError):
+    """A search index that is missing, damaged or of another version."""
 
 
 class QueryError(SternaError):

@@ -351,7 +351,18 @@ def test_full_disk_is_one_line_and_nothing_is_lost(server: PageServer, tmp_path:
     for number in range(1, PAGES):
         server.sites[A][f"/{number}"] = Reply(body=body)  # type: ignore[index]
     crawl = " ".join(
-        [*COMMAND, "crawl", server.url(A), "--into", f"{folder}/c", "--delay", "0", "--warc", "--json"]
+        [
+            *COMMAND,
+            "crawl",
+            server.url(A),
+            "--into",
+            f"{folder}/c",
+            "--delay",
+            "0",
+            "--warc",
+            "--no-index",
+            "--json",
+        ]
     )
     query = " ".join(
         [*COMMAND, "query", f"{folder}/c", "'SELECT count(DISTINCT url), count(*) FROM page_history'"]

@@ -22,11 +22,18 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("status", "status"),
     "crawlers": ("away", "crawlers"),
     "query": ("query", "query"),
+    "export": ("export", "export"),
+    "search": ("search", "search"),
+    "index": ("index", "index"),
+    "serve": ("serve", "serve"),
     "demo": ("demo", "demo"),
     "doctor": ("doctor", "doctor"),
+    "follow": ("follow", "follow"),
 }
-_GROUPS: dict[str, str] = {"host": "host", "keys": "keys", "trust": "trust"}
-_EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot"})  # what the extra 'home' installs
+_GROUPS: dict[str, str] = {"host": "host", "keys": "keys", "storage": "storage", "trust": "trust"}
+_HIDDEN = frozenset({"follow"})  # what other commands start
+# What the extra 'home' installs.
+_EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "starlette", "tantivy"})
 _MISSING = "this command needs the extra 'home': pip install 'sterna[home]'"
 
 
@@ -60,7 +67,7 @@ def _add(app: typer.Typer, name: str) -> None:
         app.command(name, help=_MISSING, context_settings={"ignore_unknown_options": True})(_miss)
         return
     if function:
-        app.command(name)(getattr(loaded, function))
+        app.command(name, hidden=name in _HIDDEN)(getattr(loaded, function))
     else:
         app.add_typer(loaded.app, name=name)
 
