@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sterna"
-EVERYONE = {"errors", "model", "__init__"}
+EVERYONE = {"errors", "model", "toml", "__init__"}
 
 
 def table() -> dict[str, set[str]]:
@@ -59,3 +59,4 @@ def test_table_has_no_cycle() -> None:
 
 def test_errors_and_model_import_nothing_of_ours() -> None:
     assert imported(SOURCE / "errors.py") | imported(SOURCE / "model.py") == set()
+    assert imported(SOURCE / "toml.py") == {"errors"}

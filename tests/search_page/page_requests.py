@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message
 from tests.search_page.trees import Tree, read
 
 from sterna.search.page.interface import Bounds, Searches
-from sterna.search.page.server import make_server
+from sterna.search.page.server import page_server
 from sterna.search.page.service import make_app
 
 
@@ -87,7 +87,7 @@ def served(searcher: Searches, *, bounds: Bounds | None = None) -> Iterator[str]
     ready = threading.Event()
 
     async def run() -> None:
-        server = make_server(app_of(searcher, bounds=bounds))
+        server = page_server(app_of(searcher, bounds=bounds))
         running.append(server)
         ready.set()
         await server.serve(sockets=[listener])

@@ -2,16 +2,16 @@
 
 import shutil
 import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from sterna.cli.numbers import bytes_text, duration_text
+from sterna.cli.repeating import every
 from sterna.home.placing import Placement
 from sterna.home.progress import Progress, Summary
 from sterna.query.terminal import harmless
@@ -89,7 +89,7 @@ class JsonDisplay(QuietDisplay):
                 {"progress": {"pages": progress.pages, "pending": progress.pending, **_basics(progress)}}
             )
 
-        with _every(JSON_SECONDS, show):
+        with every(JSON_SECONDS, show):
             yield
 
     def wait_for(self, text: str) -> None:
@@ -122,7 +122,7 @@ class LineDisplay:
         def show() -> None:
             sys.stderr.write("  ".join(f"{name} {value}" for name, value in _fields(progress, meter)) + "\n")
 
-        with _every(LINE_SECONDS, show):
+        with every(LINE_SECONDS, show):
             yield
 
     def wait_for(self, text: str) -> None:
@@ -222,21 +222,3 @@ def _basics(progress: Progress) -> dict[str, int]:
 def _write_json(answer: object) -> None:
     sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
     sys.stdout.flush()
-
-
-@contextmanager
-def _every(seconds: float, show: Callable[[], None]) -> Iterator[None]:
-    """Calls `show` now and then from a thread of its own, so that a busy loop is shown too."""
-    over = threading.Event()
-
-    def repeat() -> None:
-        while not over.wait(seconds):
-            show()
-
-    thread = threading.Thread(target=repeat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

@@ -14,6 +14,7 @@ import typer
 
 from sterna.cli.exits import Exit
 from sterna.cli.numbers import duration_text, plural
+from sterna.cli.repeating import every
 from sterna.home.collection import Collection
 
 _LINE_SECONDS = 10.0
@@ -96,7 +97,7 @@ def _showing(done: Callable[[], int], total: int) -> AbstractContextManager[None
 @contextmanager
 def _lines(done: Callable[[], int], total: int) -> Iterator[None]:
     """A line now and then, for a log."""
-    with _every(_LINE_SECONDS, lambda: sys.stderr.write(f"indexing: {done():,} of {total:,} pages\n")):
+    with every(_LINE_SECONDS, lambda: sys.stderr.write(f"indexing: {done():,} of {total:,} pages\n")):
         yield
 
 
@@ -107,23 +108,5 @@ def _bar(done: Callable[[], int], total: int) -> Iterator[None]:
 
     with Bar(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("indexing", total=total)
-        with _every(0.2, lambda: bar.update(task, completed=done())):
+        with every(0.2, lambda: bar.update(task, completed=done())):
             yield
-
-
-@contextmanager
-def _every(seconds: float, show: Callable[[], object]) -> Iterator[None]:
-    """Calls `show` now and then from a thread of its own: the work is one long call."""
-    over = threading.Event()
-
-    def repeat() -> None:
-        while not over.wait(seconds):
-            show()
-
-    thread = threading.Thread(target=repeat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

@@ -3,19 +3,18 @@
 import asyncio
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import h11
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sterna.errors import Refused
 from sterna.host.routes import Shown, op_of
 from sterna.host.service import Reply, Service, nowhere, refusal
 from sterna.transport.interface import Call, Op
+from sterna.web.listening import make_server
 from sterna.wire.problems import problem_of
 
 if TYPE_CHECKING:
@@ -130,55 +129,6 @@ async def _wait_until_gone(receive: Receive) -> None:
 # -- uvicorn -----------------------------------------------------------------------------------------------
 
 
-class _Protocol(H11Protocol):
-    """Closes a connection on which a request does not begin in time: uvicorn would wait for ever."""
-
-    _head_due: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._watch()
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            super().data_received(data)
-        except h11.LocalProtocolError:  # garbage behind a request whose answer is on its way
-            self.transport.close()
-        self._watch()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._unwatch()
-
-    def _watch(self) -> None:
-        if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
-            self._unwatch()
-        elif self._head_due is None:  # however often a letter comes
-            self._head_due = self.loop.call_later(HEAD_SECONDS, self._give_up)
-
-    def _unwatch(self) -> None:
-        if self._head_due:
-            self._head_due.cancel()
-            self._head_due = None
-
-    def _give_up(self) -> None:
-        self._head_due = None
-        if self.conn.their_state is h11.IDLE:
-            self.transport.close()
-
-
-class _Server(uvicorn.Server):
-    """Leaves the signals to us: visits are asked to end before connections are closed."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 async def serve(
     service: Service,
     *,
@@ -191,22 +141,13 @@ async def serve(
 
     `on_ready` is called as soon as a signal would be heard; who calls from then on is answered.
     """
-    config = uvicorn.Config(
+    server = make_server(
         AsgiFace(service, endpoint=endpoint, shelf=shelf),
-        http=_Protocol,
-        ws="none",
-        lifespan="off",
-        loop="none",
-        log_config=None,
-        log_level="error",  # below that strangers could fill the log with what they garble
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=GRACE_SECONDS,
+        head_seconds=HEAD_SECONDS,
+        connections=MAX_CONNECTIONS,
+        keep_alive_seconds=KEEP_ALIVE_SECONDS,
+        grace_seconds=GRACE_SECONDS,
     )
-    server = _Server(config)
 
     def stop() -> None:
         service.stop()

@@ -10,8 +10,8 @@ import msgspec
 
 from sterna.model import Record
 from sterna.storage.statements import SqlFault, statements_of
+from sterna.toml import Place
 
-Place = tuple[str | int, ...]  # of a value in the file: the names that lead to it
 Fault = tuple[Place, str]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")

@@ -3,29 +3,19 @@
 import json
 import os
 import re
-import tomllib
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from sterna import toml
 from sterna.archive.disk import storage_errors, sync_folder
 from sterna.errors import ConfigError
 from sterna.model import Record
-from sterna.storage.config import CommandSpec, Config, ConnectionSpec, Place, RuleSpec, faults
+from sterna.storage.config import CommandSpec, Config, ConnectionSpec, RuleSpec, faults
+from sterna.toml import Wrong, stamp
 
 NAME = "storage.toml"
-MAX_FILE_BYTES = 4 * 1024 * 1024
 
-_AT = re.compile(r" - at `([^`]*)`$")
-_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
-_HEADER = re.compile(r"(\[\[?)\s*([^\]]+?)\s*\]")
-_WORD = re.compile(r""""[^"]*"|'[^']*'|[A-Za-z0-9_-]+""")
-_KEY = re.compile(rf"((?:{_WORD.pattern})(?:\s*\.\s*(?:{_WORD.pattern}))*)\s*=")
-_TRIPLE = re.compile(r'"""|\'\'\'')
 _LITERAL = re.compile(r"(?!.*''')[^\x00-\x08\x0b-\x1f\x7f]*", re.DOTALL)
 _KINDS: dict[str, type[Record]] = {"connections": ConnectionSpec, "commands": CommandSpec, "rules": RuleSpec}
 
@@ -54,26 +44,13 @@ class ConfigFile:
         return was != (self.config, self.fault)
 
 
-def stamp(path: Path) -> tuple[int, ...]:
-    """What differs when a file was changed."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        return (error.errno or 0,)
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
-
-
 def read_config(path: Path) -> Config:
     """What a file says; ConfigError tells what is wrong, in which line and which field."""
-    text = _text_of(path)
-    try:
-        written = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from error
+    text, written = toml.read(path)
     try:
         return config_of(written)
     except Wrong as wrong:
-        raise ConfigError(_line(path, text, wrong)) from wrong
+        raise ConfigError(toml.complaint(path, text, wrong)) from wrong
 
 
 def config_of(written: Mapping[str, Any], *, is_whole: bool = True) -> Config:
@@ -81,20 +58,11 @@ def config_of(written: Mapping[str, Any], *, is_whole: bool = True) -> Config:
     for table, kind in _KINDS.items():  # one by one, so that the name of the wrong one can be told
         entries = written.get(table, {})
         for name, entry in entries.items() if isinstance(entries, dict) else ():
-            _convert(entry, kind, (table, name))
-    config: Config = _convert(written, Config, ())
+            toml.convert(entry, kind, (table, name))
+    config: Config = toml.convert(written, Config, ())
     for place, words in faults(config) if is_whole else ():
         raise Wrong(place, words)
     return config
-
-
-class Wrong(Exception):
-    """What cannot be, and where in the file it stands."""
-
-    def __init__(self, place: Place, words: str) -> None:
-        super().__init__(words)
-        self.place = place
-        self.words = words
 
 
 def merged(old: Config, new: Config) -> Config:
@@ -108,20 +76,18 @@ def merged(old: Config, new: Config) -> Config:
 
 def read_part(path: Path) -> Config:
     """What a file says that is to be added: it may name what is there already."""
-    text = _text_of(path)
+    text, written = toml.read(path)
     try:
-        return config_of(tomllib.loads(text), is_whole=False)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from error
+        return config_of(written, is_whole=False)
     except Wrong as wrong:
-        raise ConfigError(_line(path, text, wrong)) from wrong
+        raise ConfigError(toml.complaint(path, text, wrong)) from wrong
 
 
 def check_part(path: Path, config: Config) -> None:
     """ConfigError names the line of a file to be added that makes the whole wrong."""
-    text = _text_of(path)
+    text, _ = toml.read(path)
     for place, words in faults(config):
-        raise ConfigError(_line(path, text, Wrong(place, words)))
+        raise ConfigError(toml.complaint(path, text, Wrong(place, words)))
 
 
 def write_config(path: Path, config: Config) -> None:
@@ -170,64 +136,3 @@ def _quoted(text: str) -> str:
     if "\n" in text and _LITERAL.fullmatch(text) and not text.endswith("'"):
         return f"'''\n{text}'''"
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _text_of(path: Path) -> str:
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigError(f"{path} is larger than it may be: {MAX_FILE_BYTES:,} bytes are the most")
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no TOML: it is not written in UTF-8") from error
-
-
-def _convert(value: object, kind: type[Any], place: Place) -> Any:
-    try:
-        return msgspec.convert(value, type=kind)
-    except (msgspec.ValidationError, RecursionError) as error:
-        words = str(error)
-        if at := _AT.search(words):
-            words = words[: at.start()]
-            steps = _STEP.findall(at[1])
-            place = (*place, *(name or int(index) for name, index in steps))
-        if unknown := _UNKNOWN.search(words):
-            place = (*place, unknown[1])
-            words = "unknown field"
-        raise Wrong(place, words) from error
-
-
-def _line(path: Path, text: str, wrong: Wrong) -> str:
-    number = line_of(text, wrong.place)
-    field = ".".join(map(str, wrong.place))
-    where = ", ".join(filter(None, (str(path), f"line {number}" if number else "", field)))
-    return f"{where}: {' '.join(wrong.words.split())}"
-
-
-def line_of(text: str, place: Place) -> int:
-    """The line in which a value stands, or the table or list that holds it; 0 if there is none."""
-    table: Place = ()
-    counts: Counter[Place] = Counter()
-    best, is_inside = (0, 0), False
-    for number, line in enumerate(text.splitlines(), start=1):
-        was_inside, is_inside = is_inside, is_inside ^ (len(_TRIPLE.findall(line)) % 2 == 1)
-        if was_inside:
-            continue
-        if header := _HEADER.match(line.strip()):
-            table = _words(header[2])
-            if header[1] == "[[":
-                counts[table] += 1
-                table = (*table, counts[table] - 1)
-            here = table
-        elif key := _KEY.match(line.strip()):
-            here = (*table, *_words(key[1]))
-        else:
-            continue
-        if here == place[: len(here)] and len(here) > best[0]:
-            best = (len(here), number)
-    return best[1]
-
-
-def _words(dotted: str) -> Place:
-    return tuple(word.strip("\"'") for word in _WORD.findall(dotted))

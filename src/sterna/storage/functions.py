@@ -10,8 +10,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from sterna.storage.config_file import stamp
 from sterna.storage.faults import Fault, Kind, text_of
+from sterna.toml import stamp
 
 Function = Callable[[Any, list[dict[str, Any]]], object]
 

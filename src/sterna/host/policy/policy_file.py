@@ -3,35 +3,26 @@
 import math
 import re
 import time
-import tomllib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from sterna import toml
 from sterna.errors import ConfigError, WireError
 from sterna.host.config import HomeRules, LoadRules, Policy, SomeLoadRules
 from sterna.host.policy.hours import Hours, zone_of
 from sterna.host.policy.terms import check_name, rules_of
+from sterna.toml import Place, Wrong, stamp
 from sterna.wire.keys import PublicKey
 
 MAX_CONNECTIONS = 64
 MAX_PRIORITY = 10
 LOOK_SECONDS = 1.0
-MAX_FILE_BYTES = 4 * 1024 * 1024
 
-Place = tuple[str | int, ...]  # of a value in the file: the names that lead to it
 Fault = tuple[Place, str]
 News = Literal["", "changed", "broken"]
-
-_AT = re.compile(r" - at `([^`]*)`$")
-_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
-_HEADER = re.compile(r"(\[\[?)\s*([^\]]+?)\s*\]")
-_NAME = re.compile(r""""[^"]*"|'[^']*'|[A-Za-z0-9_-]+""")
-_KEY = re.compile(rf"((?:{_NAME.pattern})(?:\s*\.\s*(?:{_NAME.pattern}))*)\s*=")
 
 
 class PolicyFile:
@@ -54,7 +45,7 @@ class PolicyFile:
         if self._path is None or abs(now - self._looked_at) < LOOK_SECONDS:
             return ""
         self._looked_at = now
-        seen = _stamp(self._path)
+        seen = stamp(self._path)
         if seen == self._seen:
             return ""
         self._seen = seen
@@ -70,71 +61,16 @@ class PolicyFile:
         return "changed"
 
 
-def _stamp(path: Path) -> tuple[int, ...]:
-    try:
-        status = path.stat()
-    except OSError as error:
-        return (error.errno or 0,)
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
-
-
 def read_policy(path: Path) -> Policy:
     """The policy in a file; ConfigError says what is wrong, in which line and which field."""
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigError(f"{path} is larger than any policy: {MAX_FILE_BYTES:,} bytes are the most")
-        text = path.read_bytes().decode()
-        written = tomllib.loads(text)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # what is not UTF-8 is a ValueError too
-        raise ConfigError(f"{path} is no TOML: {error}") from error
+    text, written = toml.read(path)
     try:
         policy = _policy_of(written)
         for place, words in _faults(policy):
-            raise _Wrong(place, words)
-    except _Wrong as wrong:
-        raise ConfigError(_line(path, text, wrong)) from wrong
+            raise Wrong(place, words)
+    except Wrong as wrong:
+        raise ConfigError(toml.complaint(path, text, wrong)) from wrong
     return policy
-
-
-class _Wrong(Exception):
-    def __init__(self, place: Place, words: str) -> None:
-        super().__init__(words)
-        self.place = place
-        self.words = words
-
-
-def _line(path: Path, text: str, wrong: _Wrong) -> str:
-    number = line_of(text, wrong.place)
-    field = ".".join(map(str, wrong.place))
-    where = ", ".join(filter(None, (str(path), f"line {number}" if number else "", field)))
-    return f"{where}: {' '.join(wrong.words.split())}"
-
-
-def line_of(text: str, place: Place) -> int:
-    """The line in which a value stands, or the table or list that holds it; 0 if there is none."""
-    table: Place = ()
-    counts: Counter[Place] = Counter()
-    best = (0, 0)
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := _HEADER.match(line.strip()):
-            table = _names(header[2])
-            if header[1] == "[[":
-                counts[table] += 1
-                table = (*table, counts[table] - 1)
-            here = table
-        elif key := _KEY.match(line.strip()):
-            here = (*table, *_names(key[1]))
-        else:
-            continue
-        if here == place[: len(here)] and len(here) > best[0]:
-            best = (len(here), number)
-    return best[1]
-
-
-def _names(dotted: str) -> Place:
-    return tuple(name.strip("\"'") for name in _NAME.findall(dotted))
 
 
 # -- what is written ---------------------------------------------------------------------------------------
@@ -144,24 +80,9 @@ def _policy_of(written: dict[str, Any]) -> Policy:
     homes = written.get("homes", {})
     if isinstance(homes, dict):  # one by one, so that the name of the wrong one can be told
         for name, home in homes.items():
-            _convert(home, str | HomeRules, ("homes", name))  # type: ignore[arg-type]
-    policy: Policy = _convert(written, Policy, ())
+            toml.convert(home, str | HomeRules, ("homes", name))  # type: ignore[arg-type]
+    policy: Policy = toml.convert(written, Policy, ())
     return policy
-
-
-def _convert(value: object, kind: type[Any], place: Place) -> Any:
-    try:
-        return msgspec.convert(value, type=kind)
-    except (msgspec.ValidationError, RecursionError) as error:
-        words = str(error)
-        if at := _AT.search(words):
-            words = words[: at.start()]
-            steps = _STEP.findall(at[1])
-            place = (*place, *(name or int(index) for name, index in steps))
-        if unknown := _UNKNOWN.search(words):
-            place = (*place, unknown[1])
-            words = "unknown field"
-        raise _Wrong(place, words) from error
 
 
 # -- what cannot be ----------------------------------------------------------------------------------------

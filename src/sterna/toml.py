@@ -1,0 +1,108 @@
+"""A configuration in TOML: read, made into records, and the line of what is wrong with it."""
+
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sterna.errors import ConfigError
+
+MAX_FILE_BYTES = 4 * 1024 * 1024
+
+Place = tuple[str | int, ...]  # of a value in the file: the names that lead to it
+
+_AT = re.compile(r" - at `([^`]*)`$")
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+_HEADER = re.compile(r"(\[\[?)\s*([^\]]+?)\s*\]")
+_WORD = re.compile(r""""[^"]*"|'[^']*'|[A-Za-z0-9_-]+""")
+_KEY = re.compile(rf"((?:{_WORD.pattern})(?:\s*\.\s*(?:{_WORD.pattern}))*)\s*=")
+_TRIPLE = re.compile(r'"""|\'\'\'')
+
+
+class Wrong(Exception):
+    """What cannot be, and where in the file it stands."""
+
+    def __init__(self, place: Place, words: str) -> None:
+        super().__init__(words)
+        self.place = place
+        self.words = words
+
+
+def stamp(path: Path) -> tuple[int, ...]:
+    """What differs when a file was changed."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        return (error.errno or 0,)
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def read(path: Path) -> tuple[str, dict[str, Any]]:
+    """The text of a file, and what it says; ConfigError if it is no TOML."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigError(f"{path} is larger than it may be: {MAX_FILE_BYTES:,} bytes are the most")
+        text = path.read_bytes().decode("utf-8-sig")
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is no TOML: it is not written in UTF-8") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is no TOML: {error}") from error
+
+
+def convert(value: object, kind: type[Any], place: Place) -> Any:
+    """The value as a record of this kind; Wrong names the place below `place` where it is none."""
+    try:
+        return msgspec.convert(value, type=kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        words = str(error)
+        if at := _AT.search(words):
+            words = words[: at.start()]
+            steps = _STEP.findall(at[1])
+            place = (*place, *(name or int(index) for name, index in steps))
+        if unknown := _UNKNOWN.search(words):
+            place = (*place, unknown[1])
+            words = "unknown field"
+        raise Wrong(place, words) from error
+
+
+def complaint(path: Path, text: str, wrong: Wrong) -> str:
+    """What is wrong in one line: file, line, field, words."""
+    number = line_of(text, wrong.place)
+    field = ".".join(map(str, wrong.place))
+    where = ", ".join(filter(None, (str(path), f"line {number}" if number else "", field)))
+    return f"{where}: {' '.join(wrong.words.split())}"
+
+
+def line_of(text: str, place: Place) -> int:
+    """The line in which a value stands, or the table or list that holds it; 0 if there is none."""
+    table: Place = ()
+    counts: Counter[Place] = Counter()
+    best, is_inside = (0, 0), False
+    for number, line in enumerate(text.splitlines(), start=1):
+        was_inside, is_inside = is_inside, is_inside ^ (len(_TRIPLE.findall(line)) % 2 == 1)
+        if was_inside:
+            continue
+        if header := _HEADER.match(line.strip()):
+            table = _words(header[2])
+            if header[1] == "[[":
+                counts[table] += 1
+                table = (*table, counts[table] - 1)
+            here = table
+        elif key := _KEY.match(line.strip()):
+            here = (*table, *_words(key[1]))
+        else:
+            continue
+        if here == place[: len(here)] and len(here) > best[0]:
+            best = (len(here), number)
+    return best[1]
+
+
+def _words(dotted: str) -> Place:
+    return tuple(word.strip("\"'") for word in _WORD.findall(dotted))
