@@ -11,7 +11,7 @@ from tests.export.exported import SITE, page
 from sterna.archive.segments import SegmentStore
 
 PAGES, TEXT = 1_000, "tern " * 1_500  # of a segment; of a page
-MORE_BYTES = 40_000_000
+MORE_BYTES = 80_000_000
 
 # Exports the segments that it is given, and tells the most memory that it ever had.
 EXPORT = """
@@ -32,7 +32,7 @@ print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 def segments(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     store = SegmentStore(tmp_path_factory.mktemp("segments"))
     found = []
-    for number in range(16):
+    for number in range(26):
         pages = [page(f"/{number}/{each}", text=f"{each} {TEXT}") for each in range(PAGES)]
         found += [store.path(each.name) for each in store.write_pages([(SITE, one) for one in pages])]
     return found

@@ -313,7 +313,7 @@ async def test_processes_end_when_no_visit_comes(tmp_path: Path) -> None:
         await home.visit(send())
         assert at_work()
         await until(lambda: not at_work())
-        await home.visit(send("v2"))
+        assert (await home.visit(send(visit="w2"))).ending.ended == "finished"
         assert at_work()
     assert not at_work()
 
