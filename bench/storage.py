@@ -6,6 +6,7 @@ is Debian's, in a cluster of its own, with fsync. Both ways in turn, each time i
 """
 
 import argparse
+import gc
 import itertools
 import statistics
 import tempfile
@@ -125,6 +126,9 @@ def main() -> None:
         pages = real_pages(given.pages)
         for first in range(0, len(pages), BATCH_PAGES):
             stock.put(pages[first : first + BATCH_PAGES])
+        del pages
+        gc.collect()
+        gc.freeze()  # what made the collection would not be in the process that stores it
         print("| what | rows | by rule, rows/s | COPY by hand, rows/s | ratio (each round) |")
         print("|---|---|---|---|---|")
         for name, (table, query, tables, sql) in TASKS.items():

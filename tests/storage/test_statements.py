@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import make_url, text
 
-from sterna.storage.statements import PlainInsert, SqlFault, parameters_of, statements_of
+from sterna.storage.statements import PlainInsert, SqlFault, ValuesInsert, parameters_of, statements_of
 
 SQLITE, PSYCOPG = (make_url(f"{name}://").get_dialect()() for name in ("sqlite", "postgresql+psycopg"))
 
@@ -70,3 +70,51 @@ def test_text_means_the_same_to_sqlalchemy() -> None:
 )
 def test_plain_insert_is_known(sql: str, insert: PlainInsert | None) -> None:
     assert statements_of(sql)[0].insert == insert
+
+
+@pytest.mark.parametrize(
+    ("sql", "parts", "parameters", "tail"),
+    [
+        ("INSERT INTO t (a) VALUES (:x)", ("(", ")"), ("x",), ""),
+        ("INSERT INTO t VALUES (:x, lower(:y), :x)", ("(", ", lower(", "), ", ")"), ("x", "y", "x"), ""),
+        (
+            "INSERT INTO t (a) VALUES ( :x::int ) on conflict (a) do nothing;",
+            ("( ", "::int )"),
+            ("x",),
+            " on conflict (a) do nothing",
+        ),
+        ("INSERT INTO t (a, b) VALUES (':y) SELECT', coalesce(:x, now()))",
+         ("(':y) SELECT', coalesce(", ", now()))"), ("x",), ""),
+        ("INSERT INTO t (a) VALUES (:x) ON CONFLICT ON CONSTRAINT c DO NOTHING",
+         ("(", ")"), ("x",), " ON CONFLICT ON CONSTRAINT c DO NOTHING"),
+    ],
+)  # fmt: skip
+def test_insert_of_values_is_known(
+    sql: str, parts: tuple[str, ...], parameters: tuple[str, ...], tail: str
+) -> None:
+    found = statements_of(sql)[0].values
+    assert isinstance(found, ValuesInsert)
+    assert (found.table, found.parts, found.parameters, found.tail) == ("t", parts, parameters, tail)
+    assert sql.startswith(found.head)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO t (a) VALUES (:x) ON CONFLICT (a) DO UPDATE SET a = 1",
+        "INSERT INTO t (a) VALUES (:x) RETURNING a",
+        "INSERT INTO t (a) VALUES (:x), (:y)",
+        "INSERT INTO t (a) VALUES ((SELECT max(a) FROM t) + :x)",
+        "INSERT INTO t (a) VALUES (mine(:x))",
+        'INSERT INTO t (a) VALUES ("lower"(:x))',
+        "INSERT INTO t (a) VALUES (own.lower(:x))",
+        "INSERT INTO t (a) VALUES (clock_timestamp(), :x)",
+        "INSERT INTO t (a) VALUES (now())",
+        "INSERT INTO t (a) SELECT :x",
+        "WITH w AS (SELECT 1) INSERT INTO t (a) VALUES (:x)",
+        "UPDATE t SET a = :x",
+        "INSERT INTO t (a) VALUES (:x",
+    ],
+)
+def test_insert_that_may_depend_on_rows_before_is_none_of_values(sql: str) -> None:
+    assert statements_of(sql)[0].values is None

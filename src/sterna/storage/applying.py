@@ -17,7 +17,7 @@ from sterna.storage.connections import Database
 from sterna.storage.faults import Fault, Kind
 from sterna.storage.functions import Functions
 from sterna.storage.position import Key, Position, Waiting, WaitingRow
-from sterna.storage.postgres import NotCopied
+from sterna.storage.postgres import NotThisWay
 from sterna.storage.reading import Piece, pieces
 from sterna.storage.values import Row, as_json, from_json
 
@@ -145,7 +145,14 @@ class Strand:
     def _take_next(self, known: Position, snapshot: Snapshot, *, stop: threading.Event) -> None:
         upto = min(snapshot.batch, max(known.batch, 0) + self._batches)  # there may be nothing in batch 0
         began = time.monotonic()
-        answers = pieces(self._rule, list(self._steps), snapshot=snapshot, after=known.batch, upto=upto)
+        answers = pieces(
+            self._rule,
+            list(self._steps),
+            snapshot=snapshot,
+            after=known.batch,
+            upto=upto,
+            in_columns=self._steps_in_columns(),
+        )
         try:
             with closing(answers):
                 stored, refused = self._store_all(answers, known, upto=upto, stop=stop)
@@ -162,6 +169,12 @@ class Strand:
         self.position = Position(upto, known.stored + stored, time.time())
         self._known = None if refused else self.position
         self._adapt(time.monotonic() - began)
+
+    def _steps_in_columns(self) -> list[int]:
+        """The steps whose rows nobody needs one by one as long as none is refused."""
+        if self.database.kind != "postgresql":
+            return []
+        return [step for step, commands in self._steps.items() if all(each.is_plain for each in commands)]
 
     def _store_all(
         self, answers: Iterator[Piece], known: Position, *, upto: int, stop: threading.Event
@@ -274,7 +287,7 @@ def _refused(
             command.run(connection, columns, rows)
         savepoint.commit()
         return
-    except NotCopied:
+    except NotThisWay:
         savepoint.rollback()
         yield from _refused(commands, connection, columns, rows, database=database)
         return

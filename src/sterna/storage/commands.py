@@ -12,13 +12,15 @@ from sterna.storage.config import CommandSpec
 from sterna.storage.connections import in_call
 from sterna.storage.faults import CallFailed, Fault, Kind, text_of
 from sterna.storage.functions import Functions
-from sterna.storage.postgres import Copier, run_in_pipeline
+from sterna.storage.postgres import LEAST_ROWS, Copier, ManyInserter, NotThisWay, run_in_pipeline
 from sterna.storage.statements import Statement, parameters_of, statements_of
 from sterna.storage.values import Row, bindable
 
 
 class Command(Protocol):
     """What stores rows."""
+
+    is_plain: bool  # one plain INSERT, for which PostgreSQL has a way that needs no rows
 
     def check(self, columns: Sequence[str]) -> None:
         """Raises a Fault unless the columns have all that the command asks for."""
@@ -33,8 +35,9 @@ class SqlCommand:
     def __init__(self, name: str, statements: Sequence[Statement]) -> None:
         self.name = name
         self.statements = statements
-        insert = statements[0].insert if len(statements) == 1 else None
-        self._copier = Copier(insert) if insert else None
+        self.is_plain = len(statements) == 1 and statements[0].insert is not None
+        # Those that turn out not to work for the table are taken out.
+        self._quick_ways = _quick_ways(statements[0]) if len(statements) == 1 else []
 
     def check(self, columns: Sequence[str]) -> None:
         missing = [each for each in parameters_of(self.statements) if each not in columns]
@@ -46,9 +49,9 @@ class SqlCommand:
 
     def run(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> None:
         self.check(columns)
-        ready = bindable(rows, kind=connection.dialect.name)
-        if self._copier and self._copier.copy(connection, columns, ready):
+        if self._is_stored_quickly(connection, columns, rows):
             return
+        ready = bindable(rows, kind=connection.dialect.name)
         prepared = [_Prepared(each, connection, columns) for each in self.statements]
         if len(prepared) == 1:
             prepared[0].run_all(connection, ready)
@@ -59,12 +62,25 @@ class SqlCommand:
                 for each in prepared:
                     each.run_all(connection, [row])
 
+    def _is_stored_quickly(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> bool:
+        if connection.dialect.driver != "psycopg" or len(rows) < LEAST_ROWS:
+            return False
+        for way in self._quick_ways:
+            try:
+                if way.store(connection, columns, rows):
+                    return True
+            except NotThisWay:
+                self._quick_ways.remove(way)
+                raise
+        return False
+
 
 class FunctionCommand:
     """A function of the user's, which gets the connection and the rows."""
 
     def __init__(self, name: str, find: Callable[[], Callable[..., object]]) -> None:
         self.name = name
+        self.is_plain = False
         self._find = find
 
     def check(self, columns: Sequence[str]) -> None:
@@ -89,6 +105,11 @@ def command_of(name: str, spec: CommandSpec, *, folder: Path, functions: Functio
         place = folder / spec.folder if spec.folder else folder
         return FunctionCommand(name, lambda: functions.find(spec.call, place))
     return SqlCommand(name, statements_of(spec.sql))
+
+
+def _quick_ways(statement: Statement) -> list[Copier | ManyInserter]:
+    copier = [Copier(statement.insert)] if statement.insert else []
+    return [*copier, *([ManyInserter(statement.values)] if statement.values else [])]
 
 
 class _Prepared:

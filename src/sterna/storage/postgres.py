@@ -1,18 +1,24 @@
-"""The quick ways into PostgreSQL: COPY where it gives the same as the command's own INSERT, or a pipeline."""
+"""The quick ways into PostgreSQL: COPY or many rows at once where they give the same, or a pipeline."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
+from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, RootTransaction
 
+from sterna.storage.columns import ColumnRows
 from sterna.storage.connections import is_lost
 from sterna.storage.faults import Kind, fault_of
-from sterna.storage.statements import PlainInsert
-from sterna.storage.values import Row
+from sterna.storage.statements import PlainInsert, ValuesInsert
+from sterna.storage.values import Row, bindable
 
-LEAST_ROWS = 8  # below that COPY is not worth its own statement
+LEAST_ROWS = 8  # below that the quick ways are not worth what they ask first
+_MANY_ROWS = 500  # more of them in one statement are not quicker
+_MOST_PARAMETERS = 65_535  # of a statement
 
 # Into which types (by PostgreSQL's numbers of them) COPY puts a value exactly as INSERT does. Texts are read
 # by the type's own rules in both; but INSERT casts a time or a float that goes into a text column, say.
@@ -29,9 +35,24 @@ _SAME: dict[type, frozenset[int]] = {
 }
 _ALWAYS = frozenset({str, type(None)})
 
+# Whether many rows in one statement leave the same as one after the other: nothing of the user's runs between
+# them, and no row refers to another one.
+_IS_PLAIN_TABLE = b"""
+SELECT relkind = 'r' AND NOT relhasrules AND NOT relrowsecurity
+  AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = t.oid AND NOT tgisinternal)
+  AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = t.oid AND confrelid = t.oid)
+  AND NOT EXISTS (
+    SELECT FROM pg_depend JOIN pg_attrdef AS d ON classid = 'pg_attrdef'::regclass AND objid = d.oid
+    WHERE d.adrelid = t.oid AND refclassid = 'pg_proc'::regclass)
+  AND NOT EXISTS (
+    SELECT FROM pg_depend JOIN pg_constraint AS c ON classid = 'pg_constraint'::regclass AND objid = c.oid
+    WHERE c.conrelid = t.oid AND refclassid = 'pg_proc'::regclass)
+FROM pg_class AS t WHERE oid = to_regclass($1)
+"""
 
-class NotCopied(Exception):
-    """The table is one that COPY does not fill: the command's own statement must, after a rollback."""
+
+class NotThisWay(Exception):
+    """The table is one that a quick way does not fill: the command's own statement must, after a rollback."""
 
 
 class Copier:
@@ -42,31 +63,36 @@ class Copier:
         names = ", ".join(insert.columns)
         self._select = f"SELECT {names} FROM {insert.table} LIMIT 0".encode()  # noqa: S608 - the user's words
         self._copy = f"COPY {insert.table} ({names}) FROM STDIN".encode()
-        self._is_possible = True  # until the table turns out to be one that COPY does not fill
+        self._copy_csv = self._copy + b" (FORMAT csv)"
         self._types: tuple[RootTransaction | None, list[int]] = (None, [])  # as a transaction found them
 
-    def copy(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> bool:
+    def store(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> bool:
         """True if the rows are stored; False leaves them to the command's own statement."""
-        is_worth_it = self._is_possible and len(rows) >= LEAST_ROWS
-        if connection.dialect.driver != "psycopg" or not is_worth_it:
-            return False
-        try:
-            return self._write(connection, _picked(self._insert.parameters, columns, rows))
-        except Exception as error:
-            if is_lost(connection) or fault_of(error).kind is not Kind.BROKEN:
-                raise
-            self._is_possible = False
-            raise NotCopied from error
-
-    def _write(self, connection: Connection, rows: Sequence[Row]) -> bool:
         driver: Any = connection.connection.driver_connection
-        with driver.cursor() as cursor:
+        with _broken_is_not_this_way(connection), driver.cursor() as cursor:
             types = self._types_of(cursor, connection.get_transaction())
-            if not all(_is_same(*each) for each in zip(types, zip(*rows, strict=True), strict=True)):
+            if isinstance(rows, ColumnRows) and self._copy_columns(cursor, types, columns, rows):
+                return True
+            picked = _picked(self._insert.parameters, columns, bindable(rows, kind="postgresql"))
+            if not all(_are_same(*each) for each in zip(types, zip(*picked, strict=True), strict=True)):
                 return False
             with cursor.copy(self._copy) as copy:
-                for row in rows:
+                for row in picked:
                     copy.write_row(row)
+        return True
+
+    def _copy_columns(
+        self, cursor: Any, types: Sequence[int], columns: Sequence[str], rows: ColumnRows
+    ) -> bool:
+        """The same without a look at each row, where that is possible."""
+        places = [columns.index(name) for name in self._insert.parameters]
+        kinds = rows.kinds(places)
+        if kinds is None or cursor.connection.info.encoding != "utf-8":
+            return False
+        if not all(_is_same(*each) for each in zip(types, kinds, strict=True)):
+            return False
+        with cursor.copy(self._copy_csv) as copy:
+            copy.write(rows.as_csv(places))
         return True
 
     def _types_of(self, cursor: Any, transaction: RootTransaction | None) -> list[int]:
@@ -75,6 +101,65 @@ class Copier:
             cursor.execute(self._select)
             self._types = (transaction, [column.type_code for column in cursor.description])
         return self._types[1]
+
+
+class ManyInserter:
+    """Stores rows by statements of many rows each, in place of an INSERT for each of them.
+
+    PostgreSQL finds the types of each row's values as if it were alone, and stores the rows in their order:
+    sequences count them as before.
+    """
+
+    def __init__(self, insert: ValuesInsert) -> None:
+        self._insert = insert
+        self._names = list(dict.fromkeys(insert.parameters))
+        self._count = min(_MANY_ROWS, _MOST_PARAMETERS // len(self._names))
+        self._is_plain: tuple[RootTransaction | None, bool] = (None, False)  # as a transaction found it
+
+    def store(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> bool:
+        """True if the rows are stored; False leaves them to the command's own statement."""
+        # Not at the top: only who has such a database needs the driver.
+        from psycopg import RawCursor  # noqa: PLC0415
+
+        driver: Any = connection.connection.driver_connection
+        with _broken_is_not_this_way(connection), RawCursor(driver) as cursor:
+            if not self._is_plain_table(cursor, connection.get_transaction()):
+                return False
+            picked = _picked(self._names, columns, bindable(rows, kind="postgresql"))
+            for first in range(0, len(picked), self._count):
+                some = picked[first : first + self._count]
+                sql = _sql_of_many(self._insert, len(some)).encode(driver.info.encoding)
+                cursor.execute(sql, list(chain.from_iterable(some)))
+        return True
+
+    def _is_plain_table(self, cursor: Any, transaction: RootTransaction | None) -> bool:
+        if self._is_plain[0] is not transaction:
+            found = cursor.execute(_IS_PLAIN_TABLE, [self._insert.table]).fetchone()
+            self._is_plain = (transaction, bool(found and found[0]))
+        return self._is_plain[1]
+
+
+@contextmanager
+def _broken_is_not_this_way(connection: Connection) -> Iterator[None]:
+    """What the database does not understand or allow here, it may of the command's own statement."""
+    try:
+        yield
+    except Exception as error:
+        if is_lost(connection) or fault_of(error).kind is not Kind.BROKEN:
+            raise
+        raise NotThisWay from error
+
+
+@lru_cache(maxsize=32)
+def _sql_of_many(insert: ValuesInsert, count: int) -> str:
+    """The statement for so many rows; the parameters of each have numbers of their own."""
+    names = list(dict.fromkeys(insert.parameters))
+    places = [names.index(name) + 1 for name in insert.parameters]
+    lists = []
+    for first in range(0, count * len(names), len(names)):
+        values = [f"{part}${first + place}" for part, place in zip(insert.parts, places, strict=False)]
+        lists.append("".join(values) + insert.parts[-1])
+    return f"{insert.head}{', '.join(lists)}{insert.tail}"
 
 
 def run_in_pipeline(
@@ -98,5 +183,9 @@ def _picked(names: Sequence[str], columns: Sequence[str], rows: Sequence[Row]) -
     return list(map(itemgetter(*places), rows))
 
 
-def _is_same(number: int, values: Sequence[Any]) -> bool:
-    return all(kind in _ALWAYS or number in _SAME.get(kind, ()) for kind in set(map(type, values)))
+def _are_same(number: int, values: Sequence[Any]) -> bool:
+    return all(_is_same(number, kind) for kind in set(map(type, values)))
+
+
+def _is_same(number: int, kind: type) -> bool:
+    return kind in _ALWAYS or number in _SAME.get(kind, ())

@@ -1,18 +1,23 @@
 """What a rule's queries answer for a range of batches, in pieces of bounded size."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import islice
 
+import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from sterna.archive.arrivals import arrivals
 from sterna.archive.manifest import Snapshot
+from sterna.errors import QueryError
 from sterna.model import Record
 from sterna.query.engine import Engine
+from sterna.storage.columns import SIMPLE, ColumnRows
 from sterna.storage.config import RuleSpec
 from sterna.storage.values import Row
 
@@ -38,22 +43,40 @@ class Piece(Record, frozen=True):
     step: int
     batch: int  # the last one that it was asked of
     columns: tuple[str, ...]
-    rows: list[Row]
+    rows: Sequence[Row]
 
 
 def pieces(
-    rule: RuleSpec, steps: Sequence[int], *, snapshot: Snapshot, after: int, upto: int
+    rule: RuleSpec,
+    steps: Sequence[int],
+    *,
+    snapshot: Snapshot,
+    after: int,
+    upto: int,
+    in_columns: Collection[int] = (),
 ) -> Generator[Piece, None, None]:
     """The rows of these steps for the batches after < batch <= upto.
 
-    A query is answered once for every batch; where that gives the same, for all of them at once.
+    A query is answered once for every batch; where that gives the same, for all of them at once. Rows of the
+    steps `in_columns` are ColumnRows, where their values allow it.
     """
     if all(is_by_row(rule.store[step].query) for step in steps):
         spans = [(after, upto)]
     else:
         spans = [(batch - 1, batch) for batch in _batches(rule.crawler, snapshot, after=after, upto=upto)]
+        in_columns = ()  # few rows at a time: to ask for their types first costs more than it saves
     for first, last in spans:
-        yield from _answers(rule, steps, snapshot=snapshot, after=first, upto=last)
+        with _engine(rule, snapshot, after=first, upto=last) as engine:
+            yield from _ahead(_answers(engine, rule, steps, batch=last, in_columns=in_columns))
+
+
+def _ahead(answers: Generator[Piece, None, None]) -> Iterator[Piece]:
+    """The same pieces; while a database digests one, the next is made."""
+    with closing(answers), ThreadPoolExecutor(1) as maker:
+        coming = maker.submit(next, answers, None)
+        while piece := coming.result():
+            coming = maker.submit(next, answers, None)
+            yield piece
 
 
 def columns_of(rule: RuleSpec, step: int, *, snapshot: Snapshot) -> tuple[str, ...]:
@@ -91,13 +114,38 @@ def _batches(crawler: str, snapshot: Snapshot, *, after: int, upto: int) -> list
 
 
 def _answers(
-    rule: RuleSpec, steps: Sequence[int], *, snapshot: Snapshot, after: int, upto: int
-) -> Iterator[Piece]:
-    with _engine(rule, snapshot, after=after, upto=upto) as engine:
-        for step in steps:
-            result = engine.run(rule.store[step].query)
+    engine: Engine, rule: RuleSpec, steps: Sequence[int], *, batch: int, in_columns: Collection[int]
+) -> Generator[Piece, None, None]:
+    for step in steps:
+        query = rule.store[step].query
+        if step in in_columns and _is_simple(engine, query):
+            found = engine.run_arrow(query, batch_rows=_FETCHED_ROWS)
+            for table in _gathered(found.batches):
+                yield Piece(step, batch, tuple(found.schema.names), ColumnRows(table))
+        else:
+            result = engine.run(query)
             for rows in _parted(result.rows):
-                yield Piece(step, upto, tuple(result.columns), rows)
+                yield Piece(step, batch, tuple(result.columns), rows)
+
+
+def _is_simple(engine: Engine, query: str) -> bool:
+    """True if all columns are of types that are the same in Arrow; the query is not answered for that."""
+    try:
+        return all(kind in SIMPLE for _, kind, *_ in engine.run(f"DESCRIBE {query}").rows)
+    except QueryError:
+        return False  # it will say itself what is wrong with it
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The batches in tables that are neither too long nor too large."""
+    some: list[pa.RecordBatch] = []
+    for batch in batches:
+        some.append(batch)
+        if sum(map(len, some)) >= PIECE_ROWS or sum(each.nbytes for each in some) >= PIECE_CHARACTERS:
+            yield pa.Table.from_batches(some)
+            some = []
+    if some:
+        yield pa.Table.from_batches(some)
 
 
 def _parted(rows: Iterator[Row]) -> Iterator[list[Row]]:

@@ -1,4 +1,4 @@
-"""SQL of a command, taken apart: its statements, their `:name` parameters, and whether one is a plain insert.
+"""SQL of a command, taken apart: its statements, their `:name` parameters, and what kind of insert one is.
 
 What stands in quotes or in a comment is no parameter, and `::` is a cast. Values are never put into the text:
 the database gets them beside it, so that nothing that was crawled can become a statement.
@@ -23,12 +23,29 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _IDENTIFIER = r'(?:"(?:[^"]|"")+"|[A-Za-z_]\w*)'
+_TABLE = rf"(?P<table>{_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})?)"
+_NAMES = rf"\s*{_IDENTIFIER}(?:\s*,\s*{_IDENTIFIER})*\s*"
 _INSERT = re.compile(
-    rf"INSERT\s+INTO\s+(?P<table>{_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})?)"
-    rf"\s*\((?P<columns>\s*{_IDENTIFIER}(?:\s*,\s*{_IDENTIFIER})*\s*)\)"
+    rf"INSERT\s+INTO\s+{_TABLE}\s*\((?P<columns>{_NAMES})\)"
     r"\s*VALUES\s*\((?P<values>\s*:\w+(?:\s*,\s*:\w+)*\s*)\)",
     re.IGNORECASE,
 )
+_HEAD = re.compile(rf"INSERT\s+INTO\s+{_TABLE}(?:\s*\({_NAMES}\))?\s*VALUES\s*(?=\()", re.IGNORECASE)
+_TAIL = re.compile(
+    rf"\s*(?:ON\s+CONFLICT(?:\s*\({_NAMES}\)|\s+ON\s+CONSTRAINT\s+{_IDENTIFIER})?\s*DO\s+NOTHING)?\s*",
+    re.IGNORECASE,
+)
+# Words that may be in a list of values which is worth the same whatever rows were stored before: functions of
+# PostgreSQL's own that read nothing and do not change within a transaction, and types.
+_WORDS = frozenset({
+    "abs", "btrim", "cast", "ceil", "char_length", "coalesce", "concat", "current_date",
+    "current_timestamp", "floor", "greatest", "least", "left", "length", "lower", "ltrim", "md5", "now",
+    "nullif", "replace", "right", "round", "rtrim", "split_part", "substr", "to_timestamp", "trim", "upper",
+    "as", "false", "null", "true", "bigint", "bool", "boolean", "bytea", "char", "date", "double", "int",
+    "integer", "interval", "json", "jsonb", "numeric", "precision", "real", "smallint", "text", "time",
+    "timestamp", "timestamptz", "uuid", "varchar", "with", "without", "zone",
+})  # fmt: skip
+_BARE = re.compile(r"[\w\s()+\-*/|,.:\[\]]*", re.ASCII)
 _ENDS_TRANSACTIONS = frozenset(
     {"ABORT", "BEGIN", "COMMIT", "END", "PREPARE", "RELEASE", "ROLLBACK", "SAVEPOINT", "START"}
 )
@@ -46,12 +63,26 @@ class PlainInsert(Record, frozen=True):
     parameters: tuple[str, ...]
 
 
+class ValuesInsert(Record, frozen=True):
+    """A statement that inserts one row, of values that do not depend on what was stored before.
+
+    The list of values is `parts` with one of `parameters` after each but the last.
+    """
+
+    table: str
+    head: str
+    parts: tuple[str, ...]
+    parameters: tuple[str, ...]
+    tail: str
+
+
 class Statement(Record, frozen=True):
     """One statement; `text` is as SQLAlchemy's text() takes it."""
 
     text: str
     parameters: tuple[str, ...]
     insert: PlainInsert | None = None
+    values: ValuesInsert | None = None
 
 
 @lru_cache(maxsize=256)
@@ -92,7 +123,7 @@ def _statement(tokens: list[re.Match[str]]) -> Statement:
         token[0] if token["parameter"] else " " if token["comment"] else token[0].replace(":", r"\:")
         for token in tokens
     )
-    return Statement(text.strip(), tuple(names), _plain_insert(plain))
+    return Statement(text.strip(), tuple(names), _plain_insert(plain), _values_insert(plain))
 
 
 def _plain_insert(text: str) -> PlainInsert | None:
@@ -102,3 +133,27 @@ def _plain_insert(text: str) -> PlainInsert | None:
     columns = tuple(re.findall(_IDENTIFIER, found["columns"]))
     parameters = tuple(re.findall(r":(\w+)", found["values"]))
     return PlainInsert(found["table"], columns, parameters) if len(columns) == len(parameters) else None
+
+
+def _values_insert(text: str) -> ValuesInsert | None:
+    head = _HEAD.match(text)
+    if not head:
+        return None
+    parts, parameters, bare, depth = [""], [], "", 0
+    for token in _TOKEN.finditer(text, head.end()):
+        if token["parameter"]:
+            parameters.append(token["parameter"])
+            parts.append("")
+        else:
+            parts[-1] += token[0]
+        # A name in double quotes could be anything, as a function of the user's.
+        bare += " " if token["parameter"] or (token["quoted"] or "").endswith("'") else token[0]
+        depth += (token[0] == "(") - (token[0] == ")")
+        if not depth:
+            break
+    tail = text[token.end() :]
+    words = re.findall(r"(?<!\w)[A-Za-z_]\w*", bare)
+    is_known = _BARE.fullmatch(bare) and all(word.lower() in _WORDS for word in words)
+    if not (is_known and parameters and not depth and _TAIL.fullmatch(tail)):
+        return None
+    return ValuesInsert(head["table"], head[0], tuple(parts), tuple(parameters), tail)
