@@ -3,21 +3,25 @@
 It is kept in the ledger, so that the next run goes on alike.
 """
 
+from typing import TYPE_CHECKING
+
 from sterna.crawler.compile import crawler_of_fields
 from sterna.crawler.pack import PackedCrawler, decode, encode
-from sterna.home.options import Options
 from sterna.model import Crawler, Program
+
+if TYPE_CHECKING:  # they take a tenth of a second, and a query needs none of them
+    from sterna.home.options import Options
 
 _DEFAULT = Crawler().name
 
 
-def errand_of(options: Options) -> PackedCrawler:
+def errand_of(options: "Options") -> PackedCrawler:
     """The default crawler, which keeps what the options say."""
     return PackedCrawler(crawler=crawler_of_fields(options.keep))
 
 
 def choose_errand(
-    given: PackedCrawler | None, before: PackedCrawler | None, options: Options
+    given: PackedCrawler | None, before: PackedCrawler | None, options: "Options"
 ) -> PackedCrawler:
     """What is given now, else the collection's own crawler, else the default one."""
     if given:
