@@ -19,7 +19,7 @@ from bench.crawl import install_sites
 from bench.owners_parts.costs import Costs, measure_costs
 from bench.owners_parts.crowd import LIMIT_BYTES, Crowd, measure_crowd
 from bench.owners_parts.idle import Idle, measure_idle
-from bench.owners_parts.latency import ALONE, AT_WORK, WAYS, Felt, measure_latency, rise
+from bench.owners_parts.latency import ALONE, AT_WORK, WAYS, Felt, measure_latency, rise, spread
 from bench.owners_parts.stage import served
 from bench.ratios import settle
 
@@ -141,12 +141,19 @@ def print_felt(felt: list[Felt]) -> None:
             way,
             f"{_median(rounds, 'median_ms'):.2f}",
             f"{_median(rounds, 'p99_ms'):.2f} ({_all(rounds, 'p99_ms')})",
-            f"{rise(felt, way, 'p99_ms'):.2f}" if way != ALONE else "1",
+            _rise(felt, way, "p99_ms"),
             f"{_median(rounds, 'fixed_p99_ms'):.2f} ({_all(rounds, 'fixed_p99_ms')})",
-            f"{rise(felt, way, 'fixed_p99_ms'):.2f}" if way != ALONE else "1",
+            _rise(felt, way, "fixed_p99_ms"),
             f"{_median(rounds, 'requests_per_second'):.0f}",
             f"{_median(rounds, 'pages_per_second'):.0f}",
         )
+
+
+def _rise(felt: list[Felt], way: str, figure: str) -> str:
+    if way == ALONE:
+        return "1"
+    least, most = spread(felt, way, figure)
+    return f"{rise(felt, way, figure):.2f} ({least:.2f} to {most:.2f})"
 
 
 def _median(rounds: list[Felt], figure: str) -> float:
@@ -173,8 +180,8 @@ def main() -> None:
     )
     parser.add_argument("--crawlers", type=int, default=CRAWLERS, help="at once")
     parser.add_argument("--pages", type=int, default=400, help="of each of them")
-    parser.add_argument("--rounds", type=int, default=5, help="of all ways, one after the other")
-    parser.add_argument("--seconds", type=int, default=12, help="of each way in a round")
+    parser.add_argument("--rounds", type=int, default=10, help="of all ways, one after the other")
+    parser.add_argument("--seconds", type=int, default=8, help="of each way in a round")
     parser.add_argument("--only", action="append", choices=PARTS, help="this part, and others so named")
     parser.add_argument("--quick", action="store_true", help="about two minutes: all parts, short")
     parser.add_argument("--record", action="store_true", help="keep the ratios for later comparisons")

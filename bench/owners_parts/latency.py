@@ -8,6 +8,7 @@ and so is the crawler's home: the former run here before everything else, the la
 import asyncio
 import json
 import os
+import random
 import re
 import statistics
 import subprocess
@@ -30,15 +31,19 @@ CONNECTIONS = 8
 PAUSE_MS = 20  # of each of these: 400 requests a second at most
 RATE = 200.0  # of the client with fixed arrivals
 PATHS = 2_000
+DRAWS = 2_000
 WARM_SECONDS = 3.0  # in which a crawler gets going
 BEFORE_ALL = ("chrt", "--fifo", "1")
-ALONE, IDLE, AT_WORK, RUDE = (
+ALONE, COUNTER, IDLE, AT_WORK, RUDE = (
     "no host",
+    "no host, a counter at idle priority",
     "idle host",
     "crawler at work",
     "crawler at work, no load policy",
 )
-WAYS = (ALONE, IDLE, AT_WORK, RUDE)
+WAYS = (ALONE, COUNTER, IDLE, AT_WORK, RUDE)
+# What any work on this machine does to others, even work that asks nobody for anything.
+_COUNT = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nn = 0\nwhile True: n += 1"
 # Who does not look at the load does not give way either.
 RUDE_POLICY = "[load]\nmachine = 0\n"
 _UNITS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
@@ -84,10 +89,27 @@ def _words(felt: Felt) -> str:
 
 
 def rise(found: Sequence[Felt], way: str, figure: str) -> float:
-    """The median over all rounds of: the figure of this way / that of no host, in the same round."""
-    alone = [getattr(each, figure) for each in found if each.way == ALONE]
-    others = [getattr(each, figure) for each in found if each.way == way]
-    return statistics.median(other / own for own, other in zip(alone, others, strict=True))
+    """The median of this way / that of no host.
+
+    Not the median of each round's ratio: one disturbed round of either would count for both.
+    """
+    return statistics.median(_of(found, way, figure)) / statistics.median(_of(found, ALONE, figure))
+
+
+def spread(found: Sequence[Felt], way: str, figure: str) -> tuple[float, float]:
+    """Between which bounds the rise lies nine times of ten, if rounds are drawn again by chance."""
+    chance = random.Random(1)
+    alone, others = _of(found, ALONE, figure), _of(found, way, figure)
+    drawn = sorted(
+        statistics.median(chance.choices(others, k=len(others)))
+        / statistics.median(chance.choices(alone, k=len(alone)))
+        for _ in range(DRAWS)
+    )
+    return drawn[DRAWS // 20], drawn[-DRAWS // 20]
+
+
+def _of(found: Sequence[Felt], way: str, figure: str) -> list[float]:
+    return [getattr(each, figure) for each in found if each.way == way]
 
 
 class Visitors:
@@ -155,6 +177,13 @@ def _at(site: Site, folder: Path, way: str) -> Iterator[None]:
     """The host of this way, with a crawler in it that is at work already."""
     if way == ALONE:
         yield
+        return
+    if way == COUNTER:
+        with subprocess.Popen([sys.executable, "-c", _COUNT]) as counter:
+            try:
+                yield
+            finally:
+                counter.kill()
         return
     with running(site, folder, homes=[HOME], policy=RUDE_POLICY if way == RUDE else "") as host:
         if way == IDLE:
