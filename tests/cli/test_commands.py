@@ -156,6 +156,15 @@ def test_status_tells_where_a_running_crawl_stands(server: PageServer, tmp_path:
     assert server.url(A, "") in text
 
 
+@pytest.mark.parametrize("words", [["--version"], ["keys", "--help"]])
+def test_full_disk_under_the_output_is_one_line(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "sterna.cli", *words]
+        result = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 6
+    assert result.stderr == "sterna: the output cannot be written: No space left on device\n"
+
+
 def test_query_prints_table_csv_and_json(server: PageServer, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     sterna("crawl", server.url(A), "--into", folder, "--delay", "0")

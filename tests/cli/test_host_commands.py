@@ -133,8 +133,8 @@ def test_help_lists_every_command_and_each_loads_alone(tmp_path: Path) -> None:
     helped = sterna("host", "--help")
     assert helped.returncode == 0, helped.stderr
     assert all(f" {name} " in helped.stdout for name in COMMANDS)
-    program = "import sys; from sterna.cli import run\nsys.argv = ['sterna', 'host', 'open', '--help']\n"
-    program += "try: run()\nexcept SystemExit: print('sterna.cli.host_run' in sys.modules)\n"
+    program = "import sys; from sterna.cli.app import main\nsys.argv = ['sterna', 'host', 'open', '--help']\n"
+    program += "try: main()\nexcept SystemExit: print('sterna.cli.host_run' in sys.modules)\n"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "False"
     unknown = sterna("host", "stopp")

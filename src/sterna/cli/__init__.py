@@ -7,5 +7,11 @@ def run() -> None:
     """The entry point of `sterna`."""
     share_heaps()  # before anything starts a thread
     from sterna.cli.app import main  # noqa: PLC0415 - it loads libraries that make threads
+    from sterna.cli.exits import leave  # noqa: PLC0415
 
-    main()
+    try:
+        main()
+    except SystemExit as ending:
+        if isinstance(ending.code, int):
+            leave(ending.code)
+        raise

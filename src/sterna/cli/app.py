@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sterna import __version__
-from sterna.cli.exits import Exit, fail
+from sterna.cli.exits import Exit, fail, is_full, no_room
 from sterna.errors import SternaError
 
 # Each command by its module and function, each group by the module that has it as `app`. Only what was asked
@@ -102,6 +102,10 @@ def main() -> None:
         make_app(sys.argv[1:])()
     except SternaError as error:
         raise fail(error) from None
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise no_room(error) from None
     except ModuleNotFoundError as error:
         if not _is_of_extra(error):
             raise
