@@ -57,7 +57,9 @@ def write_cdxj(source: Source, out: BinaryIO, *, folder: Path, progress: Progres
 def write_package(source: Source, out: BinaryIO, *, folder: Path, progress: Progress) -> int:
     """Writes a WACZ package, and tells how many answers it holds."""
     with _begun(source, folder, progress) as wants:
-        first = source.select("url", and_where=f"{_IS_PAGE} AND depth = 0") + " ORDER BY fetched LIMIT 1"
+        # Several starts are fetched at once, so time does not tell the main one.
+        starts = source.select("url", and_where=f"{_IS_PAGE} AND depth = 0")
+        first = f"{starts} ORDER BY length(url), url LIMIT 1"
         about = About(
             title=source.name,
             software=f"sterna {__version__}",
