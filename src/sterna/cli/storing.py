@@ -222,8 +222,9 @@ def _showing(manager: Manager) -> Iterator[None]:
 def _lines(standing: Standing) -> list[str]:
     behind = standing.of - max(standing.batch, 0)
     far = "all is stored" if behind <= 0 else f"{plural(behind, 'batch').replace('batchs', 'batches')} to go"
-    rows = plural(standing.stored, "row")
-    lines = [f"{standing.rule} -> {standing.connection}: {rows} stored, {far}"]
+    is_known = standing.state != "down" or standing.batch >= 0
+    said = f"{plural(standing.stored, 'row')} stored, {far}" if is_known else "not known how far"
+    lines = [f"{standing.rule} -> {standing.connection}: {said}"]
     if standing.waiting:
         lines.append(f"  {plural(standing.waiting, 'row')} refused, waiting to be tried again")
     if standing.error:
