@@ -1,11 +1,11 @@
 """Pages as rows: which are kept, and what hostile ones become."""
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.making import page
 
 from sterna.archive.manifest import Batch, FactRow
 from sterna.archive.rows import (
@@ -17,17 +17,12 @@ from sterna.archive.rows import (
     link_table,
     page_table,
 )
-from sterna.model import Link, Links, Page
+from sterna.model import Link, Links
 
 SITE = "https://www.example.org"
 
 
 BATCH = Batch(number=7, crawler="health", visits=("v1", "v2", "v3"), again=(False, True, True))
-
-
-def page(**fields: Any) -> Page:
-    defaults: dict[str, Any] = {"url": f"{SITE}/", "fingerprint": 1, "depth": 0, "fetched": 1_700_000_000.0}
-    return Page(**(defaults | fields))
 
 
 def test_every_field_reaches_its_column() -> None:
@@ -83,13 +78,13 @@ def test_every_field_reaches_its_column() -> None:
 
 
 def test_page_without_an_answer_has_no_status() -> None:
-    (row,) = page_table([(SITE, page(error="timeout"))]).to_pylist()
+    (row,) = page_table([(SITE, page(status=0, error="timeout"))]).to_pylist()
     assert (row["status"], row["error"], row["digest"]) == (None, "timeout", None)
 
 
 def test_links_stand_beside_the_page_they_come_from() -> None:
-    first = page(url=f"{SITE}/1", links=Links.of(Link(f"{SITE}/a", "A", "next"), Link(f"{SITE}/b")))
-    second = page(url=f"{SITE}/2", links=Links.of(Link(f"{SITE}/a", "again")))
+    first = page("/1", links=Links.of(Link(f"{SITE}/a", "A", "next"), Link(f"{SITE}/b")))
+    second = page("/2", links=Links.of(Link(f"{SITE}/a", "again")))
     rows = link_table([(SITE, first), (SITE, page()), (SITE, second)]).to_pylist()
     assert [tuple(row.values())[:4] for row in rows] == [
         (f"{SITE}/1", f"{SITE}/a", "A", "next"),
@@ -107,7 +102,7 @@ def test_unchanged_page_leaves_neither_row_nor_links() -> None:
 
 def test_page_that_is_not_wanted_leaves_neither_row_nor_links() -> None:
     unwanted = page(is_kept=False, status=200, links=Links.of(Link(f"{SITE}/a")))
-    assert page_table([(SITE, unwanted), (SITE, page(url=f"{SITE}/b"))])["url"].to_pylist() == [f"{SITE}/b"]
+    assert page_table([(SITE, unwanted), (SITE, page("/b"))])["url"].to_pylist() == [f"{SITE}/b"]
     assert link_table([(SITE, unwanted)]).num_rows == 0
 
 

@@ -4,7 +4,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from tests import making
 from tests.crawl.running import crawl_here
 from tests.servers.nginx import real_site, serve
 
@@ -39,9 +41,8 @@ def export(folder: Path, to: Kind, out: Path, *, where: str = "", **wishes: str 
     return out
 
 
-def page(path: str = "/", *, site: str = SITE, **fields: object) -> Page:
-    known = {"fingerprint": 1, "depth": 0, "fetched": 1_700_000_000.0, "status": 200, **fields}
-    return Page(url=site + path, content_type="text/html", **known)  # type: ignore[arg-type]
+def page(path: str = "/", **fields: Any) -> Page:
+    return making.page(path, **({"content_type": "text/html"} | fields))
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from tests.home.ledger_suite import OTHER, SITE, page, parcel
+from tests.home.ledger_suite import OTHER, SITE, page
 from tests.home.trust_suite import TrustSuite
+from tests.making import parcel
 
 from sterna.archive.manifest import Segment
 from sterna.home.ledger import Change, Ledger

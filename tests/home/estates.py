@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import making
 from tests.host.knocking import NAME, SITE, Home, answer, open_home
 from tests.transport.serving import MemoryTransport
 
@@ -250,15 +251,8 @@ class Estate:
 
 def _nothing_of(visit: Visit, urls: tuple[str, ...]) -> Parcel:
     """A visit from here that has no luck: its pages are given up, so that the run ends."""
-    return Parcel(
-        visit=visit.id,
-        site=visit.site,
-        part=visit.part,
-        epoch=visit.epoch,
-        number=1,
-        checkpoint=Checkpoint(done=tuple(map(fingerprint, urls))),
-        ended=Ended.FINISHED,
-    )
+    done = Checkpoint(done=tuple(map(fingerprint, urls)))
+    return making.parcel(visit, checkpoint=done, ended=Ended.FINISHED)
 
 
 @asynccontextmanager

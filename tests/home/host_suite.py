@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from tests.home.ledger_suite import OTHER, SITE, page, parcel, targets
+from tests.home.ledger_suite import OTHER, SITE, page, targets
 from tests.home.program_suite import ProgramSuite
+from tests.making import parcel
 
 from sterna.home.ledger import (
     UNDER_WAY,

@@ -2,8 +2,11 @@
 
 from array import array
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from tests import making
+from tests.making import parcel
 
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger import WHOLE, Change, Lease, Ledger, Verdict
@@ -26,21 +29,9 @@ SITE = "https://a.example"
 OTHER = "https://b.example"
 
 
-def page(path: str, site: str = SITE, **fields: object) -> Page:
-    url = f"{site}{path}"
-    base: dict[str, object] = {"depth": 0, "fetched": 100.0, "status": 200, "etag": '"1"', "digest": b"d"}
-    return Page(url=url, fingerprint=fingerprint(url), **{**base, **fields})  # type: ignore[arg-type]
-
-
-def parcel(lease: Lease, number: int = 1, **fields: object) -> Parcel:
-    base: dict[str, object] = {
-        "visit": lease.visit,
-        "site": lease.site,
-        "part": lease.part,
-        "epoch": lease.epoch,
-        "number": number,
-    }
-    return Parcel(**{**base, **fields})  # type: ignore[arg-type]
+def page(path: str, site: str = SITE, **fields: Any) -> Page:
+    """A page with what lets it be asked for only if it changed."""
+    return making.page(path, site=site, **({"fetched": 100.0, "etag": '"1"', "digest": b"d"} | fields))
 
 
 def targets(*paths: str, depth: int = 1, site: str = SITE, priority: int = 0) -> tuple[Target, ...]:

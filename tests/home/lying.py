@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from tests import making
 from tests.transport.serving import Cut, Said, Saying, refusing
 
 from sterna.errors import Refused
-from sterna.home.ledger import WHOLE
-from sterna.model import Budget, Crawler, Ended, Etiquette, Known, Page, Parcel, Robots, Target, Usage, Visit
+from sterna.model import Budget, Ended, Etiquette, Known, Page, Parcel, Usage, Visit
 from sterna.transport.interface import Call
-from sterna.web.urls import fingerprint
 from sterna.wire.discovery import Offer, encode_offer
 from sterna.wire.handshake import SessionKeys, read_hello, welcome
 from sterna.wire.keys import Identity
@@ -33,9 +32,9 @@ from sterna.wire.orders import (
 from sterna.wire.parcels import as_sent, pack_parcel
 from sterna.wire.stream import Ending, StreamWriter
 
-SITE = "https://www.example.org"
+SITE = making.SITE
+NOW = making.NOW
 ENDPOINT = f"{SITE}/sterna"
-NOW = 1_700_000_000.0
 
 Chunks = Sequence[bytes]
 Compose = Callable[["Stream"], Chunks]  # what is sealed, in its order
@@ -43,31 +42,19 @@ Distort = Callable[[Chunks, "Stream"], Chunks | AsyncIterator[bytes]]  # what be
 
 
 def visit(**fields: Any) -> Visit:
-    given: dict[str, Any] = {
-        "id": "v1",
-        "site": SITE,
-        "part": WHOLE,
-        "epoch": 3,
-        "crawler": Crawler(),
-        "etiquette": Etiquette(user_agent="Tern/1"),
-        "starts": (Target(f"{SITE}/"),),
-        "known": Known(),
-        "budget": Budget(pages=1000, seconds=60.0),
-        "robots": Robots(),
-    }
-    return Visit(**(given | fields))
+    budget = Budget(pages=1000, seconds=60.0)
+    given: dict[str, Any] = {"epoch": 3, "etiquette": Etiquette(user_agent="Tern/1"), "budget": budget}
+    return making.visit(**(given | fields))
 
 
 def page(path: str, **fields: Any) -> Page:
-    url = path if "://" in path else f"{SITE}{path}"
-    given: dict[str, Any] = {"depth": 1, "fetched": NOW, "status": 200, "title": f"Page {path}"}
-    return Page(url=url, fingerprint=fingerprint(url), **(given | fields))
+    given: dict[str, Any] = {"depth": 1, "title": f"Page {path}"}
+    return making.page(path, **(given | fields))
 
 
 def parcel(number: int, *pages: Page, **fields: Any) -> Parcel:
     usage = Usage(pages=sum(200 <= each.status < 300 for each in pages))
-    given: dict[str, Any] = {"visit": "v1", "site": SITE, "part": WHOLE, "epoch": 3, "usage": usage}
-    return Parcel(number=number, pages=pages, **(given | fields))
+    return making.parcel(visit(), number, pages=pages, **({"usage": usage} | fields))
 
 
 def parcels(count: int = 5) -> list[Parcel]:

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from tests.home.ledger_suite import OTHER, SITE, LedgerSuite, page, parcel, targets
+from tests.home.ledger_suite import OTHER, SITE, LedgerSuite, page, targets
+from tests.making import parcel
 
 from sterna.home.ledger import Ledger
 from sterna.model import Checkpoint, Ended, Raw, State, StateChange, Target, Usage

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import making
 from tests.host.knocking import NAME, SITE, GatedSite, Home, open_home
 from tests.transport.serving import Answerer, Cut, HttpFace, MemoryTransport, Said, Saying
 
@@ -19,11 +20,8 @@ from sterna.model import (
     Ended,
     Etiquette,
     Keep,
-    Known,
     Parcel,
     Program,
-    Robots,
-    Target,
     Visit,
 )
 from sterna.transport.http import HttpConfig, HttpTransport
@@ -38,18 +36,9 @@ SOON_SECONDS = 60.0
 
 
 def visit(name: str = "v1", **fields: Any) -> Visit:
-    given: dict[str, Any] = {
-        "site": SITE,
-        "part": "/",
-        "epoch": 7,
-        "crawler": Crawler(),
-        "etiquette": Etiquette(user_agent="Tern/1", robots_name="Tern"),
-        "starts": (Target(f"{SITE}/"),),
-        "known": Known(),
-        "budget": Budget(pages=1000, seconds=60.0),
-        "robots": Robots(),
-    }
-    return Visit(id=name, **(given | fields))
+    etiquette = Etiquette(user_agent="Tern/1", robots_name="Tern")
+    given = {"epoch": 7, "etiquette": etiquette, "budget": Budget(pages=1000, seconds=60.0)}
+    return making.visit(id=name, site=SITE, **(given | fields))
 
 
 @dataclass

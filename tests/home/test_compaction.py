@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from tests import making
 from tests.clocks import StillClock
 from tests.home.ledger_suite import SITE
 
@@ -16,10 +17,7 @@ from sterna.model import Link, Links, Page
 
 
 def some_page(number: int) -> Page:
-    url = f"{SITE}/{number}"
-    return Page(
-        url=url, fingerprint=number, depth=0, fetched=1.0, status=200, links=Links.of(Link(f"{SITE}/"))
-    )
+    return making.page(f"/{number}", fingerprint=number, links=Links.of(Link(f"{SITE}/")))
 
 
 async def test_small_segments_are_merged_and_removed_after_a_grace(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from msgspec.structs import replace
+from tests import making
 from tests.home.lying_sites import OFFER, Tamper, each_page, pages, web_of
 from tests.runtime.fakes import SITE, Home, VirtualClock, make_kit, run, visit_of
 
@@ -48,20 +49,12 @@ class Truth:
         self, visit: Visit, *, deliver: Callable[[Parcel], Awaitable[None]], stop: asyncio.Event
     ) -> None:
         seen = [self._pages.get(start.url) or gone(start.url) for start in visit.starts]
-        told = Parcel(
-            visit=visit.id,
-            site=visit.site,
-            part="/",
-            epoch=1,
-            number=1,
-            pages=tuple(seen),
-            ended=Ended.FINISHED,
-        )
-        await deliver(replace(told, usage=Usage(requests=len(seen))))
+        usage = Usage(requests=len(seen))
+        await deliver(making.parcel(visit, pages=tuple(seen), usage=usage, ended=Ended.FINISHED))
 
 
 def gone(url: str) -> Page:
-    return Page(url=url, fingerprint=fingerprint(url), depth=0, fetched=0.0, status=404)
+    return making.page(url, fetched=0.0, status=404)
 
 
 def chosen(share: float, seed: int) -> set[str]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.home.ledger_suite import OTHER, SITE, page, parcel, targets
+from tests.home.ledger_suite import OTHER, SITE, page, targets
+from tests.making import parcel
 
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore

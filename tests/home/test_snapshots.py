@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests import making
 from tests.clocks import StillClock
 from tests.home.ledger_suite import SITE
 
@@ -16,7 +17,7 @@ from sterna.home.compaction import Compaction
 from sterna.home.ledger import Change
 from sterna.home.snapshots import take
 from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.model import Link, Links, Page
+from sterna.model import Link, Links
 
 
 class Archive:
@@ -30,9 +31,7 @@ class Archive:
 
     def write(self, number: int) -> Change:
         """The change of a batch, whose files are there already."""
-        page = Page(
-            url=f"{SITE}/{number}", fingerprint=number, depth=0, fetched=1.0, links=Links.of(Link(f"{SITE}/"))
-        )
+        page = making.page(f"/{number}", fingerprint=number, links=Links.of(Link(f"{SITE}/")))
         fact = FactRow(crawler="c", site=SITE, visit="v", template="t", data="[]", received=1.0)
         batch = Batch(number=number, crawler="c", visits=("v",), again=(False,))
         segments = self.segments.write_pages([(SITE, page)], facts=[fact], batch=batch)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from tests.home import version_2, version_3, version_4
-from tests.home.ledger_suite import page, parcel, targets
+from tests.home.ledger_suite import page, targets
 from tests.home.version_2 import SITE
+from tests.making import parcel
 
 from sterna.errors import CollectionError, StorageError
 from sterna.home.ledger import Change, Ledger

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from tests.home.host_suite import arrival, out_row
-from tests.home.ledger_suite import OTHER, SITE, page, parcel, targets
+from tests.home.ledger_suite import OTHER, SITE, page, targets
+from tests.making import parcel
 
 from sterna.home.ledger import Change, HostRow, Lease
 from sterna.home.negotiating import Estimate, Subtree

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from tests.home.host_suite import HostSuite
-from tests.home.ledger_suite import OTHER, SITE, page, parcel, targets
+from tests.home.ledger_suite import OTHER, SITE, page, targets
+from tests.making import parcel
 
 from sterna.home.ledger import Change, HostRow, Ledger
 from sterna.home.trust_book import SampleRow, TrustRow

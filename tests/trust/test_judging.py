@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests import making
 
 from sterna.model import DEFAULT_FIELDS, Link, Links, Page
 from sterna.trust.comparing import change
@@ -21,7 +22,6 @@ from sterna.trust.judging import (
 )
 from sterna.web.digest import digest_of
 from sterna.web.likeness import likeness_of
-from sterna.web.urls import fingerprint
 
 URL = "https://a.example/page"
 READ = 1_700_000_000.0
@@ -37,13 +37,12 @@ def page(text: str = WORDS, **fields: Any) -> Page:
     given: dict[str, Any] = {
         "depth": 1,
         "fetched": READ,
-        "status": 200,
         "title": "Terns",
         "text": text,
         "digest": digest_of(text.encode()),
         "links": Links.of(Link("https://a.example/next")),
     }
-    return Page(url=URL, fingerprint=fingerprint(URL), **(given | fields))
+    return making.page(URL, **(given | fields))
 
 
 def gone(status: int = 404) -> Page:
