@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from sterna.collection import Collection
     from sterna.crawler.spec import Budget, Css, Keep, Politeness, Scope, Select, Spec
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Budget",
