@@ -19,16 +19,14 @@ from sterna.errors import ConfigError, EmptyCollection, UsageError
 from sterna.home.folder import Collection
 from sterna.home.snapshots import take
 from sterna.query.terminal import harmless
-from sterna.storage import config_file
+from sterna.storage import config as config_file
 from sterna.storage.checks import Finding, check_databases, check_rules
-from sterna.storage.config import CommandSpec, Config
-from sterna.storage.config_file import merged, read_config, write_config
+from sterna.storage.config import CommandSpec, Config, merged, read_config, write_config
 from sterna.storage.connections import Database
-from sterna.storage.looking import standings_now
 from sterna.storage.manager import Manager
 from sterna.storage.statements import parameters_of, statements_of
 from sterna.storage.status import NAME as STATUS_NAME
-from sterna.storage.status import Standing, read_status
+from sterna.storage.status import Standing, read_status, standings_now
 
 LOOK_SECONDS = 0.5
 _SHOW_SECONDS = 0.2
