@@ -1,6 +1,6 @@
 """The frozen records everyone speaks: Visit, Target, Page, Link, Parcel, Budget, Usage ..."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from enum import StrEnum
 from itertools import chain, repeat
 from typing import Literal
@@ -357,6 +357,13 @@ LIMITS = frozenset(
 )
 
 
+class Arrival(Record, frozen=True, kw_only=True):
+    """When and in how many bytes a parcel came over the network from a host."""
+
+    received_at: float
+    size_bytes: int = 0
+
+
 class Parcel(Record, frozen=True, kw_only=True):
     """A numbered batch of results with its checkpoint; the last one of a visit says how it ended."""
 
@@ -375,3 +382,8 @@ class Parcel(Record, frozen=True, kw_only=True):
     robots: Robots | None = None
     usage: Usage = Usage()
     ended: Ended | None = None
+    arrival: Arrival | None = None  # set at home for a parcel of a host; never on the wire
+
+
+# Takes a parcel; returns when it is stored for good.
+Deliver = Callable[[Parcel], Awaitable[None]]

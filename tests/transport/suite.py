@@ -11,7 +11,7 @@ from tests.transport.serving import Answerer, Cut, Said, Saying, refusing
 
 from sterna.errors import LineBroken, Refused, WireError
 from sterna.transport.interface import Answer, Call, Op, Transport
-from sterna.transport.reading import read_whole
+from sterna.transport.interface import read_whole
 from sterna.wire.problems import PROBLEM_TYPE
 
 MIB = 1 << 20

@@ -3,20 +3,20 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
 from sterna.errors import ParcelRefused
-from sterna.home.away.place import Place
-from sterna.home.ledger.interface import Arrival, Lease, Ledger
+from sterna.home.away.place import HERE, Place
+from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import Lease, Ledger
 from sterna.home.limits import Spent, has_limits, rest_of
 from sterna.home.progress import Progress
-from sterna.model import LIMITS, Budget, Crawler, Etiquette, Parcel, Visit
+from sterna.model import LIMITS, Budget, Crawler, Deliver, Etiquette, Parcel, Visit
 from sterna.web.clock import Clock
 
 VISIT_PAGES = 5_000
@@ -26,15 +26,6 @@ LEASES_AT_ONCE = 256
 POLL_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0
 CROWDED_PATIENCE_SECONDS = 1.0  # while other sites wait for a slot
-
-T = TypeVar("T")
-
-
-class Deliver(Protocol):
-    """Takes a parcel, and where it came from a host how; returns when home has it for good."""
-
-    async def __call__(self, parcel: Parcel, arrival: Arrival | None = None, /) -> None: ...
-
 
 async def _do_nothing() -> None:
     pass
@@ -79,12 +70,11 @@ class Dispatch:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: LedgerDesk,
         carrier: Carrier,
         *,
         plan: Plan,
         clock: Clock,
-        thread: Executor,
         deliver: Deliver,
         progress: Progress,
         round_pages: int,
@@ -93,7 +83,6 @@ class Dispatch:
         self._carrier = carrier
         self._plan = plan
         self._clock = clock
-        self._thread = thread
         self._deliver = deliver
         self._progress = progress
         # Changed by run() and by take_note() in the loop's thread.
@@ -150,13 +139,13 @@ class Dispatch:
     async def _send_out(self, stop: asyncio.Event) -> None:
         """Fills the free slots; the pages that are left are shared among what is due."""
         while (free := self._plan.slots - len(self._visits) + len(self._left)) > 0:
-            due = await self._in_thread(partial(self._due_count, free + 1))
+            due = await self._ledger.do(partial(self._due_count, free + 1))
             left = self._pages_left()
             count = min(free, due, left, LEASES_AT_ONCE)
             if count <= 0:
                 return
             patience = PATIENCE_SECONDS if due <= free else CROWDED_PATIENCE_SECONDS
-            leases = await self._in_thread(partial(self._lease, count, left // count))
+            leases = await self._ledger.do(partial(self._lease, count, left // count))
             for lease in leases:
                 spent = self._spent.get(lease.site, Spent())
                 budget = msgspec.structs.replace(
@@ -186,11 +175,11 @@ class Dispatch:
         self._over.append(task)
         self._news.set()
 
-    def _due_count(self, most: int) -> int:
-        return self._ledger.due_count(now=self._clock.now(), most=most)
+    def _due_count(self, most: int, ledger: Ledger) -> int:
+        return ledger.due_count(now=self._clock.now(), most=most)
 
-    def _lease(self, count: int, pages: int) -> list[Lease]:
-        return self._ledger.lease(
+    def _lease(self, count: int, pages: int, ledger: Ledger) -> list[Lease]:
+        return ledger.lease(
             [secrets.token_hex(8) for _ in range(count)],
             now=self._clock.now(),
             pages=min(VISIT_PAGES, pages),
@@ -230,8 +219,8 @@ class Dispatch:
             )
         except ParcelRefused:
             self._progress.errors["parcel_refused"] += 1
-            place = "host" if visit.id in self._left else "here"
-        self._progress.visits[place] += 1
+            place = Place("host") if visit.id in self._left else HERE
+        self._progress.visits[place.kind] += 1
 
     async def _wait_for_news(self) -> None:
         with suppress(TimeoutError):
@@ -247,7 +236,7 @@ class Dispatch:
 
     async def _why_idle(self, stop: asyncio.Event) -> str:
         """Why there is nothing under way; "" if it is only a matter of waiting a little."""
-        counts = await self._in_thread(lambda: self._ledger.counts(now=self._clock.now()))
+        counts = await self._ledger.do(lambda ledger: ledger.counts(now=self._clock.now()))
         if stop.is_set():
             return "stopped"
         if self._pages_left() <= 0:
@@ -260,6 +249,3 @@ class Dispatch:
         for task in self._visits:
             task.cancel()
         await asyncio.gather(*self._visits, return_exceptions=True)
-
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)

@@ -21,7 +21,7 @@ from sterna.home.away.place import Placement
 from sterna.home.away.sender import Away, Patience
 from sterna.home.away import line as home_line
 from sterna.home.dispatch import Dispatch, Plan
-from sterna.home.ledger.interface import Arrival, Change, Verdict
+from sterna.home.ledger.interface import Arrival, Change, Disposal
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
 from sterna.host.config import Caps, HostConfig, LoadRules, Policy
@@ -194,7 +194,7 @@ class Estate:
 
     async def deliver(self, parcel: Parcel, arrival: Arrival | None = None, /) -> None:
         def store() -> None:
-            if self.ledger.judge(parcel) is not Verdict.NEW:
+            if self.ledger.judge(parcel) is not Disposal.NEW:
                 raise ParcelRefused("it is not the next one")
             arrivals = (arrival,) if arrival else ()
             self.ledger.commit(Change(parcels=(parcel,), arrivals=arrivals), now=self.clock.now())

@@ -14,7 +14,7 @@ from tests.home.away.visits import OFFER, SITE, parcel, target, visit
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused, SternaError
 from sterna.home.away.line import Traffic
 from sterna.home.away.outbox import Fate, Fault, Outbox, Trip, call_back
-from sterna.home.ledger.interface import Arrival, Change, Out, OutboxRow, Verdict
+from sterna.home.ledger.interface import Arrival, Change, Out, OutboxRow, Disposal
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Checkpoint, Ended, Parcel, Target, Visit
@@ -70,7 +70,7 @@ class Bench:
         )
 
     async def deliver(self, each: Parcel, arrival: Arrival | None = None, /) -> None:
-        if self.ledger.judge(each) not in (Verdict.NEW, Verdict.STORED):
+        if self.ledger.judge(each) not in (Disposal.NEW, Disposal.STORED):
             raise ParcelRefused("stale")
         assert arrival
         self.ledger.commit(Change(parcels=(each,), arrivals=(arrival,)), now=self.clock.now())
@@ -141,7 +141,7 @@ async def test_crawler_that_is_not_taken_leaves_its_lease_for_a_visit_from_here(
     assert await bench.send(TRIP) == Fate(out=Out.LOST, was_taken=False)
     assert [fault.reason for fault in bench.faults] == [str(error)]
     assert [fault.seconds for fault in bench.faults] == [getattr(error, "retry_after", None)]
-    assert bench.ledger.judge(LAST) is Verdict.NEW
+    assert bench.ledger.judge(LAST) is Disposal.NEW
     assert bench.ledger.outbox()[0].state is Out.LOST
 
 

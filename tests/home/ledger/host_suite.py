@@ -18,7 +18,7 @@ from sterna.home.ledger.interface import (
     Ledger,
     Out,
     OutboxRow,
-    Verdict,
+    Disposal,
 )
 from sterna.model import Checkpoint, Ended, Hold, Parcel, Robots, RobotsState, Target, Usage
 from sterna.web.politeness import site_key
@@ -164,7 +164,7 @@ class HostSuite(ProgramSuite):
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         first = parcel(self.send_out(ledger), pages=(page("/"),), usage=Usage(pages=1))
         self.arrive(ledger, first)
-        assert ledger.judge(first) is Verdict.STORED
+        assert ledger.judge(first) is Disposal.STORED
         self.arrive(ledger, first, now=30.0)
         assert ledger.counts(now=30.0).pages == 1
         assert [row.taken_at for row in ledger.inbox(first.visit)] == [20.0]
@@ -234,7 +234,7 @@ class HostSuite(ProgramSuite):
         assert again.lease(["other"], now=200.0, pages=5, max_depth=5) == []
         assert again.outbox(states=UNDER_WAY)[0].parcels == 1
         rest = parcel(lease, 2, pages=(page("/x"),), ended=Ended.FINISHED)
-        assert again.judge(rest) is Verdict.NEW
+        assert again.judge(rest) is Disposal.NEW
         self.arrive(again, rest, now=210.0)
         assert (again.counts(now=210.0).pages, again.counts(now=210.0).pending) == (2, 0)
 
@@ -244,7 +244,7 @@ class HostSuite(ProgramSuite):
         assert ledger.recover(now=100.0, least_pause=5.0) == 1
         (row,) = ledger.outbox()
         assert (row.state, row.over_at, ledger.luggage(lease.visit)) == (Out.LOST, 100.0, b"")
-        assert ledger.judge(parcel(lease)) is Verdict.STALE
+        assert ledger.judge(parcel(lease)) is Disposal.STALE
         assert ledger.holds(now=100.0) == (Hold(site_key(SITE), 105.0),)
         assert self.lease(ledger, 106.0).epoch == lease.epoch + 1
 
@@ -263,7 +263,7 @@ class HostSuite(ProgramSuite):
             Ended.LOST,
             30.0,
         )
-        assert ledger.judge(parcel(lease, 2)) is Verdict.STALE
+        assert ledger.judge(parcel(lease, 2)) is Disposal.STALE
         next_one = self.lease(ledger, 30.0)
         assert {start.url for start in next_one.starts} == {f"{SITE}/x", f"{SITE}/y"}
 

@@ -32,7 +32,7 @@ SLACK_URLS = 100_000  # which the last page may have beyond a budget
 SLACK_PARCELS = 1_000
 
 
-class Unloading:
+class Inbox:
     """What of one visit has come so far; goes on over any number of streams."""
 
     def __init__(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from sterna.errors import Refused
+from sterna.home.ledger.interface import Estimate
 from sterna.model import Budget, Ended, Known, Record, Scope, Target, Visit
 from sterna.web.parts import part_of
 from sterna.web.urls import fingerprint
@@ -26,23 +27,6 @@ _COUNTED = ("pages", "seconds", "urls", "patience_seconds", "depth")
 _RENEWED = frozenset(
     {Ended.CPU_SECONDS, Ended.WALL_SECONDS, Ended.REQUESTS, Ended.FETCHED_BYTES, Ended.SENT_BYTES}
 )
-
-
-class Subtree(Record, frozen=True):
-    """A part of a site, as earlier visits know it."""
-
-    path: str  # as `web.parts` names it
-    read: int = 0  # pages that were read well
-    waiting: int = 0  # URLs that are to be fetched
-
-
-class Estimate(Record, frozen=True, kw_only=True):
-    """What earlier visits to a site teach of the next one; of a page 0 stands for not known."""
-
-    subtrees: tuple[Subtree, ...] = ()
-    page_bytes: float = 0.0
-    page_seconds: float = 0.0  # at its host
-    page_cpu_seconds: float = 0.0
 
 
 class Facts(Record, frozen=True, kw_only=True):

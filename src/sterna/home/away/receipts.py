@@ -1,13 +1,10 @@
 """Receipts at home: held against what home itself saw of the visit, then signed, and kept either way."""
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
-from functools import partial
-from typing import Protocol
 
 from sterna.errors import WireError
+from sterna.home.ledger.desk import LedgerDesk
 from sterna.model import Ended, Record, Usage
 from sterna.wire.keys import Identity
 from sterna.wire.receipts import Receipt, decode_receipt
@@ -17,12 +14,6 @@ LOST_BYTES = 64 << 20
 SKEW_SECONDS = 300.0  # between two clocks that agreed well enough for a greeting, and on the way
 
 Keep = Callable[[str, str, bytes], Awaitable[None]]  # the visit, its site and the signed receipt
-
-
-class ReceiptStore(Protocol):
-    """Where home keeps receipts: the ledger."""
-
-    def add_receipt(self, visit: str, site: str, data: bytes) -> None: ...
 
 
 class Costs(Record, frozen=True):
@@ -59,7 +50,7 @@ class Witnessed(Record, frozen=True, kw_only=True):
     latest: float
 
 
-class Outcome(Record, frozen=True):
+class Signing(Record, frozen=True):
     """What became of a receipt."""
 
     signature: bytes = b""  # home's, if it signed
@@ -70,12 +61,11 @@ async def forget(visit: str, site: str, data: bytes) -> None:
     """For those who send crawlers and keep nothing, such as a look at one that is away."""
 
 
-def kept_in(store: ReceiptStore, thread: Executor) -> Keep:
-    """Keeps receipts in a store that has its own thread."""
+def kept_in(desk: LedgerDesk) -> Keep:
+    """Keeps receipts in the ledger."""
 
     async def keep(visit: str, site: str, data: bytes) -> None:
-        call = partial(store.add_receipt, visit, site, data)
-        await asyncio.get_running_loop().run_in_executor(thread, call)
+        await desk.do(lambda ledger: ledger.add_receipt(visit, site, data))
 
     return keep
 
@@ -87,19 +77,19 @@ class Countersigning:
         self._identity = identity
         self._keep = keep
 
-    async def take(self, packed: bytes, seen: Witnessed) -> Outcome:
+    async def take(self, packed: bytes, seen: Witnessed) -> Signing:
         """Keeps the receipt, signed if it can be; one that proves nothing is not kept."""
         try:
             signed = decode_receipt(packed)
             receipt = signed.open()
             check_parties(receipt, seen, home=self._identity.public.data)
         except WireError as error:
-            return Outcome(reason=f"the receipt is none: {error}")
+            return Signing(reason=f"the receipt is none: {error}")
         reason = dispute(receipt, seen)
         if not reason:
             signed = signed.countersign(self._identity)
         await self._keep(seen.visit, seen.site, signed.encode())
-        return Outcome(b"" if reason else signed.by_home, reason)
+        return Signing(b"" if reason else signed.by_home, reason)
 
 
 def check_parties(receipt: Receipt, seen: Witnessed, *, home: bytes) -> None:
