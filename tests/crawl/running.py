@@ -17,7 +17,7 @@ import uvloop
 from sterna.archive.disk import ignore_step
 from sterna.home.crawl import Run, crawl
 from sterna.home.folder import Collection
-from sterna.home.intake import Step
+from sterna.home.intake import OnStep
 from sterna.home.options import Options
 from sterna.home.progress import Progress, Summary
 
@@ -25,7 +25,7 @@ COMMAND = (sys.executable, "-m", "sterna.cli")
 
 
 def crawl_here(
-    folder: Path, *seeds: str, on_step: Step = ignore_step, refresh: float | None = None, **fields: Any
+    folder: Path, *seeds: str, on_step: OnStep = ignore_step, refresh: float | None = None, **fields: Any
 ) -> Summary:
     """Crawls in this process, without a delay unless one is given."""
     options = Options(seeds=seeds, **{"delay": 0.0, "wait": 0.0, **fields})

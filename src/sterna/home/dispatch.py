@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,10 +14,11 @@ from sterna.errors import ParcelRefused
 from sterna.home.away.place import HERE, Place
 from sterna.home.ledger.desk import LedgerDesk
 from sterna.home.ledger.interface import Lease, Ledger
-from sterna.home.limits import Spent, has_limits, rest_of
 from sterna.home.progress import Progress
-from sterna.model import LIMITS, Budget, Crawler, Deliver, Etiquette, Parcel, Visit
+from sterna.model import LIMITS, Budget, Crawler, Deliver, Etiquette, Parcel, Stay, Target, Usage, Visit
 from sterna.web.clock import Clock
+from sterna.web.domains import domain_of, is_within
+from sterna.web.urls import hostname_of, site_of
 
 VISIT_PAGES = 5_000
 HOST_VISIT_PAGES = 20_000  # where pages are left: each trip takes along all that is known of the site
@@ -27,23 +28,58 @@ POLL_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0
 CROWDED_PATIENCE_SECONDS = 1.0  # while other sites wait for a slot
 
+
 async def _do_nothing() -> None:
     pass
 
 
 class Carrier(Protocol):
-    """Whatever carries visits out: the runtime here, a host, later a station."""
+    """Carries visits out: the runtime here, or the hosts of sites."""
 
     async def carry_out(
         self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
     ) -> Place:
-        """Tells where it was carried out; calls `leave` once the crawler needs no slot here."""
+        """Where it was carried out; calls `leave` once the crawler needs no slot here."""
 
     async def unfinished(self) -> list[Visit]:
         """Visits of an earlier run that are still under way somewhere: to be carried out first."""
 
     def may_visit(self, site: str) -> bool:
         """False where nobody is to go in this run; called from the ledger's thread."""
+
+
+class Borders:
+    """Judges sites, and links that lead to other ones."""
+
+    def __init__(self, stay: Stay, *, seed_sites: Collection[str], blocked: Collection[str]) -> None:
+        self._stay = stay
+        self._blocked = frozenset(blocked)
+        # Both grow when a start page turns out to have moved, and when home finds new ones.
+        self._sites: set[str] = set()
+        self._domains: set[str] = set()
+        self.add(seed_sites)
+
+    def add(self, sites: Iterable[str]) -> None:
+        """Takes sites for start sites from now on."""
+        for site in sites:
+            self._sites.add(site)
+            self._domains.add(domain_of(hostname_of(site)))
+
+    def admits(self, target: Target) -> bool:
+        """True if home takes the URL into its frontier."""
+        site = site_of(target.url)
+        if target.depth == 0:  # only a start page that moved is reported so
+            self.add([site])
+        return self.may_visit(site)
+
+    def may_visit(self, site: str) -> bool:
+        """True if the crawl enters the site; what waits there may be from a run with wider borders."""
+        hostname = hostname_of(site)
+        if is_within(hostname, self._blocked):
+            return False
+        if self._stay == "any" or site in self._sites:
+            return True
+        return self._stay == "domain" and domain_of(hostname) in self._domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +126,8 @@ class Dispatch:
         self._left: set[str] = set()  # those of them that take no slot
         self._granted: dict[str, int] = {}  # pages that visits under way may still bring
         self._committed = round_pages
-        self._spent: dict[str, Spent] = {}  # by site, where the crawler has limits of its own
+        self._spent: dict[str, Usage] = {}  # by site, if the crawler has limits of its own
+        self._began: dict[str, float] = {}  # when the run's first visit to such a site was sent out
         self._news = asyncio.Event()
         self._over: list[asyncio.Task[None]] = []  # visits that ended since anybody looked
 
@@ -100,8 +137,8 @@ class Dispatch:
             self._committed += parcel.usage.pages
             if parcel.visit in self._granted:
                 self._granted[parcel.visit] -= parcel.usage.pages
-            if has_limits(self._plan.budget):
-                self._spent.setdefault(parcel.site, Spent()).add(parcel)
+            if self._plan.budget.has_own_limits:
+                self._spent[parcel.site] = self._spent.get(parcel.site, Usage()).plus(parcel.usage)
             if parcel.ended in LIMITS:
                 self._progress.limits[parcel.ended] += 1
         self._news.set()
@@ -147,9 +184,8 @@ class Dispatch:
             patience = PATIENCE_SECONDS if due <= free else CROWDED_PATIENCE_SECONDS
             leases = await self._ledger.do(partial(self._lease, count, left // count))
             for lease in leases:
-                spent = self._spent.get(lease.site, Spent())
                 budget = msgspec.structs.replace(
-                    rest_of(self._plan.budget, spent, now=self._clock.now()),
+                    self._rest_of_budget(lease.site),
                     pages=lease.pages,
                     seconds=VISIT_SECONDS,
                     depth=lease.depth,
@@ -158,6 +194,14 @@ class Dispatch:
                 self._begin(self._visit(lease, budget), stop)
             if not leases:
                 return
+
+    def _rest_of_budget(self, site: str) -> Budget:
+        """What is left of the crawler's own limits at a site; a used-up limit ends the visit at once."""
+        budget, now = self._plan.budget, self._clock.now()
+        if not budget.has_own_limits:
+            return budget
+        spent = self._spent.get(site, Usage())
+        return budget.minus(spent, seconds=now - self._began.setdefault(site, now))
 
     def _begin(self, visit: Visit, stop: asyncio.Event) -> None:
         self._granted[visit.id] = visit.budget.pages

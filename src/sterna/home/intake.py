@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
 
 import msgspec
 
@@ -12,7 +11,8 @@ from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
-from sterna.home.ledger.interface import Change, Disposal, Ledger
+from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import Change, Disposal
 from sterna.model import Page, Parcel, Target
 from sterna.web.clock import Clock
 
@@ -20,7 +20,7 @@ MAX_BATCH = 256
 MAX_URLS = 100_000  # in a batch, beyond which no further parcel is added: the ledger takes 300 bytes for each
 QUEUE_ROOM = 1024
 
-Step = Callable[[str], None]
+OnStep = Callable[[str], None]
 Admit = Callable[[Target], bool]
 _Key = tuple[str, int]  # of a page: its site and its fingerprint
 
@@ -33,24 +33,23 @@ class _Queued(msgspec.Struct, frozen=True):
 class Intake:
     """Parcels of many visits are committed together: one segment, one transaction, one flush to disk."""
 
-    def __init__(  # noqa: PLR0913 - each is somebody it works with
+    def __init__(
         self,
-        ledger: Ledger,
+        ledger: LedgerDesk,
         segments: SegmentStore,
         *,
         warc: WarcStore | None,
         clock: Clock,
-        thread: Executor,
         admit_outlink: Admit,
         on_commit: Callable[[tuple[Parcel, ...]], None],
-        on_step: Step,
+        on_step: OnStep,
         crawler: str = "default",
     ) -> None:
-        self._ledger = ledger
+        self._desk = ledger
+        self._ledger = ledger.ledger  # used in its thread alone
         self._segments = segments
         self._warc = warc
         self._clock = clock
-        self._thread = thread
         self._admit_outlink = admit_outlink
         self._on_commit = on_commit
         self._on_step = on_step
@@ -74,10 +73,9 @@ class Intake:
             await self._commit(batch)
 
     async def _commit(self, batch: list[_Queued]) -> None:
-        loop = asyncio.get_running_loop()
         parcels = [queued.parcel for queued in batch]
         try:
-            disposals, new = await loop.run_in_executor(self._thread, self._store, parcels)
+            disposals, new = await self._desk.do(lambda ledger: self._store(parcels))
         except Exception as error:
             # Nothing of the batch is acknowledged, and nothing more is taken: the files may be ahead of the
             # ledger now, and only the next start brings them together again.
@@ -87,7 +85,9 @@ class Intake:
         if new:
             self._on_commit(new)
         for queued, disposal in zip(batch, disposals, strict=True):
-            refusal = None if disposal in (Disposal.NEW, Disposal.STORED) else _refusal(queued.parcel, disposal)
+            refusal = (
+                None if disposal in (Disposal.NEW, Disposal.STORED) else _refusal(queued.parcel, disposal)
+            )
             _settle(queued.done, refusal)
 
     def _store(self, parcels: list[Parcel]) -> tuple[list[Disposal], tuple[Parcel, ...]]:

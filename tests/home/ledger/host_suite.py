@@ -4,23 +4,23 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.home.ledger.ledger_suite import OTHER, SITE, page, targets
 from tests.home.ledger.program_suite import ProgramSuite
 from tests.making import parcel
 
 from sterna.home.ledger.interface import (
     UNDER_WAY,
-    Arrival,
     Change,
+    Disposal,
     HostRow,
     InboxRow,
     Lease,
     Ledger,
     Out,
     OutboxRow,
-    Disposal,
 )
-from sterna.model import Checkpoint, Ended, Hold, Parcel, Robots, RobotsState, Target, Usage
+from sterna.model import Arrival, Checkpoint, Ended, Hold, Parcel, Robots, RobotsState, Target, Usage
 from sterna.web.politeness import site_key
 
 ENDPOINT = f"{SITE}/sterna"
@@ -39,8 +39,9 @@ def out_row(lease: Lease, **fields: object) -> OutboxRow:
     return OutboxRow(**{**base, **fields})  # type: ignore[arg-type]
 
 
-def arrival(of: Parcel, size_bytes: int = 50, received_at: float = 15.0) -> Arrival:
-    return Arrival(visit=of.visit, number=of.number, received_at=received_at, size_bytes=size_bytes)
+def arrived(of: Parcel) -> Parcel:
+    """The parcel as it comes from a host."""
+    return replace(of, arrival=Arrival(received_at=15.0, size_bytes=50))
 
 
 class HostSuite(ProgramSuite):
@@ -53,7 +54,7 @@ class HostSuite(ProgramSuite):
         return lease
 
     def arrive(self, ledger: Ledger, *parcels: Parcel, now: float = 20.0) -> None:
-        ledger.commit(Change(parcels=parcels, arrivals=tuple(map(arrival, parcels))), now=now)
+        ledger.commit(Change(parcels=tuple(map(arrived, parcels))), now=now)
 
     # -- what is known of a host -------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from tests import making
 from tests.making import parcel
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.home.ledger.interface import WHOLE, Change, Lease, Ledger, Disposal
+from sterna.home.ledger.interface import WHOLE, Change, Disposal, Lease, Ledger
 from sterna.model import (
     Checkpoint,
     Ended,

@@ -29,7 +29,9 @@ class Acknowledgements:
         self._news = asyncio.Event()
         self._enough = asyncio.Event()
         self._sending = asyncio.Lock()
-        self.failure: Refused | WireError | None = None  # set when the host refuses: a new session may succeed
+        self.failure: Refused | WireError | None = (
+            None  # set when the host refuses: a new session may succeed
+        )
 
     def note(self, number: int, size_bytes: int) -> None:
         """Home has this parcel for good, and all before it."""

@@ -16,7 +16,16 @@ from sterna.home.away.courier import Courier, Journey
 from sterna.home.away.events import Fault
 from sterna.home.away.hosts import Hosts
 from sterna.home.away.luggage import luggage
-from sterna.home.away.place import HERE, Choice, Place, Placement, PlaceKind, choose, closed_words, prospect_of
+from sterna.home.away.place import (
+    HERE,
+    Choice,
+    Place,
+    PlaceKind,
+    Placement,
+    choose,
+    closed_words,
+    prospect_of,
+)
 from sterna.home.ledger.desk import LedgerDesk
 from sterna.home.ledger.interface import HostRow
 from sterna.model import Crawler, Deliver, Hold, Parcel, Visit

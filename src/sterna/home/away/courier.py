@@ -22,6 +22,7 @@ from sterna.home.progress import Progress
 from sterna.model import Budget, Deliver, Visit
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
+from sterna.wire.handshake import Session
 
 Blame = Callable[[ev.Fault], Awaitable[None]]
 _INTERRUPTIBLE = (ev.Greet, ev.Shape, ev.Order, ev.Read, ev.Sleep)
@@ -37,7 +38,7 @@ class Journey(Departure, frozen=True, kw_only=True):
 class Courier:
     """Makes trips, as many at once as the caller likes."""
 
-    def __init__(  # noqa: PLR0913 - each is somebody it works with
+    def __init__(
         self,
         lines: Callable[[], Lines],  # called when the first crawler leaves: without one home needs no key
         ledger: LedgerDesk,
@@ -55,7 +56,7 @@ class Courier:
         self._progress = progress
         self.inquiries = inquiries
         self._level = level
-        self.tell = tell
+        self._tell = tell
         self._resting = Resting(warn)
         self.killed_sites: set[str] = set()  # grows by _look_for_kill()
 
@@ -83,8 +84,8 @@ class Courier:
     ) -> ev.Outcome:
         """Returns when the crawler is back or lost; what it brought is stored by then.
 
-        `blame` is called before the site is free for another visit. Of errors only those of `deliver` that are
-        not ParcelRefused are raised; the others are the outcome's.
+        `blame` is called before the site is free for another visit. A refused parcel is a failure of the trip
+        like others; any other error of `deliver` is raised.
         """
         visit = journey.visit
         lines = self._lines()
@@ -101,6 +102,25 @@ class Courier:
         return replace(
             trip.outcome, bytes_sent=leg.line.traffic.sent, bytes_received=leg.line.traffic.received
         )
+
+    async def shape(self, visit: Visit, offer: Offer, session: Session) -> Visit:
+        """The visit as the host takes it, written into the outbox: a restart resumes what was sent."""
+        facts = Facts.of(session.platform, is_live_only=offer.is_live_only)
+        estimate = await self._estimate(visit, session.grants, facts)
+        shaped = await asyncio.to_thread(shape, visit, session.grants, facts, estimate)
+        luggage = await asyncio.to_thread(pack, shaped, offer, visit.budget)
+        await self.ledger.do(lambda ledger: ledger.set_luggage(visit.id, luggage))
+        if shaped.within:
+            self._tell(Placement(site=visit.site, place="host", reason=narrowed_words(visit, shaped)))
+        return shaped
+
+    async def _estimate(self, visit: Visit, grants: Budget, facts: Facts) -> Estimate:
+        """What earlier visits teach; the parts of the site only if not all of it fits into one visit."""
+        estimate = await self.ledger.do(lambda ledger: ledger.estimate(visit.site))
+        granted = bounded(visit.budget, grants, facts)
+        if len(visit.starts) <= room_for(granted, estimate, wanted=visit.budget):
+            return estimate
+        return await self.ledger.do(lambda ledger: ledger.estimate(visit.site, with_subtrees=True))
 
 
 class _Leg:
@@ -176,34 +196,47 @@ class _Leg:
 
     async def _attempt(self, action: ev.Action) -> ev.Event | None:
         try:
-            return await self._perform(action)
+            if isinstance(action, ev.Effect):
+                await self._effect(action)
+                return None
+            return await self._answer(action)
         except (Refused, LineBroken, HostGone, ParcelRefused) as error:
             return ev.Failed(error)
 
-    async def _perform(self, action: ev.Action) -> ev.Event | None:  # noqa: PLR0911, PLR0912 - one case each
-        line, inquiry = self.line, self._inquiry
+    async def _effect(self, action: ev.Effect) -> None:
         match action:
             case ev.WriteOut():
-                return await self._write_out()
+                await self._write_out()
+            case ev.Acknowledge(number, size_bytes):
+                self.line.acknowledge(number, size_bytes)
+            case ev.Tell(text):
+                self._courier.note_line(self._trip.visit.site, text)
+            case ev.Kill(is_beside):
+                await self._kill(is_beside=is_beside)
+            case ev.Blame(fault):
+                await self._blame(fault)
+            case ev.Prove():
+                await self._case.prove()
+            case ev.Discard():
+                if self._inquiry:
+                    self._inquiry.discard()
+
+    async def _answer(self, action: ev.Question) -> ev.Event:  # noqa: PLR0911, PLR0912 - a case for each
+        match action:
             case ev.Open():
                 return await self._open()
             case ev.Greet(is_known):
-                return await line.greet(self._journey.visit.budget, is_known=is_known)
+                return await self.line.greet(self._journey.visit.budget, is_known=is_known)
             case ev.Shape(is_new):
                 return await self._shape(is_new=is_new)
             case ev.Order(resume_from=resume_from, level=level):
-                return await line.order(resume_from=resume_from, level=level)
+                return await self.line.order(resume_from=resume_from, level=level)
             case ev.Read():
-                return self._see(await line.read())
-            case ev.Tell(text):
-                return self._courier.note_line(self._trip.visit.site, text)
-            case ev.Acknowledge(number, size_bytes):
-                return line.acknowledge(number, size_bytes)
+                return self._see(await self.line.read())
             case ev.Sign(lost_streams):
-                return await line.sign(lost_streams=lost_streams)
+                return await self.line.sign(lost_streams=lost_streams)
             case ev.Hold(parcel, size_bytes):
-                assert inquiry
-                await inquiry.hold(parcel, size_bytes)
+                await self._case.hold(parcel, size_bytes)
                 return ev.Stored()
             case ev.Commit(parcel):
                 await self._deliver(parcel)
@@ -211,28 +244,23 @@ class _Leg:
             case ev.Sleep(seconds):
                 await self._courier.clock.sleep(seconds)
                 return ev.Slept()
-            case ev.Kill(is_beside):
-                return await self._kill(is_beside=is_beside)
             case ev.LookForKill():
                 return await self._look_for_kill()
-            case ev.Blame(fault):
-                return await self._blame(fault)
-            case ev.Prove():
-                assert inquiry
-                return await inquiry.prove()
             case ev.Check(visit, is_whole):
-                assert inquiry
-                return ev.Judged(await inquiry.judge(visit, is_whole=is_whole, stop=self._stop))
+                return ev.Judged(await self._case.judge(visit, is_whole=is_whole, stop=self._stop))
             case ev.Release():
-                assert inquiry
-                held = await inquiry.next_held()
+                held = await self._case.next_held()
                 return ev.Released(held.parcel, held.size_bytes) if held else ev.Released()
-            case ev.Discard():
-                return inquiry.discard() if inquiry else None
             case ev.Close():
                 return await self._close(action)
             case ev.Wait():
-                raise AssertionError("waiting is for _watch()")
+                raise AssertionError("_carry_out() waits")
+
+    @property
+    def _case(self) -> Inquiry:
+        """The inquiry, for actions that only a trip with one asks for."""
+        assert self._inquiry
+        return self._inquiry
 
     # -- belief ------------------------------------------------------------------------------------------
 
@@ -260,34 +288,13 @@ class _Leg:
     # -- the host ----------------------------------------------------------------------------------------
 
     async def _shape(self, *, is_new: bool) -> ev.Ready:
-        """Shapes a new visit to what is granted, written down first: a restart resumes what was sent."""
         visit = self._trip.visit
         if is_new:
-            visit = await self._shaped(self._journey.visit)
+            visit = await self._courier.shape(self._journey.visit, self._journey.offer, self.line.session)
         # When a visit of an earlier run began is not known any more.
         began = self._courier.clock.now() if is_new else 0.0
         await self.line.load(visit, first=self._trip.next, began=began)
         return ev.Ready(visit)
-
-    async def _shaped(self, visit: Visit) -> Visit:
-        courier, offer, session = self._courier, self._journey.offer, self.line.session
-        facts = Facts.of(session.platform, is_live_only=offer.is_live_only)
-        estimate = await self._estimate(visit, session.grants, facts)
-        shaped = await asyncio.to_thread(shape, visit, session.grants, facts, estimate)
-        luggage = await asyncio.to_thread(pack, shaped, offer, visit.budget)
-        await courier.ledger.do(lambda ledger: ledger.set_luggage(visit.id, luggage))
-        if shaped.within:
-            courier.tell(Placement(site=visit.site, place="host", reason=narrowed_words(visit, shaped)))
-        return shaped
-
-    async def _estimate(self, visit: Visit, grants: Budget, facts: Facts) -> Estimate:
-        """What earlier visits teach; the parts of the site only if not all of it fits into one visit."""
-        desk = self._courier.ledger
-        estimate = await desk.do(lambda ledger: ledger.estimate(visit.site))
-        granted = bounded(visit.budget, grants, facts)
-        if len(visit.starts) <= room_for(granted, estimate, wanted=visit.budget):
-            return estimate
-        return await desk.do(lambda ledger: ledger.estimate(visit.site, with_subtrees=True))
 
     async def _kill(self, *, is_beside: bool) -> None:
         killing = self.line.kill(self._trip.visit.id)
@@ -313,7 +320,7 @@ class _Leg:
         await self._courier.ledger.do(lambda ledger: ledger.write_out(row, pack(visit, offer)))
 
     async def _look_for_kill(self) -> ev.Looked:
-        """Tells a crawler that the user killed, perhaps from another process, from one that its host stopped."""
+        """Whether the user killed the crawler, perhaps from another process."""
         visit, now = self._journey.visit, self._courier.clock.now()
         out = await self._courier.ledger.do(lambda ledger: ledger.mark_out(visit.id, Out.AWAY, now=now))
         if out is Out.KILLED:

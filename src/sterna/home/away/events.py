@@ -287,15 +287,9 @@ class Close(Record, frozen=True, kw_only=True):
     promised: int | None = None  # the priority that home owes the site
 
 
-Action = (
-    WriteOut
-    | Acknowledge
-    | Tell
-    | Kill
-    | Blame
-    | Prove
-    | Discard
-    | Open
+Effect = WriteOut | Acknowledge | Tell | Kill | Blame | Prove | Discard
+Question = (
+    Open
     | Greet
     | Shape
     | Order
@@ -310,3 +304,4 @@ Action = (
     | LookForKill
     | Close
 )
+Action = Effect | Question

@@ -22,6 +22,7 @@ LEAST_SECONDS = 300.0  # that an offer is kept, whatever it says itself
 MOST_SECONDS = 7 * 24 * 3600.0
 MAX_REASON = 200
 
+
 class Configured(Record, frozen=True, kw_only=True):
     """What the user says of a site's host; either may be empty."""
 

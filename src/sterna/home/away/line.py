@@ -1,4 +1,4 @@
-"""Home's end of the line to one host: sessions, orders, the stream of a visit; its secrets are never stored."""
+"""Home's end of the line to one host: sessions, orders, the stream of a visit. Secrets are never stored."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -39,6 +39,8 @@ UNDERSTANDS = ("zstd", TAKES_RECEIPTS)
 MAX_NAME = 100
 MAX_AGENT = 400
 
+StreamEvent = ev.Came | ev.Said | ev.StreamOver
+
 
 @dataclass(slots=True)
 class Traffic:
@@ -60,7 +62,7 @@ class Contact:
 class Lines:
     """Opens lines to hosts in the name of this home."""
 
-    def __init__(  # noqa: PLR0913 - what all lines share
+    def __init__(
         self,
         transport: Transport,
         identity: Identity,
@@ -112,7 +114,7 @@ class Line:
         self._cargo: Cargo | None = None
         self._inbox: Inbox | None = None
         self._stream = AsyncExitStack()
-        self._events: AsyncGenerator[ev.Came | ev.Said | ev.StreamOver, None] | None = None
+        self._events: AsyncGenerator[StreamEvent, None] | None = None
         self._acknowledgements: Acknowledgements | None = None
 
     @property
@@ -123,7 +125,7 @@ class Line:
     # -- sessions ----------------------------------------------------------------------------------------
 
     async def greet(self, wants: Budget, *, is_known: bool) -> ev.Greeted:
-        """Opens a session. A wrong answer is HostGone if the host `is_known` to have the visit, else Refused."""
+        """Opens a session. A wrong answer is Refused; HostGone if the host `is_known` to have the visit."""
         try:
             self._contact = await self.contact(wants)
         except WireError as error:
@@ -178,7 +180,7 @@ class Line:
     # -- one visit ---------------------------------------------------------------------------------------
 
     async def load(self, visit: Visit, *, first: int, began: float) -> None:
-        """Packs a visit for the next order; its parcels begin with `first`. Takes a while if much is known."""
+        """Packs a visit for the next order; its parcels begin with `first`. Slow if much is known."""
         self._visit = visit
         self._cargo = await asyncio.to_thread(Cargo.of, visit)
         self._inbox = Inbox(
@@ -223,13 +225,13 @@ class Line:
             within=visit.within,
         )
 
-    async def read(self) -> ev.Came | ev.Said | ev.StreamOver:
+    async def read(self) -> StreamEvent:
         """The next of the stream; LineBroken if it is cut off or silent, HostGone if it is malformed."""
         assert self._events
         with self._translated():
             return await anext(self._events)
 
-    async def _read(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[ev.Came | ev.Said | ev.StreamOver, None]:
+    async def _read(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[StreamEvent, None]:
         inbox, clock, size = self._inbox, self._lines.clock, 0
         assert inbox
         async for chunk in self._timed(chunks):
@@ -287,7 +289,7 @@ class Line:
     # -- messages ----------------------------------------------------------------------------------------
 
     async def _acknowledge(self, contact: Contact, number: int, receipt: bytes) -> None:
-        """Tells the host that home has the parcels up to this one, with home's signature under the receipt."""
+        """Confirms the parcels up to this one, with home's signature under the receipt."""
         assert self._visit
         body = seal_acknowledgement(contact.session.keys, self._visit.id, number, receipt=receipt)
         async with self._exchange(Call("acknowledge", body)) as (chunks, _):

@@ -16,24 +16,6 @@ SKEW_SECONDS = 300.0  # between two clocks that agreed well enough for a greetin
 Keep = Callable[[str, str, bytes], Awaitable[None]]  # the visit, its site and the signed receipt
 
 
-class Costs(Record, frozen=True):
-    """What the parcels of a visit say that it took."""
-
-    pages: int = 0
-    requests: int = 0
-    read_bytes: int = 0
-    cpu_seconds: float = 0.0
-
-    def plus(self, usage: Usage) -> "Costs":
-        """With those of one more parcel."""
-        return Costs(
-            self.pages + usage.pages,
-            self.requests + usage.requests,
-            self.read_bytes + usage.bytes_received,
-            self.cpu_seconds + usage.cpu_seconds,
-        )
-
-
 class Witnessed(Record, frozen=True, kw_only=True):
     """What home knows of a visit without its receipt; times are the host's."""
 
@@ -42,7 +24,7 @@ class Witnessed(Record, frozen=True, kw_only=True):
     host: bytes  # its key
     is_whole: bool  # seen from the first parcel to the proven end
     ended: Ended | None
-    costs: Costs
+    costs: Usage  # as the parcels say
     root: bytes
     received_bytes: int  # of all streams, until the receipt
     lost_streams: int  # that were cut, or of which nobody here knows
@@ -109,7 +91,7 @@ def dispute(receipt: Receipt, seen: Witnessed) -> str:
         "home has not seen all of the visit": not seen.is_whole,
         "it is of other pages than those that came": (receipt.ended, receipt.root) != (seen.ended, seen.root),
         "it counts other pages, requests or bytes than the parcels do": counted
-        != (costs.pages, costs.requests, costs.read_bytes),
+        != (costs.pages, costs.requests, costs.bytes_received),
         "it counts other CPU seconds than the parcels do": not math.isclose(
             receipt.cpu_seconds, costs.cpu_seconds, rel_tol=1e-6, abs_tol=1e-3
         ),

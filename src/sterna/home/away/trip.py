@@ -1,6 +1,6 @@
 """One trip of a crawler to a host and back, as a state machine: events in, actions out. Pure.
 
-`courier` carries the actions out and reports each result as the next event, so a list of events replays a trip.
+`courier` carries the actions out and reports each result as the next event: a list of events replays a trip.
 Of the actions that `Trip.on` answers, the last one is the one whose event comes next.
 """
 
@@ -67,7 +67,13 @@ class Trip:
         self.stage = Stage.LEAVING
         self.outcome = ev.Outcome()
         self._clocks = Clocks(self.visit.budget.seconds, self._patience, now=now)
-        self._start_at(departure.resume_from)  # sets `next`, the number of the next parcel
+        # Tries and streams; set by _start_at() too.
+        self.next = self._first = self._tried_at = 1  # parcel numbers
+        self._was_sent = self._is_taken = False
+        self._streams = 0  # those asked for, and the one of an earlier run
+        self._tries = 0
+        self._cuts = 0
+        self._start_at(departure.resume_from)
         # How the parcels are treated, as Opened says.
         self._is_checked = self._is_held = False
         # The session.
@@ -75,9 +81,6 @@ class Trip:
         self._greeted_at = now
         self._is_packed = self._is_renewal = False
         self._promised: int | None = None
-        # Tries and streams.
-        self._tries = 0
-        self._cuts = 0
         # What has come.
         self._ended: Ended | None = None  # as the last parcel says
         self._pages = 0
@@ -92,7 +95,7 @@ class Trip:
     def is_over(self) -> bool:
         return self.outcome.out is not Out.WAITING
 
-    def on(self, event: ev.Event, *, now: float) -> Actions:
+    def on(self, event: ev.Event, *, now: float) -> Actions:  # noqa: PLR0911, PLR0912 - a case for each
         """What is to be done next."""
         match event:
             case ev.Begun():
@@ -138,8 +141,8 @@ class Trip:
     def _start_at(self, number: int) -> None:
         """Resumes from this parcel; 0 sends the visit."""
         self._was_sent = self._is_taken = number > 0
-        self._streams = int(self._was_sent)  # those asked for, and the one of an earlier run
-        self._first = self.next = self._tried_at = max(number, 1)
+        self._streams = int(self._was_sent)
+        self.next = self._first = self._tried_at = max(number, 1)
 
     # -- until the stream --------------------------------------------------------------------------------
 

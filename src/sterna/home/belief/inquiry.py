@@ -1,4 +1,4 @@
-"""The inquiry into one visit at a host: what it brings is witnessed, held back if need be, checked and judged."""
+"""The inquiry into a visit at a host: its parcels are witnessed, held if need be, checked and judged."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -12,6 +12,7 @@ from sterna.home.ledger.interface import (
     WHOLE,
     Change,
     Counts,
+    Disposal,
     Estimate,
     HostRow,
     InboxRow,
@@ -20,7 +21,6 @@ from sterna.home.ledger.interface import (
     OutboxRow,
     SiteFact,
     SiteRow,
-    Disposal,
     VisitRow,
 )
 from sterna.home.ledger.sqlite import outbox, standing
