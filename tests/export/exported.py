@@ -10,13 +10,13 @@ from tests import making
 from tests.crawl.running import crawl_here
 from tests.servers.nginx import real_site, serve
 
+from sterna.api.export import run
 from sterna.archive.rows import page_table
 from sterna.archive.segments import SegmentStore
-from sterna.cli.exporting import run
-from sterna.export.making import Kind, Wish
-from sterna.export.source import Source
-from sterna.export.warcs import WarcFile
-from sterna.home.collection import Collection
+from sterna.export.job import Kind, Wish
+from sterna.export.selection import Source
+from sterna.export.warc import WarcFile
+from sterna.home.folder import Collection
 from sterna.model import Page
 from sterna.query.engine import Engine
 from sterna.web.urls import site_of

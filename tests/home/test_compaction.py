@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from tests import making
 from tests.clocks import StillClock
-from tests.home.ledger_suite import SITE
+from tests.home.ledger.ledger_suite import SITE
 
 from sterna.archive.manifest import FactRow
 from sterna.archive.segments import SegmentStore
 from sterna.home.compaction import READER_GRACE_SECONDS, Compaction
-from sterna.home.ledger import Change
-from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.interface import Change
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Link, Links, Page
 
 

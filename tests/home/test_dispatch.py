@@ -10,11 +10,11 @@ import pytest
 from tests import making
 
 from sterna.errors import ParcelRefused, StorageError
+from sterna.home.away.place import Place
 from sterna.home.dispatch import Deliver, Dispatch, Plan
-from sterna.home.ledger import Arrival, Change, HostRow
-from sterna.home.placing import Place
+from sterna.home.ledger.interface import Arrival, Change, HostRow
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
-from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Budget, Crawler, Ended, Etiquette, Parcel, Target, Usage, Visit
 from sterna.web.clock import SystemClock
 

@@ -8,7 +8,7 @@ import pytest
 from tests import making
 
 from sterna.home.journey import Journey
-from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Ended, Parcel, State, Target
 
 A, B, C = "https://a.test", "https://b.test", "https://c.test"

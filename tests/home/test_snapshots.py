@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from tests import making
 from tests.clocks import StillClock
-from tests.home.ledger_suite import SITE
+from tests.home.ledger.ledger_suite import SITE
 
 from sterna.archive.arrivals import arrivals
 from sterna.archive.manifest import Batch, FactRow, Snapshot
 from sterna.archive.segments import SegmentStore
 from sterna.errors import EmptyCollection
-from sterna.home.collection import Collection
 from sterna.home.compaction import Compaction
-from sterna.home.ledger import Change
+from sterna.home.folder import Collection
+from sterna.home.ledger.interface import Change
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.snapshots import take
-from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Link, Links
 
 

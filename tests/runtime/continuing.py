@@ -20,9 +20,9 @@ from sterna.runtime.runtime import Runtime
 from sterna.web.clock import SystemClock
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.dns import DnsResolver
+from sterna.web.document_root import RootFetcher
 from sterna.web.http import Fetcher
 from sterna.web.politeness import NO_LIMITS, Gate
-from sterna.web.root import RootFetcher
 
 
 def visit_of(packed: PackedCrawler, site: str, pages: int) -> Visit:

@@ -11,10 +11,10 @@ from tests import making
 
 from sterna.archive.manifest import Batch, FactRow
 from sterna.archive.segments import SegmentStore
-from sterna.home.collection import Collection
-from sterna.home.ledger import Change
+from sterna.home.folder import Collection
+from sterna.home.ledger.interface import Change
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.snapshots import take
-from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Link, Links, Page
 from sterna.query.engine import Engine
 from sterna.storage.manager import Manager

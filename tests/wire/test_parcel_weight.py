@@ -11,8 +11,8 @@ from sterna.errors import WireError
 from sterna.model import Known
 from sterna.wire import parcels
 from sterna.wire.known import Marks
-from sterna.wire.page_columns import PageColumns
 from sterna.wire.parcels import unpack_parcel
+from sterna.wire.records import PageColumns
 from sterna.wire.target_columns import TargetColumns
 from sterna.wire.weighing import array_length
 

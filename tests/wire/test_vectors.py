@@ -19,17 +19,8 @@ from tests.wire.parties import HOME, HOST, NOW, PLATFORM, SESSION, SITE, TICKET
 
 from sterna import model
 from sterna.model import Budget
-from sterna.wire import (
-    discovery,
-    handshake,
-    known,
-    orders,
-    page_columns,
-    parcels,
-    receipts,
-    stream,
-    target_columns,
-)
+from sterna.wire import discovery, handshake, known, orders, parcels, receipts, stream, target_columns
+from sterna.wire import records as page_columns
 from sterna.wire.frames import Kind
 from sterna.wire.handshake import SUITE, read_hello
 from sterna.wire.keys import Succession
