@@ -21,7 +21,7 @@ from sterna.home.snapshots import take
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
 
-PAGES = 400  # in six or seven parcels
+PAGES = 250  # in six parcels
 STEPS = [
     "received",
     "segment-begun",

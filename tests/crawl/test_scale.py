@@ -27,7 +27,7 @@ def reachable(web: SyntheticWeb, sites: list[int]) -> set[tuple[int, int]]:
 
 def test_web_of_300_sites_with_a_power_law_of_sizes_is_crawled_whole(tmp_path: Path) -> None:
     web = SyntheticWeb(
-        sites=300, pages_per_site=15, size_exponent=2.3, external_share=0.2, bytes_per_page=2_000, seed=3
+        sites=300, pages_per_site=10, size_exponent=2.3, external_share=0.2, bytes_per_page=2_000, seed=3
     )
     starts = list(range(0, 300, 50))
     with SyntheticServer(web).run_in_thread() as server:
@@ -38,7 +38,7 @@ def test_web_of_300_sites_with_a_power_law_of_sizes_is_crawled_whole(tmp_path: P
         f"http://{web.host(site)}:{server.port}{path(page)}" for site, page in reachable(web, starts)
     )
     assert result.returncode == 0
-    assert len(expected) > 3_000
+    assert len(expected) > 2_000
     assert stored_urls(tmp_path / "c") == expected
     assert summary_of(result)["peak_memory_bytes"] < 600e6
 
