@@ -18,7 +18,7 @@ from sterna.model import Link, Links, Page
 
 
 def some_page(number: int) -> Page:
-    return making.page(f"/{number}", fingerprint=number, links=Links.of(Link(f"{SITE}/")))
+    return making.page(f"/{number}", site=SITE, fingerprint=number, links=Links.of(Link(f"{SITE}/")))
 
 
 async def test_small_segments_are_merged_and_removed_after_a_grace(tmp_path: Path) -> None:

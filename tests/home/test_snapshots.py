@@ -32,7 +32,7 @@ class Archive:
 
     def write(self, number: int) -> Change:
         """The change of a batch, whose files are there already."""
-        page = making.page(f"/{number}", fingerprint=number, links=Links.of(Link(f"{SITE}/")))
+        page = making.page(f"/{number}", site=SITE, fingerprint=number, links=Links.of(Link(f"{SITE}/")))
         fact = FactRow(crawler="c", site=SITE, visit="v", template="t", data="[]", received=1.0)
         batch = Batch(number=number, crawler="c", visits=("v",), again=(False,))
         segments = self.segments.write_pages([(SITE, page)], facts=[fact], batch=batch)
