@@ -78,11 +78,11 @@ class ScriptedLines:
             last, self._last = self._last, None
             await self.during(last)
         parcel = next(self._left, None)
-        if parcel:
+        if parcel and not self.kills:
             self._last = parcel
             self.traffic.received += PARCEL_BYTES
             return ev.Came(parcel, PARCEL_BYTES)
-        if self.error:
+        if self.error and not self.kills:
             raise self.error
         return ev.StreamOver(True)
 

@@ -211,7 +211,7 @@ async def test_home_that_a_host_does_not_know_learns_how_it_is_let_in(world: Wor
     world.error = Refused("unknown-home", "key 1234 is not allowed")
     await world.carry(WORTHY)
     assert world.warnings == [
-        f"the host of {SITE} does not know this home; its owner lets it in by: sterna keys allow KEY"
+        f"the host of {SITE} does not know this home; its owner admits it with: sterna keys allow KEY"
     ]
 
 

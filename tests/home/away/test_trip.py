@@ -103,16 +103,8 @@ def test_refused_crawler_is_still_to_be_sent_and_keeps_its_lease() -> None:
 
 def test_order_that_never_arrived_is_shaped_and_sent_again() -> None:
     trip = begun()
-    events: list[ev.Event] = [
-        GREETED,
-        ev.Ready(VISIT),
-        CUT,
-        ev.Slept(),
-        GREETED,
-        ev.Failed(Refused("gone")),
-        ev.Slept(),
-    ]
-    replay(trip, events)
+    gone = ev.Failed(Refused("gone"))
+    replay(trip, [GREETED, ev.Ready(VISIT), CUT, ev.Slept(), GREETED, gone, ev.Slept()])
     assert replay(trip, [GREETED]) == [ev.Shape(is_new=True)]
     assert replay(trip, [ev.Ready(VISIT)]) == [ev.Order(resume_from=0, level=3)]
 

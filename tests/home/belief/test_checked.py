@@ -92,6 +92,7 @@ class World:
     warnings: list[str] = field(default_factory=list)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     refuses: bool = False
+    trips: int = 0
 
     async def take(self, parcel: Parcel) -> None:
         if self.refuses:
@@ -117,7 +118,8 @@ class World:
         courier = Courier(
             self.sender.open, desk, clock=self.clock, progress=self.progress, inquiries=inquiries
         )
-        start = visit(starts=(Target(f"{SITE}/0"),))
+        self.trips += not resume_from
+        start = visit(id=f"v{self.trips}", starts=(Target(f"{SITE}/0"),))
         journey = Journey(visit=start, offer=offer, resume_from=resume_from)
         outcome = await courier.travel(journey, deliver=deliver or self.take, stop=self.stop, blame=_forgive)
         if outcome.failure:
@@ -172,8 +174,10 @@ async def test_samples_are_requests_of_the_crawl(world: World) -> None:
     world.ledger.seed([Target(f"{SITE}/")], now=1.0)
     await world.go()
     counts = world.ledger.counts(now=1.0)
-    assert (counts.requests, counts.bytes_received) == (5, 500)
-    assert (world.progress.requests, world.progress.bytes_received, world.progress.checked) == (5, 500, 5)
+    received = 500 + 5 * PARCEL_BYTES  # the samples, and what the host sent
+    assert (counts.requests, counts.bytes_received) == (5, received)
+    assert (world.progress.requests, world.progress.bytes_received) == (5, received)
+    assert world.progress.checked == 5
     assert world.progress.pages == 0
 
 
