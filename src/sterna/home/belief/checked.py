@@ -22,9 +22,8 @@ from sterna.home.belief.quarantine import Stay, WaitingRoom
 from sterna.home.ledger.trust import SampleRow, TrustBook, TrustRow
 from sterna.home.progress import Progress
 from sterna.model import Parcel, Visit
-from sterna.trust.sampling import sample_count
+from sterna.trust.sampling import Witness, sample_count
 from sterna.trust.score import Belief, Score, alone_seconds, belief, counted, succeeded
-from sterna.trust.witness import Witness
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import Session
