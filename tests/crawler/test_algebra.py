@@ -7,8 +7,8 @@ from tests.crawler.predicates import COMPARISONS, cases, grown, leaf, listed
 from tests.crawler.rows import FIXED
 
 from sterna.crawler.algebra import negated, prunable_of, prune_of, restricted
-from sterna.crawler.grammar import COLUMNS, columns_of
-from sterna.crawler.predicate import Judge, PageRow
+from sterna.crawler.grammar import COLUMNS, PageRow, columns_of
+from sterna.crawler.predicate import Judge
 from sterna.model import Predicate
 
 

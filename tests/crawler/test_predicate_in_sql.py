@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from tests.crawler.predicates import as_sql, cases, is_readable
 from tests.crawler.rows import FIXED, load, quoted, verdicts
 
-from sterna.crawler.like import is_stable, lowered
-from sterna.crawler.predicate import Judge, PageRow
+from sterna.crawler.grammar import PageRow
+from sterna.crawler.predicate import Judge
+from sterna.crawler.text_tests import is_stable, lowered
 from sterna.model import Predicate
 
 

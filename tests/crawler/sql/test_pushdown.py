@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.crawler.rows import FIXED, POOLS, Pool, load, numbers, page_rows, quoted, texts, verdicts
 
-from sterna.crawler.like import read_like
-from sterna.crawler.predicate import Judge, PageRow
-from sterna.crawler.sources import PAGE_COLUMNS
-from sterna.crawler.sql import plan_condition, plan_query
+from sterna.crawler.grammar import PageRow
+from sterna.crawler.predicate import Judge
+from sterna.crawler.sql.plan import plan_condition, plan_query
+from sterna.crawler.sql.reads import PAGE_COLUMNS
+from sterna.crawler.text_tests import read_like
 from sterna.errors import UsageError
 
 Texts = st.SearchStrategy[str]
