@@ -4,11 +4,7 @@ import time
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests import making
-from tests.crawler.predicates import predicates
-from tests.crawler.rows import FIXED, POOLS
 
 from sterna.crawler.grammar import COLUMNS, MAX_DEPTH, PageRow, check, describe
 from sterna.crawler.predicate import Judge, row_of
@@ -189,12 +185,6 @@ def test_no_pattern_takes_long(predicate: Predicate) -> None:
     began = time.process_time()
     judge.judge(row)
     assert time.process_time() - began < 2.0
-
-
-@settings(FIXED, max_examples=100)
-@given(predicate=st.sampled_from(POOLS).flatmap(predicates))
-def test_every_predicate_has_words(predicate: Predicate) -> None:
-    assert describe(predicate)
 
 
 def test_words_for_a_predicate_are_plain() -> None:

@@ -173,7 +173,7 @@ def cases(conditions_of: Callable[[Pool], Texts], most: int) -> st.SearchStrateg
     )
 
 
-@settings(FIXED, max_examples=150)
+@settings(FIXED, max_examples=60)
 @given(case=cases(exact_conditions, 6))
 def test_what_is_shipped_means_what_duckdb_means(duck: duckdb.DuckDBPyConnection, case: Case) -> None:
     rows, several = case
@@ -216,7 +216,7 @@ QUERIES = (
 )
 
 
-@settings(FIXED, max_examples=130)
+@settings(FIXED, max_examples=60)
 @given(case=cases(conditions, 1), query=st.sampled_from(QUERIES))
 def test_home_and_site_together_give_what_the_query_gives(
     duck: duckdb.DuckDBPyConnection, case: Case, query: str
