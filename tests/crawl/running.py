@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import uvloop
 
+import sterna as sterna_package
 from sterna.archive.disk import ignore_step
 from sterna.home.crawl import Run, crawl
 from sterna.home.folder import Collection
@@ -79,6 +80,12 @@ def summary_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """The last line of --json."""
     last: dict[str, Any] = json.loads(result.stdout.strip().splitlines()[-1])
     return last
+
+
+def ask(folder: Path, sql: str) -> list[dict[str, Any]]:
+    """The rows of a query over a collection."""
+    with sterna_package.Collection(folder).query(sql) as answer:
+        return list(answer)
 
 
 def segment_paths(folder: Path, table: str) -> list[str]:
