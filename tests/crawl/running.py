@@ -16,6 +16,7 @@ from unittest.mock import patch
 import duckdb
 import uvloop
 
+import sterna as sterna_package
 from sterna.archive.disk import ignore_step
 from sterna.cli.app import main
 from sterna.home.crawl import Run, crawl
@@ -111,6 +112,12 @@ def summary_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """The last line of --json."""
     last: dict[str, Any] = json.loads(result.stdout.strip().splitlines()[-1])
     return last
+
+
+def ask(folder: Path, sql: str) -> list[dict[str, Any]]:
+    """The rows of a query over a collection."""
+    with sterna_package.Collection(folder).query(sql) as answer:
+        return list(answer)
 
 
 def segment_paths(folder: Path, table: str) -> list[str]:

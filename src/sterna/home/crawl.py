@@ -173,7 +173,7 @@ class _Home:
         if is_new:
             starts = [target.url for target in errand.progress.frontier] or self._options.seed_urls()
             self._ledger.restore(site_of(starts[0]), errand.progress, now=self._run.clock.now())
-        return msgspec.structs.replace(errand, progress=crawler_pack.Progress())
+        return msgspec.structs.replace(errand, progress=crawler_pack.SavedProgress())
 
     def _is_waited_for(self, visit: Visit) -> bool:
         """True of a visit that is still at a host, and that this run could have sent there."""

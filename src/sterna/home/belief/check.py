@@ -39,14 +39,14 @@ from sterna.trust.judgement import (
     BAD,
     GOOD,
     Finding,
+    Judgement,
     Manner,
-    Verdict,
     cloaked,
     judge,
     needs_second_look,
     weighed,
 )
-from sterna.trust.witness import Told, Witness
+from sterna.trust.sampling import Told, Witness
 from sterna.web.clock import Clock
 from sterna.web.urls import fingerprint
 from sterna.wire.discovery import Offer
@@ -84,7 +84,7 @@ class Report(Record, frozen=True, kw_only=True):
     @property
     def seen(self) -> int:
         """How many of the pages could be read from here at all."""
-        return sum(each.verdict is not Verdict.UNSEEN for each in self.findings)
+        return sum(each.verdict is not Judgement.UNSEEN for each in self.findings)
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ class Check:
         findings = [
             self._cloaked(each, seen.get(fingerprint(each.url)), as_browser, again.pages) for each in findings
         ]
-        same = {each.url for each in findings if each.verdict is Verdict.SAME}
+        same = {each.url for each in findings if each.verdict is Judgement.SAME}
         # Of a page that is unchanged a host need not have read the links again.
         true = {page.url: page.depth for page in pages if page.url in same and not page.is_unchanged}
         findings += [_omitted(page, again.pages.get(page.fingerprint)) for page in missed]
@@ -204,12 +204,12 @@ class Check:
             now=self._clock.now(),
             referrer=referrers.get(fingerprint(page.referrer)) if page.referrer else None,
         )
-        if finding.verdict is not Verdict.SAME or ours is None:
+        if finding.verdict is not Judgement.SAME or ours is None:
             return finding
         if told.has_false_raw:
-            return Finding(page.url, Verdict.ALTERED, "its digest is right, and not its raw response")
+            return Finding(page.url, Judgement.ALTERED, "its digest is right, and not its raw response")
         if not page.is_kept and ours.digest == page.digest and self._wants(page, ours):
-            return Finding(page.url, Verdict.MISSING, "the crawler wants it, and the host kept it back")
+            return Finding(page.url, Judgement.MISSING, "the crawler wants it, and the host kept it back")
         return finding
 
     def _wants(self, told: Page, seen: Page) -> bool:
@@ -251,7 +251,7 @@ class Check:
             if link.referrer in true and self._is_news(link, depth=true[link.referrer] + 1)
         ]
         return [
-            Finding(link.url, Verdict.OMITTED, f"{link.referrer} leads there, and the host did not say so")
+            Finding(link.url, Judgement.OMITTED, f"{link.referrer} leads there, and the host did not say so")
             for link in omitted[:MOST_OMISSIONS]
         ]
 
@@ -300,8 +300,8 @@ class Check:
 
 def _omitted(start: Page, seen: Page | None) -> Finding:
     if seen is not None and 200 <= seen.status < 300 and not seen.error:
-        return Finding(start.url, Verdict.OMITTED, "the host was given it, and said nothing of it")
-    return Finding(start.url, Verdict.UNSEEN, "it is not to be had from here either")
+        return Finding(start.url, Judgement.OMITTED, "the host was given it, and said nothing of it")
+    return Finding(start.url, Judgement.UNSEEN, "it is not to be had from here either")
 
 
 def _holds(fingerprints: bytes, mark: int) -> bool:

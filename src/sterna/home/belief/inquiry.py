@@ -15,9 +15,8 @@ from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.trust import SampleRow, TrustRow
 from sterna.home.progress import Progress
 from sterna.model import Parcel, Visit
-from sterna.trust.sampling import sample_count
+from sterna.trust.sampling import Witness, sample_count
 from sterna.trust.score import Belief, Score, alone_seconds, belief, counted, succeeded
-from sterna.trust.witness import Witness
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
 

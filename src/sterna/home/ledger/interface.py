@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.crawler.pack import Progress
+from sterna.crawler.pack import SavedProgress
 from sterna.home.ledger.trust import TrustBook
 from sterna.model import Hold, Known, Parcel, Record, Robots, State, Target
 
@@ -319,10 +319,10 @@ class Ledger(Protocol):
     def forget_states(self) -> None:
         """Has every crawler set out anew: another one goes where these were."""
 
-    def progress(self, site: str) -> Progress:
+    def progress(self, site: str) -> SavedProgress:
         """How far the crawler has come at a site, for a crawler's file."""
 
-    def restore(self, site: str, progress: Progress, *, now: float) -> None:
+    def restore(self, site: str, progress: SavedProgress, *, now: float) -> None:
         """Has the next visit to a site go on from there; what is known of the site already stays."""
 
     def facts(self) -> list[SiteFact]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.crawler.pack import Progress
+from sterna.crawler.pack import SavedProgress
 from sterna.errors import StorageError
 from sterna.home.ledger.interface import (
     WHOLE,
@@ -263,12 +263,12 @@ class SqliteLedger:
             db.execute("DELETE FROM crawler_fact")
             db.execute("DELETE FROM crawler_memory")
 
-    def progress(self, site: str) -> Progress:
+    def progress(self, site: str) -> SavedProgress:
         with self._database.reading() as db:
             row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
-            return read_progress(db, row[0], site) if row else Progress()
+            return read_progress(db, row[0], site) if row else SavedProgress()
 
-    def restore(self, site: str, progress: Progress, *, now: float) -> None:
+    def restore(self, site: str, progress: SavedProgress, *, now: float) -> None:
         with self._database.transaction() as db:
             restore_progress(db, self._database.lookup, site, progress, now=now)
 
