@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sterna.search.wording import MAX_CHARS, MAX_TERMS, Asked, Term, host_named, parse
+from sterna.search.queries import MAX_CHARS, MAX_TERMS, ParsedQuery, Term, host_named, parse
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_words_are_read(words: str, terms: tuple[Term, ...]) -> None:
 
 def test_sites_are_wanted_or_not() -> None:
     asked = parse("word site:Example.org -site:old.example.org site:https://www.example.org:8443/path?x")
-    assert asked == Asked(
+    assert asked == ParsedQuery(
         terms=(Term("word"),),
         sites=("example.org", "https://www.example.org:8443"),
         excluded_sites=("old.example.org",),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sterna.search.analysis import ANALYSES, PLAIN, SIGNS, choose, make_analyzer, tidy
+from sterna.search.schema import ANALYSES, PLAIN, SIGNS, choose_analysis, make_analyzer, normalized
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from sterna.search.analysis import ANALYSES, PLAIN, SIGNS, choose, make_analyzer
     ],
 )
 def test_the_tag_decides_for_words(language: str, analysis: str) -> None:
-    assert choose(language, "some words of a text") == analysis
+    assert choose_analysis(language, "some words of a text") == analysis
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_the_tag_decides_for_words(language: str, analysis: str) -> None:
     ],
 )
 def test_the_text_decides_for_signs(language: str, text: str, analysis: str) -> None:
-    assert choose(language, text) == analysis
+    assert choose_analysis(language, text) == analysis
 
 
 def test_every_analysis_can_be_made() -> None:
@@ -58,7 +58,7 @@ def test_words_of_a_language_share_their_stem() -> None:
 def test_accents_need_not_be_typed() -> None:
     french = make_analyzer("fr")
     assert french.analyze("École") == french.analyze("ecole")
-    assert make_analyzer(PLAIN).analyze(tidy("e\u0301cole")) == ["ecole"]
+    assert make_analyzer(PLAIN).analyze(normalized("e\u0301cole")) == ["ecole"]
 
 
 def test_signs_are_taken_one_by_one_and_words_whole() -> None:
