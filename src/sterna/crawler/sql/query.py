@@ -1,6 +1,6 @@
-"""Reads a query: that it is one SELECT, what tables and columns it names, its WHERE in parts.
+"""A query as text and as a tree: parsed, its names checked, its WHERE split into conditions.
 
-sqlglot tells what a query means; what runs at home is always the user's own text, cut where its tokens are.
+sqlglot parses the query. Home always runs the user's own text, cut at its tokens.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,21 +23,14 @@ _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 _AFTER_WHERE = {
     *(TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW, TokenType.ORDER_BY),
-    *(
-        TokenType.LIMIT,
-        TokenType.OFFSET,
-        TokenType.FETCH,
-        TokenType.USING,
-        TokenType.SELECT,
-        TokenType.SEMICOLON,
-    ),
-    *(TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT),
+    *(TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, TokenType.USING, TokenType.SELECT),
+    *(TokenType.SEMICOLON, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT),
 }
 _CHANGES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Copy, exp.Into)
 
 
 class _Parser(DuckDBParser):
-    """Leaves functions as they are called: sqlglot takes some for others that are only alike."""
+    """Leaves function calls as written: sqlglot replaces some by others that differ in detail."""
 
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
 
@@ -49,14 +42,14 @@ class Dialect(DuckDB):
 
 
 class Part(NamedTuple):
-    """A condition that all rows of the result must meet, and its text."""
+    """One condition of a WHERE, and its text."""
 
     node: exp.Expr
     text: str
 
 
 class Where(NamedTuple):
-    """Where the WHERE stands in the text of a query, and the conditions that it joins by AND."""
+    """The position of the WHERE in the text of a query, and the conditions that it joins by AND."""
 
     start: int
     end: int
@@ -64,33 +57,33 @@ class Where(NamedTuple):
 
 
 def read_query(sql: str) -> exp.Expr:
-    """The query, read; UsageError unless it is one SELECT."""
+    """The parsed query; UsageError unless it is one SELECT."""
     if len(sql) > MAX_LENGTH or "\0" in sql:
-        raise UsageError(f"a query is at most {MAX_LENGTH} characters of text: this one is not")
+        raise UsageError(f"the query has more than {MAX_LENGTH} characters of text, or a NUL among them")
     tokens = _tokens(sql)
     if not tokens:
         raise UsageError(f"the query is empty: write one such as {_EXAMPLE}")
     if tokens[0].token_type not in _STARTS:
         raise UsageError(
-            f"only a SELECT can be asked, and this begins with {tokens[0].text!r}: try {_EXAMPLE}"
+            f"only SELECT is allowed, and the query begins with {tokens[0].text!r}: try {_EXAMPLE}"
         )
     statements = [each for each in _parsed(sql) if each]
     if len(statements) != 1:
         raise UsageError(f"the query has {len(statements)} statements: write one")
     if not isinstance(statements[0], exp.Query) or statements[0].find(*_CHANGES):
-        raise UsageError(f"only a SELECT that changes nothing can be asked: try {_EXAMPLE}")
+        raise UsageError(f"only a SELECT that changes nothing is allowed: try {_EXAMPLE}")
     return statements[0]
 
 
 def read_condition(text: str) -> exp.Expr:
-    """What may stand after WHERE, read; UsageError if it is more, or nothing."""
-    query = read_query(f"SELECT * FROM page WHERE\n{text}")  # noqa: S608 - it is read, not run
+    """The parsed condition of a WHERE; UsageError if the text is empty or more than a condition."""
+    query = read_query(f"SELECT * FROM page WHERE\n{text}")  # noqa: S608 - parsed, never run
     where = query.args.get("where")
     others = [
         name for name, value in query.args.items() if value and name not in ("expressions", "from_", "where")
     ]
     if where is None or others:
-        raise UsageError(f"{text!r} is not a condition: write what would stand after WHERE, and no more")
+        raise UsageError(f"{text!r} is not a condition: write only what follows WHERE")
     return where.this  # type: ignore[no-any-return]
 
 
@@ -104,33 +97,32 @@ def _parsed(sql: str) -> Sequence[exp.Expr | None]:
 def _wrong(error: ParseError) -> str:
     first = error.errors[0] if error.errors else {}
     near = f" near {first['highlight']!r}" if first.get("highlight") else ""
-    said = str(first.get("description") or "it is no SQL").partition(" but got <Token")[0]
-    said = "something is missing there" if "Required keyword" in said else said
-    return (
-        f"the query cannot be read at line {first.get('line', 1)}, column {first.get('col', 1)}{near}: {said}"
-    )
+    said = str(first.get("description") or "this is not SQL").partition(" but got <Token")[0]
+    said = "something is missing" if "Required keyword" in said else said
+    place = f"line {first.get('line', 1)}, column {first.get('col', 1)}{near}"
+    return f"syntax error in the query, {place}: {said}"
 
 
 def _tokens(sql: str) -> list[Token]:
     try:
         return list(Dialect().tokenize(sql))
     except TokenError as error:
-        raise UsageError("the query cannot be read: a quote or a comment is not closed") from error
+        raise UsageError("syntax error in the query: a quote or a comment is not closed") from error
 
 
 # --- names
 
 
 def check_names(query: exp.Expr, tables: Mapping[str, Sequence[str]]) -> None:
-    """UsageError if the query reads a table or a column that is not there."""
+    """Raises UsageError if the query reads an unknown table or column."""
     own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
     for name in sorted(own & tables.keys()):
-        raise UsageError(f"WITH calls something {name}, which is the name of a table: choose another name")
+        raise UsageError(f"WITH defines {name}, which is the name of a table: choose another name")
     for table in query.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and (
             table.db or table.name.lower() not in own | tables.keys()
         ):
-            raise UsageError(f"there is no table {table.sql()}: {_nearest(table.name, tables)}")
+            raise UsageError(f"unknown table {table.sql()}: {_nearest(table.name, tables)}")
     _check_columns(query, tables)
 
 
@@ -138,16 +130,16 @@ def _check_columns(query: exp.Expr, tables: Mapping[str, Sequence[str]]) -> None
     made = (exp.Unnest, exp.Lateral, exp.Values, exp.Pivot, exp.Anonymous)
     sources = [table.this for table in query.find_all(exp.Table)]
     if query.find(*made[:-1]) or any(isinstance(source, made) for source in sources):
-        return  # such tables have columns that only DuckDB knows
+        return  # only DuckDB knows the columns of such tables
     read = {table.name.lower() for table in query.find_all(exp.Table)}
     columns = [name for table in tables if table in read for name in tables[table]]
     aliases = set(_aliases(query))
     for column in query.find_all(exp.Column):
-        # What stands before a dot may be a table, or a column with fields of its own.
+        # The name before a dot is a table, or a column with fields of its own.
         name = column.table if column.table and column.table.lower() not in aliases | read else column.name
         is_known = name.lower() in aliases or name.lower() in columns or name.lower() in read
         if not is_known and isinstance(column.this, exp.Identifier):
-            raise UsageError(f"there is no column {name!r}: {_nearest(name, columns)}")
+            raise UsageError(f"unknown column {name!r}: {_nearest(name, columns)}")
 
 
 def _aliases(query: exp.Expr) -> Iterator[str]:
@@ -164,11 +156,11 @@ def _nearest(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(dict.fromkeys(known))}"
 
 
-# --- the WHERE in parts, and what is left of the text without them
+# --- the WHERE in parts, and the text of the query without them
 
 
 def where_of(sql: str, select: exp.Select) -> Where | None:
-    """The WHERE of a query that is one plain SELECT."""
+    """The WHERE of a plain SELECT; None if it has none."""
     node = select.args.get("where")
     tokens = _tokens(sql)
     places = [at for at, token in _outermost(tokens) if token.token_type == TokenType.WHERE]
@@ -185,7 +177,7 @@ def where_of(sql: str, select: exp.Select) -> Where | None:
 
 
 def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The conditions that the condition joins by AND."""
+    """The conditions joined by AND."""
     inner = node.unnest()
     if isinstance(inner, exp.And):
         for each in inner.flatten(unnest=False):
@@ -195,7 +187,7 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def with_parts(sql: str, where: Where, parts: Sequence[Part]) -> str:
-    """The text of the query with no more than these conditions."""
+    """The text of the query with only these conditions in its WHERE."""
     kept = " AND ".join(f"({part.text})" for part in parts)
     clause = f"WHERE {kept}" if kept else ""
     return " ".join(filter(None, (sql[: where.start].rstrip(), clause, sql[where.end :].lstrip())))
@@ -212,7 +204,7 @@ def without_limit(sql: str) -> str:
 
 
 def trimmed(sql: str) -> str:
-    """The text of the statement without what follows it: a semicolon, a comment."""
+    """The text of the statement without a trailing semicolon or comment."""
     tokens = [token for token in _tokens(sql) if token.token_type != TokenType.SEMICOLON]
     return _text(sql, tokens) if tokens else ""
 
@@ -221,7 +213,7 @@ def _means(text: str, node: exp.Expr) -> bool:
     try:
         return read_condition(text) == node
     except UsageError:
-        return False  # it was cut at an AND that joins no conditions
+        return False  # it was cut at an AND that does not join conditions
 
 
 def _text(sql: str, tokens: Sequence[Token]) -> str:
@@ -229,7 +221,7 @@ def _text(sql: str, tokens: Sequence[Token]) -> str:
 
 
 def _outermost(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
-    """The tokens that stand in no parentheses, with their places."""
+    """The tokens outside all parentheses, with their indexes."""
     depth = 0
     for at, token in enumerate(tokens):
         depth -= token.token_type in _CLOSING
@@ -239,7 +231,7 @@ def _outermost(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
 
 
 def _split(tokens: Sequence[Token]) -> list[Sequence[Token]]:
-    """The tokens of each condition, if AND joins them all."""
+    """The tokens of each condition if AND joins them all, else all tokens."""
     if any(token.token_type == TokenType.OR for _, token in _outermost(tokens)):
         return [tokens]
     parts: list[Sequence[Token]] = []
@@ -257,7 +249,7 @@ def _split(tokens: Sequence[Token]) -> list[Sequence[Token]]:
 
 
 def _unwrapped(tokens: Sequence[Token]) -> list[Sequence[Token]]:
-    """The parts of a condition in parentheses, if it has several."""
+    """The parts of a condition in parentheses if it has several, else the condition."""
     inner = _split(tokens[1:-1]) if _is_wrapped(tokens) else []
     return inner if len(inner) > 1 else [tokens]
 

@@ -1,37 +1,39 @@
-"""From a condition in SQL to the predicate that is shipped, with what must stay at home marked in it.
+"""From a condition in SQL to the predicate that is shipped, with the parts that stay at home marked in it.
 
-Only what means the same at the site as in DuckDB becomes a predicate. All else is marked: `home` stands for a
-part that only home can judge, `weak` for one of which the site can judge something weaker.
+Only what means the same at the site as in DuckDB becomes a predicate. The rest is marked: `home` for a part
+that only home can judge, `weak` for one of which the site can judge a weaker form.
 """
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from sterna.crawler.algebra import joined, negated, unknown, weakened
-from sterna.crawler.grammar import COLUMNS, check, term_of
-from sterna.crawler.like import Token, Wild, is_stable, lowered, read_like
-from sterna.crawler.operands import (
-    LATE,
-    Constant,
-    Names,
-    constant_of,
-    is_page_column,
-    read_term,
-    text_of,
-    value_for,
-)
+from sterna.crawler.grammar import COLUMNS, check, is_term, term_of
+from sterna.crawler.sql.reads import Names
+from sterna.crawler.text_tests import Token, Wild, is_stable, lowered, read_like
 from sterna.errors import UsageError
 from sterna.model import Predicate, Scalar
 
 HOME, WEAK = "home", "weak"
 
 _ESCAPE = "\\"
+_LARGEST = 2**63
+
+# Columns that are known only after a page is judged, or only at home, and why.
+LATE = {
+    "etag": "the reader of a page does not know its etag",
+    "fetched": "the time of a fetch is noted after the page is judged",
+    "modified": "Last-Modified is evaluated at home",
+    "headers": "headers are judged at home",
+    "extracts": "what selectors find is judged at home",
+}
 
 
 def translate(node: exp.Expr, names: Names) -> Predicate:
-    """The condition as a predicate with marks; UsageError for a comparison that makes no sense."""
+    """The condition as a predicate with marks; UsageError for a comparison of unlike types."""
     if isinstance(node, exp.Paren):
         return translate(node.this, names)
     if isinstance(node, exp.And | exp.Or):
@@ -49,7 +51,7 @@ def translate(node: exp.Expr, names: Names) -> Predicate:
 
 
 def marks_of(predicate: Predicate) -> Iterator[Predicate]:
-    """The parts that are not shipped as they are."""
+    """The parts that are not shipped unchanged."""
     if predicate.op in (HOME, WEAK):
         yield predicate
     else:
@@ -58,7 +60,7 @@ def marks_of(predicate: Predicate) -> Iterator[Predicate]:
 
 
 def shipped(predicate: Predicate) -> Predicate:
-    """The predicate without marks: as much of it as the site can judge, weaker or the same."""
+    """The predicate without marks: equal to it or weaker, so that the site can judge it."""
 
     def leaf(part: Predicate, is_negated: bool) -> Predicate:
         if part.op == WEAK and not is_negated:
@@ -86,22 +88,102 @@ def _affordable(found: Predicate) -> Predicate:
 
 
 def _why(node: exp.Expr, names: Names) -> str:
-    """Why this part stays at home."""
+    """The reason why this part stays at home."""
     if node.find(exp.Query):
-        return "it holds a query of its own"
+        return "it contains a subquery"
     for column in node.find_all(exp.Column):
         if column.name.lower() in LATE:
             return LATE[column.name.lower()]
         if not is_page_column(column, names):
             return f"{column.sql()} is not a column of page"
-    return "the site has nothing that means exactly the same"
+    return "the site has no operator that means exactly the same"
+
+
+# --- operands: columns of page, functions of them, and constants
+
+
+class Constant(NamedTuple):
+    """A literal value in a query."""
+
+    value: Scalar
+    is_whole: bool = True  # False for a number with a fraction or an exponent
+
+
+def is_page_column(node: exp.Column, names: Names) -> bool:
+    """True if the name is a column of page; DuckDB refuses an unqualified one that is ambiguous."""
+    is_name = isinstance(node.this, exp.Identifier) and not node.args.get("db")
+    return is_name and (not node.table or node.table.lower() in names)
+
+
+def read_term(node: exp.Expr, names: Names) -> str | None:
+    """The term of a predicate that this column, or function of a column, is; None if there is none."""
+    if isinstance(node, exp.Paren):
+        return read_term(node.this, names)
+    if isinstance(node, exp.Column):
+        name = node.name.lower()
+        return name if name in COLUMNS and name not in LATE and is_page_column(node, names) else None
+    if isinstance(node, exp.Anonymous) and len(node.expressions) == 1:
+        name = f"{_FUNCTIONS.get(node.name.lower())}({read_term(node.expressions[0], names)})"
+        return name if is_term(name) else None
+    return None
+
+
+_FUNCTIONS = {
+    **dict.fromkeys(("lower", "lcase"), "lower"),
+    **dict.fromkeys(("upper", "ucase"), "upper"),
+    **dict.fromkeys(("length", "len", "char_length", "character_length"), "length"),
+}
+
+
+def constant_of(node: exp.Expr | None) -> Constant | None:
+    """The value of a literal, NULL, true or false; None for anything else."""
+    if isinstance(node, exp.Paren):
+        return constant_of(node.this)
+    if isinstance(node, exp.Null):
+        return Constant(None)
+    if isinstance(node, exp.Boolean):
+        return Constant(bool(node.this))
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+        return _number(f"-{node.this.this}")
+    if isinstance(node, exp.Literal):
+        return Constant(str(node.this)) if node.is_string else _number(str(node.this))
+    return None
+
+
+def _number(written: str) -> Constant:
+    is_whole = bool(re.fullmatch(r"-?\d{1,19}", written)) and -_LARGEST <= int(written) < _LARGEST
+    return Constant(int(written) if is_whole else 0, is_whole)
+
+
+def text_of(node: exp.Expr | None) -> str | None:
+    """The value of a text literal; None for anything else."""
+    constant = constant_of(node)
+    return constant.value if constant and isinstance(constant.value, str) else None
+
+
+def value_for(term: str, constant: Constant) -> Constant | None:
+    """The constant in the term's type; None if only DuckDB can convert it, UsageError if it does not fit."""
+    type_, value = term_of(term).type, constant.value
+    if value is None:
+        return constant
+    if type_ == "list":
+        raise UsageError(f"{term} is a list: write list_contains({term}, 'word')")
+    if type_ == "text" and not isinstance(value, str):
+        raise UsageError(f"{term} is a text and its value is not: put the value in single quotes")
+    if type_ == "number" and isinstance(value, bool):
+        raise UsageError(f"{term} is a number and is compared with true or false: write a number")
+    if type_ == "number" and isinstance(value, str):
+        constant = _number(value)
+        if not constant.is_whole:
+            raise UsageError(f"{term} is a number, and {value!r} is not a whole number: write a number")
+    return constant if constant.is_whole else None
 
 
 # --- operators
 
 
 def _extras(node: exp.Expr, *known: str) -> bool:
-    """True if the operator comes with something that is not known here."""
+    """True if the operator has arguments other than the known ones."""
     return any(value for name, value in node.args.items() if name not in known)
 
 
@@ -146,12 +228,12 @@ def _compared(op: str, term: str, value: Scalar) -> Predicate | None:
 
 
 def _cased(term: str, written: str, tokens: Sequence[Token]) -> Predicate:
-    """A LIKE in another case: letters whose case differs between versions of Unicode may be any."""
+    """A LIKE in lower or upper case; letters whose case depends on the version of Unicode match any."""
     if is_stable(written):
         return Predicate("like", term, (_pattern(tokens), _ESCAPE))
     loose = [token if isinstance(token, Wild) or is_stable(token) else Wild.ONE for token in tokens]
     part = Predicate("like", term, (_pattern(loose), _ESCAPE))
-    return _weak(part, "of some letters the case differs between versions of Unicode")
+    return _weak(part, "the case of some letters differs between versions of Unicode")
 
 
 def _pattern(tokens: Sequence[Token]) -> str:
@@ -186,7 +268,7 @@ def _in(node: exp.Expr, names: Names) -> Predicate | None:
 
 
 def _alike(term: str | None, nodes: Sequence[exp.Expr]) -> list[Scalar] | None:
-    """The constants, if all are of the term's own type; DuckDB brings unlike ones to a type of its choice."""
+    """The constants if all have the term's type; DuckDB converts mixed ones to a type of its choice."""
     constants = [constant_of(node) for node in nodes]
     if term is None or not all(constants):
         return None
@@ -195,7 +277,7 @@ def _alike(term: str | None, nodes: Sequence[exp.Expr]) -> list[Scalar] | None:
 
 
 def _all(parts: Sequence[Predicate | None]) -> list[Predicate]:
-    """The parts, if none is missing; else nothing."""
+    """The parts if none is missing, else an empty list."""
     return [part for part in parts if part] if all(parts) else []
 
 
@@ -207,7 +289,7 @@ def _is(node: exp.Expr, names: Names) -> Predicate | None:
 
 def _like(node: exp.Expr, names: Names, escape: str = "") -> Predicate | None:
     term, pattern = read_term(node.this, names), text_of(node.args["expression"])
-    if term is None or term_of(term).kind != "text" or pattern is None:
+    if term is None or term_of(term).type != "text" or pattern is None:
         return None
     if _extras(node, "this", "expression", "negate"):
         return None
@@ -221,7 +303,7 @@ def _liked(node: exp.Expr, term: str, pattern: str, escape: str) -> Predicate | 
         if term_of(term).case:
             return _cased(term, pattern, tokens)
         return Predicate("like", term, (pattern, escape) if escape else (pattern,))
-    # DuckDB puts the pattern into small letters before it looks for the escape.
+    # DuckDB lower-cases the pattern before it looks for the escape.
     if term_of(term).case or escape.isalpha() or not escape.isascii():
         return None
     small = [token if isinstance(token, Wild) else lowered(token) for token in tokens]
@@ -237,7 +319,7 @@ def _escape(node: exp.Expr, names: Names) -> Predicate | None:
     ):
         return None
     if len(escape) > 1 or not escape.isascii():
-        raise UsageError(f"{escape!r} cannot be an ESCAPE: it is one ASCII character")
+        raise UsageError(f"ESCAPE {escape!r} is not a single ASCII character")
     return _like(node.this, names, escape)
 
 
@@ -247,7 +329,7 @@ def _starts_with(node: exp.Expr, names: Names) -> Predicate | None:
 
 def _affix(op: str, sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
     term, text = read_term(sides[0], names), text_of(sides[1])
-    if term is None or text is None or term_of(term).kind != "text":
+    if term is None or text is None or term_of(term).type != "text":
         return None
     if not term_of(term).case:
         return Predicate(op, term, (text,))
@@ -257,7 +339,7 @@ def _affix(op: str, sides: Sequence[exp.Expr], names: Names) -> Predicate | None
 
 
 def _contains(sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
-    # DuckDB takes every list to contain the empty text, if it is asked so and not by list_contains.
+    # In DuckDB contains() finds the empty text in every list, unlike list_contains().
     found = _list_contains(sides, names) if text_of(sides[1]) else None
     return found or _affix("contains", sides, names)
 
@@ -294,8 +376,8 @@ def _regexp(op: str) -> "_FunctionReader":
     return read
 
 
-# Versions of RE2 differ in what belongs to a class of Unicode, in the case of letters beyond ASCII and in how
-# a group may be named; \C may split a character.
+# Versions of RE2 differ in Unicode classes, in the case of letters beyond ASCII and in the syntax of named
+# groups; \C may split a character.
 _UNLIKE = re.compile(r"\\[pPC]|\(\?<")
 _IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
 

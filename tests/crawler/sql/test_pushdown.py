@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.crawler.rows import FIXED, POOLS, Pool, load, numbers, page_rows, quoted, texts, verdicts
 
-from sterna.crawler.like import read_like
-from sterna.crawler.predicate import Judge, PageRow
-from sterna.crawler.sources import PAGE_COLUMNS
-from sterna.crawler.sql import plan_condition, plan_query
+from sterna.crawler.grammar import PageRow
+from sterna.crawler.predicate import Judge
+from sterna.crawler.sql.plan import plan_condition, plan_query
+from sterna.crawler.sql.reads import PAGE_COLUMNS
+from sterna.crawler.text_tests import read_like
 from sterna.errors import UsageError
 
 Texts = st.SearchStrategy[str]
@@ -172,7 +173,7 @@ def cases(conditions_of: Callable[[Pool], Texts], most: int) -> st.SearchStrateg
     )
 
 
-@settings(FIXED, max_examples=150)
+@settings(FIXED, max_examples=60)
 @given(case=cases(exact_conditions, 6))
 def test_what_is_shipped_means_what_duckdb_means(duck: duckdb.DuckDBPyConnection, case: Case) -> None:
     rows, several = case
@@ -215,7 +216,7 @@ QUERIES = (
 )
 
 
-@settings(FIXED, max_examples=130)
+@settings(FIXED, max_examples=60)
 @given(case=cases(conditions, 1), query=st.sampled_from(QUERIES))
 def test_home_and_site_together_give_what_the_query_gives(
     duck: duckdb.DuckDBPyConnection, case: Case, query: str
