@@ -150,7 +150,7 @@ def read_config(path: Path) -> Config:
 
 
 def read_part(path: Path) -> Config:
-    """The same of a file that is to be added to another, to whose connections and commands it may refer."""
+    """The same of a file to be merged into another, whose connections and commands it may use."""
     return _read(path, is_whole=False)
 
 

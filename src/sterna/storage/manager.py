@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from sterna.archive.manifest import Snapshot
@@ -29,10 +28,6 @@ _FRESH_SECONDS = 20.0  # age of a snapshot, whose files compaction may remove af
 _LEAVE_SECONDS = 5.0
 
 
-def _silently(_text: str) -> None:
-    pass
-
-
 class Manager:
     """Applies the rules in `storage.toml`, which it reads again when it changes."""
 
@@ -43,7 +38,7 @@ class Manager:
         collection: str,
         take: Callable[[], Snapshot],
         environ: Mapping[str, str],
-        warn: Callable[[str], None] = _silently,
+        warn: Callable[[str], None] = lambda _text: None,
         only: str = "",
     ) -> None:
         """`take` gives a new snapshot of the collection; `only` names the one rule to apply, if any."""
@@ -64,12 +59,7 @@ class Manager:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Ends all work; the next run stores what is not committed."""
         self._leave_all()
         for worker in self._left:

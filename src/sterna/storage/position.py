@@ -8,24 +8,9 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Connection,
-    Double,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+import sqlalchemy as sa
+from msgspec.structs import asdict
+from sqlalchemy import Column, ColumnElement, Connection, Table
 from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.exc import IntegrityError
 
@@ -37,30 +22,30 @@ ROW_FIRST_SECONDS = 60.0
 ROW_LONGEST_SECONDS = 6 * 3600.0
 _MOST_DOUBLINGS = 40
 
-_METADATA = MetaData()
-_LONG = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
+_METADATA = sa.MetaData()
+_LONG = sa.Text().with_variant(LONGTEXT(), "mysql", "mariadb")
 POSITION = Table(
     "sterna_storage",
     _METADATA,
-    Column("collection", String(64), primary_key=True),
-    Column("rule", String(100), primary_key=True),
-    Column("batch", BigInteger, nullable=False),
-    Column("stored", BigInteger, nullable=False),
-    Column("moved", Double, nullable=False),  # seconds since 1970
+    Column("collection", sa.String(64), primary_key=True),
+    Column("rule", sa.String(100), primary_key=True),
+    Column("batch", sa.BigInteger, nullable=False),
+    Column("stored", sa.BigInteger, nullable=False),
+    Column("moved", sa.Double, nullable=False),  # seconds since 1970
 )
 WAITING = Table(
     "sterna_waiting",
     _METADATA,
-    Column("collection", String(64), primary_key=True),
-    Column("rule", String(100), primary_key=True),
-    Column("id", String(32), primary_key=True),
-    Column("step", Integer, nullable=False),  # the index of the rule's store
-    Column("batch", BigInteger, nullable=False),
+    Column("collection", sa.String(64), primary_key=True),
+    Column("rule", sa.String(100), primary_key=True),
+    Column("id", sa.String(32), primary_key=True),
+    Column("step", sa.Integer, nullable=False),  # the index of the rule's store
+    Column("batch", sa.BigInteger, nullable=False),
     Column("row_json", _LONG, nullable=False),
     Column("error", _LONG, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("next_try", Double, nullable=False),
-    Index("sterna_waiting_next", "collection", "rule", "next_try"),
+    Column("attempts", sa.Integer, nullable=False),
+    Column("next_try", sa.Double, nullable=False),
+    sa.Index("sterna_waiting_next", "collection", "rule", "next_try"),
 )
 
 
@@ -126,20 +111,20 @@ def has_tables(connection: Connection) -> bool:
 def read(connection: Connection, key: Key) -> Position:
     """The position of a rule."""
     columns = (POSITION.c.batch, POSITION.c.stored, POSITION.c.moved)
-    row = connection.execute(select(*columns).where(*_is(POSITION, key))).first()
+    row = connection.execute(sa.select(*columns).where(*_is(POSITION, key))).first()
     return Position(*row) if row else Position()
 
 
 def claim(connection: Connection, key: Key, known: Position) -> None:
     """Locks the rule until the transaction ends; PositionMoved if another runner stored rows meanwhile."""
-    same = update(POSITION).where(*_is(POSITION, key), POSITION.c.batch == known.batch)
+    same = sa.update(POSITION).where(*_is(POSITION, key), POSITION.c.batch == known.batch)
     if connection.execute(same.values(moved=time.time())).rowcount == 1:
         return
     if known.batch != BEFORE_ALL:
         raise PositionMoved
     start = {"batch": BEFORE_ALL, "stored": 0, "moved": time.time()}
     try:
-        connection.execute(insert(POSITION).values(**_named(key), **start))
+        connection.execute(sa.insert(POSITION).values(**_named(key), **start))
     except IntegrityError:
         raise PositionMoved from None
 
@@ -147,42 +132,33 @@ def claim(connection: Connection, key: Key, known: Position) -> None:
 def move(connection: Connection, key: Key, *, batch: int, stored: int) -> None:
     """Moves the rule to this batch and adds to the number of stored rows."""
     values = {"batch": batch, "stored": POSITION.c.stored + stored, "moved": time.time()}
-    connection.execute(update(POSITION).where(*_is(POSITION, key)).values(**values))
+    connection.execute(sa.update(POSITION).where(*_is(POSITION, key)).values(**values))
 
 
 def forget(connection: Connection, key: Key) -> None:
     """Resets the rule, as if it had never stored anything here."""
     for table in (WAITING, POSITION):
-        connection.execute(delete(table).where(*_is(table, key)))
+        connection.execute(sa.delete(table).where(*_is(table, key)))
 
 
 def set_aside(connection: Connection, key: Key, rows: Sequence[RefusedRow]) -> None:
     """Keeps refused rows for later tries."""
     now = time.time()
     values = [
-        {
-            **_named(key),
-            "id": secrets.token_hex(16),
-            "step": row.step,
-            "batch": row.batch,
-            "row_json": row.row_json,
-            "error": row.error,
-            "attempts": row.attempts,
-            "next_try": now + row_delay(row.attempts),
-        }
+        {**_named(key), **asdict(row), "id": secrets.token_hex(16), "next_try": now + row_delay(row.attempts)}
         for row in rows
     ]
     if values:
-        connection.execute(insert(WAITING), values)
+        connection.execute(sa.insert(WAITING), values)
 
 
 def refused(connection: Connection, key: Key) -> RefusedRows:
     """How many rows of the rule wait, and until when."""
-    counted = select(func.count(), func.min(WAITING.c.next_try)).where(*_is(WAITING, key))
+    counted = sa.select(sa.func.count(), sa.func.min(WAITING.c.next_try)).where(*_is(WAITING, key))
     count, next_try = connection.execute(counted).one()
     if not count:
         return RefusedRows()
-    last = select(WAITING.c.error).where(*_is(WAITING, key)).order_by(WAITING.c.next_try.desc()).limit(1)
+    last = sa.select(WAITING.c.error).where(*_is(WAITING, key)).order_by(WAITING.c.next_try.desc()).limit(1)
     return RefusedRows(int(count), float(next_try), connection.execute(last).scalar() or "")
 
 
@@ -190,27 +166,27 @@ def due(connection: Connection, key: Key, *, at: float) -> list[RefusedRow]:
     """Refused rows that are to be tried now, at most RETRIED_ROWS."""
     names = RefusedRow.__struct_fields__
     columns = [WAITING.c[name] for name in names]
-    wanted = select(*columns).where(*_is(WAITING, key), WAITING.c.next_try <= at)
+    wanted = sa.select(*columns).where(*_is(WAITING, key), WAITING.c.next_try <= at)
     rows = connection.execute(wanted.order_by(WAITING.c.next_try).limit(RETRIED_ROWS))
     return [RefusedRow(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def retry_at_once(connection: Connection, key: Key) -> None:
     """Makes all refused rows due: a change may have removed the reason."""
-    connection.execute(update(WAITING).where(*_is(WAITING, key)).values(next_try=0.0))
+    connection.execute(sa.update(WAITING).where(*_is(WAITING, key)).values(next_try=0.0))
 
 
 def drop_refused(connection: Connection, key: Key, ids: Sequence[str]) -> None:
     """Removes refused rows that are stored now."""
     if ids:
-        connection.execute(delete(WAITING).where(*_is(WAITING, key), WAITING.c.id.in_(ids)))
+        connection.execute(sa.delete(WAITING).where(*_is(WAITING, key), WAITING.c.id.in_(ids)))
 
 
 def wait_longer(connection: Connection, key: Key, row: RefusedRow, *, error: str) -> None:
     """Notes that the row was refused once more."""
     attempts = row.attempts + 1
     values = {"attempts": attempts, "error": error, "next_try": time.time() + row_delay(attempts)}
-    connection.execute(update(WAITING).where(*_is(WAITING, key), WAITING.c.id == row.id).values(**values))
+    connection.execute(sa.update(WAITING).where(*_is(WAITING, key), WAITING.c.id == row.id).values(**values))
 
 
 def _is(table: Table, key: Key) -> tuple[ColumnElement[bool], ...]:

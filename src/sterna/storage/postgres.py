@@ -72,8 +72,9 @@ class Copier:
             if isinstance(rows, ColumnRows) and self._copy_columns(cursor, types, columns, rows):
                 return True
             picked = _picked(self._insert.parameters, columns, bindable(rows, kind="postgresql"))
-            if not all(_are_same(*each) for each in zip(types, zip(*picked, strict=True), strict=True)):
-                return False
+            for oid, values in zip(types, zip(*picked, strict=True), strict=True):
+                if not all(_is_same(oid, kind) for kind in set(map(type, values))):
+                    return False
             with cursor.copy(self._copy) as copy:
                 for row in picked:
                     copy.write_row(row)
@@ -181,9 +182,5 @@ def _picked(names: Sequence[str], columns: Sequence[str], rows: Sequence[Row]) -
     return list(map(itemgetter(*places), rows))
 
 
-def _are_same(number: int, values: Sequence[Any]) -> bool:
-    return all(_is_same(number, kind) for kind in set(map(type, values)))
-
-
-def _is_same(number: int, kind: type) -> bool:
-    return kind in _ALWAYS or number in _SAME.get(kind, ())
+def _is_same(oid: int, kind: type) -> bool:
+    return kind in _ALWAYS or oid in _SAME.get(kind, ())

@@ -60,7 +60,10 @@ class Sink:
         self._rule = config.rules[name]
         self._key = Key(collection, name)
         self._steps = _steps(name, config, database.name, folder=folder, functions=functions)
-        self._versions = _Versions(name, config, folder=folder, functions=functions)
+        names = {each for store in self._rule.store for each in store.commands}
+        specs = [config.commands[each] for each in sorted(names)]
+        self._calls = [(spec.call, folder / spec.folder) for spec in specs if spec.call]
+        self._functions = functions
         # The position in the database; None: it must be read again.
         self._known: Position | None = None
         self._has_tables = False
@@ -87,7 +90,8 @@ class Sink:
 
     def retry(self, *, stop: threading.Event) -> bool:
         """Tries refused rows again that are due; False if there are none."""
-        known, versions = self._read(), self._versions.now()
+        known = self._read()
+        versions = [self._functions.version(*call) for call in self._calls]
         is_new = versions != self._seen
         if not self.refused.count or not (is_new or time.time() >= self.refused.next_try):
             self._seen = versions if not self.refused.count else self._seen
@@ -237,22 +241,6 @@ class Sink:
             self._batches = min(self._batches * 4, _MOST_BATCHES)
         elif seconds > _SLOW_SECONDS:
             self._batches = max(self._batches // 2, 1)
-
-
-class _Versions:
-    """Versions of the files of a rule's functions."""
-
-    def __init__(self, rule: str, config: Config, *, folder: Path, functions: Functions) -> None:
-        names = {name for store in config.rules[rule].store for name in store.commands}
-        self._calls = [
-            (spec.call, folder / spec.folder)
-            for name in sorted(names)
-            if (spec := config.commands[name]).call
-        ]
-        self._functions = functions
-
-    def now(self) -> Versions:
-        return [self._functions.version(call, folder) for call, folder in self._calls]
 
 
 def _steps(
