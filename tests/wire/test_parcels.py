@@ -415,7 +415,7 @@ LIES = [
 
 
 def lied(lie: Lie) -> bytes:
-    packed = msgspec.msgpack.decode(pack_parcel(TRUTH, MARKS), type=parcels._Packed)
+    packed = msgspec.msgpack.decode(pack_parcel(TRUTH, MARKS), type=parcels._Packed[msgspec.Raw])
     return msgspec.msgpack.encode(lie(packed))
 
 
@@ -433,7 +433,7 @@ def test_invalid_value_is_refused_in_one_clear_line(lie: Lie, said: str) -> None
 
 def test_page_that_is_changed_and_unchanged_at_once_is_refused() -> None:
     truth = parcel_of(pages=(page_of("/a"), page_of("/b", is_unchanged=True)))
-    packed = msgspec.msgpack.decode(pack_parcel(truth, MARKS), type=parcels._Packed)
+    packed = msgspec.msgpack.decode(pack_parcel(truth, MARKS), type=parcels._Packed[msgspec.Raw])
     both = msgspec.msgpack.encode(pages(urls="/b")(packed))
     with pytest.raises(WireError, match="twice"):
         unpack_parcel(both, visit_of(), MARKS, NOW)

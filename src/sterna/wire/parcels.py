@@ -7,6 +7,7 @@ pages, `unpack_parcel(pack_parcel(parcel))` is `as_sent(parcel)`.
 
 import math
 from struct import pack, unpack
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -45,26 +46,27 @@ _MAX_FACT_NUMBER = 2**53
 _encode = msgspec.msgpack.Encoder().encode
 
 
-_EMPTY = msgspec.Raw(b"\x90")
+_EMPTY: Any = msgspec.Raw(b"\x90")
+Part = TypeVar("Part")  # a record where a parcel is made, the bytes of one where it is read
 
 
-class _Packed(Record, frozen=True, kw_only=True):
-    """A parcel as it travels; what may be large is decoded by itself, once it is weighed."""
+class _Packed(Record, Generic[Part], frozen=True, kw_only=True):
+    """A parcel as it travels; parts that may be large are decoded one by one, after they were weighed."""
 
     visit: str
     part: str
     epoch: int
     number: int
-    pages: msgspec.Raw = _EMPTY  # PageColumns
+    pages: Part = _EMPTY  # PageColumns
     unchanged: bytes = b""  # places in the order of the marks
     unchanged_at: int = 0  # when the last of them was fetched, in milliseconds
-    found: msgspec.Raw = _EMPTY  # TargetColumns, as the other two
+    found: Part = _EMPTY  # TargetColumns, as the other two
     done: bytes = b""  # fingerprints
-    again: msgspec.Raw = _EMPTY
-    outlinks: msgspec.Raw = _EMPTY
-    state: msgspec.Raw = _EMPTY  # StateChange
-    rows: msgspec.Raw = _EMPTY
-    usage: msgspec.Raw = _EMPTY  # Usage
+    again: Part = _EMPTY
+    outlinks: Part = _EMPTY
+    state: Part = _EMPTY  # StateChange
+    rows: Part = _EMPTY
+    usage: Part = _EMPTY  # Usage
     ended: Ended | None = None
 
 
@@ -73,7 +75,7 @@ class _StateParts(Record, frozen=True):
     removed: msgspec.Raw = _EMPTY
 
 
-_DECODER = msgspec.msgpack.Decoder(_Packed)
+_DECODER = msgspec.msgpack.Decoder(_Packed[msgspec.Raw])
 _STATE_PARTS = msgspec.msgpack.Decoder(_StateParts)
 _STATE = msgspec.msgpack.Decoder(StateChange)
 _ROWS = msgspec.msgpack.Decoder(tuple[bytes, ...])
@@ -121,7 +123,7 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
     places = (known_marks.place_of(page.fingerprint) for page in unchanged)
     checkpoint = parcel.checkpoint
     packed = _encode(
-        _Packed(
+        _Packed[object](
             visit=parcel.visit,
             part=parcel.part,
             epoch=parcel.epoch,
@@ -133,9 +135,9 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
             done=pack(f">{len(checkpoint.done)}q", *checkpoint.done),
             again=pack_targets(checkpoint.again, parcel.site),
             outlinks=pack_targets(parcel.outlinks, parcel.site),
-            state=msgspec.Raw(_encode(parcel.state)),
-            rows=msgspec.Raw(_encode(parcel.rows)),
-            usage=msgspec.Raw(_encode(parcel.usage)),
+            state=parcel.state,
+            rows=parcel.rows,
+            usage=parcel.usage,
             ended=parcel.ended,
         )
     )
@@ -235,18 +237,18 @@ class Unpacker:
             ended=packed.ended,
         )
 
-    def _check_lease(self, packed: _Packed) -> None:
+    def _check_lease(self, packed: _Packed[msgspec.Raw]) -> None:
         visit = self._visit
         if (packed.visit, packed.part, packed.epoch) != (visit.id, visit.part, visit.epoch):
             raise WireError("malformed", f"a parcel of another visit than {visit.id}, epoch {visit.epoch}")
         if not 1 <= packed.number <= MAX_COUNT:
             raise WireError("malformed", f"a parcel with the number {packed.number}")
 
-    def _changed(self, packed: _Packed, now: float) -> tuple[Page, ...]:
+    def _changed(self, packed: _Packed[msgspec.Raw], now: float) -> tuple[Page, ...]:
         latest = now + CLOCK_SLACK_SECONDS
         return unpack_pages(packed.pages, self._visit.site, earliest=self._earliest, latest=latest)
 
-    def _unchanged(self, packed: _Packed, now: float) -> list[Page]:
+    def _unchanged(self, packed: _Packed[msgspec.Raw], now: float) -> list[Page]:
         """Pages that are as home has them, made again from its lease."""
         places = unpack_places(packed.unchanged, len(self._marks))
         at = packed.unchanged_at / 1000
@@ -307,7 +309,7 @@ def _done(data: bytes) -> tuple[int, ...]:
     return marks
 
 
-def _weigh(packed: _Packed) -> None:
+def _weigh(packed: _Packed[msgspec.Raw]) -> None:
     """WireError if a parcel would take much more memory than its bytes: a host can send anything."""
     weigh_pages(packed.pages)
     if sum(map(weigh_targets, (packed.found, packed.again, packed.outlinks))) > MAX_TARGETS:
