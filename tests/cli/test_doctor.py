@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from sterna.cli import doctor as doctor_module
 from sterna.cli.doctor import doctor
-from sterna.runtime.jail import Protection, protection
+from sterna.runtime.cell.jail import Protection, protection
 
 
 def examine(*flags: str) -> Result:

@@ -34,7 +34,7 @@ from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump, host_name, is_private_name
 from sterna.home.progress import Progress, Saved, Summary
 from sterna.model import Crawler, Ended, Etiquette, Hold, Parcel, Program, Target, Visit
-from sterna.runtime.memory import peak_memory_bytes
+from sterna.runtime.cell.kernel import peak_memory_bytes
 from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
 from sterna.web.clock import Clock, SystemClock
 from sterna.web.politeness import TOTAL, Limits
