@@ -32,7 +32,7 @@ from sterna.home.options import Options, dump, host_name, is_private_name
 from sterna.home.progress import Progress, Saved, Summary
 from sterna.home.upkeep import Compaction, recover
 from sterna.model import Crawler, Ended, Etiquette, Parcel, Program, Target, Visit
-from sterna.runtime.memory import peak_memory_bytes
+from sterna.runtime.cell.kernel import peak_memory_bytes
 from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
 from sterna.web.clock import Clock, SystemClock
 from sterna.web.urls import site_of

@@ -16,8 +16,8 @@ import threading
 from pathlib import Path
 
 import msgspec
-from tests.runtime import native_attacks  # noqa: F401 - it registers some more
-from tests.runtime.attacking import (
+from tests.runtime.cell import native_attacks  # noqa: F401 - it registers some more
+from tests.runtime.cell.attacking import (
     A_MEGABYTE,
     ATTACKS,
     Attack,
@@ -29,7 +29,7 @@ from tests.runtime.attacking import (
     system_call,
 )
 
-from sterna.runtime import landlock
+from sterna.runtime.cell import kernel
 
 SECRET = b"something that only the warm parent should know"
 PROGRAM = Path("/bin/true").read_bytes()
@@ -44,7 +44,7 @@ def serve(sock: socket.socket) -> None:
     order = _decoder.decode(sock.recv(65536))
     if order.is_landlocked:
         checked(libc.prctl(38, *map(ctypes.c_ulong, (1, 0, 0, 0))))  # no_new_privs
-        landlock.restrict()
+        kernel.restrict_by_landlock()
     try:
         ATTACKS[order.name].run(order, sock)
         outcome = Outcome(True)

@@ -1,7 +1,7 @@
-"""The filter of system calls, as raw BPF: what an engine needs once all is imported, and nothing else.
+"""The filter of system calls, as raw BPF: what a cell needs once everything is imported, and nothing else.
 
-Whatever is not named here ends the process (SIGSYS). `tests/runtime/test_jail.py` runs the filter both in the
-kernel and, for every number and both architectures, in an interpreter of its own.
+Any other call ends the process (SIGSYS). `tests/runtime/cell/test_jail.py` runs the filter in the kernel and,
+for every number and both architectures, in an interpreter of its own.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ import sys
 
 from sterna.errors import JailError
 from sterna.model import Record
-from sterna.runtime import kernel
+from sterna.runtime.cell import kernel
 
 KILL, ALLOW = 0x8000_0000, 0x7FFF_0000  # SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW
 _SET_MODE_FILTER, _GET_ACTION_AVAIL, _FLAG_TSYNC = 1, 2, 1
@@ -29,7 +29,7 @@ _FUTEX_FLAGS = 0x180  # private, realtime clock
 
 
 class Check(Record, frozen=True):
-    """A word of the arguments which, masked, must be one of `values`."""
+    """A word of the arguments that must be one of `values` after masking."""
 
     offset: int
     values: tuple[int, ...]
@@ -37,7 +37,7 @@ class Check(Record, frozen=True):
 
 
 class Machine(Record, frozen=True):
-    """An architecture: the kernel's mark for it, its seccomp call, and the numbers of what is allowed."""
+    """An architecture: the kernel's mark for it, its seccomp call, and the numbers of the allowed calls."""
 
     mark: int
     seccomp: int
@@ -45,7 +45,7 @@ class Machine(Record, frozen=True):
 
 
 def _low(argument: int, *values: int, but: int = 0) -> Check:
-    """The low word of an argument is one of `values`; the bits in `but` may be as they like."""
+    """The low word of an argument is one of `values`; the bits in `but` are ignored."""
     return Check(_ARGS + 8 * argument, values, _WORD & ~but)
 
 
@@ -63,14 +63,14 @@ ALLOWED: dict[str, tuple[Check, ...]] = {
     "recvfrom": (_low(3, 0, socket.MSG_WAITALL), *_null(4)),
     "sendto": (_low(3, 0, socket.MSG_NOSIGNAL), *_null(4)),
     "close": (),
-    # Memory, never executable, never shared, never of a file.
+    # Memory: never executable, shared or mapped from a file.
     "brk": (),
     "mmap": (_NO_EXEC, _low(3, _MAP_PRIVATE_ANONYMOUS, but=_MAP_NORESERVE | _MAP_STACK)),
     "mprotect": (_NO_EXEC,),
     "mremap": (_low(3, 0, but=_MREMAP_MAYMOVE),),
     "munmap": (),
     "madvise": (_low(2, _MADV_DONTNEED, _MADV_FREE),),
-    # Locks among threads; none of the kinds that lend priority.
+    # Locks among threads; not the kinds with priority inheritance.
     "futex": (
         _low(
             1,
@@ -83,7 +83,7 @@ ALLOWED: dict[str, tuple[Check, ...]] = {
         ),
     ),
     "sched_yield": (),
-    # Time: the first two are answered without the kernel on most machines, but not on all.
+    # Time: on most machines, but not all, the vDSO answers the first two.
     "clock_gettime": (),
     "gettimeofday": (),
     "clock_nanosleep": (),
@@ -91,7 +91,7 @@ ALLOWED: dict[str, tuple[Check, ...]] = {
     "getrandom": (),
     "getpid": (),
     "gettid": (),
-    # A thread that ends blocks its signals first.
+    # A thread blocks its signals before it ends.
     "rt_sigprocmask": (),
     "rt_sigreturn": (),
     "exit": (),
@@ -198,12 +198,12 @@ def _step(code: int, operand: int, *, then: int = 0, otherwise: int = 0) -> byte
 
 
 def why_not() -> str:
-    """Why this machine has no filter for us, in words; empty if it has."""
+    """Why the filter cannot be installed on this machine; empty if it can."""
     name = os.uname().machine
     machine = MACHINES.get(name)
     if machine is None or sys.maxsize < 2**32:
         known = " and ".join(MACHINES)
-        return f"there is no filter of system calls for {name} with this Python, only for 64-bit {known}"
+        return f"no filter of system calls for {name} with this Python, only for 64-bit {known}"
     action = ctypes.c_uint32(KILL)
     try:
         kernel.call(machine.seccomp, _GET_ACTION_AVAIL, 0, ctypes.addressof(action))
@@ -213,9 +213,9 @@ def why_not() -> str:
 
 
 def install() -> None:
-    """Puts the filter on every thread of this process, for good; no_new_privs must be set before."""
+    """Puts the filter on every thread of this process for good; set no_new_privs before."""
     if reason := why_not():
-        raise JailError(f"an engine cannot be jailed here: {reason}")
+        raise JailError(f"cannot sandbox a process: {reason}; see `sterna doctor`")
     machine = MACHINES[os.uname().machine]
     code = filter_of(machine)
     buffer = ctypes.create_string_buffer(code, len(code))
@@ -223,6 +223,6 @@ def install() -> None:
     try:
         thread = kernel.call(machine.seccomp, _SET_MODE_FILTER, _FLAG_TSYNC, ctypes.addressof(program))
     except OSError as error:
-        raise JailError(f"an engine cannot be jailed here: seccomp fails ({error.strerror})") from error
+        raise JailError(f"cannot sandbox a process: seccomp failed ({error.strerror})") from error
     if thread:
-        raise JailError(f"an engine cannot be jailed here: its thread {thread} has a filter of its own")
+        raise JailError(f"cannot sandbox a process: its thread {thread} has a filter of its own")

@@ -7,7 +7,7 @@ import resource
 import socket
 import struct
 
-from tests.runtime.attacking import (
+from tests.runtime.cell.attacking import (
     A_MEGABYTE,
     IS_INTEL,
     Order,

@@ -1,13 +1,12 @@
-"""The warm parent: imports an engine once, then forks a cell for each request and tells how each one died.
+"""The warm parent: imports a module once, then forks a cell for each request and reports how each one died.
 
-    python -P -m sterna.runtime.forker MODULE:FUNCTION
+    python -P -m sterna.runtime.cell.forker MODULE:FUNCTION
 
-Its standard input is a SEQPACKET socket to its host, whose end is the forker's end and that of its cells. The
-function gets the cell's socket. If the module has a function `prepare`, that is called in the cell before the
-jail's last wall: only there can a thread be started.
+Its standard input is a SEQPACKET socket to its host; when the host closes it, the forker and its cells end.
+The function gets the cell's socket. If the module has a function `prepare`, the cell calls it before the
+seccomp filter is installed, the last time that a thread can be started.
 """
 
-import ctypes
 import gc
 import importlib
 import os
@@ -24,21 +23,20 @@ import msgspec
 
 from sterna.errors import JailError
 from sterna.model import Record
-from sterna.runtime import jail, seccomp
-from sterna.runtime.jail import JailLimits
+from sterna.runtime.cell import jail, kernel, seccomp
+from sterna.runtime.cell.jail import JailLimits
 
 MAX_CELLS = 500
 MAX_MESSAGE_BYTES = 64 * 1024
-# How a cell tells why it ends; below those that shells and signals use.
+# Exit codes of a cell; below those that shells and signals use.
 EXIT_BROKEN, EXIT_MEMORY, EXIT_NO_JAIL = 70, 77, 78
-_M_ARENA_MAX = -8  # of malloc.h
 
 Serve = Callable[[socket.socket], None]
 Prepare = Callable[[], None]
 
 
 class Request(Record, frozen=True):
-    """A cell is wanted; one end of its socket comes along."""
+    """Asks for a cell; one end of its socket comes along."""
 
     number: int
     limits: JailLimits
@@ -46,13 +44,13 @@ class Request(Record, frozen=True):
 
 
 class Ready(Record, frozen=True, tag=True):
-    """The engine is imported; the words say why no cell can be jailed, if so."""
+    """The module is imported; `no_jail` says why no cell can be jailed, empty if one can."""
 
     no_jail: str
 
 
 class Broken(Record, frozen=True, tag=True):
-    """The engine cannot be imported; the forker ends."""
+    """Importing the module failed; the forker ends."""
 
     words: str
 
@@ -65,14 +63,14 @@ class Started(Record, frozen=True, tag=True):
 
 
 class Failed(Record, frozen=True, tag=True):
-    """A cell could not be started."""
+    """A cell did not start."""
 
     number: int
     words: str
 
 
 class Unjailed(Record, frozen=True, tag=True):
-    """A cell says itself why its jail could not be entered, and ends; this may come before Started."""
+    """Sent by a cell that failed to enter its jail, and ends; this may come before Started."""
 
     number: int
     words: str
@@ -82,10 +80,10 @@ class Died(Record, frozen=True, tag=True):
     """A cell is over."""
 
     number: int
-    status: int  # as wait(2) tells it
+    status: int  # as wait(2) returns it
     cpu_seconds: float
-    memory_bytes: int  # resident at most
-    inherited_bytes: int  # of these, what it was born with
+    memory_bytes: int  # peak resident
+    inherited_bytes: int  # the part of it that it was forked with
 
 
 Report = Ready | Broken | Started | Failed | Unjailed | Died
@@ -120,7 +118,7 @@ class _Forker:
                 os.waitpid(child.pid, 0)
 
     def _turn(self) -> bool:
-        """Handles what has happened; False if the host is gone."""
+        """Handles one event or more; False if the host is gone."""
         for descriptor, _ in self._poll.poll():
             if descriptor in self._children:
                 self._bury(descriptor)
@@ -143,16 +141,16 @@ class _Forker:
         try:
             request = self._decoder.decode(data)
         except msgspec.MsgspecError as error:
-            self._tell(Failed(0, f"the forker cannot read a request: {error}"))
+            self._tell(Failed(0, f"malformed request: {error}"))
             return
         try:
             if len(self._children) >= MAX_CELLS:
                 raise JailError(f"{MAX_CELLS} cells run already")
             if len(sockets) != 1:
-                raise JailError("more than a socket came along" if sockets else "no socket came along")
+                raise JailError("more than one descriptor came along" if sockets else "no socket came along")
             self._fork(request, sockets[0])
         except (JailError, OSError) as error:
-            self._tell(Failed(request.number, f"no cell can be started: {error}"))
+            self._tell(Failed(request.number, f"cannot start a cell: {error}"))
 
     def _fork(self, request: Request, sock: socket.socket) -> None:
         parent = os.getpid()
@@ -161,7 +159,7 @@ class _Forker:
         if pid == 0:
             try:
                 self._live(request, sock, parent)
-            finally:  # whatever happens, a cell never gets back into the loop
+            finally:  # a cell must never return into the loop
                 os._exit(EXIT_BROKEN)
         try:
             process = os.pidfd_open(pid)
@@ -178,7 +176,7 @@ class _Forker:
         try:
             self._confine(request, sock, parent)
         except (JailError, OSError) as error:
-            with suppress(OSError):  # the line may be closed already; the exit code tells it too
+            with suppress(OSError):  # the line may be closed already; the exit code says it too
                 self._tell(Unjailed(request.number, str(error)))
             os._exit(EXIT_NO_JAIL)
         try:
@@ -233,31 +231,28 @@ def _load(entry: str) -> tuple[Serve, Prepare | None]:
     name, _, function = entry.partition(":")
     module = importlib.import_module(name)
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - only their number matters
-        raise JailError(f"{name} starts threads when it is imported, and they would not be forked")
+        raise JailError(f"{name} starts threads when it is imported, and a fork loses them")
     return getattr(module, function), getattr(module, "prepare", None)
 
 
 def _warm_up() -> None:
-    """Whatever cells would otherwise do each by itself, or must not do at all."""
-    # With more than one heap the C library looks into /proc when it gives memory of the others back.
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt:
-        mallopt(_M_ARENA_MAX, 1)
+    """Does what each cell would otherwise do by itself, or must not do in its jail."""
+    kernel.use_one_heap()
     warnings.simplefilter("ignore")
     gc.collect()
     gc.disable()
-    gc.freeze()  # so that the pages stay shared
+    gc.freeze()  # keeps the memory pages shared
 
 
 def main() -> None:
-    """Runs until the host is gone; Ctrl-C is the host's to handle."""
+    """Runs until the host is gone; the host handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = socket.socket(fileno=os.dup(0))
     line.setblocking(True)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # cells inherit this one, and must not have the line
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # cells inherit this, and must not have the line
     try:
         serve, prepare = _load(sys.argv[1])
-    # Importing may go wrong in any way, and the host is told in which.
+    # Importing may fail in any way; the host reports it.
     except Exception as error:
         tell(line, Broken(f"{type(error).__name__}: {error}"))
         return

@@ -1,4 +1,4 @@
-"""Cells, in which engines run, as their host sees them: started by a warm parent, watched, and ended."""
+"""Cells as their host sees them: started by a warm parent, watched, ended, and what each of them died of."""
 
 import asyncio
 import os
@@ -12,13 +12,16 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 import msgspec
 
 from sterna.errors import JailError
 from sterna.model import Record
-from sterna.runtime.deaths import Death, death_of
-from sterna.runtime.forker import (
+from sterna.runtime.cell.forker import (
+    EXIT_BROKEN,
+    EXIT_MEMORY,
+    EXIT_NO_JAIL,
     MAX_MESSAGE_BYTES,
     Broken,
     Died,
@@ -29,15 +32,57 @@ from sterna.runtime.forker import (
     Started,
     Unjailed,
 )
-from sterna.runtime.jail import BUBBLEWRAP, JailLimits
+from sterna.runtime.cell.jail import BUBBLEWRAP, JailLimits
+from sterna.runtime.cell.kernel import peak_memory_bytes
 
-DEFAULT_ENTRY = "sterna.runtime.engine.worker:serve"
 READY_SECONDS = 30.0
 START_SECONDS = 10.0
 WAIT_SECONDS = 10.0
 CLOSE_SECONDS = 5.0
 OOM_SCORE = "500"
 MAX_STARTING = 32  # requests on their way; the line to the warm parent holds a few hundred
+FULL_SHARE = 0.5  # of the memory limit; a structure that grows by doubling may fail at half of it
+
+Cause = Literal["exit", "violation", "cpu_seconds", "wall_seconds", "memory_bytes", "killed", "crash"]
+
+_BY_CODE: dict[int, tuple[Cause, str]] = {
+    0: ("exit", ""),
+    EXIT_MEMORY: ("memory_bytes", "it needed more memory than its limit"),
+    EXIT_NO_JAIL: ("crash", "it failed to enter its jail"),
+    EXIT_BROKEN: ("crash", "its program raised an error"),
+    -signal.SIGSYS: ("violation", "it made a system call that the jail forbids"),
+    -signal.SIGXCPU: ("cpu_seconds", "it computed for longer than its limit"),
+}
+
+
+class Death(Record, frozen=True, kw_only=True):
+    """How a cell ended, and what it used."""
+
+    ended: Cause
+    detail: str = ""
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0  # peak resident, with what it shared with the warm parent
+
+
+def death_of(died: Died, limits: JailLimits) -> Death:
+    """The death of a cell that had these limits (none of them 0)."""
+    ended, detail = _cause(died, limits)
+    return Death(ended=ended, detail=detail, cpu_seconds=died.cpu_seconds, memory_bytes=died.memory_bytes)
+
+
+def _cause(died: Died, limits: JailLimits) -> tuple[Cause, str]:
+    code = os.waitstatus_to_exitcode(died.status)
+    if code in _BY_CODE:
+        return _BY_CODE[code]
+    if code == -signal.SIGKILL:
+        # The kernel sends it a second after SIGXCPU to a process that blocks that signal.
+        if died.cpu_seconds >= limits.cpu_seconds:
+            return _BY_CODE[-signal.SIGXCPU]
+        return "killed", "not by its host: perhaps the machine ran out of memory"
+    # C code that gets no memory fails in its own way: exit(1), abort(), or a null pointer.
+    if died.memory_bytes - died.inherited_bytes >= FULL_SHARE * limits.memory_bytes:
+        return "memory_bytes", "it failed when its memory was nearly used up"
+    return ("exit", f"exit code {code}") if code > 0 else ("crash", signal.Signals(-code).name)
 
 
 class CellUsage(Record, frozen=True):
@@ -45,15 +90,16 @@ class CellUsage(Record, frozen=True):
 
     cpu_seconds: float
     memory_bytes: int  # resident now
+    peak_bytes: int = 0
 
 
 class Cell:
-    """A process with an engine in it; an async context manager that ends it."""
+    """A child process and its socket; an async context manager that ends it."""
 
     def __init__(self, pid: int, *, sock: socket.socket, process: int, limits: JailLimits) -> None:
         self.pid = pid
         self.socket = sock
-        self._process = process  # its descriptor, closed when it is dead; a number might be another's by then
+        self._process = process  # its pidfd, closed when it is dead; its number may be reused by then
         self._limits = limits.or_defaults()
         self._was_killed = False
         self._death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
@@ -69,7 +115,7 @@ class Cell:
         self.socket.close()
 
     async def wait(self, seconds: float = WAIT_SECONDS) -> Death:
-        """How it ended; whoever has not ended after so long is killed."""
+        """How it ended; it is killed if it has not ended after `seconds`."""
         await asyncio.wait([self._death], timeout=seconds)
         if not self._death.done():
             self.kill()
@@ -77,13 +123,15 @@ class Cell:
             async with asyncio.timeout(WAIT_SECONDS):
                 return await asyncio.shield(self._death)
         except TimeoutError:
-            raise JailError(f"cell {self.pid} was killed and nobody tells that it is dead") from None
+            raise JailError(
+                f"cell {self.pid} was killed, but its end was not reported within {WAIT_SECONDS:g} seconds"
+            ) from None
 
     def kill(self) -> None:
-        """Ends it at once; nothing happens to one that is dead."""
+        """Ends it at once; does nothing if it is dead."""
         if not self._death.done():
             self._was_killed = True
-            with suppress(ProcessLookupError):  # it died a moment ago, and the news is on its way
+            with suppress(ProcessLookupError):  # it died a moment ago, and the report is on its way
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def usage(self) -> CellUsage:
@@ -96,27 +144,31 @@ class Cell:
             pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         except OSError:  # it died a moment ago
             return CellUsage(0.0, 0)
-        return CellUsage(seconds, pages * resource.getpagesize())
+        return CellUsage(seconds, pages * resource.getpagesize(), peak_memory_bytes(self.pid))
 
     def bury(self, died: Died, words: str) -> None:
-        """Takes note of its death, with its last words if it had any."""
+        """Records its death, with its last words if it had any."""
         death = death_of(died, self._limits)
         if death.ended == "killed" and self._was_killed:
             words = "by its host"
         self.settle(msgspec.structs.replace(death, detail=words) if words else death)
 
     def settle(self, death: Death) -> None:
-        """Tells everyone who waits."""
+        """Wakes everyone who waits for its death."""
         os.close(self._process)
         self._death.set_result(death)
 
 
 class Forker:
-    """Starts cells; an async context manager that owns their warm parent, which comes with the first."""
+    """Starts cells; an async context manager that owns their warm parent, which starts with the first cell.
 
-    def __init__(self, entry: str = DEFAULT_ENTRY, *, wrapper: tuple[str, ...] | None = None) -> None:
+    `entry` is what runs in them, MODULE:FUNCTION; `wrapper` is a command to run the warm parent in, which is
+    bubblewrap by default.
+    """
+
+    def __init__(self, entry: str, *, wrapper: tuple[str, ...] | None = None) -> None:
         self._entry = entry
-        # What is put around the warm parent, until that turns out not to work here.
+        # Emptied when it turns out not to work here.
         self._wrapper = _bubblewrap() if wrapper is None else wrapper
         self._parent: _Parent | None = None
         self._is_closed = False
@@ -134,18 +186,18 @@ class Forker:
             await self._parent.close()
 
     async def start(self, *, limits: JailLimits, is_jailed: bool) -> Cell:
-        """A new cell; JailError if there can be none, or none with a jail."""
+        """A new cell; JailError if none can be started, or none with a jail."""
         async with self._room:
-            for _ in range(2):  # a warm parent that had died unnoticed is followed by another
+            for _ in range(2):  # the warm parent may have died unnoticed; then a new one is started
                 parent = await self._warm_parent()
                 with suppress(ConnectionError):
                     return await parent.start(limits, is_jailed)
-        raise JailError("no cell can be started: the warm parent dies again and again")
+        raise JailError("cannot start a cell: the warm parent keeps dying")
 
     async def _warm_parent(self) -> "_Parent":
         async with self._spawning:
             if self._is_closed:
-                raise JailError("no cell can be started: the forker is closed")
+                raise JailError("cannot start a cell: the forker is closed")
             if self._parent and self._parent.is_over:
                 await self._parent.close()
                 self._parent = None
@@ -157,12 +209,12 @@ class Forker:
         if self._wrapper:
             try:
                 return await _spawn((*self._wrapper, *_command(self._entry)))
-            except OSError:  # it does not start, or ends before anything is heard from within
+            except OSError:  # it does not start, or ends before the warm parent is ready
                 self._wrapper = ()
         try:
             return await _spawn(_command(self._entry))
         except OSError as error:
-            raise JailError(f"the engines' warm parent does not start ({error})") from error
+            raise JailError(f"cannot start the warm parent of {self._entry} ({error})") from error
 
 
 class _Parent:
@@ -183,7 +235,7 @@ class _Parent:
         self._loop.add_reader(line.fileno(), self._hear)
 
     async def ready(self) -> None:
-        """Waits until the engine is imported; ConnectionError if the process ends before."""
+        """Waits until the module is imported; ConnectionError if the process ends before."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self._ready
@@ -192,7 +244,7 @@ class _Parent:
 
     async def start(self, limits: JailLimits, is_jailed: bool) -> Cell:
         if is_jailed and self._ready.result().no_jail:
-            raise JailError(f"an engine cannot be jailed here: {self._ready.result().no_jail}")
+            raise JailError(f"cannot sandbox a process: {self._ready.result().no_jail}; see `sterna doctor`")
         number = next(self._numbers)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -204,7 +256,7 @@ class _Parent:
                 async with asyncio.timeout(START_SECONDS):
                     return await start.cell
             except TimeoutError:
-                raise JailError(f"no cell started within {START_SECONDS:g} seconds") from None
+                raise JailError(f"cannot start a cell: none came within {START_SECONDS:g} seconds") from None
             except ConnectionError:
                 self._end("the warm parent died")
                 raise
@@ -213,7 +265,7 @@ class _Parent:
                     ours.close()
 
     async def close(self) -> None:
-        """Ends the process and, with it, the cells."""
+        """Ends the process and its cells."""
         self._end("the warm parent was closed")
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -242,7 +294,9 @@ class _Parent:
             case Ready() if not self._ready.done():
                 self._ready.set_result(report)
             case Broken(words) if not self._ready.done():
-                self._ready.set_exception(JailError(f"the engine cannot be imported: {words}"))
+                self._ready.set_exception(
+                    JailError(f"cannot start a cell: its program failed to import: {words}")
+                )
             case Started(number, pid):
                 self._welcome(number, pid, *descriptors)
             case Failed(number, words) if number in self._starting:
@@ -256,7 +310,7 @@ class _Parent:
         start = self._starting.pop(number)
         cell = Cell(pid, sock=start.socket, process=process, limits=start.limits)
         self._cells[number] = cell
-        if start.cell.done():  # nobody waits for it any more
+        if start.cell.done():  # the caller gave up
             cell.kill()
         else:
             start.cell.set_result(cell)
@@ -279,7 +333,7 @@ class _Parent:
 
 
 class _Start(Record, frozen=True):
-    """A cell that was asked for and has not been heard of."""
+    """A cell that was requested and has not been reported yet."""
 
     cell: asyncio.Future[Cell]
     socket: socket.socket
@@ -320,20 +374,20 @@ async def _spawn(command: tuple[str, ...]) -> _Parent:
 
 
 def _send_ahead(pid: int) -> None:
-    """Where memory is short, cells go before their host: they have this from the warm parent."""
-    with suppress(OSError):  # whoever may not say so is as well off as before
-        inside = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()  # of what is put around it
+    """Lets the kernel kill cells before their host when memory is short: they inherit the score."""
+    with suppress(OSError):  # without the right to do so, nothing is lost
+        inside = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()  # of the wrapper
         for each in (pid, *inside):
             Path(f"/proc/{each}/oom_score_adj").write_text(OOM_SCORE)
 
 
 def _command(entry: str) -> tuple[str, ...]:
-    # -P keeps the working directory off the path: what lies there is nobody's to run.
-    return (sys.executable, "-P", "-m", "sterna.runtime.forker", entry)
+    # -P keeps the working directory off the path, so that nothing in it is imported.
+    return (sys.executable, "-P", "-m", "sterna.runtime.cell.forker", entry)
 
 
 def _environment() -> dict[str, str]:
-    """What Python needs to find the same modules, and nothing that a cell could read out."""
+    """What Python needs to find the same modules, and nothing that a cell could leak."""
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONHOME") if name in os.environ}
     return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **kept}
 

@@ -8,24 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.cells.obeying import LIMITS, LOOPS, Loop, hear, say, started
+from tests.runtime.cell.obeying import LIMITS, LOOPS, Loop, hear, say, started
 
-from sterna.runtime import cells, forker
-from sterna.runtime.cells import Forker
-from sterna.runtime.deaths import death_of
-from sterna.runtime.forker import Died
-from sterna.runtime.jail import JailLimits
+from sterna.runtime.cell import forker, pool
+from sterna.runtime.cell.forker import Died
+from sterna.runtime.cell.jail import JailLimits
+from sterna.runtime.cell.pool import Forker, death_of
 
 OLDER_KERNEL = """
 from obedient import serve
-from sterna.runtime import kernel, landlock
+from sterna.runtime.cell import kernel
 
 def refuse(number, *_):
     if number == 436:
         raise OSError(38, "Function not implemented")
     return call(number, *_)
 
-call, kernel.call, landlock.abi = kernel.call, refuse, lambda: 0
+call, kernel.call, kernel.landlock_abi = kernel.call, refuse, lambda: 0
 """
 
 
@@ -46,7 +45,7 @@ def test_cell_does_its_work_and_ends(run: Loop, is_jailed: bool) -> None:
     [
         ("end", "exit", ""),
         ("exit", "exit", "exit code 3"),
-        ("raise", "crash", "its engine raised an error"),
+        ("raise", "crash", "its program raised an error"),
         ("crash", "crash", "SIGSEGV"),
     ],
 )
@@ -61,7 +60,7 @@ async def test_death_is_named(word: str, ended: str, detail: str) -> None:
 
 async def test_jailed_cell_starts_in_a_few_milliseconds() -> None:
     times = []
-    async with Forker("sterna.runtime.trial:serve") as warm:
+    async with Forker("sterna.runtime.engine.worker:serve_trial") as warm:
         for _ in range(21):
             begun = time.perf_counter()
             async with await warm.start(limits=LIMITS, is_jailed=True) as cell:
@@ -106,7 +105,7 @@ def open_in(pid: int) -> int:
 
 async def test_where_memory_is_short_a_cell_goes_before_its_host() -> None:
     async with Forker("obedient:serve") as warm, await started(warm) as cell:
-        assert oom_score_of(cell.pid) == int(cells.OOM_SCORE) > oom_score_of("self")
+        assert oom_score_of(cell.pid) == int(pool.OOM_SCORE) > oom_score_of("self")
 
 
 def oom_score_of(process: int | str) -> int:

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from tests.runtime.cells.obeying import LOOPS, SECONDS, Loop, ends, parent_of, say, started
+from tests.runtime.cell.obeying import LOOPS, SECONDS, Loop, ends, parent_of, say, started
 
-from sterna.runtime.cells import Forker
+from sterna.runtime.cell.pool import Forker
 
 
 @pytest.mark.parametrize("run", LOOPS)
@@ -58,8 +58,8 @@ async def test_cells_end_with_the_forker() -> None:
 def test_cell_ends_with_a_host_that_is_killed(is_jailed: bool) -> None:
     program = f"""
 import asyncio, os, signal
-from sterna.runtime.cells import Forker
-from sterna.runtime.jail import JailLimits, protection
+from sterna.runtime.cell.pool import Forker
+from sterna.runtime.cell.jail import JailLimits, protection
 
 async def main():
     async with Forker("obedient:serve") as warm:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.runtime.cells.obeying import LIMITS, LOOPS, SECONDS, Loop, ends, hear, parent_of, say, started
+from tests.runtime.cell.obeying import LIMITS, LOOPS, SECONDS, Loop, ends, hear, parent_of, say, started
 
 from sterna.errors import JailError
-from sterna.runtime import cells
-from sterna.runtime.cells import Forker
-from sterna.runtime.forker import Died, Failed, Ready, Report, Request, Started
-from sterna.runtime.jail import protection
+from sterna.runtime.cell import pool
+from sterna.runtime.cell.forker import Died, Failed, Ready, Report, Request, Started
+from sterna.runtime.cell.jail import protection
+from sterna.runtime.cell.pool import Forker
 
 STUBBORN = """
 def serve(sock):
@@ -71,18 +71,20 @@ async def test_entry_that_cannot_be_imported_is_told_in_words(modules: Path) -> 
         "threaded:serve": "threaded starts threads when it is imported",
     }.items():
         async with Forker(entry) as warm:
-            with pytest.raises(JailError, match=f"the engine cannot be imported: .*{words}"):
+            with pytest.raises(
+                JailError, match=f"cannot start a cell: its program failed to import: .*{words}"
+            ):
                 await warm.start(limits=LIMITS, is_jailed=True)
 
 
 async def test_machine_without_seccomp_refuses_to_jail_and_runs_the_rest(modules: Path) -> None:
     (modules / "old_kernel.py").write_text(
         "from obedient import serve\n"
-        "from sterna.runtime import seccomp\n"
+        "from sterna.runtime.cell import seccomp\n"
         "seccomp.why_not = lambda: 'the kernel has no seccomp filter'\n"
     )
     async with Forker("old_kernel:serve") as warm:
-        with pytest.raises(JailError, match="cannot be jailed here: the kernel has no seccomp filter"):
+        with pytest.raises(JailError, match="cannot sandbox a process: the kernel has no seccomp filter"):
             await warm.start(limits=LIMITS, is_jailed=True)
         async with await started(warm, is_jailed=False) as cell:
             assert await say(cell, "hello") == "hello"
@@ -96,7 +98,7 @@ async def test_jail_that_fails_halfway_lets_nothing_run(modules: Path) -> None:
         assert await hear(cell) == ""
         death = await cell.wait()
     assert death.ended == "crash"
-    assert death.detail == "an engine cannot be jailed here: [Errno 12] no memory"
+    assert death.detail == "cannot sandbox a process: [Errno 12] no memory; see `sterna doctor`"
 
 
 @pytest.mark.parametrize("wrapper", [("/bin/false",), ("/no/such/program",)])
@@ -132,10 +134,12 @@ async def test_warm_parent_that_never_gets_ready_is_given_up(
     modules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (modules / "endless.py").write_text("import signal; signal.pause()")
-    monkeypatch.setattr(cells, "READY_SECONDS", 0.5)
-    monkeypatch.setattr(cells, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(pool, "READY_SECONDS", 0.5)
+    monkeypatch.setattr(pool, "CLOSE_SECONDS", 0.1)
     async with Forker("endless:serve", wrapper=()) as warm:
-        with pytest.raises(JailError, match=r"does not start \(not ready after 0\.5 seconds\)"):
+        with pytest.raises(
+            JailError, match=r"cannot start the warm parent of endless:serve \(not ready after 0\.5 seconds\)"
+        ):
             await warm.start(limits=LIMITS, is_jailed=True)
 
 
@@ -147,7 +151,7 @@ def forking() -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
     """A forker's process and the line to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(SECONDS)
-    command = [sys.executable, "-P", "-m", "sterna.runtime.forker", "obedient:serve"]
+    command = [sys.executable, "-P", "-m", "sterna.runtime.cell.forker", "obedient:serve"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with ours, subprocess.Popen(command, stdin=theirs.fileno(), env=environment) as process:
         theirs.close()
@@ -195,13 +199,13 @@ def test_forker_survives_garbage() -> None:
             line.send(garbage)
             answer = report(line)
             assert isinstance(answer, Failed)
-            assert "cannot read a request" in answer.words
+            assert "malformed request" in answer.words
         ask(line, 7)
-        assert report(line) == Failed(7, "no cell can be started: no socket came along")
+        assert report(line) == Failed(7, "cannot start a cell: no socket came along")
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ask(line, 8, theirs.fileno(), theirs.fileno())
-            assert report(line) == Failed(8, "no cell can be started: more than a socket came along")
+            assert report(line) == Failed(8, "cannot start a cell: more than one descriptor came along")
         with busy_cell(line) as cell:
             signal.pidfd_send_signal(cell, signal.SIGTERM)
             died = report(line)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from sterna.runtime.cells import Cell, Forker
-from sterna.runtime.jail import JailLimits
+from sterna.runtime.cell.jail import JailLimits
+from sterna.runtime.cell.pool import Cell, Forker
 
 Loop = Callable[[Coroutine[Any, Any, None]], None]
 LOOPS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="uvloop")]

@@ -1,7 +1,7 @@
-"""The jail of an engine: from enter() on a process computes, talks over one socket, and can do nothing else.
+"""The jail: after enter() a process can compute, talk over one socket, and do nothing else.
 
-Everything must be imported before: afterwards opening a file, even for a late import or the source lines of a
-traceback, ends the process. `docs/decisions/010-jail.md` says what the jail stops and what it does not.
+Import everything before: afterwards opening a file, even for a late import or the lines of a traceback, ends
+the process. `docs/decisions/010-jail.md` says what the jail stops and what it does not.
 """
 
 import math
@@ -18,15 +18,15 @@ from pathlib import Path
 
 from sterna.errors import JailError
 from sterna.model import Record
-from sterna.runtime import kernel, landlock, seccomp
+from sterna.runtime.cell import kernel, seccomp
 
 DEFAULT_MEMORY_BYTES = 512 * 1024**2
 DEFAULT_CPU_SECONDS = 3600.0
 STACK_BYTES = 8 * 1024**2
 NOBODY = 65534
 TRIAL_SECONDS = 20.0
-# No network, no message queues, no names of its own, and a filesystem that cannot be written. It has no
-# process namespace: the host must know its cells by their numbers.
+# No network, no message queues, no host name of its own, and a read-only filesystem. No process namespace:
+# the host must know its cells by their numbers.
 BUBBLEWRAP = (
     "--die-with-parent",
     *("--ro-bind", "/", "/"),
@@ -47,17 +47,17 @@ _NOTHING_OF = (
     resource.RLIMIT_MEMLOCK,
     resource.RLIMIT_MSGQUEUE,
 )
-_TRIAL = "from sterna.runtime import jail; jail.try_out()"
+_TRIAL = "from sterna.runtime.cell import jail; jail.try_out()"
 
 
 class JailLimits(Record, frozen=True, kw_only=True):
-    """What an engine may use; 0 stands for the default."""
+    """What a cell may use; 0 stands for the default."""
 
-    memory_bytes: int = 0  # address space, beyond what the warm parent handed down
-    cpu_seconds: float = 0.0  # rounded up: the kernel counts whole ones
+    memory_bytes: int = 0  # address space, beyond what it inherits from the warm parent
+    cpu_seconds: float = 0.0  # rounded up, because the kernel counts whole seconds; math.inf for no limit
 
     def or_defaults(self) -> "JailLimits":
-        """The same without zeros."""
+        """The same limits with defaults for zeros."""
         return JailLimits(
             memory_bytes=self.memory_bytes or DEFAULT_MEMORY_BYTES,
             cpu_seconds=self.cpu_seconds or DEFAULT_CPU_SECONDS,
@@ -65,12 +65,12 @@ class JailLimits(Record, frozen=True, kw_only=True):
 
 
 class Protection(Record, frozen=True, kw_only=True):
-    """What this machine offers against a foreign crawler, and in words what is missing."""
+    """What this machine offers against foreign crawlers, and what is missing, in words."""
 
     has_seccomp: bool
     landlock_abi: int  # 0 for none
     bubblewrap: str  # its path
-    has_bubblewrap: bool  # it is there and works
+    has_bubblewrap: bool  # it is installed and works
     is_root: bool
     kernel: str
     machine: str
@@ -78,25 +78,26 @@ class Protection(Record, frozen=True, kw_only=True):
 
 
 def limit(limits: JailLimits, *, parent: int) -> None:
-    """Bounds memory and time of this process, in a session of its own, and ties its life to its parent's."""
+    """Limits memory and CPU time of this process, in its own session, and ties its life to its parent."""
     os.setsid()
     limits = limits.or_defaults()
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory_bytes)
-    seconds = math.ceil(limits.cpu_seconds)
-    _lower(resource.RLIMIT_CPU, seconds, seconds + 1)  # SIGXCPU, and SIGKILL for who does not mind that
+    if math.isfinite(limits.cpu_seconds):
+        seconds = math.ceil(limits.cpu_seconds)
+        _lower(resource.RLIMIT_CPU, seconds, seconds + 1)  # SIGXCPU, then SIGKILL if that is blocked
     _lower(resource.RLIMIT_CORE, 0)
     _die_with(parent)
 
 
 def enter(limits: JailLimits, *, keep: int, parent: int, prepare: Callable[[], None] | None = None) -> None:
-    """Jails this process for good, with nothing open but the descriptor `keep`; JailError if it cannot be.
+    """Jails this process for good, with nothing open but the descriptor `keep`; JailError if that fails.
 
-    No thread can be started afterwards, so `prepare` is called when all walls stand but the last: threads
-    that it starts are jailed like this one.
+    No thread can be started afterwards, so `prepare` is called before the last step, the seccomp filter:
+    threads that it starts are jailed like this one.
     """
     if reason := seccomp.why_not():
-        raise JailError(f"an engine cannot be jailed here: {reason}")
+        raise JailError(f"cannot sandbox a process: {reason}; see `sterna doctor`")
     assert keep > 2
     try:
         null = os.open(os.devnull, os.O_RDWR)
@@ -104,7 +105,7 @@ def enter(limits: JailLimits, *, keep: int, parent: int, prepare: Callable[[], N
         _become_nobody()
         _give_up_privileges()
         limit(limits, parent=parent)  # after the change of user, which would undo the tie to the parent
-        landlock.restrict()
+        kernel.restrict_by_landlock()
         if prepare:
             prepare()
         for standard in range(3):
@@ -114,16 +115,16 @@ def enter(limits: JailLimits, *, keep: int, parent: int, prepare: Callable[[], N
             _lower(kind, 0)
         _lower(resource.RLIMIT_STACK, STACK_BYTES)
     except OSError as error:
-        raise JailError(f"an engine cannot be jailed here: {error}") from error
+        raise JailError(f"cannot sandbox a process: {error}; see `sterna doctor`") from error
     seccomp.install()
 
 
 def _forget_surroundings() -> None:
     os.environ.clear()
-    # The C library opens /etc/localtime for everyone who asks for the time of day without TZ.
+    # Without TZ the C library opens /etc/localtime to tell the time of day.
     os.environ["TZ"] = "UTC0"
     time.tzset()
-    # Python opens source files to print an error; without these it prints none.
+    # Python opens source files to print an error; without these streams it prints none.
     sys.stdin = sys.stdout = sys.stderr = None
 
 
@@ -136,7 +137,7 @@ def _become_nobody() -> None:
         os.setresuid(NOBODY, NOBODY, NOBODY)
     except OSError as error:
         raise JailError(
-            f"an engine cannot be jailed here: root cannot become user {NOBODY} ({error.strerror});"
+            f"cannot sandbox a process: root cannot become user {NOBODY} ({error.strerror});"
             " run Sterna as an ordinary user"
         ) from error
 
@@ -146,14 +147,14 @@ def _give_up_privileges() -> None:
     kernel.prctl(_PR_SET_DUMPABLE, 0)
     kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1)
     kernel.personality(kernel.personality(_ASK) & ~_READ_IMPLIES_EXEC)
-    # No page becomes executable: before Linux 6.3 the filter alone sees to that.
+    # No page becomes executable; before Linux 6.3 the filter alone prevents it.
     with suppress(OSError):
         kernel.prctl(_PR_SET_MDWE, 1)
 
 
 def _die_with(parent: int) -> None:
     kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before
+    if os.getppid() != parent:  # the parent died before prctl took effect
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -163,22 +164,22 @@ def close_all_but(keep: int) -> None:
         for first, last in ((3, keep - 1), (keep + 1, 2**32 - 1)):
             if first <= last:
                 kernel.call(_CLOSE_RANGE, first, last, 0)
-    except OSError:  # before Linux 5.9; there is no Landlock there that would hide /proc
+    except OSError:  # before Linux 5.9, which has no Landlock that would hide /proc
         for path in list(Path("/proc/self/fd").iterdir()):
             if int(path.name) not in (0, 1, 2, keep):
-                with suppress(OSError):  # the one that the list was read from is closed already
+                with suppress(OSError):  # the descriptor of the listing itself is closed by now
                     os.close(int(path.name))
 
 
 def _lower(kind: int, soft: int, hard: int | None = None) -> None:
-    """Sets a limit, but never above the one that is there."""
+    """Sets a limit, but never above the present one."""
     most = resource.getrlimit(kind)[1]
     wanted = (soft, soft if hard is None else hard)
     resource.setrlimit(kind, wanted if most < 0 else (min(wanted[0], most), min(wanted[1], most)))
 
 
 def try_out() -> None:
-    """Enters the jail and tries what is forbidden: who comes back from this has no jail."""
+    """Enters the jail and makes a forbidden call; if this returns, there is no jail."""
     try:
         enter(JailLimits(), keep=os.open(os.devnull, os.O_RDONLY), parent=os.getppid())
     except JailError as error:
@@ -188,9 +189,9 @@ def try_out() -> None:
 
 
 def protection() -> Protection:
-    """What this machine offers; takes a moment, because everything is really tried."""
+    """What this machine offers; slow, because everything is tried."""
     why_no_jail = _try_jail()
-    version = landlock.abi()
+    version = kernel.landlock_abi()
     path = shutil.which("bwrap") or ""
     works = bool(path) and _run(path, *BUBBLEWRAP, "true")[0] == 0
     machine = os.uname()
@@ -211,10 +212,10 @@ def _missing(why_no_jail: str, version: int, bubblewrap: str) -> list[str]:
     if why_no_jail:
         words.append(f"{why_no_jail}: foreign crawlers are refused, your own run without a jail")
     if not version:
-        words.append("the kernel has no Landlock: the seccomp filter alone keeps an engine from files")
+        words.append("the kernel has no Landlock: the seccomp filter alone denies files to engines")
     elif version < 6:
         words.append(
-            f"Landlock has ABI {version} and no signals before 6: the seccomp filter alone stops them"
+            f"Landlock ABI {version} does not cover signals (6 does): the seccomp filter alone stops them"
         )
     if not bubblewrap:
         words.append("bubblewrap is not installed: no namespaces around the engines (apt install bubblewrap)")
@@ -224,15 +225,15 @@ def _missing(why_no_jail: str, version: int, bubblewrap: str) -> list[str]:
 
 
 def _try_jail() -> str:
-    """Why no engine can be jailed here; empty if one can."""
+    """Why no process can be jailed here; empty if one can."""
     code, words = _run(sys.executable, "-P", "-c", _TRIAL)
     if code == -signal.SIGSYS:
         return ""
-    return words or f"the jail does not hold here (its trial ended with code {code})"
+    return words or f"the jail does not hold here (its test ended with exit code {code})"
 
 
 def _run(*command: str) -> tuple[int, str]:
-    """The exit code of a command and what it printed, or why it could not be run."""
+    """The exit code of a command and what it printed, or why it did not run."""
     try:
         done = subprocess.run(  # noqa: S603 - our own
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_SECONDS, check=False

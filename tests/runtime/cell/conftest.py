@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.runtime.cells.obeying import OBEDIENT, children
+from tests.runtime.cell.obeying import OBEDIENT, children
 
 
 @pytest.fixture(autouse=True)
