@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sterna.api.companion import following
 from sterna.api import companion as module
-from sterna.home.folder import Collection
+from sterna.api.companion import following
+from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options
 
 # Each begins by noting its own process and what it was started with.
@@ -52,7 +52,7 @@ def run(
         monkeypatch.setattr(module, "COMMAND", (sys.executable, "-c", code))
         options = Options(index=index)
         with following(
-            Collection(tmp_path),
+            CollectionFolder(tmp_path),
             options,
             on_parcels=None,
             warn=told.warnings.append,
@@ -155,7 +155,7 @@ def test_program_that_cannot_be_started_is_one_warning(
 ) -> None:
     monkeypatch.setattr(module, "COMMAND", (str(tmp_path / "nothing"),))
     with following(
-        Collection(tmp_path),
+        CollectionFolder(tmp_path),
         Options(),
         on_parcels=None,
         warn=told.warnings.append,

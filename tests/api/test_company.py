@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.interface import Change
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
@@ -48,7 +48,7 @@ sys.exit(0 if is_good else 1)
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A collection with two batches, of which nobody has seen anything."""
-    collection = Collection(tmp_path / "c")
+    collection = CollectionFolder(tmp_path / "c")
     with collection.open_for_crawl():
         ledger = SqliteLedger(collection.ledger_path)
         for number in (1, 2):

@@ -13,7 +13,7 @@ from sterna.cli.explain import _explained
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import UsageError
 from sterna.home.errand import dump as dump_errand
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.interface import Change, HostRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump
@@ -37,7 +37,7 @@ def make(tmp_path: Path) -> Make:
         crawler: Crawler | None = None,
         **given: Any,
     ) -> Path:
-        collection = Collection(tmp_path / "c")
+        collection = CollectionFolder(tmp_path / "c")
         with collection.open_for_crawl():
             ledger = SqliteLedger(collection.ledger_path)
             ledger.set_setting("options", dump(Options(seeds=(f"{SITE}/",), **given)))

@@ -16,7 +16,7 @@ import uvloop
 
 from sterna.archive.disk import ignore_step
 from sterna.home.crawl import Run, crawl
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.intake import Step
 from sterna.home.options import Options
 from sterna.home.progress import Progress, Summary
@@ -33,7 +33,7 @@ def crawl_here(
     async def main() -> Summary:
         run = Run(stop=asyncio.Event(), on_step=on_step, refresh_seconds=refresh)
         progress = Progress(began=run.clock.now(), max_pages=options.max_pages)
-        return await crawl(Collection(folder), options, run=run, progress=progress)
+        return await crawl(CollectionFolder(folder), options, run=run, progress=progress)
 
     return uvloop.run(main())
 

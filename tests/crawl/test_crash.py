@@ -14,8 +14,7 @@ from tests.crawl.running import crawl_here, kill, rows, start, sterna, stored_ur
 from tests.servers.synthetic import SyntheticServer, SyntheticWeb
 from warcio.archiveiterator import ArchiveIterator
 
-from sterna.home.folder import Collection
-from sterna.home.snapshots import take
+from sterna.home.folder import CollectionFolder
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
 
@@ -67,7 +66,7 @@ def assert_same(folder: Path, undisturbed: Path, server: SyntheticServer) -> Non
     assert warc_urls(folder) == warc_urls(undisturbed)
     named = {Path(name).name for table in ("page", "link") for name in _segments(folder, table)}
     assert {path.name for path in (folder / "segments").iterdir()} == named
-    last = take(Collection(folder)).batch
+    last = CollectionFolder(folder).snapshot().batch
     wrong = f"SELECT count(*) FROM t WHERE batch NOT BETWEEN 1 AND {last} OR batch IS NULL OR again"
     assert rows(folder, wrong) == [(0,)]
 

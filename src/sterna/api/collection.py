@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sterna.home.folder import Collection as Folder
+from sterna.home.folder import CollectionFolder
 
 if TYPE_CHECKING:
     from sterna.query.answer import Answer
@@ -14,7 +14,7 @@ class Collection:
     """The folder in which a crawl lives; it may be running."""
 
     def __init__(self, folder: Path | str) -> None:
-        self._folder = Folder(Path(folder))
+        self._folder = CollectionFolder(Path(folder))
         self._folder.check()
 
     def query(

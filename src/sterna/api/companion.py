@@ -15,7 +15,7 @@ import msgspec
 
 from sterna.cli.follow import INDEX, Said
 from sterna.cli.numbers import plural
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options
 from sterna.model import Parcel
 
@@ -30,7 +30,7 @@ OnParcels = Callable[[tuple[Parcel, ...]], bool]  # True: it is enough
 
 @contextmanager
 def following(
-    collection: Collection, options: Options, *, on_parcels: OnParcels | None, warn: Tell, show: Tell
+    collection: CollectionFolder, options: Options, *, on_parcels: OnParcels | None, warn: Tell, show: Tell
 ) -> Iterator[OnParcels]:
     """Gives what is to be told of each commit, which tells `on_parcels`; waits at the end for what is left.
 
@@ -51,7 +51,7 @@ def following(
 
 
 class _Child:
-    def __init__(self, collection: Collection, *, is_indexed: bool, warn: Tell, show: Tell) -> None:
+    def __init__(self, collection: CollectionFolder, *, is_indexed: bool, warn: Tell, show: Tell) -> None:
         self._collection = collection
         self._is_indexed = is_indexed
         self._warn = warn

@@ -18,7 +18,7 @@ from sterna.crawler.spec import Spec
 from sterna.home.away.composition import Envoy
 from sterna.home.crawl import Run
 from sterna.home.crawl import crawl as run_crawl
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.progress import Progress, Summary
 from sterna.model import Parcel
 
@@ -41,7 +41,7 @@ def crawl(
     before what the spec says. `on_parcels` is told what was just stored, and ends the crawl by True.
     Pages are indexed beside the crawl, unless `index=False`; it returns when they are.
     """
-    packed, collection = packed_of(spec, Path(folder)), Collection(Path(into))
+    packed, collection = packed_of(spec, Path(folder)), CollectionFolder(Path(into))
     chosen = gather_options(collection, [], packed=packed, flags=options)
 
     async def main(watch: OnParcels) -> Summary:

@@ -14,9 +14,8 @@ from sterna.export.job import Made, Wish, check_wish, make, workplace
 from sterna.export.pinning import pinned
 from sterna.export.progress import Progress, Unit, Unseen
 from sterna.export.selection import Source
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.home.snapshots import take
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -26,7 +25,7 @@ LINE_SECONDS = 10.0
 _SECONDS = 30 * 86_400.0  # an export may take as long as it takes
 
 
-def run(collection: Collection, wish: Wish, *, where: str, quiet: bool) -> bool:
+def run(collection: CollectionFolder, wish: Wish, *, where: str, quiet: bool) -> bool:
     """Makes the export; False where it was stopped on the way, and nothing was made."""
     check_wish(wish)
     try:
@@ -45,7 +44,7 @@ def run(collection: Collection, wish: Wish, *, where: str, quiet: bool) -> bool:
     return True
 
 
-def _made(collection: Collection, wish: Wish, *, where: str, progress: Progress) -> Made:
+def _made(collection: CollectionFolder, wish: Wish, *, where: str, progress: Progress) -> Made:
     with ExitStack() as stack:
         folder = stack.enter_context(workplace(wish))
         ledger = SqliteLedger(collection.ledger_path, is_reader=True)
@@ -57,7 +56,7 @@ def _made(collection: Collection, wish: Wish, *, where: str, progress: Progress)
         if wish.kind in ("warc", "cdxj", "wacz"):
             for name in missing:
                 sys.stderr.write(f"sterna: {name} is not in {collection.warc_folder} any more: left out\n")
-        tables = stack.enter_context(pinned(take(collection).tables, beside=collection.segments_folder))
+        tables = stack.enter_context(pinned(collection.snapshot().tables, beside=collection.segments_folder))
         (folder / "spill").mkdir()
         engine = open_collection(
             collection, bounds=Bounds(seconds=_SECONDS), files=tables, spill_folder=folder / "spill"

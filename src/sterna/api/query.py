@@ -16,7 +16,7 @@ from sterna.crawler.pack import read as read_packed
 from sterna.errors import StorageError, UsageError
 from sterna.home.errand import load
 from sterna.home.facts import own
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.interface import SiteFact, SiteRow, VisitRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Record, Target
@@ -76,7 +76,7 @@ _BOUNDS = Bounds()
 
 
 def open_collection(
-    collection: Collection,
+    collection: CollectionFolder,
     *,
     visit: str | None = None,
     bounds: Bounds = _BOUNDS,

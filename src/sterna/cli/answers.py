@@ -10,7 +10,7 @@ from sterna.api.query import ask, ledger_tables, open_collection
 from sterna.archive.manifest import Batch
 from sterna.archive.rows import page_table
 from sterna.crawler.sql import QueryPlan
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.model import Page, Parcel
 from sterna.query.engine import Engine, Result
 from sterna.query.formats import TextFormat
@@ -63,7 +63,7 @@ class Answers:
             self._add(row)
         return self.is_enough
 
-    def finish(self, collection: Collection) -> None:
+    def finish(self, collection: CollectionFolder) -> None:
         """Writes the rest: all rows, if the query needed all pages."""
         self._end()
         if not self._plan.is_streamable:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from sterna import __version__
 from sterna.cli.exits import Exit, fail, is_full, no_room
 from sterna.errors import SternaError
+from sterna.version import __version__
 
 # Each command by its module and function, each group by the module that has it as `app`. Only what was asked
 # for is loaded: a host must stay light, and the base install lacks what the other commands need.

@@ -15,7 +15,7 @@ from sterna.cli.display import choose_display
 from sterna.cli.running import Wishes, exit_code, run
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import UsageError
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.query.formats import TextFormat
 
 
@@ -77,11 +77,11 @@ def ask(  # noqa: PLR0913, PLR0917 - each is a flag of the command
 
 
 @contextmanager
-def _collection(folder: Path | None) -> Iterator[Collection]:
+def _collection(folder: Path | None) -> Iterator[CollectionFolder]:
     if folder:
         if folder.exists() and any(folder.iterdir()):
             raise UsageError(f"--into {folder} holds something already: a question needs a folder of its own")
-        yield Collection(folder)
+        yield CollectionFolder(folder)
         return
     with tempfile.TemporaryDirectory(prefix="sterna-ask-") as work:
-        yield Collection(Path(work) / "collection")
+        yield CollectionFolder(Path(work) / "collection")

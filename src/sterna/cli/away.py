@@ -15,7 +15,7 @@ from sterna.cli.keys import keyring_of
 from sterna.cli.numbers import bytes_text, duration_text
 from sterna.cli.running import keys_folder
 from sterna.errors import CollectionInUse, SternaError, UsageError
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.interface import UNDER_WAY, Out, OutboxRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, load
@@ -51,7 +51,7 @@ def crawlers(
     folder, *rest = words[1:] if is_kill else words
     if len(rest) > is_kill:
         raise UsageError("that is too much: sterna crawlers DIR, or sterna crawlers kill DIR [VISIT]")
-    collection = Collection(Path(folder))
+    collection = CollectionFolder(Path(folder))
     collection.check()
     if is_kill:
         lines = asyncio.run(kill(collection, rest[0] if rest else None, keys=keys))
@@ -68,7 +68,7 @@ def crawlers(
 # -- the list --------------------------------------------------------------------------------------------
 
 
-def _rows(collection: Collection) -> tuple[list[OutboxRow], dict[str, SignedReceipt]]:
+def _rows(collection: CollectionFolder) -> tuple[list[OutboxRow], dict[str, SignedReceipt]]:
     """The crawlers, and the receipts of their visits."""
     ledger = SqliteLedger(collection.ledger_path, is_reader=True)
     try:
@@ -117,7 +117,7 @@ def _fields(row: OutboxRow) -> dict[str, object]:
 # -- stopping them ---------------------------------------------------------------------------------------
 
 
-async def kill(collection: Collection, visit: str | None, *, keys: Path | None) -> list[str]:
+async def kill(collection: CollectionFolder, visit: str | None, *, keys: Path | None) -> list[str]:
     """Stops a crawler that is away, or all of them; a line for each.
 
     It is noted here first: so it counts as killed even if its host cannot be reached.
@@ -130,7 +130,7 @@ async def kill(collection: Collection, visit: str | None, *, keys: Path | None) 
     return await _tell_hosts(away, options, keys=keys)
 
 
-def _note_kill(collection: Collection, visit: str | None) -> tuple[list[tuple[Visit, Offer]], Options]:
+def _note_kill(collection: CollectionFolder, visit: str | None) -> tuple[list[tuple[Visit, Offer]], Options]:
     from sterna.home.away.luggage import unpack  # noqa: PLC0415
 
     with ExitStack() as stack:
@@ -153,8 +153,8 @@ def _note_kill(collection: Collection, visit: str | None) -> tuple[list[tuple[Vi
 async def _tell_hosts(
     away: Sequence[tuple[Visit, Offer]], options: Options, *, keys: Path | None
 ) -> list[str]:
-    from sterna import __version__  # noqa: PLC0415
     from sterna.home.away.composition import away_of, let_reach, open_transport  # noqa: PLC0415
+    from sterna.version import __version__  # noqa: PLC0415
     from sterna.web.clock import SystemClock  # noqa: PLC0415
 
     clock = SystemClock()

@@ -11,7 +11,7 @@ from sterna.cli.display import choose_display
 from sterna.cli.running import Wishes, start
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import EmptyCollection, UsageError
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, load, merge_seeds, read_config
 from sterna.web.dns import literal_address
@@ -321,7 +321,7 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     given = urls or []
     packed = _packed([text for text in given if is_file(text)])
     starts = [text for text in given if not is_file(text)]
-    collection = Collection(into or _default_folder(starts, packed))
+    collection = CollectionFolder(into or _default_folder(starts, packed))
     options = gather_options(collection, starts, packed=packed, flags=flags, config=config)
     wishes = Wishes(
         refresh_seconds=read_age(refresh) if refresh else None,
@@ -341,7 +341,7 @@ def _packed(files: list[str]) -> PackedCrawler | None:
 
 
 def gather_options(
-    collection: Collection,
+    collection: CollectionFolder,
     urls: list[str],
     *,
     flags: dict[str, Any],
@@ -375,7 +375,7 @@ def read_age(text: str) -> float:
     return seconds
 
 
-def _kept(collection: Collection) -> Options:
+def _kept(collection: CollectionFolder) -> Options:
     if not collection.ledger_path.exists():
         return Options()
     collection.check()

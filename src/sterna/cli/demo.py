@@ -14,7 +14,7 @@ import typer
 from sterna.cli.crawl import gather_options
 from sterna.cli.display import choose_display
 from sterna.cli.running import Wishes, start
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 
 PORT = 8737  # the same each time, so that a second run finds its pages again
 
@@ -25,7 +25,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Progress and summary as JSON lines.")] = False,
 ) -> None:
     """Crawl a small site that ships with Sterna; needs no network."""
-    collection = Collection(into)
+    collection = CollectionFolder(into)
     with as_file(files("sterna.cli") / "demo_site") as root, served(root) as url:
         if serve:
             typer.echo(f"serving {url} until Ctrl-C")

@@ -66,11 +66,11 @@ def _collection_explained(folder: Path) -> str:
     # The ledger takes a while to load.
     from sterna.home.away.bargains import bargain_words, bargains  # noqa: PLC0415
     from sterna.home.errand import choose_errand, load  # noqa: PLC0415
-    from sterna.home.folder import Collection  # noqa: PLC0415
+    from sterna.home.folder import CollectionFolder  # noqa: PLC0415
     from sterna.home.ledger.sqlite.ledger import SqliteLedger  # noqa: PLC0415
     from sterna.home.options import load as load_options  # noqa: PLC0415
 
-    collection = Collection(folder)
+    collection = CollectionFolder(folder)
     collection.check()
     ledger = SqliteLedger(collection.ledger_path, is_reader=True)
     try:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from sterna.cli.exits import Exit
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 
 # The kinds once more, as `sterna.export.job` has them: who asks for help should not wait for DuckDB.
 _Kind = Literal["jsonl", "parquet", "csv", "warc", "cdxj", "wacz", "sitemap", "markdown"]
@@ -50,7 +50,7 @@ def export(
     sterna export crawls/www.example.org --to wacz;
     sterna export crawls/www.example.org --to csv --table link --where "rel = 'nofollow'" --out links.csv
     """
-    collection = Collection(folder)
+    collection = CollectionFolder(folder)
     collection.check()
     # DuckDB takes a while to load, and who asks for help should not wait for it.
     from sterna.api.export import run  # noqa: PLC0415

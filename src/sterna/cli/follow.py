@@ -16,8 +16,7 @@ import typer
 
 from sterna.api.followers import LOOK_SECONDS, Follower, Open, Pursuit
 from sterna.errors import SternaError
-from sterna.home.folder import Collection
-from sterna.home.snapshots import take
+from sterna.home.folder import CollectionFolder
 
 INDEX, STORAGE = "index", "storage"
 NICE = 5  # the crawl comes first
@@ -40,7 +39,7 @@ def follow(
     ] = None,
 ) -> None:
     """Index and store what a crawl brings in, until standard input is closed."""
-    collection = Collection(folder)
+    collection = CollectionFolder(folder)
     collection.check()
     os.nice(NICE)
     openers = {STORAGE: _storage(collection)}
@@ -52,7 +51,7 @@ def follow(
     raise typer.Exit(0 if company.run() else 1)
 
 
-def _index(collection: Collection) -> Open:
+def _index(collection: CollectionFolder) -> Open:
     def open_index() -> AbstractContextManager[Follower]:
         from sterna.search.indexer import Indexer  # noqa: PLC0415 - it takes a while to load
 
@@ -61,7 +60,7 @@ def _index(collection: Collection) -> Open:
     return open_index
 
 
-def _storage(collection: Collection) -> Open:
+def _storage(collection: CollectionFolder) -> Open:
     def open_storage() -> AbstractContextManager[Follower] | None:
         if not collection.storage_path.exists():
             return None
@@ -70,7 +69,7 @@ def _storage(collection: Collection) -> Open:
         return Manager(
             collection.folder,
             collection=collection.id(),
-            take=lambda: take(collection),
+            take=collection.snapshot,
             environ=os.environ,
             warn=_warn,
         )
@@ -81,7 +80,9 @@ def _storage(collection: Collection) -> Open:
 class Company:
     """The followers of a collection, each in a thread of its own, and when they are to end."""
 
-    def __init__(self, collection: Collection, openers: Mapping[str, Open], *, parent: int | None) -> None:
+    def __init__(
+        self, collection: CollectionFolder, openers: Mapping[str, Open], *, parent: int | None
+    ) -> None:
         self._collection = collection
         self._parent = parent
         self._over = threading.Event()  # the crawl is
@@ -90,7 +91,7 @@ class Company:
             Pursuit(
                 name,
                 open_follower,
-                take=lambda: take(collection),
+                take=collection.snapshot,
                 wait=self._over.wait,
                 stop=self._stopped,
                 warn=_warn,
@@ -147,7 +148,7 @@ class Company:
         """None where there is no follower."""
         from sterna.archive.arrivals import count  # noqa: PLC0415 - Arrow takes a while to load
 
-        snapshot = take(self._collection)
+        snapshot = self._collection.snapshot()
         if not pursuit.is_on_its_way:
             return None
         if pursuit.name == INDEX:

@@ -11,7 +11,6 @@ import msgspec
 import typer
 import uvloop
 
-from sterna import __version__
 from sterna.api.crawlers import is_file, lay_over, read_crawler
 from sterna.cli.host_options import (
     AliasOption,
@@ -37,6 +36,7 @@ from sterna.host.policy.terms import terms_of as policy_terms
 from sterna.host.setup import HostFile, config_of
 from sterna.model import LIMITS, Budget, Ended, Known, State, Target
 from sterna.query.terminal import harmless
+from sterna.version import __version__
 from sterna.web.clock import SystemClock
 from sterna.web.urls import site_of
 from sterna.wire.known import pack_known

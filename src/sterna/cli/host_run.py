@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import uvloop
 
-from sterna import __version__
 from sterna.cli.host_options import (
     AliasOption,
     CaFileOption,
@@ -43,6 +42,7 @@ from sterna.host.owner.audit import AUDIT, Audit
 from sterna.host.owner.doors import Doors
 from sterna.host.policy.terms import ALLOWED, allow
 from sterna.host.setup import HostFile, config_of
+from sterna.version import __version__
 from sterna.web.clock import SystemClock
 from sterna.wire.keys import Identity
 

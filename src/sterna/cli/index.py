@@ -15,7 +15,7 @@ import typer
 from sterna.cli.exits import Exit
 from sterna.cli.numbers import duration_text, plural
 from sterna.cli.repeating import every
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 
 _LINE_SECONDS = 10.0
 
@@ -30,7 +30,7 @@ def index(
 
     Example: sterna index crawls/www.example.org --anew
     """
-    collection = Collection(folder)
+    collection = CollectionFolder(folder)
     collection.check()
     began = time.monotonic()
     is_whole, rows = bring_up(collection, is_anew=anew)
@@ -45,20 +45,19 @@ def index(
     )
 
 
-def bring_up(collection: Collection, *, is_anew: bool = False) -> tuple[bool, int]:
+def bring_up(collection: CollectionFolder, *, is_anew: bool = False) -> tuple[bool, int]:
     """Indexes all that the archive has; False if the user stopped it, and how many rows were looked at."""
     from sterna.archive.arrivals import count  # noqa: PLC0415 - who asks for help should not wait for it
-    from sterna.home.snapshots import take  # noqa: PLC0415
     from sterna.search.indexer import Indexer  # noqa: PLC0415
 
     with _stopping() as stop, Indexer(collection.index_folder, is_anew=is_anew) as indexer:
-        snapshot = take(collection)
+        snapshot = collection.snapshot()
         total = count(snapshot.tables["page"], after=indexer.batch, upto=snapshot.batch)
         with _showing(lambda: indexer.pages, total):
             while indexer.batch < snapshot.batch and not stop.is_set():
                 indexer.catch_up(snapshot, stop=stop)
                 indexer.commit()
-                snapshot = take(collection)
+                snapshot = collection.snapshot()
             if stop.is_set():
                 return False, indexer.pages
             indexer.settle()
@@ -67,7 +66,7 @@ def bring_up(collection: Collection, *, is_anew: bool = False) -> tuple[bool, in
         return True, indexer.pages
 
 
-def _page_count(collection: Collection) -> int:
+def _page_count(collection: CollectionFolder) -> int:
     from sterna.search.searcher import Searcher  # noqa: PLC0415 - see above
 
     with Searcher(collection.index_folder) as searcher:

@@ -9,7 +9,7 @@ import typer
 
 from sterna.crawler.pack import SUFFIX
 from sterna.errors import UsageError
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.query.formats import Format
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)B?", re.IGNORECASE)
@@ -59,7 +59,7 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     is_crawler = what.suffix == SUFFIX
     if is_crawler and visit is not None:
         raise UsageError("--visit is for a collection: a crawler's file holds no visits")
-    collection = Collection(what)
+    collection = CollectionFolder(what)
     if not is_crawler:
         collection.check()
     # DuckDB takes a while to load, and who asks for help should not wait for it.

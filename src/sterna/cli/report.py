@@ -3,7 +3,7 @@
 import time
 
 from sterna.cli.numbers import bytes_text, duration_text, plural
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.interface import SiteRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Summary
@@ -18,7 +18,7 @@ _ENDS = {
 }
 
 
-def report(summary: Summary, collection: Collection) -> list[str]:
+def report(summary: Summary, collection: CollectionFolder) -> list[str]:
     """A few lines for a person."""
     folder = collection.folder
     lines = [
@@ -55,7 +55,7 @@ def report(summary: Summary, collection: Collection) -> list[str]:
     return lines
 
 
-def _what_is_left(summary: Summary, collection: Collection) -> list[str]:
+def _what_is_left(summary: Summary, collection: CollectionFolder) -> list[str]:
     again = f"sterna crawl --into {collection.folder}"
     if summary.ended == "stopped":
         return [f"stopped cleanly with {summary.pending:,} URLs to go; go on with: {again}"]
@@ -70,7 +70,7 @@ def _what_is_left(summary: Summary, collection: Collection) -> list[str]:
     return []
 
 
-def _troubled_sites(collection: Collection) -> list[str]:
+def _troubled_sites(collection: CollectionFolder) -> list[str]:
     """The sites that keep the crawl waiting, or that it had to give up."""
     ledger = SqliteLedger(collection.ledger_path, is_reader=True)
     try:

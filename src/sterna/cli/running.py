@@ -17,7 +17,7 @@ from sterna.cli.exits import Exit
 from sterna.cli.keys import DEFAULT_FOLDER, keyring_of
 from sterna.cli.report import report
 from sterna.crawler.pack import PackedCrawler
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options, is_private_name
 from sterna.home.progress import Progress, Summary
 from sterna.model import Parcel
@@ -36,7 +36,7 @@ class Wishes:
 
 
 def start(
-    collection: Collection, options: Options, *, display: Display, wishes: Wishes | None = None
+    collection: CollectionFolder, options: Options, *, display: Display, wishes: Wishes | None = None
 ) -> None:
     """Runs the crawl under the display and ends the process with the fitting exit code.
 
@@ -52,7 +52,7 @@ def start(
     raise typer.Exit(exit_code(summary))
 
 
-def run(collection: Collection, options: Options, *, display: Display, wishes: Wishes) -> Summary:
+def run(collection: CollectionFolder, options: Options, *, display: Display, wishes: Wishes) -> Summary:
     """Runs the crawl under the display."""
     if options.ignore_robots:
         display.warn("robots.txt is not asked for: do this only on sites of your own")
@@ -61,7 +61,9 @@ def run(collection: Collection, options: Options, *, display: Display, wishes: W
     return uvloop.run(_run(collection, options, display=display, wishes=wishes))
 
 
-async def _run(collection: Collection, options: Options, *, display: Display, wishes: Wishes) -> Summary:
+async def _run(
+    collection: CollectionFolder, options: Options, *, display: Display, wishes: Wishes
+) -> Summary:
     # Arrow takes a while to load, and who asks for help should not wait for it.
     from sterna.home.away.composition import Envoy  # noqa: PLC0415
     from sterna.home.crawl import Run  # noqa: PLC0415

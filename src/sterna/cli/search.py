@@ -13,7 +13,7 @@ import typer
 from sterna.cli.exits import Exit
 from sterna.cli.index import bring_up
 from sterna.cli.numbers import plural
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import harmless
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def search(
 
     Example: sterna search crawls/www.example.org '"full text" -draft site:docs.example.org'
     """
-    collection = Collection(folder)
+    collection = CollectionFolder(folder)
     collection.check()
     # tantivy takes a while to load, and who asks for help should not wait for it.
     from sterna.search.generations import current  # noqa: PLC0415

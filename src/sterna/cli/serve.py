@@ -10,7 +10,7 @@ import typer
 
 from sterna.cli.exits import Exit
 from sterna.errors import UsageError
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 
 DEFAULT_LISTEN = "127.0.0.1:8600"
 
@@ -30,7 +30,7 @@ def serve(
     What a crawl brings while the page is shown is found a moment later.
     Example: sterna serve crawls/www.example.org
     """
-    collection = Collection(folder)
+    collection = CollectionFolder(folder)
     collection.check()
     shown = name or folder.resolve().name
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
@@ -38,7 +38,7 @@ def serve(
         _run(collection, shown, listener)
 
 
-def _run(collection: Collection, name: str, listener: socket.socket) -> None:
+def _run(collection: CollectionFolder, name: str, listener: socket.socket) -> None:
     # The index and the server take a while to load, and who asks for help should not wait for them.
     import uvloop  # noqa: PLC0415
 

@@ -10,10 +10,9 @@ import typer
 
 from sterna.cli.numbers import bytes_text, plural
 from sterna.errors import IndexUnusable
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.interface import Counts, SiteRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.home.snapshots import take
 from sterna.query.terminal import harmless
 
 MAX_SITES = 20
@@ -32,7 +31,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Tell where a crawl stands; it may be running."""
-    collection = Collection(folder)
+    collection = CollectionFolder(folder)
     collection.check()
     ledger = SqliteLedger(collection.ledger_path, is_reader=True)
     try:
@@ -50,7 +49,7 @@ def status(
         sys.stdout.write("\n".join(lines) + "\n")
 
 
-def _indexed(collection: Collection) -> Indexed:
+def _indexed(collection: CollectionFolder) -> Indexed:
     if not collection.index_folder.exists():
         return Indexed(is_there=False)
     # They take a while to load, and few collections are asked without having been indexed.
@@ -63,7 +62,7 @@ def _indexed(collection: Collection) -> Indexed:
         return Indexed(trouble=str(error))
     if position is None:
         return Indexed(is_there=False)
-    snapshot = take(collection)
+    snapshot = collection.snapshot()
     return Indexed(pages_left=count(snapshot.tables["page"], after=position, upto=snapshot.batch))
 
 
@@ -81,7 +80,7 @@ def _lines(folder: Path, counts: Counts) -> list[str]:
     return lines
 
 
-def _following(collection: Collection, indexed: Indexed) -> list[str]:
+def _following(collection: CollectionFolder, indexed: Indexed) -> list[str]:
     """What is done with the pages besides keeping them."""
     folder = collection.folder
     if indexed.trouble:

@@ -16,8 +16,7 @@ from sterna.archive.manifest import Snapshot
 from sterna.cli.exits import Exit
 from sterna.cli.numbers import duration_text, plural
 from sterna.errors import ConfigError, EmptyCollection, UsageError
-from sterna.home.folder import Collection
-from sterna.home.snapshots import take
+from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import harmless
 from sterna.storage import config_file
 from sterna.storage.checks import Finding, check_databases, check_rules
@@ -115,7 +114,7 @@ def run(folder: Path, *, rule: str = "", is_again: bool = False, is_following: b
     manager = Manager(
         folder,
         collection=collection.id(),
-        take=lambda: take(collection),
+        take=collection.snapshot,
         environ=os.environ,
         warn=_warn,
         only=rule,
@@ -124,9 +123,9 @@ def run(folder: Path, *, rule: str = "", is_again: bool = False, is_following: b
         if is_again:
             manager.forget()
         with _showing(manager):
-            manager.catch_up(take(collection), stop=stop)
+            manager.catch_up(collection.snapshot(), stop=stop)
             while is_following and not stop.wait(LOOK_SECONDS):
-                manager.catch_up(take(collection), stop=stop)
+                manager.catch_up(collection.snapshot(), stop=stop)
     standings = manager.standings()
     for standing in standings:
         _say(*_lines(standing))
@@ -137,8 +136,8 @@ def run(folder: Path, *, rule: str = "", is_again: bool = False, is_following: b
 # -- what is there -------------------------------------------------------------------------------------------
 
 
-def _collection(folder: Path) -> Collection:
-    collection = Collection(folder)
+def _collection(folder: Path) -> CollectionFolder:
+    collection = CollectionFolder(folder)
     collection.check()
     return collection
 
@@ -150,9 +149,9 @@ def _config(folder: Path) -> Config:
     return read_config(path)
 
 
-def _snapshot(collection: Collection) -> Snapshot:
+def _snapshot(collection: CollectionFolder) -> Snapshot:
     try:
-        return take(collection)
+        return collection.snapshot()
     except EmptyCollection:
         return Snapshot(tables={}, batch=0)
 

@@ -12,7 +12,7 @@ import typer
 
 from sterna.cli.numbers import plural
 from sterna.errors import UsageError
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.ledger.trust import SampleRow, TrustRow
 from sterna.query.terminal import harmless
@@ -75,7 +75,7 @@ def show(folder: FolderArgument, site: SiteArgument, as_json: JsonOption = False
 @app.command()
 def reset(folder: FolderArgument, site: SiteArgument) -> None:
     """Forget what is known of a host: it counts as an unknown one again."""
-    origin, collection = _origin(site), Collection(folder)
+    origin, collection = _origin(site), CollectionFolder(folder)
     collection.check()
     with collection.open_for_crawl():
         ledger = _open(folder, is_reader=False)
@@ -89,7 +89,7 @@ def reset(folder: FolderArgument, site: SiteArgument) -> None:
 
 
 def _open(folder: Path, *, is_reader: bool) -> SqliteLedger:
-    collection = Collection(folder)
+    collection = CollectionFolder(folder)
     collection.check()
     return SqliteLedger(collection.ledger_path, is_reader=is_reader)
 

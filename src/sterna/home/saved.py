@@ -8,7 +8,7 @@ from sterna.crawler.pack import PackedCrawler
 from sterna.errors import UsageError
 from sterna.home.errand import choose_errand
 from sterna.home.errand import load as load_errand
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import load as load_options
 from sterna.web.urls import Canonical, site_of
@@ -16,7 +16,7 @@ from sterna.web.urls import Canonical, site_of
 
 def saved_crawler(folder: Path, site: str = "") -> PackedCrawler:
     """The crawler as it stands at the site, or at the only one; UsageError names them if there are more."""
-    collection = Collection(folder)
+    collection = CollectionFolder(folder)
     collection.check()
     ledger = SqliteLedger(collection.ledger_path, is_reader=True)
     try:

@@ -16,7 +16,6 @@ from tests.home.away.lying import NOW, SITE, visit
 from tests.home.away.lying import page as plain_page
 from tests.home.away.lying import parcel as plain_parcel
 
-from sterna import __version__
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused
 from sterna.home.away.trip import Shape, as_it_is
 from sterna.home.belief.checked import Checked, Means
@@ -26,6 +25,7 @@ from sterna.home.ledger.trust import TrustRow
 from sterna.home.progress import Progress
 from sterna.model import Checkpoint, Ended, Page, Parcel, Target, Usage, Visit
 from sterna.trust.score import DAY, Score, belief
+from sterna.version import __version__
 from sterna.web.digest import digest_of
 from sterna.wire.discovery import Offer
 

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from sterna import __version__
 from sterna.crawler.predicate import Judge, row_of
 from sterna.home.away.luggage import luggage
 from sterna.home.belief.samples import reading, trimmed
@@ -40,6 +39,7 @@ from sterna.trust.judgement import (
     weighed,
 )
 from sterna.trust.witness import Told, Witness
+from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.web.urls import fingerprint
 from sterna.wire.discovery import Offer

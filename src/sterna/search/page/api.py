@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from sterna import __version__
 from sterna.search.page.answers import JSON_TYPE, PROBLEM_TYPE, Health, Problem
 from sterna.search.page.interface import Bounds
 from sterna.search.results import Found
+from sterna.version import __version__
 
 _SYNTAX = 'Words; "a phrase", title:word, site:host and -word are understood.'
 
