@@ -9,7 +9,7 @@ import pytest
 from tests.crawl.running import sterna
 from tests.home.away.visits import OFFER, SITE, parcel, visit
 
-from sterna.cli.explain import _explained
+from sterna.cli.explain import explanation
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import UsageError
 from sterna.home.errand import dump as dump_errand
@@ -59,7 +59,7 @@ def make(tmp_path: Path) -> Make:
 
 def asked(folder: Path) -> list[str]:
     """What is said of hosts, line by line."""
-    _, _, said = _explained(str(folder)).partition("At the hosts of its sites\n\n")
+    _, _, said = explanation(str(folder)).partition("At the hosts of its sites\n\n")
     return [line.strip() for line in said.splitlines()]
 
 
@@ -126,7 +126,7 @@ def test_folder_that_is_no_collection_is_named(tmp_path: Path) -> None:
 
 def test_long_query_is_no_folder() -> None:
     words = " OR ".join(f"text LIKE '%{n}%'" for n in range(100))
-    assert "What becomes of the query" in _explained(f"SELECT title FROM page WHERE {words}")
+    assert "What becomes of the query" in explanation(f"SELECT title FROM page WHERE {words}")
 
 
 @pytest.mark.parametrize(

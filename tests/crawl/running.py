@@ -21,7 +21,7 @@ from sterna.home.intake import Step
 from sterna.home.options import Options
 from sterna.home.progress import Progress, Summary
 
-COMMAND = (sys.executable, "-m", "sterna.cli")
+COMMAND = (sys.executable, "-m", "sterna")
 
 
 def crawl_here(

@@ -48,16 +48,16 @@ def test_folder_without_a_marker_is_not_a_collection(tmp_path: Path) -> None:
 
 def test_damaged_marker_and_foreign_format_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / MARKER).write_text("{")
-    with pytest.raises(NotACollection, match="cannot be read"):
+    with pytest.raises(NotACollection, match="cannot read"):
         CollectionFolder(tmp_path).check()
     (tmp_path / MARKER).write_text('{"sterna_collection": 7, "id": "x", "made": 1}')
     with pytest.raises(CollectionError, match="format 7"):
         CollectionFolder(tmp_path).check()
 
 
-def test_folder_that_cannot_be_made_is_a_storage_error() -> None:
+def test_folder_that_is_not_creatable_is_a_storage_error() -> None:
     with (
-        pytest.raises(StorageError, match="cannot be made"),
+        pytest.raises(StorageError, match="cannot create"),
         CollectionFolder(Path("/proc/nowhere")).open_for_crawl(),
     ):
         pass

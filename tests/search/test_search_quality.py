@@ -7,7 +7,7 @@ from bench.search_parts.quality import title_words_find
 from tests.crawl.running import crawl_here, rows
 from tests.servers.nginx import real_site, serve
 
-from sterna.cli.index import bring_up
+from sterna.api.search import bring_up
 from sterna.home.folder import CollectionFolder
 from sterna.search.searcher import Searcher
 

@@ -7,7 +7,7 @@ from tests.crawl.running import crawl_here
 from tests.search.page.real_pages import APACHE, PAGES, SQLITE, Crawled
 from tests.servers.nginx import real_site, serve
 
-from sterna.cli.index import bring_up
+from sterna.api.search import bring_up
 from sterna.home.folder import CollectionFolder
 
 

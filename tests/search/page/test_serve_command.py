@@ -15,8 +15,8 @@ from tests.search.page.real_pages import PAGES, Crawled
 from tests.search.page.serving import address_in, serving
 from tests.servers.nginx import serve
 
+from sterna.api.search import bring_up
 from sterna.cli.exits import Exit
-from sterna.cli.index import bring_up
 from sterna.home.folder import CollectionFolder
 
 pytestmark = pytest.mark.servers
