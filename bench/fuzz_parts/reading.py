@@ -6,7 +6,7 @@ from bench.fuzz_parts import home_inputs
 from bench.fuzz_parts.home_inputs import HOST, KEYS, MARKS, NOW, SITE, VISIT
 
 from sterna.errors import HostGone, WireError
-from sterna.home.unloading import Unloading
+from sterna.home.away.inbox import Unloading
 from sterna.model import Parcel
 from sterna.wire.discovery import announced, decode_offer
 from sterna.wire.orders import open_report

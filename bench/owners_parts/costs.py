@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sterna.host.owner.audit import AUDIT, Audit
+from sterna.host.owner.receipts import Receipts
 from sterna.host.policy.hours import day_of, zone_of
-from sterna.host.policy.policy_file import PolicyFile, read_policy
+from sterna.host.policy.policy import PolicyFile, read_policy
 from sterna.host.policy.ration import Ration
 from sterna.host.policy.steering import check_open, decide
 from sterna.host.policy.terms import ALLOWED, AllowedHomes, allow
-from sterna.host.receipts.book import Receipts
 from sterna.model import Usage
 from sterna.web.clock import SystemClock
 from sterna.wire.keys import Identity

@@ -9,7 +9,7 @@ from itertools import count
 from bench.engine import RULES
 from tests.transport.calling import whole
 
-from sterna.home.acknowledging import Acknowledging
+from sterna.home.away.acknowledgements import Acknowledging
 from sterna.model import Budget, Crawler, Program, Source, Target
 from sterna.transport.http import HttpTransport
 from sterna.transport.interface import Call

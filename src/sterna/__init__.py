@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sterna.api import crawl
-    from sterna.collection import Collection
+    from sterna.api.collection import Collection
+    from sterna.api.crawl import crawl
     from sterna.crawler.spec import Budget, Css, Keep, Politeness, Scope, Select, Spec
 
 __version__ = "0.2.0"
@@ -28,11 +28,11 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "crawl":
-        from sterna.api import crawl  # noqa: PLC0415
+        from sterna.api.crawl import crawl  # noqa: PLC0415
 
         return crawl
     if name == "Collection":
-        from sterna.collection import Collection  # noqa: PLC0415
+        from sterna.api.collection import Collection  # noqa: PLC0415
 
         return Collection
     from sterna.crawler import spec  # noqa: PLC0415

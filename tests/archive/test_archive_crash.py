@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from tests import making
 from warcio.archiveiterator import ArchiveIterator
 
 import sterna
@@ -54,12 +55,9 @@ else:
 
 def pages(first: int, count: int) -> list[Page]:
     return [
-        Page(
-            url=f"{SITE}/{number}",
+        making.page(
+            f"/{number}",
             fingerprint=number,
-            depth=0,
-            fetched=1_700_000_000.0,
-            status=200,
             text="text " * 100,
             links=Links.of(Link(f"{SITE}/")),
             raw=Raw(b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", os.urandom(1_000), "192.0.2.1"),

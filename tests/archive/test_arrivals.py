@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import making
 
 from sterna.archive import parquet
 from sterna.archive.arrivals import arrivals, count
@@ -27,8 +28,7 @@ SMALL = 100  # rows of a segment above which compaction takes it for full
 
 def site_pages(number: int, size: int, **fields: Any) -> list[tuple[str, Page]]:
     """The pages of a batch; their URLs tell which, and their place in it."""
-    known: dict[str, Any] = {"fingerprint": 1, "depth": 0, "fetched": 1.0, "status": 200} | fields
-    return [(SITE, Page(url=f"{SITE}/{number}/{place}", **known)) for place in range(size)]
+    return [(SITE, making.page(f"/{number}/{place}", **fields)) for place in range(size)]
 
 
 def write(store: SegmentStore, number: int, size: int = 2, **fields: Any) -> Segment:

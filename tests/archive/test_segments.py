@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests import making
 
 from sterna.archive import parquet as module
 from sterna.archive.manifest import Batch, FactRow, Segment
@@ -28,12 +29,10 @@ def pages(first: int, count: int, *, text_bytes: int = 100) -> list[tuple[str, P
     return [
         (
             SITE,
-            Page(
-                url=f"{SITE}/{number}",
+            making.page(
+                f"/{number}",
                 fingerprint=number,
-                depth=1,
-                fetched=1_700_000_000.0 + number,
-                status=200,
+                fetched=making.NOW + number,
                 text=random.Random(number).randbytes(text_bytes // 2).hex(),
                 links=Links.of(Link(f"{SITE}/{number + 1}", "next"), Link(f"{SITE}/")),
             ),
@@ -88,7 +87,7 @@ def test_pages_and_links_come_back_as_they_were_written(tmp_path: Path) -> None:
 
 def test_no_empty_segment_is_written(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
-    without_links = [(SITE, Page(url=SITE, fingerprint=1, depth=0, fetched=1.0))]
+    without_links = [(SITE, making.page())]
     assert store.write_pages([]) == []
     assert [segment.table for segment in store.write_pages(without_links)] == ["page"]
 
@@ -104,7 +103,7 @@ def test_facts_have_a_segment_of_their_own(tmp_path: Path) -> None:
 def test_fields_that_no_page_has_are_not_written(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
     plain, *_ = store.write_pages(pages(0, 2))
-    described = Page(url=SITE, fingerprint=1, depth=0, fetched=1.0, description="d")
+    described = making.page(description="d")
     with_one, *_ = store.write_pages([*pages(2, 2), (SITE, described)])
     assert not set(MORE) & set(pq.read_schema(store.path(plain.name)).names)
     assert set(MORE) & set(pq.read_schema(store.path(with_one.name)).names) == {"description"}
@@ -143,7 +142,7 @@ def test_nothing_is_renamed_before_it_is_synced(tmp_path: Path, monkeypatch: pyt
     store = SegmentStore(tmp_path, on_step=happened.append)
     monkeypatch.setattr(os, "fsync", noted_sync)
     monkeypatch.setattr(Path, "rename", noted_rename)
-    store.write_pages([(SITE, Page(url=SITE, fingerprint=1, depth=0, fetched=1.0))])
+    store.write_pages([(SITE, making.page())])
     assert happened == [
         "segment-begun",
         "sync .tmp",
@@ -166,11 +165,8 @@ def test_merged_segment_has_the_rows_of_all(tmp_path: Path) -> None:
 
 def test_merge_of_early_and_late_segments_fills_what_is_missing(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
-    rich = Page(
-        url=f"{SITE}/rich",
-        fingerprint=1,
-        depth=0,
-        fetched=1.0,
+    rich = making.page(
+        "/rich",
         keywords=("a", "b"),
         headers=(("server", "x"),),
         extracts=(("price", ("1",)),),
@@ -337,7 +333,7 @@ def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_hostile_texts_survive_a_segment(tmp_path: Path) -> None:
     hostile: dict[str, Any] = {"title": "\x00\x1b]0;x\x07\u202e", "text": "\ud800" + "\U0010ffff" * 1_000}
     store = SegmentStore(tmp_path)
-    page = Page(url=SITE, fingerprint=1, depth=0, fetched=1.0, **hostile)
+    page = making.page(**hostile)
     (segment,) = store.write_pages([(SITE, page)])
     (row,) = pq.read_table(store.path(segment.name)).to_pylist()
     assert row["title"] == hostile["title"]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import making
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
@@ -33,15 +34,8 @@ def raw(body: bytes, *fields: bytes, **others: Any) -> Raw:
 
 
 def page(number: int = 0, body: bytes = b"<p>body", **fields: Any) -> Page:
-    defaults: dict[str, Any] = {
-        "url": f"{URL}{number}",
-        "fingerprint": number,
-        "depth": 0,
-        "fetched": 1_700_000_000.25,
-        "status": 200,
-        "raw": raw(body),
-    }
-    return Page(**(defaults | fields))
+    given: dict[str, Any] = {"fetched": making.NOW + 0.25, "raw": raw(body)}
+    return making.page(f"/{number}", **(given | fields))
 
 
 def warc_store(folder: Path, **options: Any) -> WarcStore:

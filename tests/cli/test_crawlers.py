@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.crawl.running import sterna
-from tests.home.visits import OFFER, SITE, parcel, target, visit
-from tests.host.receipts.test_host_receipts import receipt
+from tests.home.away.visits import OFFER, SITE, parcel, target, visit
+from tests.host.owner.test_host_receipts import receipt
 
-from sterna.home.collection import Collection
-from sterna.home.ledger import Arrival, Change, Out, OutboxRow
-from sterna.home.luggage import pack
-from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.away.luggage import pack
+from sterna.home.folder import Collection
+from sterna.home.ledger.interface import Arrival, Change, Out, OutboxRow
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Ended, Target
 from sterna.wire.keys import Identity
 from sterna.wire.receipts import SignedReceipt, decode_receipt

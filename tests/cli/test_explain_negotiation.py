@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 from tests.crawl.running import sterna
-from tests.home.visits import OFFER, SITE, parcel, visit
+from tests.home.away.visits import OFFER, SITE, parcel, visit
 
 from sterna.cli.explain import _explained
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import UsageError
-from sterna.home.collection import Collection
 from sterna.home.errand import dump as dump_errand
-from sterna.home.ledger import Change, HostRow
+from sterna.home.folder import Collection
+from sterna.home.ledger.interface import Change, HostRow
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump
-from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Checkpoint, Crawler, Ended, Program, Source, Target
 from sterna.wire.discovery import Offer, encode_offer
 

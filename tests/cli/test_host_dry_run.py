@@ -12,13 +12,13 @@ from tests.cli.test_host_commands import without_extra
 from tests.crawl.running import COMMAND, sterna
 from tests.host.knocking import SITE, config_of, write_site
 
-from sterna.cli.crawlers import read_crawler
+from sterna.api.crawlers import read_crawler
 from sterna.cli.host_dry_run import order_of
 from sterna.cli.host_dry_run import terms_of as terms_for
 from sterna.crawler.pack import PackedCrawler, Progress, write
 from sterna.errors import UsageError
 from sterna.host.config import Policy
-from sterna.host.policy.policy_file import read_policy
+from sterna.host.policy.policy import read_policy
 from sterna.host.policy.terms import terms_of
 from sterna.model import Target
 from sterna.web.urls import fingerprint

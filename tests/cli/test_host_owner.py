@@ -15,9 +15,9 @@ from tests.host.knocking import NAME, SITE, write_site
 from tests.host.real import RealHost, real_host
 
 from sterna.host.owner.audit import AUDIT, Audit
-from sterna.host.owner.auditing import verify
 from sterna.host.owner.control import Question, ask
 from sterna.host.owner.doors import Doors
+from sterna.host.owner.verification import verify
 from sterna.model import Crawler, Ended
 from sterna.web.clock import SystemClock
 from sterna.wire.problems import decode_problem

@@ -9,9 +9,9 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 from tests.crawl.running import sterna
-from tests.host.receipts.test_host_receipts import HOME, HOST, receipt
+from tests.host.owner.test_host_receipts import HOME, HOST, receipt
 
-from sterna.host.receipts.book import FILE, Receipts
+from sterna.host.owner.receipts import FILE, Receipts
 from sterna.wire.keys import Identity
 
 DAY = 86_400.0

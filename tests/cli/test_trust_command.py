@@ -8,9 +8,9 @@ import pytest
 from tests.crawl.running import sterna
 
 from sterna.cli.exits import Exit
-from sterna.home.collection import Collection
-from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.home.trust_book import SampleRow, TrustRow
+from sterna.home.folder import Collection
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.trust import SampleRow, TrustRow
 
 HONEST, LIAR, NEW = "https://honest.example", "https://liar.example", "https://new.example"
 

@@ -15,8 +15,8 @@ import duckdb
 import uvloop
 
 from sterna.archive.disk import ignore_step
-from sterna.home.collection import Collection
 from sterna.home.crawl import Run, crawl
+from sterna.home.folder import Collection
 from sterna.home.intake import Step
 from sterna.home.options import Options
 from sterna.home.progress import Progress, Summary

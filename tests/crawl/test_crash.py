@@ -14,7 +14,7 @@ from tests.crawl.running import crawl_here, kill, rows, start, sterna, stored_ur
 from tests.servers.synthetic import SyntheticServer, SyntheticWeb
 from warcio.archiveiterator import ArchiveIterator
 
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 from sterna.home.snapshots import take
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]

@@ -8,8 +8,8 @@ from tests.crawl.hosting import crawl_with_keys, hosts
 from tests.crawl.running import sterna
 from tests.servers.pages import PageServer, linking
 
-from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.host.receipts.book import read_book
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.host.owner.receipts import read_book
 from sterna.wire.receipts import decode_receipt
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]

@@ -8,8 +8,8 @@ from tests.crawl.running import rows, sterna, summary_of
 from tests.servers.nginx import NginxServer, serve
 
 from sterna.crawler.pack import read
-from sterna.home.collection import Collection
-from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.folder import Collection
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
 pytestmark = pytest.mark.servers
 

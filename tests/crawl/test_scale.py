@@ -7,7 +7,7 @@ import pytest
 from tests.crawl.running import sterna, stored_urls, summary_of
 from tests.servers.synthetic import SyntheticServer, SyntheticWeb, path
 
-from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Target
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sterna.crawler import pack
-from sterna.crawler.compile import compile_spec
+from sterna.crawler.compiler import compile_spec
 from sterna.crawler.facts import Fact, encode
 from sterna.crawler.pack import PackedCrawler, Progress, decode, describe, digest_of, read, summary_of, write
 from sterna.crawler.spec import Keep, Politeness, Scope, Select, Spec
@@ -81,7 +81,7 @@ def test_same_crawler_gives_the_same_bytes() -> None:
 def test_spec_is_packed_to_the_same_bytes_in_every_process() -> None:
     code = (
         "from pathlib import Path; from sterna import Spec, Select\n"
-        "from sterna.crawler.compile import compile_spec; from sterna.crawler import pack\n"
+        "from sterna.crawler.compiler import compile_spec; from sterna.crawler import pack\n"
         "spec = Spec(name='h', select=Select(weights={'b': 1, 'a': 2}, threshold=1))\n"
         "packed = pack.PackedCrawler(crawler=compile_spec(spec, Path()), options=spec.options())\n"
         "print(pack.encode(packed).hex())"

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import making
 from tests.crawler.predicates import predicates
 from tests.crawler.rows import FIXED, POOLS
 
@@ -13,7 +14,7 @@ from sterna.crawler.grammar import COLUMNS, MAX_DEPTH
 from sterna.crawler.predicate import Judge, PageRow, check, row_of
 from sterna.crawler.wording import describe
 from sterna.errors import UsageError
-from sterna.model import Page, Predicate
+from sterna.model import Predicate
 
 # --- what only a spec makes
 
@@ -97,7 +98,7 @@ def test_languages_and_types_have_their_own_order(
 
 
 def test_empty_is_null_as_in_the_archive() -> None:
-    page = Page(url="https://a.org/", fingerprint=1, depth=0, fetched=0.0)
+    page = making.page("https://a.org/", status=0)
     row = row_of(page, "https://a.org")
     for name, kind in COLUMNS.items():
         expected = name not in ("url", "site", "depth", "size")
@@ -105,7 +106,7 @@ def test_empty_is_null_as_in_the_archive() -> None:
 
 
 def test_row_of_a_page_has_its_digest_in_letters() -> None:
-    page = Page(url="https://a.org/", fingerprint=1, depth=0, fetched=0.0, digest=b"\x0a\xff", status=200)
+    page = making.page("https://a.org/", digest=b"\x0a\xff")
     row = row_of(page, "https://a.org")
     assert Judge(Predicate("=", "digest", ("0aff",))).judge(row) is True
     assert Judge(Predicate("=", "status", (200,))).judge(row) is True

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sterna.crawler.compile import compile_spec, gather_of
+from sterna.crawler.compiler import compile_spec, gather_of
 from sterna.crawler.spec import Spec
 from sterna.crawler.spec_fields import names_of
 from sterna.crawler.spec_file import load_spec

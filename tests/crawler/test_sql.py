@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from sterna.cli import asking
+from sterna.api import query as asking
 from sterna.crawler.sources import PAGE_COLUMNS, TABLES
 from sterna.crawler.sql import QueryPlan, plan_condition, plan_query
 from sterna.errors import UsageError
-from sterna.home.ledger import SiteRow, VisitRow
+from sterna.home.ledger.interface import SiteRow, VisitRow
 from sterna.model import Predicate
 from sterna.query.engine import Engine
 
@@ -410,7 +410,7 @@ def test_a_condition_that_is_more_is_refused(text: str, said: str) -> None:
 
 
 def test_judging_does_not_need_sqlglot() -> None:
-    code = "import sys, sterna.crawler.predicate, sterna.crawler.weakening; print('sqlglot' in sys.modules)"
+    code = "import sys, sterna.crawler.predicate, sterna.crawler.algebra; print('sqlglot' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
 

@@ -4,17 +4,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from tests import making
 from tests.crawl.running import crawl_here
 from tests.servers.nginx import real_site, serve
 
+from sterna.api.export import run
 from sterna.archive.rows import page_table
 from sterna.archive.segments import SegmentStore
-from sterna.cli.exporting import run
-from sterna.export.making import Kind, Wish
-from sterna.export.source import Source
-from sterna.export.warcs import WarcFile
-from sterna.home.collection import Collection
+from sterna.export.job import Kind, Wish
+from sterna.export.selection import Source
+from sterna.export.warc import WarcFile
+from sterna.home.folder import Collection
 from sterna.model import Page
 from sterna.query.engine import Engine
 from sterna.web.urls import site_of
@@ -39,9 +41,8 @@ def export(folder: Path, to: Kind, out: Path, *, where: str = "", **wishes: str 
     return out
 
 
-def page(path: str = "/", *, site: str = SITE, **fields: object) -> Page:
-    known = {"fingerprint": 1, "depth": 0, "fetched": 1_700_000_000.0, "status": 200, **fields}
-    return Page(url=site + path, content_type="text/html", **known)  # type: ignore[arg-type]
+def page(path: str = "/", **fields: Any) -> Page:
+    return making.page(path, **({"content_type": "text/html"} | fields))
 
 
 @contextmanager

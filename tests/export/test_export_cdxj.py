@@ -14,7 +14,7 @@ from sterna.archive.warc import WarcStore
 from sterna.export import raw
 from sterna.export.cdxj import BLOCK_LINES, blocks
 from sterna.export.progress import Unseen
-from sterna.export.warcs import find
+from sterna.export.warc import find
 from sterna.model import Page, Raw
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 from sterna.cli import export as command
-from sterna.export.making import Kind
+from sterna.export.job import Kind
 
 PAGE = (Path(__file__).parents[2] / "docs" / "export.md").read_text()
 

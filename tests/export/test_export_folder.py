@@ -10,7 +10,7 @@ from tests.export.exported import SITE, export, page, source_of
 from sterna.archive.warc import WarcStore
 from sterna.export.folder import of_text, write_folder, yaml_text
 from sterna.export.progress import Unseen
-from sterna.export.warcs import WarcFile, find
+from sterna.export.warc import WarcFile, find
 from sterna.model import Page, Raw
 
 

@@ -19,7 +19,7 @@ import resource, sys
 from pathlib import Path
 from sterna.export.progress import Unseen
 from sterna.export.rows import write_rows
-from sterna.export.source import Source
+from sterna.export.selection import Source
 from sterna.query.engine import Engine
 form, *files = sys.argv[1:]
 with Engine({"page": [Path(file) for file in files]}) as engine, open("/dev/null", "wb") as out:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sterna.export.lookup import Lookup
 from sterna.export.paths import Paths, file_path
+from sterna.export.spill import Lookup
 from sterna.web.urls import Canonical
 
 canonical = Canonical(drop_params=())

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.export.exported import export, page, source_of
 
-from sterna.cli.asking import open_collection
+from sterna.api.query import open_collection
 from sterna.errors import EmptyCollection, UsageError
 from sterna.export.progress import Unit, Unseen
 from sterna.export.rows import Form, write_rows
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 from sterna.query.values import as_plain, as_text
 
 

@@ -8,9 +8,9 @@ import pytest
 from tests.export.exported import SITE, export, page, source_of, stored
 
 from sterna.errors import UsageError
-from sterna.export.making import Wish, make
+from sterna.export.job import Wish, make
 from sterna.export.progress import Unseen
-from sterna.export.source import Source
+from sterna.export.selection import Source
 from sterna.web import sitemap_file
 from sterna.web.sitemap import read_sitemap
 from sterna.web.urls import Canonical

@@ -4,22 +4,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from tests import making
 from tests.clocks import StillClock
-from tests.home.ledger_suite import SITE
+from tests.home.ledger.ledger_suite import SITE
 
 from sterna.archive.manifest import FactRow
 from sterna.archive.segments import SegmentStore
 from sterna.home.compaction import READER_GRACE_SECONDS, Compaction
-from sterna.home.ledger import Change
-from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.interface import Change
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Link, Links, Page
 
 
 def some_page(number: int) -> Page:
-    url = f"{SITE}/{number}"
-    return Page(
-        url=url, fingerprint=number, depth=0, fetched=1.0, status=200, links=Links.of(Link(f"{SITE}/"))
-    )
+    return making.page(f"/{number}", fingerprint=number, links=Links.of(Link(f"{SITE}/")))
 
 
 async def test_small_segments_are_merged_and_removed_after_a_grace(tmp_path: Path) -> None:

@@ -7,35 +7,23 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests import making
 
 from sterna.errors import ParcelRefused, StorageError
+from sterna.home.away.place import Place
 from sterna.home.dispatch import Deliver, Dispatch, Plan
-from sterna.home.ledger import Arrival, Change, HostRow
-from sterna.home.placing import Place
+from sterna.home.ledger.interface import Arrival, Change, HostRow
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
-from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.model import Budget, Crawler, Ended, Etiquette, Page, Parcel, Target, Usage, Visit
+from sterna.model import Budget, Crawler, Ended, Etiquette, Parcel, Target, Usage, Visit
 from sterna.web.clock import SystemClock
-from sterna.web.urls import fingerprint
 
 CLOCK = SystemClock()
 
 
 def last_parcel(visit: Visit, *, pages: int = 1, ended: Ended = Ended.FINISHED) -> Parcel:
-    found = tuple(
-        Page(url=start.url, fingerprint=fingerprint(start.url), depth=0, fetched=1.0, status=200)
-        for start in visit.starts
-    )
-    return Parcel(
-        visit=visit.id,
-        site=visit.site,
-        part=visit.part,
-        epoch=visit.epoch,
-        number=1,
-        pages=found,
-        usage=Usage(pages=pages),
-        ended=ended,
-    )
+    found = tuple(making.page(start.url, fetched=1.0) for start in visit.starts)
+    return making.parcel(visit, pages=found, usage=Usage(pages=pages), ended=ended)
 
 
 class NotingCarrier:

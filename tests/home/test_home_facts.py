@@ -2,10 +2,11 @@
 
 import json
 
+from tests import making
+
 from sterna.crawler.facts import Fact, Symbol, encode, fact_of
 from sterna.home.facts import emitted, own
-from sterna.home.ledger import SiteFact
-from sterna.model import Parcel
+from sterna.home.ledger.interface import SiteFact
 
 SITE = "https://a.example"
 AWKWARD = (
@@ -16,7 +17,7 @@ AWKWARD = (
 
 
 def test_emitted_fact_can_be_made_again_from_its_row() -> None:
-    parcel = Parcel(visit="v", site=SITE, part="/", epoch=1, number=1, rows=tuple(map(encode, AWKWARD)))
+    parcel = making.parcel(visit="v", site=SITE, rows=tuple(map(encode, AWKWARD)))
     rows, unreadable = emitted(parcel, crawler="c", received=5.0)
     assert [fact_of(json.loads(row.data)) for row in rows] == list(AWKWARD)
     assert {(row.crawler, row.site, row.visit, row.received) for row in rows} == {("c", SITE, "v", 5.0)}

@@ -10,15 +10,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.home.ledger_suite import OTHER, SITE, page, parcel, targets
+from tests.home.ledger.ledger_suite import OTHER, SITE, page, targets
+from tests.making import parcel
 
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.crawler.facts import Fact, encode
 from sterna.errors import ParcelRefused, StorageError
 from sterna.home.intake import Intake
-from sterna.home.ledger import Arrival, Lease
-from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.interface import Arrival, Lease
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Ended, Link, Links, Parcel, Raw, StateChange, Target, Usage
 from sterna.web.clock import SystemClock
 

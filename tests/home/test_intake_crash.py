@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.home.ledger_suite import SITE
+from tests.home.ledger.ledger_suite import SITE
 
 import sterna
 from sterna.archive.segments import SegmentStore
-from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
 STEPS = ["received", "segment-begun", "segment-renamed", "archived", "committed"]
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from sterna.archive.segments import SegmentStore
 from sterna.crawler.facts import Fact, encode
 from sterna.home.intake import Intake
-from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Ended, Page, Parcel, StateChange, Target, Usage
 from sterna.web.clock import SystemClock
 from sterna.web.urls import fingerprint

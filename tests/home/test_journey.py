@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import making
 
 from sterna.home.journey import Journey
-from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Ended, Parcel, State, Target
 
 A, B, C = "https://a.test", "https://b.test", "https://c.test"
@@ -22,7 +23,7 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
 
 
 def last_parcel(site: str, ended: Ended) -> Parcel:
-    return Parcel(visit="v", site=site, part="/", epoch=1, number=1, ended=ended)
+    return making.parcel(site=site, ended=ended)
 
 
 def due(ledger: SqliteLedger, journey: Journey) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import ConfigError, UsageError
-from sterna.home.hosts import Configured
+from sterna.home.away.hosts import Configured
 from sterna.home.options import Options, dump, is_private_name, load, merge_seeds, read_config
 from sterna.web.politeness import NO_LIMITS, Limits, Rate
 from sterna.wire.keys import Identity

@@ -1,7 +1,9 @@
 """The counters of a run."""
 
+from tests import making
+
 from sterna.home.progress import Progress
-from sterna.model import Parcel, Usage
+from sterna.model import Usage
 
 
 def test_parcels_add_up() -> None:
@@ -15,7 +17,7 @@ def test_parcels_add_up() -> None:
         kept=1,
         cpu_seconds=0.5,
     )
-    parcel = Parcel(visit="v", site="s", part="/", epoch=1, number=1, rows=(b"a", b"b"), usage=usage)
+    parcel = making.parcel(rows=(b"a", b"b"), usage=usage)
     progress = Progress(began=0.0, total_pages=5)
     progress.add([parcel, parcel])
     assert (progress.pages, progress.total_pages, progress.requests, progress.bytes_received) == (4, 9, 6, 20)
@@ -25,9 +27,7 @@ def test_parcels_add_up() -> None:
 
 def test_bytes_that_a_host_fetched_were_not_received_here() -> None:
     usage = Usage(pages=1, bytes_received=10)
-    here, away = (
-        Parcel(visit=visit, site="s", part="/", epoch=1, number=1, usage=usage) for visit in ("here", "away")
-    )
+    here, away = (making.parcel(visit=visit, usage=usage) for visit in ("here", "away"))
     progress = Progress(began=0.0, away={"away"})
     progress.add([here, away, away])
     assert (progress.pages, progress.bytes_received, progress.fetched_at_hosts) == (3, 10, 20)

@@ -4,19 +4,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests import making
 from tests.clocks import StillClock
-from tests.home.ledger_suite import SITE
+from tests.home.ledger.ledger_suite import SITE
 
 from sterna.archive.arrivals import arrivals
 from sterna.archive.manifest import Batch, FactRow, Snapshot
 from sterna.archive.segments import SegmentStore
 from sterna.errors import EmptyCollection
-from sterna.home.collection import Collection
 from sterna.home.compaction import Compaction
-from sterna.home.ledger import Change
+from sterna.home.folder import Collection
+from sterna.home.ledger.interface import Change
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.snapshots import take
-from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.model import Link, Links, Page
+from sterna.model import Link, Links
 
 
 class Archive:
@@ -30,9 +31,7 @@ class Archive:
 
     def write(self, number: int) -> Change:
         """The change of a batch, whose files are there already."""
-        page = Page(
-            url=f"{SITE}/{number}", fingerprint=number, depth=0, fetched=1.0, links=Links.of(Link(f"{SITE}/"))
-        )
+        page = making.page(f"/{number}", fingerprint=number, links=Links.of(Link(f"{SITE}/")))
         fact = FactRow(crawler="c", site=SITE, visit="v", template="t", data="[]", received=1.0)
         batch = Batch(number=number, crawler="c", visits=("v",), again=(False,))
         segments = self.segments.write_pages([(SITE, page)], facts=[fact], batch=batch)

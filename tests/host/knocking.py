@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests import making
 
 from sterna.host.config import HostConfig, HostLimits
 from sterna.host.policy.load import LoadMeter
 from sterna.host.policy.terms import ALLOWED, allow
 from sterna.host.service import Reply, Service
 from sterna.host.visiting.workshop import Workshop
-from sterna.model import Budget, Crawler, Etiquette, Known, Page, Parcel, Robots, Target, Visit
+from sterna.model import Budget, Crawler, Known, Page, Parcel, Target, Visit
 from sterna.transport.interface import Call
 from sterna.web.clock import Clock, SystemClock
 from sterna.web.http import Fetcher, Request, Response
@@ -157,18 +158,8 @@ class Stream:
 def visit_of() -> Visit:
     """The visit as home leased it, as far as reading parcels needs it."""
     order = send()
-    return Visit(
-        id=order.visit,
-        site=SITE,
-        part=order.part,
-        epoch=order.epoch,
-        crawler=order.crawler,
-        etiquette=Etiquette(),
-        starts=order.starts,
-        known=Known(),
-        budget=Budget(pages=10**6, urls=10**6),
-        robots=Robots(),
-    )
+    budget = Budget(pages=10**6, urls=10**6)
+    return making.visit(*order.starts, id=order.visit, site=SITE, epoch=order.epoch, budget=budget)
 
 
 def send(**fields: Any) -> Send:

@@ -15,9 +15,9 @@ from tests.host.knocking import GatedSite, Home, Stream, limits_of, open_home, p
 from sterna.errors import Refused
 from sterna.host.config import Policy
 from sterna.host.owner.audit import AUDIT, Audit
-from sterna.host.owner.auditing import verify
 from sterna.host.owner.doors import Doors
 from sterna.host.owner.notes import REFUSALS_A_MINUTE, Notes
+from sterna.host.owner.verification import verify
 from sterna.host.visiting import overseer, visits
 from sterna.host.visiting.spool import Spool
 from sterna.model import Budget, Crawler, Program, Source

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests import making
 
 from sterna.archive.manifest import Batch, FactRow
 from sterna.archive.parquet import common_schema, row_groups, tables_of
@@ -21,8 +22,7 @@ SitePages = Sequence[tuple[str, Page]]
 
 def page(name: str, day: int, **fields: Any) -> tuple[str, Page]:
     fetched = datetime(2026, 1, day, tzinfo=UTC).timestamp()
-    known = {"fingerprint": 1, "depth": 0, "status": 200}
-    return SITE, Page(url=f"{SITE}/{name}", fetched=fetched, **{**known, **fields})
+    return SITE, making.page(f"/{name}", fetched=fetched, **fields)
 
 
 def fact(data: str, **fields: Any) -> FactRow:

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 from msgspec.structs import replace
+from tests import making
 
 from sterna.crawler.pack import PackedCrawler, Progress, read, write
-from sterna.model import Budget, Ended, Etiquette, Known, Parcel, Robots, Target, Visit
+from sterna.model import Budget, Ended, Etiquette, Parcel, Visit
 from sterna.runtime.access import Kit
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.progress import continued, progress_of
@@ -19,23 +20,17 @@ from sterna.runtime.runtime import Runtime
 from sterna.web.clock import SystemClock
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.dns import DnsResolver
+from sterna.web.document_root import RootFetcher
 from sterna.web.http import Fetcher
 from sterna.web.politeness import NO_LIMITS, Gate
-from sterna.web.root import RootFetcher
 
 
 def visit_of(packed: PackedCrawler, site: str, pages: int) -> Visit:
-    visit = Visit(
-        id="visit",
+    visit = making.visit(
         site=site,
-        part="/",
-        epoch=1,
         crawler=packed.crawler,
         etiquette=Etiquette(delay_seconds=0.0, response_factor=0.0, connections=1, obey_robots=False),
-        starts=(Target(f"{site}/"),),
-        known=Known(),
         budget=Budget(pages=pages),
-        robots=Robots(),
         may_be_private=True,
     )
     return visit if packed.progress == Progress() else continued(visit, packed.progress)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import msgspec
+from tests import making
 
 from sterna.errors import FetchError, ReadError
-from sterna.model import Budget, Crawler, Etiquette, Known, Parcel, Robots, Scope, Target, Visit
+from sterna.model import Etiquette, Parcel, Target, Visit
 from sterna.runtime.access import Kit
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.reader import Task, read
@@ -240,14 +241,7 @@ def polite(**fields: Any) -> Etiquette:
 def visit_of(*starts: str | Target, **fields: Any) -> Visit:
     """A visit to SITE; a start may be a path."""
     targets = tuple(Target(SITE + each) if isinstance(each, str) else each for each in starts or ("/",))
-    given: dict[str, Any] = {
-        "crawler": Crawler(scope=Scope()),
-        "etiquette": polite(),
-        "known": Known(),
-        "budget": Budget(),
-        "robots": Robots(),
-    }
-    return Visit(id="visit", site=SITE, part="/", epoch=1, starts=targets, **(given | fields))
+    return making.visit(*targets, site=SITE, **({"id": "visit", "etiquette": polite()} | fields))
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.servers.nginx import NginxServer, serve
 
-from sterna.crawler.compile import compile_spec
+from sterna.crawler.compiler import compile_spec
 from sterna.crawler.pack import PackedCrawler, Progress, read, write
 from sterna.crawler.spec import Select, Spec
 

@@ -9,8 +9,8 @@ import pytest
 from tests.search.shelf import SITE, Shelf, page
 
 from sterna.archive.manifest import Snapshot
-from sterna.search.counting import Counting
 from sterna.search.inbound import Inbound, read_batch, stamp, write
+from sterna.search.link_count import Counting
 from sterna.search.marks import mark_of
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from tests.search.shelf import SITE, Shelf, page
 
-from sterna.search.finding import MAX_FOLDED, MAX_LIKENESSES
 from sterna.search.folding import Candidate, Folding
+from sterna.search.ranking import MAX_FOLDED, MAX_LIKENESSES
 from sterna.search.searcher import Searcher
 
 WORDS = " ".join(f"word{number}" for number in range(200))

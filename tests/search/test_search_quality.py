@@ -8,7 +8,7 @@ from tests.crawl.running import crawl_here, rows
 from tests.servers.nginx import real_site, serve
 
 from sterna.cli.index import bring_up
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 from sterna.search.searcher import Searcher
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]

@@ -9,8 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
-import sterna.storage.applying  # noqa: F401 - loaded before the first child
-from sterna.home.collection import Collection
+import sterna.storage.sink  # noqa: F401 - loaded before the first child
+from sterna.home.folder import Collection
 from sterna.home.snapshots import take
 from sterna.storage.manager import Manager
 

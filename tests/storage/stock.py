@@ -7,29 +7,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests import making
+
 from sterna.archive.manifest import Batch, FactRow
 from sterna.archive.segments import SegmentStore
-from sterna.home.collection import Collection
-from sterna.home.ledger import Change
+from sterna.home.folder import Collection
+from sterna.home.ledger.interface import Change
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.snapshots import take
-from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Link, Links, Page
 from sterna.query.engine import Engine
 from sterna.storage.manager import Manager
 from sterna.storage.status import Standing
-from sterna.web.urls import fingerprint
 
 SITE = "https://www.example.org"
 _NEVER = threading.Event()
 
 
 def page(number: int, *, status: int = 200, title: str = "", text: str = "", **fields: Any) -> Page:
-    url = f"{SITE}/{number}"
-    return Page(
-        url=url,
-        fingerprint=fingerprint(url),
-        depth=0,
-        fetched=1_700_000_000.0 + number,
+    return making.page(
+        f"/{number}",
+        fetched=making.NOW + number,
         status=status,
         title=title or f"Title {number}",
         text=text or f"text of page {number}",

@@ -82,7 +82,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return as_csv(rows, places)
 
     monkeypatch.setattr(ColumnRows, "as_csv", counted)
-    monkeypatch.setattr("sterna.storage.reading.is_by_row", lambda _: True)
+    monkeypatch.setattr("sterna.storage.chunks.is_by_row", lambda _: True)
     return counts
 
 
@@ -209,8 +209,8 @@ def test_row_with_nul_waits_alone(stock: Stock, place: PostgresPlace, written: l
 def test_many_pieces_and_a_refused_row_in_each(
     stock: Stock, place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sterna.storage.reading.PIECE_ROWS", 40)
-    monkeypatch.setattr("sterna.storage.reading._FETCHED_ROWS", 20)
+    monkeypatch.setattr("sterna.storage.chunks.PIECE_ROWS", 40)
+    monkeypatch.setattr("sterna.storage.chunks._FETCHED_ROWS", 20)
     for name in ("quick", "slow"):
         place.run(f"CREATE TABLE {name} (url text, size int CHECK (size % 40 <> 7))")
     stock.put(pages(0, 200))

@@ -12,7 +12,7 @@ from tests.storage.single import INSERT, rules, sizes, wait_until
 from tests.storage.stock import SITE, Stock, page, pages
 
 from sterna.home.snapshots import take
-from sterna.storage import applying
+from sterna.storage import sink as applying
 
 
 @pytest.mark.parametrize("count", [5, 50], ids=["few", "many"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sterna.storage.backoff import LONGEST_SECONDS, ROW_LONGEST_SECONDS, delay, row_delay
-from sterna.storage.values import as_json, bindable, from_json
+from sterna.storage.rows import as_json, bindable, from_json
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 ROW: dict[str, Any] = {

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.home.lying import SITE, page, parcel
+from tests.home.away.lying import SITE, page, parcel
 
 from sterna.model import Checkpoint, Ended, Page, Raw, Target
 from sterna.trust.sampling import MOST_SAMPLES

@@ -6,20 +6,18 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import making
 from tests.wire.parties import is_read, refusal
 
 from sterna.model import Link, Links, Page
-from sterna.web.urls import fingerprint
 from sterna.wire.merkle import Tree, leaf_hash, leaf_of, verify
 
 LEAVES = [leaf_hash(bytes([number])) for number in range(70)]
 URL = "https://www.example.org/a"
-PAGE = Page(
-    url=URL,
-    fingerprint=fingerprint(URL),
+PAGE = making.page(
+    URL,
     depth=2,
     fetched=1_700_000_000.123456,
-    status=200,
     title="A",
     text="a text",
     digest=b"d" * 32,

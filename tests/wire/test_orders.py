@@ -8,6 +8,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import making
 from tests.wire.parties import SESSION, SITE, TICKET, is_read, refusal, session, spoiled
 
 from sterna.errors import WireError
@@ -17,14 +18,11 @@ from sterna.model import (
     Ended,
     Etiquette,
     Keep,
-    Known,
     Predicate,
     Program,
-    Robots,
     Scope,
     State,
     Target,
-    Visit,
 )
 from sterna.wire.aead import seal
 from sterna.wire.orders import (
@@ -113,17 +111,14 @@ def test_an_order_with_what_the_host_adds_is_a_visit() -> None:
     order = RICH
     agent = order.agent
     etiquette = Etiquette(user_agent=agent.user_agent, robots_name=agent.robots_name, sender=agent.sender)
-    visit = Visit(
+    visit = making.visit(
+        *order.starts,
         id=order.visit,
-        site=SITE,
         part=order.part,
         epoch=order.epoch,
         crawler=order.crawler,
         etiquette=etiquette,
-        starts=order.starts,
-        known=Known(),
         budget=order.budget,
-        robots=Robots(),
         state=order.state,
     )
     hosts_own = {"site", "robots", "holds", "may_be_private", "allow_private"}

@@ -5,13 +5,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests import making
 
 from sterna.errors import WireError
-from sterna.model import Budget, Crawler, Etiquette, Known, Robots, Visit
+from sterna.model import Known
 from sterna.wire import parcels
 from sterna.wire.known import Marks
-from sterna.wire.page_columns import PageColumns
 from sterna.wire.parcels import unpack_parcel
+from sterna.wire.records import PageColumns
 from sterna.wire.target_columns import TargetColumns
 from sterna.wire.weighing import array_length
 
@@ -19,18 +20,7 @@ SITE = "https://www.example.org"
 NOW = 1_700_000_000.0
 SIZE = 16 * 1024 * 1024
 MOST = 3  # times its bytes
-VISIT = Visit(
-    id="v1",
-    site=SITE,
-    part="",
-    epoch=3,
-    crawler=Crawler(),
-    etiquette=Etiquette(),
-    starts=(),
-    known=Known(),
-    budget=Budget(),
-    robots=Robots(),
-)
+VISIT = making.visit(part="", epoch=3, starts=())
 
 
 def packed(**fields: Any) -> bytes:

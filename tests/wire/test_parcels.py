@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests import making
 
 from sterna.errors import WireError
 from sterna.model import (
@@ -17,7 +18,6 @@ from sterna.model import (
     Checkpoint,
     Crawler,
     Ended,
-    Etiquette,
     Hold,
     Known,
     Link,
@@ -56,28 +56,21 @@ NO_MARKS = Marks(Known())
 
 def visit_of(**changes: Any) -> Visit:
     settled: dict[str, Any] = {
-        "id": "v1",
-        "site": SITE,
         "part": "",
         "epoch": 3,
-        "crawler": Crawler(),
-        "etiquette": Etiquette(),
         "starts": STARTS,
         "known": KNOWN,
         "budget": Budget(pages=100),
-        "robots": Robots(),
     }
-    return Visit(**settled | changes)
+    return making.visit(**settled | changes)
 
 
 def parcel_of(**changes: Any) -> Parcel:
-    settled: dict[str, Any] = {"visit": "v1", "site": SITE, "part": "", "epoch": 3, "number": 1}
-    return Parcel(**settled | changes)
+    return making.parcel(visit_of(), **changes)
 
 
 def page_of(path: str, **changes: Any) -> Page:
-    settled: dict[str, Any] = {"url": SITE + path, "fingerprint": fingerprint(SITE + path), "status": 200}
-    return Page(**settled | {"depth": 1, "fetched": BEGAN + 5} | changes)
+    return making.page(path, **{"depth": 1, "fetched": BEGAN + 5} | changes)
 
 
 def travelled(parcel: Parcel, marks: Marks = NO_MARKS, **changes: Any) -> Parcel:

@@ -12,7 +12,7 @@ from tests.wire.parties import HOST, STRANGER
 
 from sterna.errors import WireError
 from sterna.model import Ended, Usage
-from sterna.wire.compress import Squeezer
+from sterna.wire.compression import Squeezer
 from sterna.wire.frames import FrameWriter, Kind
 from sterna.wire.parcels import MAX_PARCEL_BYTES
 from sterna.wire.stream import (

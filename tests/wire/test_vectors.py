@@ -13,22 +13,14 @@ import msgspec
 import pytest
 import zstandard
 from nacl import bindings as sodium
+from tests import making
 from tests.wire import vectors
 from tests.wire.parties import HOME, HOST, NOW, PLATFORM, SESSION, SITE, TICKET
 
 from sterna import model
-from sterna.model import Budget, Etiquette, Robots, Visit
-from sterna.wire import (
-    discovery,
-    handshake,
-    known,
-    orders,
-    page_columns,
-    parcels,
-    receipts,
-    stream,
-    target_columns,
-)
+from sterna.model import Budget
+from sterna.wire import discovery, handshake, known, orders, parcels, receipts, stream, target_columns
+from sterna.wire import records as page_columns
 from sterna.wire.frames import Kind
 from sterna.wire.handshake import SUITE, read_hello
 from sterna.wire.keys import Succession
@@ -89,18 +81,8 @@ def test_home_reads_the_stream() -> None:
 
 def test_home_unpacks_the_parcel() -> None:
     marks = Marks(vectors.KNOWN)
-    visit = Visit(
-        id=vectors.VISIT,
-        site=SITE,
-        part="",
-        epoch=1,
-        crawler=vectors.ORDER.crawler,
-        etiquette=Etiquette(),
-        starts=(model.Target(f"{SITE}/"), model.Target(vectors.KNOWN_URL, 1)),
-        known=vectors.KNOWN,
-        budget=Budget(),
-        robots=Robots(),
-    )
+    starts = (model.Target(f"{SITE}/"), model.Target(vectors.KNOWN_URL, 1))
+    visit = making.visit(*starts, id=vectors.VISIT, site=SITE, part="", known=vectors.KNOWN)
     parcel = unpack_parcel(vector("parcel_packed"), visit, marks, NOW + 10)
     sent = as_sent(vectors.PARCEL, marks)
     assert parcel.pages[0] == sent.pages[0] == vectors.CHANGED

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from sterna.archive.disk import OnStep, ignore_step, make_folder, new_id, storage_errors, sync_folder
 from sterna.archive.manifest import WarcPosition
-from sterna.archive.records import page_records, warcinfo
+from sterna.archive.warc_records import page_records, warcinfo
 from sterna.errors import StorageError
 from sterna.model import Page
 

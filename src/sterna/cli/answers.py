@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from sterna.api.query import ask, ledger_tables, open_collection
 from sterna.archive.manifest import Batch
 from sterna.archive.rows import page_table
-from sterna.cli.asking import ask, ledger_tables, open_collection
 from sterna.crawler.sql import QueryPlan
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 from sterna.model import Page, Parcel
 from sterna.query.engine import Engine, Result
 from sterna.query.formats import TextFormat

@@ -15,7 +15,7 @@ from sterna.cli.display import choose_display
 from sterna.cli.running import Wishes, exit_code, run
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import UsageError
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 from sterna.query.formats import TextFormat
 
 
@@ -58,7 +58,7 @@ def ask(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     """
     # SQL's reader and DuckDB take a while to load, and who asks for help should not wait for them.
     from sterna.cli.answers import CRAWLER, Answers  # noqa: PLC0415
-    from sterna.crawler.compile import compile_query  # noqa: PLC0415
+    from sterna.crawler.compiler import compile_query  # noqa: PLC0415
     from sterna.crawler.sql import plan_query  # noqa: PLC0415
 
     plan = plan_query(sql)

@@ -15,10 +15,10 @@ from sterna.cli.keys import keyring_of
 from sterna.cli.numbers import bytes_text, duration_text
 from sterna.cli.running import keys_folder
 from sterna.errors import CollectionInUse, SternaError, UsageError
-from sterna.home.collection import Collection
-from sterna.home.ledger import UNDER_WAY, Out, OutboxRow
+from sterna.home.folder import Collection
+from sterna.home.ledger.interface import UNDER_WAY, Out, OutboxRow
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, load
-from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import Visit
 from sterna.query.terminal import harmless
 from sterna.wire.discovery import Offer
@@ -131,7 +131,7 @@ async def kill(collection: Collection, visit: str | None, *, keys: Path | None) 
 
 
 def _note_kill(collection: Collection, visit: str | None) -> tuple[list[tuple[Visit, Offer]], Options]:
-    from sterna.home.luggage import unpack  # noqa: PLC0415
+    from sterna.home.away.luggage import unpack  # noqa: PLC0415
 
     with ExitStack() as stack:
         is_alone = True
@@ -154,7 +154,7 @@ async def _tell_hosts(
     away: Sequence[tuple[Visit, Offer]], options: Options, *, keys: Path | None
 ) -> list[str]:
     from sterna import __version__  # noqa: PLC0415
-    from sterna.home.carriers import away_of, let_reach, open_transport  # noqa: PLC0415
+    from sterna.home.away.composition import away_of, let_reach, open_transport  # noqa: PLC0415
     from sterna.web.clock import SystemClock  # noqa: PLC0415
 
     clock = SystemClock()

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from sterna.cli.crawlers import errand, is_file, lay_over, read_crawler
+from sterna.api.crawlers import errand, is_file, lay_over, read_crawler
 from sterna.cli.display import choose_display
 from sterna.cli.running import Wishes, start
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import EmptyCollection, UsageError
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, load, merge_seeds, read_config
-from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.web.dns import literal_address
 from sterna.web.urls import hostname_of
 

@@ -14,7 +14,7 @@ import typer
 from sterna.cli.crawl import gather_options
 from sterna.cli.display import choose_display
 from sterna.cli.running import Wishes, start
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 
 PORT = 8737  # the same each time, so that a second run finds its pages again
 

@@ -12,7 +12,7 @@ import msgspec
 
 from sterna.cli.numbers import bytes_text, duration_text
 from sterna.cli.repeating import every
-from sterna.home.placing import Placement
+from sterna.home.away.place import Placement
 from sterna.home.progress import Progress, Summary
 from sterna.query.terminal import harmless
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from sterna.cli.crawlers import is_file, packed_of, read_crawler
+from sterna.api.crawlers import is_file, packed_of, read_crawler
+from sterna.crawler.explanation import explain as explain_crawler
 from sterna.crawler.pack import SUFFIX, PackedCrawler, describe, summary_of, write
-from sterna.crawler.plan import explain as explain_crawler
 from sterna.crawler.rules import MULTISLOTS, TEMPLATES
 from sterna.crawler.spec_file import load_spec
 from sterna.errors import UsageError
@@ -64,11 +64,11 @@ def _explained(what: str) -> str:
 def _collection_explained(folder: Path) -> str:
     """The collection's crawler, and what is asked of hosts for it."""
     # The ledger takes a while to load.
-    from sterna.home.bargains import bargain_words, bargains  # noqa: PLC0415
-    from sterna.home.collection import Collection  # noqa: PLC0415
+    from sterna.home.away.bargains import bargain_words, bargains  # noqa: PLC0415
     from sterna.home.errand import choose_errand, load  # noqa: PLC0415
+    from sterna.home.folder import Collection  # noqa: PLC0415
+    from sterna.home.ledger.sqlite.ledger import SqliteLedger  # noqa: PLC0415
     from sterna.home.options import load as load_options  # noqa: PLC0415
-    from sterna.home.sqlite.ledger import SqliteLedger  # noqa: PLC0415
 
     collection = Collection(folder)
     collection.check()

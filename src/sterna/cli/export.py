@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import typer
 
 from sterna.cli.exits import Exit
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 
-# The kinds once more, as `sterna.export.making` has them: who asks for help should not wait for DuckDB.
+# The kinds once more, as `sterna.export.job` has them: who asks for help should not wait for DuckDB.
 _Kind = Literal["jsonl", "parquet", "csv", "warc", "cdxj", "wacz", "sitemap", "markdown"]
 
 
@@ -53,8 +53,8 @@ def export(
     collection = Collection(folder)
     collection.check()
     # DuckDB takes a while to load, and who asks for help should not wait for it.
-    from sterna.cli.exporting import run  # noqa: PLC0415
-    from sterna.export.making import Wish, default_place  # noqa: PLC0415
+    from sterna.api.export import run  # noqa: PLC0415
+    from sterna.export.job import Wish, default_place  # noqa: PLC0415
 
     name = folder.resolve().name
     place = out or default_place(to, name=name, table=table)

@@ -14,9 +14,9 @@ from typing import Annotated
 import msgspec
 import typer
 
+from sterna.api.followers import LOOK_SECONDS, Follower, Open, Pursuit
 from sterna.errors import SternaError
-from sterna.home.collection import Collection
-from sterna.home.following import LOOK_SECONDS, Follower, Open, Pursuit
+from sterna.home.folder import Collection
 from sterna.home.snapshots import take
 
 INDEX, STORAGE = "index", "storage"

@@ -12,7 +12,7 @@ from sterna.cli.host_owner import JsonOption, SiteOption, StateOption, folder_of
 from sterna.cli.numbers import bytes_text, plural
 from sterna.errors import UsageError
 from sterna.host.owner.audit import AUDIT
-from sterna.host.owner.auditing import AuditReport, Fault, Sums, verify
+from sterna.host.owner.verification import AuditReport, Fault, Sums, verify
 from sterna.query.terminal import harmless
 
 MAX_HOMES = 50

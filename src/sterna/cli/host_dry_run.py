@@ -12,7 +12,7 @@ import typer
 import uvloop
 
 from sterna import __version__
-from sterna.cli.crawlers import is_file, lay_over, read_crawler
+from sterna.api.crawlers import is_file, lay_over, read_crawler
 from sterna.cli.host_options import (
     AliasOption,
     CaFileOption,
@@ -26,7 +26,7 @@ from sterna.cli.host_options import (
 )
 from sterna.cli.keys import DEFAULT_FOLDER, KeysOption, keyring_of
 from sterna.cli.numbers import bytes_text, duration_text, plural
-from sterna.crawler.compile import crawler_of_fields
+from sterna.crawler.compiler import crawler_of_fields
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import StorageError, UsageError
 from sterna.home.options import Options

@@ -170,7 +170,7 @@ def opened(state: Path) -> Iterator[Index]:
 
 
 def _closed(policy: Path | None) -> Closed:
-    from sterna.host.policy.policy_file import read_policy  # noqa: PLC0415 - few name one
+    from sterna.host.policy.policy import read_policy  # noqa: PLC0415 - few name one
 
     return Closed(read_policy(policy).closed if policy else ())
 

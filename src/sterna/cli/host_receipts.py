@@ -13,9 +13,9 @@ from sterna.cli.host_options import say
 from sterna.cli.host_owner import JsonOption, SiteOption, StateOption, folder_of
 from sterna.cli.numbers import bytes_text, plural
 from sterna.errors import StorageError
-from sterna.host.receipts.access_log import LogCount, read_logs
-from sterna.host.receipts.book import Book, read_book
-from sterna.host.receipts.savings import (
+from sterna.host.owner.access_log import LogCount, read_logs
+from sterna.host.owner.receipts import Book, read_book
+from sterna.host.owner.savings import (
     Comparison,
     DayOf,
     HomeTotal,

@@ -15,7 +15,7 @@ import typer
 from sterna.cli.exits import Exit
 from sterna.cli.numbers import duration_text, plural
 from sterna.cli.repeating import every
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 
 _LINE_SECONDS = 10.0
 

@@ -9,7 +9,7 @@ import typer
 
 from sterna.crawler.pack import SUFFIX
 from sterna.errors import UsageError
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 from sterna.query.formats import Format
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)B?", re.IGNORECASE)
@@ -63,7 +63,7 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     if not is_crawler:
         collection.check()
     # DuckDB takes a while to load, and who asks for help should not wait for it.
-    from sterna.cli.asking import Bounds, ask, held_memory, open_collection, open_crawler  # noqa: PLC0415
+    from sterna.api.query import Bounds, ask, held_memory, open_collection, open_crawler  # noqa: PLC0415
 
     bounds = Bounds(memory_bytes=memory_bytes, seconds=seconds)
     opened = (

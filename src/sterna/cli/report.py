@@ -3,10 +3,10 @@
 import time
 
 from sterna.cli.numbers import bytes_text, duration_text, plural
-from sterna.home.collection import Collection
-from sterna.home.ledger import SiteRow
+from sterna.home.folder import Collection
+from sterna.home.ledger.interface import SiteRow
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Summary
-from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.model import LIMITS, Ended
 from sterna.query.terminal import harmless
 

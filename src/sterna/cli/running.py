@@ -11,13 +11,13 @@ from pathlib import Path
 import typer
 import uvloop
 
+from sterna.api.companion import following
 from sterna.cli.display import Display
 from sterna.cli.exits import Exit
-from sterna.cli.following import following
 from sterna.cli.keys import DEFAULT_FOLDER, keyring_of
 from sterna.cli.report import report
 from sterna.crawler.pack import PackedCrawler
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 from sterna.home.options import Options, is_private_name
 from sterna.home.progress import Progress, Summary
 from sterna.model import Parcel
@@ -63,7 +63,7 @@ def run(collection: Collection, options: Options, *, display: Display, wishes: W
 
 async def _run(collection: Collection, options: Options, *, display: Display, wishes: Wishes) -> Summary:
     # Arrow takes a while to load, and who asks for help should not wait for it.
-    from sterna.home.carriers import Envoy  # noqa: PLC0415
+    from sterna.home.away.composition import Envoy  # noqa: PLC0415
     from sterna.home.crawl import Run  # noqa: PLC0415
     from sterna.home.crawl import crawl as run_crawl  # noqa: PLC0415
 

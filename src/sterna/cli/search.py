@@ -13,7 +13,7 @@ import typer
 from sterna.cli.exits import Exit
 from sterna.cli.index import bring_up
 from sterna.cli.numbers import plural
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 from sterna.query.terminal import harmless
 
 if TYPE_CHECKING:

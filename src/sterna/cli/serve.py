@@ -10,7 +10,7 @@ import typer
 
 from sterna.cli.exits import Exit
 from sterna.errors import UsageError
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 
 DEFAULT_LISTEN = "127.0.0.1:8600"
 

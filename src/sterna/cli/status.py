@@ -10,10 +10,10 @@ import typer
 
 from sterna.cli.numbers import bytes_text, plural
 from sterna.errors import IndexUnusable
-from sterna.home.collection import Collection
-from sterna.home.ledger import Counts, SiteRow
+from sterna.home.folder import Collection
+from sterna.home.ledger.interface import Counts, SiteRow
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.snapshots import take
-from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.query.terminal import harmless
 
 MAX_SITES = 20

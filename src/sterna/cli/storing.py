@@ -16,11 +16,11 @@ from sterna.archive.manifest import Snapshot
 from sterna.cli.exits import Exit
 from sterna.cli.numbers import duration_text, plural
 from sterna.errors import ConfigError, EmptyCollection, UsageError
-from sterna.home.collection import Collection
+from sterna.home.folder import Collection
 from sterna.home.snapshots import take
 from sterna.query.terminal import harmless
 from sterna.storage import config_file
-from sterna.storage.checking import Finding, check_databases, check_rules
+from sterna.storage.checks import Finding, check_databases, check_rules
 from sterna.storage.config import CommandSpec, Config
 from sterna.storage.config_file import merged, read_config, write_config
 from sterna.storage.connections import Database

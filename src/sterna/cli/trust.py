@@ -12,11 +12,11 @@ import typer
 
 from sterna.cli.numbers import plural
 from sterna.errors import UsageError
-from sterna.home.collection import Collection
-from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.home.trust_book import SampleRow, TrustRow
+from sterna.home.folder import Collection
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.trust import SampleRow, TrustRow
 from sterna.query.terminal import harmless
-from sterna.trust.judging import BAD, Verdict
+from sterna.trust.judgement import BAD, Verdict
 from sterna.trust.sampling import sample_count
 from sterna.trust.score import Score, belief
 from sterna.web.urls import Canonical, site_of

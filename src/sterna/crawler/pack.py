@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import zstandard
 
-from sterna.crawler.compile import check_crawler
+from sterna.crawler.compiler import check_crawler
 from sterna.crawler.outline import RuleFile, outline, printable
 from sterna.crawler.rules import check_rules
 from sterna.crawler.spec import CrawlOptions, OptionValue

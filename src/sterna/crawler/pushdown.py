@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
+from sterna.crawler.algebra import joined, negated, unknown, weakened
 from sterna.crawler.grammar import COLUMNS, check, term_of
 from sterna.crawler.like import Token, Wild, is_stable, lowered, read_like
 from sterna.crawler.operands import (
@@ -21,7 +22,6 @@ from sterna.crawler.operands import (
     text_of,
     value_for,
 )
-from sterna.crawler.weakening import joined, negated, unknown, weakened
 from sterna.errors import UsageError
 from sterna.model import Predicate, Scalar
 

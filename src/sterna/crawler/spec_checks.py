@@ -11,7 +11,7 @@ from sterna.crawler.seeds import subtree_path
 from sterna.crawler.spec_fields import FieldError, wrong
 from sterna.errors import UsageError
 from sterna.model import Predicate
-from sterna.web.extract import check_selector
+from sterna.web.extraction import check_selector
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*")
 _CONTENT_TYPE = re.compile(r"[\w.+-]+/(?:[\w.+-]+|\*)", re.ASCII)

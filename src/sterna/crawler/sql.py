@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from sqlglot import exp
 
+from sterna.crawler.algebra import TRUE, joined, or_none, prunable_of, prune_of
 from sterna.crawler.clauses import (
     Part,
     Where,
@@ -23,7 +24,6 @@ from sterna.crawler.operands import Names
 from sterna.crawler.pushdown import marks_of, shipped, translate
 from sterna.crawler.sources import PAGE_COLUMNS, TABLES, Source, read_source
 from sterna.crawler.travel import bounds_of, columns_read, fields_read, has_others, is_streamable
-from sterna.crawler.weakening import TRUE, joined, or_none, prunable_of, prune_of
 from sterna.crawler.wording import describe
 from sterna.errors import UsageError
 from sterna.model import Field, Predicate, Record

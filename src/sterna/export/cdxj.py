@@ -13,7 +13,7 @@ from itertools import islice
 
 from sterna.export.records import Heads
 from sterna.export.surt import surt
-from sterna.export.warcs import Entry
+from sterna.export.warc import Entry
 from sterna.model import Record
 
 BLOCK_LINES = 1024  # of a compressed index: what a reader fetches to look up one address

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from sterna.errors import ReadError
 from sterna.export.inline import Piece, heading, paragraph
-from sterna.export.lookup import Lookup
 from sterna.export.markdown import to_markdown
 from sterna.export.paths import Paths
 from sterna.export.progress import Progress, Tally
 from sterna.export.responses import Responses
-from sterna.export.source import Source
+from sterna.export.selection import Source
+from sterna.export.spill import Lookup
 from sterna.model import Record
 
 _IS_HTML = "content_type IN ('text/html', 'application/xhtml+xml')"

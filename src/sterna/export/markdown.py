@@ -13,9 +13,9 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from sterna.export.blocks import Blocks
 from sterna.export.inline import BREAK, Piece, Style, cell, fenced, heading, image, paragraph
 from sterna.export.tables import Table, is_of_data
-from sterna.web.reading import INLINE, TEXT
 from sterna.web.tree import parse
 from sterna.web.urls import Canonical
+from sterna.web.walk import INLINE, TEXT
 
 _SKIPPED = frozenset({
     "audio", "canvas", "frameset", "head", "iframe", "input", "noembed", "noframes", "noscript", "object",

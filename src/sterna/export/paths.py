@@ -9,7 +9,7 @@ from hashlib import blake2b
 from unicodedata import normalize
 from urllib.parse import unquote
 
-from sterna.export.lookup import Lookup
+from sterna.export.spill import Lookup
 from sterna.model import Record
 from sterna.web.urls import path_of, site_of
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from sterna.errors import StorageError
-from sterna.export.whole import bench
+from sterna.export.workbench import bench
 
 
 @contextmanager

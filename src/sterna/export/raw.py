@@ -7,12 +7,12 @@ from typing import BinaryIO
 
 from sterna import __version__
 from sterna.export.cdxj import index_line
-from sterna.export.lookup import Lookup
 from sterna.export.progress import Progress
+from sterna.export.selection import Source
 from sterna.export.sorting import Sorter
-from sterna.export.source import Source
+from sterna.export.spill import Lookup
 from sterna.export.wacz import About, Listed, write_wacz
-from sterna.export.warcs import Wants, WarcFile, Write, check, copy_wanted, copy_whole, entries
+from sterna.export.warc import Wants, WarcFile, Write, check, copy_wanted, copy_whole, entries
 
 _IS_PAGE = "status = 200 AND content_type IN ('text/html', 'application/xhtml+xml')"
 _LISTED = "url, coalesce(title, '')"

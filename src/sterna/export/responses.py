@@ -7,13 +7,13 @@ from types import TracebackType
 from typing import Self
 
 from sterna.errors import ReadError
-from sterna.export.lookup import Lookup
 from sterna.export.members import content
 from sterna.export.progress import Progress
 from sterna.export.records import read_heads
-from sterna.export.warcs import WarcFile, entries
+from sterna.export.spill import Lookup
+from sterna.export.warc import WarcFile, entries
 from sterna.web.charset import charset_of, decode_html
-from sterna.web.decode import decode_body
+from sterna.web.content_coding import decode_body
 
 _MAX_BYTES = 32 << 20  # of a page: more than that is not read by anybody
 _RECORD_END = b"\r\n\r\n"

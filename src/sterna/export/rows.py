@@ -4,7 +4,7 @@ import io
 from typing import BinaryIO, Literal
 
 from sterna.export.progress import Progress, Tally
-from sterna.export.source import Source
+from sterna.export.selection import Source
 from sterna.query.output import write, write_parquet
 
 Form = Literal["jsonl", "csv", "parquet"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sterna.errors import UsageError
 from sterna.export.progress import Progress, Tally
-from sterna.export.source import Source
+from sterna.export.selection import Source
 from sterna.web.sitemap_file import Listed, write_sitemap
 
 _FOUND = "status = 200"

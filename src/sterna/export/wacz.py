@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO
 
 from sterna.export.cdxj import blocks, index_line, timestamp
-from sterna.export.lookup import Lookup
 from sterna.export.progress import Progress
 from sterna.export.sorting import Sorter
-from sterna.export.warcs import Entry, Wants, WarcFile, copy_wanted
+from sterna.export.spill import Lookup
+from sterna.export.warc import Entry, Wants, WarcFile, copy_wanted
 from sterna.model import Record
 
 VERSION = "1.1.1"

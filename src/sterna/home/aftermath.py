@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sterna.home.gathering import Gathering
 from sterna.home.journey import Journey
-from sterna.home.ledger import Ledger
+from sterna.home.ledger.interface import Ledger
 from sterna.model import Parcel, Target
 from sterna.web.clock import Clock
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from sterna.archive.compact import choose
 from sterna.archive.segments import SegmentStore
-from sterna.home.ledger import Ledger
+from sterna.home.ledger.interface import Ledger
 from sterna.web.clock import Clock
 
 LOOK_SECONDS = 5.0

@@ -16,23 +16,23 @@ from sterna.crawler import pack as crawler_pack
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import EngineEnded, RulesError
 from sterna.home.aftermath import Aftermath
+from sterna.home.away.composition import Common, Crossed, Envoy, open_carrier
+from sterna.home.away.outbox import call_back
+from sterna.home.belief.quarantine import WaitingRoom
 from sterna.home.borders import Borders
-from sterna.home.carriers import Common, Crossed, Envoy, open_carrier
-from sterna.home.collection import Collection
 from sterna.home.compaction import Compaction
 from sterna.home.dispatch import Carrier, Dispatch, Plan
 from sterna.home.errand import asks_more, choose_errand
 from sterna.home.errand import dump as dump_errand
 from sterna.home.errand import load as load_errand
+from sterna.home.folder import Collection
 from sterna.home.gathering import Gathering
 from sterna.home.intake import Intake, Step
 from sterna.home.journey import Journey
-from sterna.home.ledger import UNDER_WAY, Counts, Ledger
+from sterna.home.ledger.interface import UNDER_WAY, Counts, Ledger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump, host_name, is_private_name
-from sterna.home.outbox import call_back
 from sterna.home.progress import Progress, Saved, Summary
-from sterna.home.sqlite.ledger import SqliteLedger
-from sterna.home.waiting_room import WaitingRoom
 from sterna.model import Crawler, Ended, Etiquette, Hold, Parcel, Program, Target, Visit
 from sterna.runtime.memory import peak_memory_bytes
 from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime

@@ -12,9 +12,9 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from sterna.errors import ParcelRefused
-from sterna.home.ledger import Arrival, Lease, Ledger
+from sterna.home.away.place import Place
+from sterna.home.ledger.interface import Arrival, Lease, Ledger
 from sterna.home.limits import Spent, has_limits, rest_of
-from sterna.home.placing import Place
 from sterna.home.progress import Progress
 from sterna.model import LIMITS, Budget, Crawler, Etiquette, Parcel, Visit
 from sterna.web.clock import Clock

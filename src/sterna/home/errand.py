@@ -5,7 +5,7 @@ It is kept in the ledger, so that the next run goes on alike.
 
 from typing import TYPE_CHECKING
 
-from sterna.crawler.compile import crawler_of_fields
+from sterna.crawler.compiler import crawler_of_fields
 from sterna.crawler.pack import PackedCrawler, decode, encode
 from sterna.model import Crawler, Program
 

@@ -12,7 +12,7 @@ from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
-from sterna.home.ledger import Arrival, Change, Ledger, Verdict
+from sterna.home.ledger.interface import Arrival, Change, Ledger, Verdict
 from sterna.model import Page, Parcel, Target
 from sterna.web.clock import Clock
 

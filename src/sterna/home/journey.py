@@ -5,7 +5,7 @@ No host has to trust another: what a crawler learnt at one site reaches the next
 
 from collections.abc import Sequence
 
-from sterna.home.ledger import Ledger
+from sterna.home.ledger.interface import Ledger
 from sterna.model import Ended, Parcel
 
 _SETTING = "journey"

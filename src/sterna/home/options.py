@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from sterna.crawler.compile import crawler_of_fields
+from sterna.crawler.compiler import crawler_of_fields
 from sterna.crawler.scope import ScopeRules
 from sterna.crawler.seeds import seed_url
 from sterna.crawler.spec import GENTLE_SECONDS
 from sterna.errors import ConfigError, UsageError, WireError
-from sterna.home.hosts import Configured
+from sterna.home.away.hosts import Configured
 from sterna.model import Etiquette, Scope
 from sterna.web.dns import literal_address
 from sterna.web.politeness import NO_LIMITS, Limits

@@ -6,11 +6,11 @@ import msgspec
 
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import UsageError
-from sterna.home.collection import Collection
 from sterna.home.errand import choose_errand
 from sterna.home.errand import load as load_errand
+from sterna.home.folder import Collection
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import load as load_options
-from sterna.home.sqlite.ledger import SqliteLedger
 from sterna.web.urls import Canonical, site_of
 
 

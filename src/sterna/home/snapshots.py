@@ -1,8 +1,8 @@
 """What of the archive is committed now, for those who follow it."""
 
 from sterna.archive.manifest import TABLES, Snapshot
-from sterna.home.collection import Collection
-from sterna.home.sqlite.ledger import SqliteLedger
+from sterna.home.folder import Collection
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
 
 def take(collection: Collection) -> Snapshot:

@@ -14,7 +14,7 @@ from sterna.errors import Refused
 from sterna.host.routes import Shown, op_of
 from sterna.host.service import Reply, Service, nowhere, refusal
 from sterna.transport.interface import Call, Op
-from sterna.web.listening import make_server
+from sterna.web.http_server import make_server
 from sterna.wire.problems import problem_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from sterna.host.config import MIB, Caps, HostConfig, HostLimits, Policy
 from sterna.host.owner.doors import Doors
 from sterna.host.owner.notes import Notes
 from sterna.host.policy.hours import day_of
-from sterna.host.policy.policy_file import PolicyFile
+from sterna.host.policy.policy import PolicyFile
 from sterna.host.policy.ration import Left, Ration
 from sterna.host.policy.terms import AllowedHomes, Terms
 from sterna.web.clock import Clock

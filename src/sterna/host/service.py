@@ -19,7 +19,7 @@ from sterna.host.entrance.sessions import TICKET_SECONDS, Session, Sessions
 from sterna.host.owner.audit import AUDIT, Audit
 from sterna.host.owner.doors import Doors
 from sterna.host.owner.notes import Notes
-from sterna.host.policy.policy_file import PolicyFile
+from sterna.host.policy.policy import PolicyFile
 from sterna.host.policy.ration import Ration
 from sterna.host.policy.steering import check_open
 from sterna.host.policy.terms import AllowedHomes, Terms
@@ -32,9 +32,9 @@ from sterna.wire.keys import Identity, PublicKey, Succession
 from sterna.wire.problems import PROBLEM_TYPE, Problem, encode_problem, problem, problem_of
 
 if TYPE_CHECKING:
+    from sterna.host.owner.receipts import Receipts
     from sterna.host.owner.status import HostStatus
     from sterna.host.policy.load import LoadMeter
-    from sterna.host.receipts.book import Receipts
     from sterna.host.visiting.reception import Reception
     from sterna.host.visiting.workshop import Workshop
     from sterna.model import Budget
@@ -285,7 +285,7 @@ class Service:
         self._sessions.use(session)
 
     def _receipts_kept(self) -> "Receipts":
-        from sterna.host.receipts.book import Receipts  # noqa: PLC0415 - a greeting does without them
+        from sterna.host.owner.receipts import Receipts  # noqa: PLC0415 - a greeting does without them
 
         if self._receipts is None:
             self._receipts = Receipts(self._config.state, self._premises.identity, wall=self._premises.wall)

@@ -7,7 +7,7 @@ import msgspec
 
 from sterna.errors import ConfigError
 from sterna.host.config import Alias, HostConfig, Policy
-from sterna.host.policy.policy_file import read_policy
+from sterna.host.policy.policy import read_policy
 from sterna.web.urls import Canonical
 
 _canonical = Canonical(())

@@ -13,7 +13,7 @@ import duckdb
 import msgspec
 
 from sterna.model import Record
-from sterna.query.sources import identifier
+from sterna.query.scan import identifier
 from sterna.query.table import columns_of
 from sterna.query.tables import Tables
 from sterna.query.terminal import harmless

@@ -19,7 +19,7 @@ from sterna.archive.rows import SCHEMAS
 from sterna.errors import QueryError
 from sterna.query.complaints import Names, complaint, missing_table
 from sterna.query.limit import TimeLimit
-from sterna.query.sources import literal, literal_list
+from sterna.query.scan import literal, literal_list
 from sterna.query.statements import check_parameters, only_statement, shows_tables
 from sterna.query.tables import Tables
 from sterna.query.within import Within

@@ -1,6 +1,6 @@
 """Web events as visits found them: a page was created, updated or deleted."""
 
-from sterna.query.sources import FILE, ROW
+from sterna.query.scan import FILE, ROW
 from sterna.query.within import Within
 
 # Only answers that say something of the page count: a good one, or that it is gone. A URL that was stored

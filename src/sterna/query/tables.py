@@ -19,7 +19,7 @@ import pyarrow as pa
 from sterna.archive.rows import FACT_SCHEMA, SCHEMAS
 from sterna.query import templates
 from sterna.query.events import events
-from sterna.query.sources import Source, identifier
+from sterna.query.scan import Source, identifier
 from sterna.query.versions import SCHEMA, Way, find_way, newest_links, newest_pages, note_outdated
 from sterna.query.within import Within
 

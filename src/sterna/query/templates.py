@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from sterna.errors import QueryError
-from sterna.query.sources import identifier, literal
+from sterna.query.scan import identifier, literal
 from sterna.query.terminal import harmless
 
 MOST_COLUMNS = 200

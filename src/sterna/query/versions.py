@@ -18,7 +18,7 @@ from enum import Enum, auto
 
 import duckdb
 
-from sterna.query.sources import FILE, ROW, Source
+from sterna.query.scan import FILE, ROW, Source
 
 SCHEMA = "sterna"  # of tables that nobody asks for
 

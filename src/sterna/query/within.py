@@ -1,7 +1,7 @@
 """Which part of a collection the tables show: some batches, one visit, crawlers of some names."""
 
 from sterna.model import Record
-from sterna.query.sources import literal
+from sterna.query.scan import literal
 
 
 class Within(Record, frozen=True, kw_only=True):

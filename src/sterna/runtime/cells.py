@@ -31,7 +31,7 @@ from sterna.runtime.forker import (
 )
 from sterna.runtime.jail import BUBBLEWRAP, JailLimits
 
-DEFAULT_ENTRY = "sterna.runtime.cell:serve"
+DEFAULT_ENTRY = "sterna.runtime.engine.worker:serve"
 READY_SECONDS = 30.0
 START_SECONDS = 10.0
 WAIT_SECONDS = 10.0

@@ -10,11 +10,11 @@ from sterna.model import Ended, Link, Links, Page, Record, Target, Validator, Vi
 from sterna.runtime.access import Access, Kit, Reply
 from sterna.runtime.engine.client import Engine
 from sterna.runtime.engine.messages import Verdict
-from sterna.runtime.following import Following
 from sterna.runtime.frontier import Frontier
+from sterna.runtime.link_router import Following
 from sterna.runtime.packer import Packer
 from sterna.runtime.pages import Pages
-from sterna.runtime.sifting import Sifter, view_of
+from sterna.runtime.sieve import Sifter, view_of
 from sterna.web.document import Answer, Document
 from sterna.web.http import Response, retry_after_seconds
 from sterna.web.robots import Rules

@@ -3,7 +3,7 @@
 from sterna.errors import FetchError, ReadError
 from sterna.model import Record, Robots
 from sterna.runtime.access import Access, Kit
-from sterna.web.decode import decode_body
+from sterna.web.content_coding import decode_body
 from sterna.web.http import Response, retry_after_seconds
 from sterna.web.robots import MAX_BYTES, MAX_REDIRECTS, RobotsAnswer, is_try_again, judge
 from sterna.web.urls import Canonical

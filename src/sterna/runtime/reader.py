@@ -15,7 +15,7 @@ import msgspec
 from sterna.errors import ReadError
 from sterna.model import Record
 from sterna.runtime.memory import give_back_memory
-from sterna.runtime.sifting import sift_document
+from sterna.runtime.sieve import sift_document
 from sterna.web.document import Answer, Document, read_document
 
 MAX_MEMORY_BYTES = 2 * 1024**3

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from sterna.errors import EngineEnded, FetchError
 from sterna.model import Ended, Parcel, RobotsState, StateChange, Target, Visit
 from sterna.runtime.access import Access, Kit
+from sterna.runtime.budget import Spending
 from sterna.runtime.frontier import Frontier
 from sterna.runtime.handler import FAILING_PAUSE_SECONDS, Handler
 from sterna.runtime.packer import Packer
 from sterna.runtime.qualification import qualify
 from sterna.runtime.reins import Gauge
-from sterna.runtime.spending import Spending
 from sterna.web.robots import Rules, is_due
 from sterna.web.urls import Canonical
 

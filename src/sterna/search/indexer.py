@@ -24,8 +24,8 @@ from sterna.archive.manifest import Snapshot
 from sterna.archive.parquet import damage_named
 from sterna.search import generations, schema
 from sterna.search.analysis import register
-from sterna.search.counting import Counting
 from sterna.search.documents import PageRow, make_document, make_position
+from sterna.search.link_count import Counting
 from sterna.search.marks import mark_of
 
 HEAP_BYTES = 64_000_000

@@ -2,7 +2,7 @@
 
 from hashlib import blake2b
 
-from sterna.web.likeness import likeness_of
+from sterna.web.signature import likeness_of
 
 _SAMPLE_CHARS = 2_000
 _LEAST_WORDS = 32  # that differ, among these characters

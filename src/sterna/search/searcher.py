@@ -13,9 +13,9 @@ from sterna.errors import IndexUnusable
 from sterna.model import Record
 from sterna.search import generations, inbound, schema
 from sterna.search.analysis import ANALYSES, PLAIN, make_analyzer, register
-from sterna.search.finding import MAX_HITS, State, rank, show
 from sterna.search.inbound import Inbound
 from sterna.search.queries import Composed, Composer
+from sterna.search.ranking import MAX_HITS, State, rank, show
 from sterna.search.results import Found, Hit
 from sterna.search.snippets import Snippets
 from sterna.search.wording import Asked, parse

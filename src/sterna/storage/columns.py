@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from sterna.storage.values import Row
+from sterna.storage.rows import Row
 
 # DuckDB's types whose values Arrow has as they are, and can write: a UUID would be a text there, and a FLOAT
 # would be written with fewer digits than the number that Python makes of it.

@@ -13,8 +13,8 @@ from sterna.storage.connections import in_call
 from sterna.storage.faults import CallFailed, Fault, Kind, text_of
 from sterna.storage.functions import Functions
 from sterna.storage.postgres import LEAST_ROWS, Copier, ManyInserter, NotThisWay, run_in_pipeline
+from sterna.storage.rows import Row, bindable
 from sterna.storage.statements import Statement, parameters_of, statements_of
-from sterna.storage.values import Row, bindable
 
 
 class Command(Protocol):

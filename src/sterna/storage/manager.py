@@ -9,11 +9,11 @@ from typing import Self
 from sterna.archive.manifest import Snapshot
 from sterna.errors import ConfigError, UsageError
 from sterna.storage import config_file
-from sterna.storage.applying import Strand
 from sterna.storage.config import Config
 from sterna.storage.config_file import ConfigFile
 from sterna.storage.connections import Database
 from sterna.storage.functions import Functions
+from sterna.storage.sink import Strand
 from sterna.storage.status import NAME as STATUS_NAME
 from sterna.storage.status import Board, Standing
 from sterna.storage.worker import LOOK_SECONDS, Worker

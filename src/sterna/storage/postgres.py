@@ -13,8 +13,8 @@ from sqlalchemy import Connection, RootTransaction
 from sterna.storage.columns import ColumnRows
 from sterna.storage.connections import is_lost
 from sterna.storage.faults import Kind, fault_of
+from sterna.storage.rows import Row, bindable
 from sterna.storage.statements import PlainInsert, ValuesInsert
-from sterna.storage.values import Row, bindable
 
 LEAST_ROWS = 8  # below that the quick ways are not worth what they ask first
 _MANY_ROWS = 500  # more of them in one statement are not quicker

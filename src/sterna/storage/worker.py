@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from sterna.archive.manifest import Snapshot
 from sterna.errors import QueryError, SternaError
-from sterna.storage.applying import Stopped, Strand
 from sterna.storage.backoff import delay
 from sterna.storage.connections import Database
 from sterna.storage.faults import Fault, Kind, fault_of
 from sterna.storage.position import Moved
+from sterna.storage.sink import Stopped, Strand
 from sterna.storage.status import Board, Standing
 
 LOOK_SECONDS = 0.5

@@ -5,7 +5,7 @@ from collections.abc import Container
 from msgspec.structs import replace
 
 from sterna.model import Links, Page
-from sterna.web.likeness import change_between, likeness_of
+from sterna.web.signature import change_between, likeness_of
 
 
 def change(one: Page, other: Page) -> float | None:

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from sterna.errors import ReadError
 from sterna.model import Ended, Page, Parcel, Record
-from sterna.trust.judging import is_checkable
+from sterna.trust.judgement import is_checkable
 from sterna.trust.sampling import MOST_SAMPLES, Reservoir
-from sterna.web.decode import decode_body
+from sterna.web.content_coding import decode_body
 from sterna.web.digest import digest_of
 from sterna.web.urls import fingerprint
 

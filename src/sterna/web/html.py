@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record
 from sterna.web.keywords import keywords_of
 from sterna.web.markup import MAX_LINKS, Findings, merge
-from sterna.web.reading import WITHOUT_TREE
 from sterna.web.scan import scan
 from sterna.web.tree import read_tree
 from sterna.web.urls import Canonical
+from sterna.web.walk import WITHOUT_TREE
 
 
 class Html(Record, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from xml.parsers import expat
 from sterna.errors import ReadError
 from sterna.model import Record
 from sterna.web.charset import decode_html
-from sterna.web.decode import decode_body
+from sterna.web.content_coding import decode_body
 from sterna.web.urls import MAX_URL_LENGTH, Canonical
 
 _GZIP_MAGIC = b"\x1f\x8b"

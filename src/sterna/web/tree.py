@@ -8,8 +8,8 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 from sterna.errors import ReadError
 from sterna.model import DEFAULT_FIELDS, Field
 from sterna.web.markup import Findings
-from sterna.web.reading import BLOCK, INLINE, TEXT, CloseReading, Reading, Stack
 from sterna.web.taming import tame
+from sterna.web.walk import BLOCK, INLINE, TEXT, CloseReading, Reading, Stack
 
 _CLOSE: frozenset[Field] = frozenset({"description", "headings", "keywords"})
 

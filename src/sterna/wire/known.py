@@ -15,9 +15,9 @@ import zstandard
 
 from sterna.errors import WireError
 from sterna.model import Known, Record, Validator
-from sterna.web.likeness import LIKENESS_BYTES
+from sterna.web.signature import LIKENESS_BYTES
 from sterna.wire.columns import interleaved, pack_some, unpack_some
-from sterna.wire.compress import Unsqueezer
+from sterna.wire.compression import Unsqueezer
 
 DIGEST_BYTES = 5  # of a page's digest: enough to see a change, but for one in 2^40
 MAX_KNOWN = 4_000_000  # URLs in one visit

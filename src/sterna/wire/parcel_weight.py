@@ -4,7 +4,7 @@ import msgspec
 
 from sterna.errors import WireError
 from sterna.model import Record
-from sterna.wire.page_columns import MAX_PAGES, PageColumns
+from sterna.wire.records import MAX_PAGES, PageColumns
 from sterna.wire.target_columns import MAX_TARGETS, TargetColumns
 from sterna.wire.weighing import array_length, is_array, size_of
 

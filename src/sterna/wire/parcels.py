@@ -16,8 +16,8 @@ from sterna.model import Checkpoint, Ended, Page, Parcel, Record, StateChange, T
 from sterna.web.urls import fingerprint
 from sterna.wire.columns import pack_places, unpack_places
 from sterna.wire.known import Marks
-from sterna.wire.page_columns import PageColumns, as_travelling, check_error, pack_pages, unpack_pages
 from sterna.wire.parcel_weight import weigh_parcel
+from sterna.wire.records import PageColumns, as_travelling, check_error, pack_pages, unpack_pages
 from sterna.wire.target_columns import (
     MAX_TARGETS,
     TargetColumns,

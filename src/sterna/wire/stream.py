@@ -6,7 +6,7 @@ import msgspec
 
 from sterna.errors import WireError
 from sterna.model import Ended, Record, Usage
-from sterna.wire.compress import Squeezer, Unsqueezer
+from sterna.wire.compression import Squeezer, Unsqueezer
 from sterna.wire.frames import (
     HEADER_BYTES,
     MAX_PAYLOAD_BYTES,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
+from tests import making
 from tests.clocks import StillClock
 
 from sterna.host.config import HostConfig, LoadRules, Policy
@@ -16,12 +17,11 @@ from sterna.host.own.plan import Plan
 from sterna.host.own.survey import Outcome, Surveyor
 from sterna.host.policy.load import LoadMeter
 from sterna.host.visiting.workshop import Workshop
-from sterna.model import Page, Parcel, Usage
+from sterna.model import Page, Usage
 from sterna.web.clock import Clock
 from sterna.web.digest import digest_of
 from sterna.web.http import Fetcher, Request, Response
-from sterna.web.likeness import likeness_of
-from sterna.web.urls import fingerprint
+from sterna.web.signature import likeness_of
 
 SITE = "http://site.test"
 NOW = 1_800_000_000.0
@@ -39,17 +39,14 @@ def date(seconds: float) -> str:
 def page(path: str, text: str = "", **fields: Any) -> Page:
     """A page as a survey brings it."""
     given: dict[str, Any] = {
-        "url": f"{SITE}{path}",
-        "fingerprint": fingerprint(f"{SITE}{path}"),
         "depth": 1,
         "fetched": NOW,
-        "status": 200,
         "content_type": "text/html",
         "text": text,
         "digest": digest_of(text.encode()),
         "likeness": likeness_of(text),
     }
-    return Page(**(given | fields))
+    return making.page(path, site=SITE, **(given | fields))
 
 
 def gone(path: str, status: int = 404, **fields: Any) -> Page:
@@ -64,7 +61,7 @@ def survey(state: Path, *pages: Page, now: float = NOW, is_whole: bool = True) -
         plan = Plan.begin(index, starts=(), now=now)
         brought = tuple(replace(each, fetched=now) for each in pages)
         usage = Usage(pages=len(pages), requests=len(pages))
-        plan.take(Parcel(visit="v", site=SITE, part="/", epoch=1, number=1, pages=brought, usage=usage))
+        plan.take(making.parcel(site=SITE, pages=brought, usage=usage))
         plan.finish(is_whole=is_whole, now=now)
         return plan.standing()
     finally:

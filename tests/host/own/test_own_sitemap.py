@@ -23,7 +23,7 @@ from sterna.host.own import shelf as shelf_module
 from sterna.host.own.index import Index
 from sterna.host.own.shelf import FOLDER, Shelf
 from sterna.host.own.survey import Outcome, Surveyor
-from sterna.host.policy.policy_file import read_policy
+from sterna.host.policy.policy import read_policy
 from sterna.host.routes import Shown, op_of
 from sterna.host.service import Reply
 from sterna.host.visiting.workshop import Workshop

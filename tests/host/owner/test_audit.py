@@ -13,7 +13,7 @@ from tests.clocks import StillClock
 
 from sterna.errors import StorageError
 from sterna.host.owner.audit import AUDIT, MAX_FILES, MAX_TEXT, Audit, hash_of
-from sterna.host.owner.auditing import AuditReport, tail, verify
+from sterna.host.owner.verification import AuditReport, tail, verify
 
 FORK = multiprocessing.get_context("fork")
 

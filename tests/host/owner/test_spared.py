@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from sterna.host.owner import spared
+from sterna.host.owner.receipts import Book, Receipts, read_book
 from sterna.host.owner.spared import ReceiptSums
-from sterna.host.receipts.book import Book, Receipts, read_book
 from sterna.model import Ended
 from sterna.wire.keys import Identity
 from sterna.wire.receipts import Receipt

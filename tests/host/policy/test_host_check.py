@@ -13,8 +13,8 @@ from tests.host.real import real_host
 from sterna.errors import UsageError
 from sterna.host.config import Policy
 from sterna.host.owner.audit import AUDIT
-from sterna.host.policy.explaining import explain
-from sterna.host.policy.policy_file import read_policy
+from sterna.host.policy.explanation import explain
+from sterna.host.policy.policy import read_policy
 
 MONDAY_NIGHT = 1_793_586_600.0  # Mon 2 Nov 2026 03:30 in Vienna
 

@@ -14,7 +14,7 @@ from tests.clocks import Wall
 from tests.host.knocking import GatedSite, Home, Stream, limits_of, open_home, problem_in, send, until
 
 from sterna.host.config import Policy
-from sterna.host.policy.policy_file import read_policy
+from sterna.host.policy.policy import read_policy
 from sterna.host.visiting import hosted, overseer, visits
 from sterna.model import Budget, Crawler, Program, Source
 from sterna.transport.interface import Call
@@ -377,7 +377,7 @@ async def test_paths_are_closed_to_all_and_more_of_them_to_one(
 
 @pytest.fixture
 async def changing(tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator["Changing"]:
-    monkeypatch.setattr("sterna.host.policy.policy_file.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("sterna.host.policy.policy.LOOK_SECONDS", 0.0)
     path = tmp_path / "policy.toml"
     path.write_text('zone = "Europe/Vienna"\n')
     site = GatedSite()

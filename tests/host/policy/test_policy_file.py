@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sterna.errors import ConfigError
 from sterna.host.config import Policy
-from sterna.host.policy.policy_file import PolicyFile, read_policy
+from sterna.host.policy.policy import PolicyFile, read_policy
 from sterna.host.policy.terms import AllowedHomes, terms_of
 from sterna.toml import line_of
 from sterna.wire.keys import Identity

@@ -6,7 +6,7 @@ import pytest
 
 from sterna.errors import ConfigError
 from sterna.host.config import Caps, Policy
-from sterna.host.policy.policy_file import read_policy
+from sterna.host.policy.policy import read_policy
 from sterna.host.policy.terms import ALLOWED, AllowedHomes, allow, granted, read_allowed
 from sterna.model import Budget
 from sterna.wire.keys import Identity, PublicKey

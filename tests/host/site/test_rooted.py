@@ -8,8 +8,8 @@ import pytest
 
 from sterna.host.site import rooted
 from sterna.host.site.rooted import PROOF_BYTES, TRUST_SECONDS, RootedFetcher
+from sterna.web.document_root import DocumentRoot
 from sterna.web.http import Request, Response
-from sterna.web.root import DocumentRoot
 
 SITE = "http://www.example.org"
 PAGE = b"<title>Page</title>" + b"words " * 200

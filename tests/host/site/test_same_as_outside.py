@@ -16,6 +16,7 @@ from typing import Literal
 
 import pytest
 from msgspec.structs import replace
+from tests import making
 from tests.servers import apache, nginx
 from tests.servers.apache import OUTSIDE_HEADER, open_folder
 
@@ -28,10 +29,8 @@ from sterna.model import (
     Ended,
     Etiquette,
     Keep,
-    Known,
     Parcel,
     Program,
-    Robots,
     Scope,
     Target,
     Visit,
@@ -131,19 +130,14 @@ def crawl(site: Site, source: str, *, paths: tuple[str, ...] = (), **policy: tup
 
 
 def visit_of(site: str, paths: tuple[str, ...]) -> Visit:
-    return Visit(
-        id="visit",
+    return making.visit(
+        *(Target(Canonical()(site + path) or "") for path in paths),
         site=site,
-        part="/",
-        epoch=1,
         crawler=Crawler(
             scope=Scope(exclude=(OTHER_LANGUAGES,)), program=Program(keep=Keep(fields=()), needs=())
         ),
         etiquette=Etiquette(delay_seconds=0.0, response_factor=0.0, connections=4),
-        starts=tuple(Target(Canonical()(site + path) or "") for path in paths),
-        known=Known(),
         budget=Budget(pages=5_000),
-        robots=Robots(),
         may_be_private=True,
     )
 

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import making
 from tests.servers.nginx import serve
 
 from sterna.errors import ConfigError, FetchError
 from sterna.host.config import Alias, HostConfig, Policy
 from sterna.host.site.closed import Closed
 from sterna.host.site.source import LoopbackResolver, SiteFetcher, open_source, resolver_of
-from sterna.model import Budget, Crawler, Ended, Etiquette, Known, Parcel, Robots, Target, Visit
+from sterna.model import Ended, Etiquette, Parcel, Target
 from sterna.runtime.runtime import RuntimeConfig, open_runtime
 from sterna.web.clock import SystemClock
 from sterna.web.http import Request, Response
@@ -203,17 +204,10 @@ async def visit(config: HostConfig) -> list[Parcel]:
         open_source(config, clock) as fetcher,
         open_runtime(runtime_config, clock, fetcher=fetcher, resolver=resolver_of(config)) as runtime,
     ):
-        made = Visit(
-            id="visit",
+        made = making.visit(
+            Target(f"{config.site}/page.html"),
             site=config.site,
-            part="/",
-            epoch=1,
-            crawler=Crawler(),
             etiquette=Etiquette(delay_seconds=0.0, response_factor=0.0),
-            starts=(Target(f"{config.site}/page.html"),),
-            known=Known(),
-            budget=Budget(),
-            robots=Robots(),
             may_be_private=True,
         )
         await runtime.carry_out(made, deliver=deliver, stop=asyncio.Event())

@@ -15,7 +15,6 @@ from sterna.crawler.facts import Fact, decode, encode
 from sterna.errors import EngineEnded
 from sterna.model import Budget, Program, Source, State, StateChange, Target
 from sterna.runtime import seccomp
-from sterna.runtime.cell import serve
 from sterna.runtime.cells import Cell, Forker
 from sterna.runtime.deaths import Death
 from sterna.runtime.engine import client
@@ -37,6 +36,7 @@ from sterna.runtime.engine.messages import (
     Verdicts,
     framed,
 )
+from sterna.runtime.engine.worker import serve
 from sterna.runtime.jail import JailLimits, Protection
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

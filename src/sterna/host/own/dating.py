@@ -12,7 +12,7 @@ since the last survey or, by the likeness that was kept, since it last changed.
 from email.utils import parsedate_to_datetime
 
 from sterna.model import Page, Record
-from sterna.web.likeness import change_between
+from sterna.web.signature import change_between
 
 LEAST_CHANGE = 0.1  # of the words of a page without a date
 FRESH_SECONDS = 60.0  # a date nearer to the request is no better than the time of the request itself

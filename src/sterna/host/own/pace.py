@@ -2,7 +2,7 @@
 
 from sterna.host.config import HostConfig
 from sterna.host.policy.load import Governor, LoadMeter, Probe
-from sterna.host.policy.policy_file import PolicyFile
+from sterna.host.policy.policy import PolicyFile
 from sterna.host.site.upstream import Upstream
 
 

@@ -18,7 +18,7 @@ from sterna.errors import StorageError, UsageError
 from sterna.host.config import HostConfig
 from sterna.host.own.feed import atom_of, lines_of
 from sterna.host.own.index import Index, Survey
-from sterna.host.policy.policy_file import PolicyFile
+from sterna.host.policy.policy import PolicyFile
 from sterna.host.service import Reply, nowhere, refusal
 from sterna.host.site.closed import Closed
 from sterna.web.sitemap_file import write_sitemap

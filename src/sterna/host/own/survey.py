@@ -23,7 +23,7 @@ from sterna.host.own.plan import Plan
 from sterna.host.own.register import EVERYBODY
 from sterna.host.owner.doors import Doors
 from sterna.host.policy.load import LoadMeter
-from sterna.host.policy.policy_file import PolicyFile
+from sterna.host.policy.policy import PolicyFile
 from sterna.host.site.closed import Closed
 from sterna.host.site.source import ShieldedFetcher
 from sterna.host.visiting.workshop import Workshop

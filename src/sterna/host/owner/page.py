@@ -15,10 +15,10 @@ from typing import Protocol
 
 import msgspec
 
-from sterna.host.owner.auditing import tail
 from sterna.host.owner.measures import Amount, amounts_of, host_amounts, seconds_text, size_text
 from sterna.host.owner.spared import Spared
 from sterna.host.owner.status import HostStatus, VisitStatus
+from sterna.host.owner.verification import tail
 
 REFRESH_SECONDS = 5
 HEAD_SECONDS = 10.0

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sterna.host.receipts.book import FILE, KeptReceipt, read_book
+from sterna.host.owner.receipts import FILE, KeptReceipt, read_book
 from sterna.model import Record
 from sterna.wire.keys import PublicKey
 

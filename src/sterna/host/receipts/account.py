@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from sterna.errors import StorageError
-from sterna.host.receipts.book import Receipts
+from sterna.host.owner.receipts import Receipts
 from sterna.model import Ended, Usage, Visit
 from sterna.wire.keys import PublicKey
 from sterna.wire.receipts import LEAST_CALLS, MAX_TIME, Receipt, SignedReceipt, spared

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from html import escape
 
-from sterna.host.receipts.savings import EVERYBODY, Bar, Comparison, Side, fewer
+from sterna.host.owner.savings import EVERYBODY, Bar, Comparison, Side, fewer
 
 TEXT_WIDTH = 40  # of the longest bar
 _BLOCKS = " ▏▎▍▌▋▊▉█"  # eighths

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from sterna.model import Record
 from sterna.web.clock import Clock
+from sterna.web.document_root import DocumentRoot, Entry, Kind, answer_of, names_of
 from sterna.web.http import Fetcher, Request, Response
-from sterna.web.root import DocumentRoot, Entry, Kind, answer_of, names_of
 from sterna.web.urls import path_of
 
 PROOF_BYTES = 256

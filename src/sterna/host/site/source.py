@@ -14,8 +14,8 @@ from sterna.host.site.rooted import RootedFetcher
 from sterna.host.site.upstream import Upstream, UpstreamFetcher
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, CurlFetcher
+from sterna.web.document_root import DocumentRoot, RootFetcher
 from sterna.web.http import Fetcher, Request, Response
-from sterna.web.root import DocumentRoot, RootFetcher
 from sterna.web.urls import Canonical, hostname_of
 
 # How a document root is held against the web server: each file, the first of each kind in a folder, or not at

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sterna.crawler.compile import check_crawler
+from sterna.crawler.compiler import check_crawler
 from sterna.crawler.like import MAX_PROGRAM, compiled
 from sterna.errors import Refused, UsageError
 from sterna.host.config import HostConfig

@@ -8,9 +8,9 @@ from contextlib import aclosing
 import msgspec
 
 from sterna.errors import Refused
+from sterna.host.owner.receipts import Receipts
 from sterna.host.policy.load import Governor
 from sterna.host.receipts.account import Account
-from sterna.host.receipts.book import Receipts
 from sterna.host.visiting.places import Place
 from sterna.host.visiting.spool import Spool
 from sterna.model import Ended, Known, Parcel, State, Usage, Visit

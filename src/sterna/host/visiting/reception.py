@@ -15,12 +15,12 @@ from sterna.errors import Refused
 from sterna.host.entrance.admission import rationed
 from sterna.host.entrance.sessions import Session
 from sterna.host.locks import lock
+from sterna.host.owner.receipts import Receipts
 from sterna.host.policy.hours import day_of
 from sterna.host.policy.load import LoadMeter, Probe
 from sterna.host.policy.steering import check_open
 from sterna.host.policy.terms import Terms
 from sterna.host.premises import Premises
-from sterna.host.receipts.book import Receipts
 from sterna.host.site.upstream import Upstream
 from sterna.host.visiting.accepting import visit_of
 from sterna.host.visiting.hosted import HostedVisit

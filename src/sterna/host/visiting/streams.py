@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from sterna.errors import Refused
 from sterna.host.config import HostLimits
-from sterna.wire.compress import squeezing_bytes
+from sterna.wire.compression import squeezing_bytes
 
 SPARE_STREAMS = 4  # beyond those of visits that may be under way: of such as are over, and of cut ones
 RETRY_SECONDS = 30.0

@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 
 from sterna.errors import JailError, Refused, SternaError, StorageError
+from sterna.host.owner.receipts import Receipts
 from sterna.host.policy.load import Governor, LoadMeter
 from sterna.host.policy.steering import LATE_SECONDS, outside
 from sterna.host.policy.terms import Terms
 from sterna.host.premises import Premises
-from sterna.host.receipts.book import Receipts
 from sterna.host.site.source import ShieldedFetcher
 from sterna.host.visiting.delivery import Delivery
 from sterna.host.visiting.hosted import HostedVisit

@@ -12,8 +12,8 @@ from sterna.model import Ended, Record, State, StateChange
 from sterna.runtime.engine.clips import Clips, RuleFault, Troubles
 from sterna.runtime.engine.functions import Functions
 from sterna.runtime.engine.messages import MAX_NUMBER, PageView, RequestView, Start, Verdict
-from sterna.runtime.engine.ownfacts import OwnFacts
 from sterna.runtime.engine.said import Said, Scratch
+from sterna.runtime.engine.state import OwnFacts
 from sterna.runtime.engine.values import CannotTravel, value_of
 
 MAX_FAULTS_IN_A_ROW = 100

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp
 
-from sterna.web.listening import Server, make_server
+from sterna.web.http_server import Server, make_server
 
 MAX_CONNECTIONS = 256
 KEEP_ALIVE_SECONDS = 15

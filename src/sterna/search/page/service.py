@@ -14,13 +14,13 @@ from starlette.types import ASGIApp
 
 from sterna.errors import SternaError
 from sterna.search.page.answers import JSON_TYPE, PROBLEM_TYPE, Health, encode, problem_of
+from sterna.search.page.api import describe
 from sterna.search.page.asking import BadQuestion, Question, api_question, page_question
-from sterna.search.page.desk import Busy, Desk, TooSlow
 from sterna.search.page.files import FOR_EVER, ICON, STYLE, Asset
 from sterna.search.page.guard import Guard
 from sterna.search.page.html import Face, problem_page, results_page, start_page
 from sterna.search.page.interface import Bounds, Searches
-from sterna.search.page.openapi import describe
+from sterna.search.page.pool import Busy, Desk, TooSlow
 from sterna.search.results import Found
 
 RETRY_SECONDS = 5

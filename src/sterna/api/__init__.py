@@ -1,0 +1,1 @@
+"""What the commands do, as functions: composed of all packages; prints nothing, reads no environment."""

@@ -1,0 +1,171 @@
+"""From a spec, a query or a list of fields to the crawler that travels; the same ones give the same bytes."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from sterna import model
+from sterna.crawler import facts
+from sterna.crawler.algebra import TRUE, joined, or_none
+from sterna.crawler.clp import MAX_SOURCE_BYTES
+from sterna.crawler.grammar import check, columns_of
+from sterna.crawler.rules import check_rules, needs_of
+from sterna.crawler.scope import ScopeRules
+from sterna.crawler.seeds import subtree_path
+from sterna.crawler.spec import Css, Keep, Scope, Select, Spec
+from sterna.crawler.spec_checks import check_predicate
+from sterna.crawler.spec_fields import FieldError, wrong
+from sterna.errors import UsageError
+from sterna.model import Crawler, Field, Predicate, Program, Source
+from sterna.web.extraction import check_selector
+
+if TYPE_CHECKING:
+    from sterna.crawler.sql import QueryPlan  # whoever has one has loaded sqlglot; nobody else should
+
+FIELDS: tuple[Field, ...] = get_args(Field)
+
+# The short names of `--keep`; the language costs nothing where links are read.
+_KEPT: dict[str, tuple[str, ...]] = {"all": model.DEFAULT_FIELDS, "links": ("language", "links")}
+
+
+def compile_spec(spec: Spec, folder: Path) -> Crawler:
+    """The crawler that a spec describes; its files of rules are looked for in `folder`."""
+    prune, select = _selection(spec.select)
+    program = Program(
+        prune=prune,
+        select=select,
+        keep=_keep(spec.keep),
+        rules=_sources("rules", spec.rules, folder),
+        is_best_first=spec.order == "best",
+        drives_loading=spec.loading == "rules",
+        least_change=spec.select.least_change,
+    )
+    return Crawler(
+        name=spec.name,
+        scope=_scope(spec.scope),
+        program=_with_needs(program),
+        facts=tuple(facts.encode(facts.fact_of(fact)) for fact in spec.facts),
+    )
+
+
+def compile_query(plan: "QueryPlan", name: str) -> Crawler:
+    """The crawler that brings what a query asks for."""
+    program = Program(prune=plan.prune, select=plan.select, keep=model.Keep(fields=plan.fields))
+    return Crawler(name=name, program=_with_needs(program))
+
+
+def crawler_of_fields(kept: str) -> Crawler:
+    """The crawler that keeps `all`, `links` alone, or fields with commas between them, of every page."""
+    fields = _KEPT.get(kept) or tuple(name.strip() for name in kept.split(","))
+    if not set(fields) <= {"url", *FIELDS}:
+        raise UsageError(f"--keep {kept} cannot be: all, links, or some of {', '.join(FIELDS)}")
+    return Crawler(program=_with_needs(Program(keep=model.Keep(fields=_in_order(fields)))))
+
+
+def gather_of(spec: Spec, folder: Path) -> tuple[Source, ...]:
+    """The rules that run at home over the facts that came back."""
+    return _sources("gather", spec.gather, folder)
+
+
+def budget_of(spec: Spec) -> model.Budget:
+    """What a visit may use: the spec's limits over those of the house."""
+    given = {name: value for name, value in msgspec.structs.asdict(spec.budget).items() if value is not None}
+    return replace(model.Budget(), **given)
+
+
+def check_crawler(crawler: Crawler) -> None:
+    """UsageError if a crawler, wherever it came from, cannot be run."""
+    program = crawler.program
+    ScopeRules(crawler.scope)
+    for predicate in (program.prune, program.select):
+        if predicate:
+            check(predicate)
+    for selector in program.keep.selectors:
+        check_selector(selector.css)
+    check_rules(program.rules)
+    if not 0 <= program.least_change <= 1:
+        raise UsageError(f"least_change is {program.least_change}: must be a number from 0 to 1")
+    for fact in crawler.facts:
+        _check_fact(fact)
+
+
+def _check_fact(data: bytes) -> None:
+    try:
+        facts.decode(data)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _selection(select: Select) -> tuple[Predicate | None, Predicate | None]:
+    """What is judged before a fetch, and what after it."""
+    prune, parts = None, [part for _, part in select.parts()]
+    if select.where:
+        # sqlglot takes a while to load, and few specs speak SQL.
+        from sterna.crawler.sql import plan_condition  # noqa: PLC0415
+
+        plan = plan_condition(select.where)
+        prune, parts = plan.prune, [*parts, plan.select or TRUE]
+    whole = or_none(joined("and", parts))
+    if whole:
+        check_predicate("select", whole)
+    return prune, whole
+
+
+def _with_needs(program: Program) -> Program:
+    """The program with what must be read of a page for it."""
+    wanted: set[str] = {*program.keep.fields, *needs_of(program.rules)}
+    if program.select:
+        wanted |= columns_of(program.select)
+    if not program.drives_loading:
+        wanted.add("links")
+    if program.least_change:
+        wanted.add("text")
+    return replace(program, needs=_in_order(wanted))
+
+
+def _in_order(names: Iterable[str]) -> tuple[Field, ...]:
+    """Those of the names that are fields, each once and always in the same order."""
+    wanted = set(names)
+    return tuple(field for field in FIELDS if field in wanted)
+
+
+def _scope(scope: Scope) -> model.Scope:
+    return model.Scope(
+        stay=scope.stay,
+        include=scope.include,
+        exclude=scope.exclude,
+        subtrees=tuple(path for each in scope.subtrees if (path := subtree_path(each))),
+        max_depth=scope.depth,
+        drop_params=scope.drop_params,
+        use_sitemaps=scope.sitemaps,
+    )
+
+
+def _keep(keep: Keep) -> model.Keep:
+    selectors = []
+    for name, given in sorted(keep.selectors.items()):
+        selector = Css(css=given) if isinstance(given, str) else given
+        selectors.append(model.Selector(name, selector.css, selector.attribute))
+    return model.Keep(fields=_in_order(keep.fields), selectors=tuple(selectors), share=keep.share)
+
+
+def _sources(field: str, names: Iterable[str], folder: Path) -> tuple[Source, ...]:
+    sources = tuple(Source(name, _text_of(field, name, folder)) for name in names)
+    check_rules(sources)
+    return sources
+
+
+def _text_of(field: str, name: str, folder: Path) -> str:
+    try:
+        with (folder / name).open("rb") as file:
+            content = file.read(MAX_SOURCE_BYTES + 1)
+        if len(content) > MAX_SOURCE_BYTES:
+            raise FieldError(field, f"names {name}, which has more than {MAX_SOURCE_BYTES} bytes: too many")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise wrong(field, name, f"a file that can be read (in {folder}: {error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise FieldError(field, f"names {name}, which is not written in UTF-8") from error

@@ -1,0 +1,198 @@
+"""Takes a host's stream apart: parcels in order, each of them checked, and the proof at the end. No I/O."""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from sterna.errors import HostGone, WireError
+from sterna.home.away.patience import is_of_rest
+from sterna.home.away.receipts import Costs, Witnessed
+from sterna.model import Ended, Parcel, Target, Visit
+from sterna.wire.keys import PublicKey
+from sterna.wire.known import Marks
+from sterna.wire.merkle import Tree, leaf_of
+from sterna.wire.parcels import Unpacker
+from sterna.wire.problems import decode_problem, refusal_of
+from sterna.wire.stream import (
+    Came,
+    Ending,
+    LineCame,
+    ParcelCame,
+    ProblemCame,
+    ReceiptCame,
+    StreamReader,
+)
+
+MIB = 1 << 20
+MAX_LINES = 1_000  # of a host's log, in one visit
+MAX_PAGE_BYTES = 32 * MIB  # read and raw, as the largest page can be
+MAX_CHARACTER_BYTES = 4
+SLACK_BYTES = 256 * MIB  # for links, checkpoints and facts
+SLACK_URLS = 100_000  # which the last page may have beyond a budget
+SLACK_PARCELS = 1_000
+
+
+class Unloading:
+    """What of one visit has come so far; goes on over any number of streams."""
+
+    def __init__(
+        self, visit: Visit, marks: Marks, *, host_key: PublicKey, began: float, first: int = 1
+    ) -> None:
+        self._visit = visit
+        self._marks = marks
+        self._host_key = host_key
+        self._began = began
+        self._is_from_start = first == 1
+        budget = visit.budget
+        # Redirects and errors are pages too; every one of them was a start or a URL that was found.
+        self._most_pages = budget.pages + budget.urls + len(visit.starts) + len(visit.known.fingerprints) // 8
+        self._most_urls = 2 * budget.urls + SLACK_URLS  # of this site and of others
+        # They go full, or by time.
+        self._most_parcels = budget.pages + 2 * int(budget.seconds) + SLACK_PARCELS
+        # All of these are changed by feed().
+        self._reader: StreamReader | None = None
+        self._unpacker: Unpacker | None = None
+        self._ahead_seconds = 0.0
+        self._tree = Tree()
+        self._left_bytes = most_bytes(visit)
+        self._urls = 0
+        self.next = first  # the number of the next parcel
+        self.pages = 0
+        self.ended: Ended | None = None  # as the last parcel says
+        self.is_over = False  # the host's end was seen, and it is true
+        self.is_proven = False
+        self.lines: list[str] = []  # of log; whoever shows them takes them out
+        self._line_count = 0
+        self._costs = Costs()  # of all parcels together
+        self._earlier_bytes = 0  # of streams that are over
+        self.receipt: ReceiptCame | None = None  # of the last stream
+
+    @property
+    def has_all(self) -> bool:
+        """True if the last parcel has come, whether its end was proven or not."""
+        return self.ended is not None
+
+    def begin(self, key: bytes, *, ahead_seconds: float = 0.0) -> None:
+        """A new stream begins with the parcel that is next; the host's clock is so far ahead of ours."""
+        if self._reader:
+            self._earlier_bytes += self._reader.opened_bytes
+        self.receipt = None
+        self._reader = StreamReader(key, max_bytes=self._left_bytes)
+        self._ahead_seconds = ahead_seconds
+        if self._unpacker is None:
+            self._unpacker = Unpacker(self._visit, self._marks, began=self._began + ahead_seconds)
+
+    def feed(self, data: bytes, *, now: float) -> Iterator[Parcel]:
+        """The parcels that are whole now; WireError if they cannot be, HostGone if the host gives up."""
+        assert self._reader
+        for came in self._reader.feed(data):
+            if isinstance(came, ParcelCame):
+                yield self._parcel(came.packed, now)
+            else:
+                self._note(came)
+
+    def witnessed(self, *, now: float, lost_streams: int) -> Witnessed:
+        """What a receipt of the visit is held against; so many streams brought less than was sent."""
+        before_bytes = self.receipt.before_bytes if self.receipt else 0
+        return Witnessed(
+            visit=self._visit.id,
+            site=self._visit.site,
+            host=self._host_key.data,
+            is_whole=self.is_proven,
+            ended=self.ended,
+            costs=self._costs,
+            root=self._tree.root(),
+            received_bytes=self._earlier_bytes + before_bytes,
+            lost_streams=lost_streams,
+            earliest=self._began + self._ahead_seconds,
+            latest=now + self._ahead_seconds,
+        )
+
+    def finish(self) -> None:
+        """To be called when a stream ends; WireError("cut off") if that was not its end."""
+        assert self._reader
+        self._reader.finish()
+
+    def _parcel(self, packed: bytes, now: float) -> Parcel:
+        self._left_bytes -= len(packed)
+        if self.has_all:
+            raise WireError("malformed", "a parcel after the last one")
+        assert self._unpacker
+        parcel = self._unpacker.unpack(packed, now=now + self._ahead_seconds)
+        if parcel.number != self.next:
+            raise WireError("malformed", f"parcel {parcel.number} where parcel {self.next} belongs")
+        self._count(parcel)
+        self.next += 1
+        self.ended = parcel.ended
+        return in_our_time(parcel, self._ahead_seconds) if self._ahead_seconds else parcel
+
+    def _count(self, parcel: Parcel) -> None:
+        self.pages += len(parcel.pages)
+        self._costs = self._costs.plus(parcel.usage)
+        for page in parcel.pages:
+            self._tree.add(leaf_of(page))
+        self._urls += len(parcel.checkpoint.found) + len(parcel.outlinks)
+        is_too_much = self.pages > self._most_pages or self._urls > self._most_urls
+        if is_too_much or parcel.number > self._most_parcels:
+            raise WireError("too-large", "more pages, URLs or parcels than the visit can have")
+
+    def _note(self, came: Came) -> None:
+        if isinstance(came, Ending):
+            self._end(came)
+        elif isinstance(came, ProblemCame):
+            raise _as_gone(came.json)
+        elif isinstance(came, ReceiptCame):
+            self.receipt = came
+        elif isinstance(came, LineCame) and (self._line_count < MAX_LINES or is_of_rest(came.text)):
+            self._line_count += 1
+            self.lines.append(came.text)
+
+    def _end(self, ending: Ending) -> None:
+        """WireError unless the host signed what has come, and nothing else."""
+        if ending.visit != self._visit.id:
+            raise WireError("malformed", "the end of another visit")
+        ending.check(self._host_key.verify)
+        if ending.parcels != self.next - 1 or ending.ended != self.ended:
+            raise WireError(
+                "malformed", f"the host counts {ending.parcels} parcels, {self.next - 1} have come"
+            )
+        if self._is_from_start:  # else the pages before were counted by another run
+            if ending.pages != self.pages:
+                raise WireError("malformed", f"the host counts {ending.pages} pages, {self.pages} have come")
+            if ending.root != self._tree.root():
+                raise WireError("bad-signature", "the pages are not those that the host signed")
+            self.is_proven = True
+        self.is_over = True
+
+
+def most_bytes(visit: Visit) -> int:
+    """What a visit can bring at the very most, before compression: a stream beyond it never ends."""
+    budget = visit.budget
+    pages = budget.pages * MAX_PAGE_BYTES
+    sent = budget.sent_bytes * MAX_CHARACTER_BYTES
+    return SLACK_BYTES + (min(pages, sent) if sent else pages)
+
+
+def in_our_time(parcel: Parcel, ahead_seconds: float) -> Parcel:
+    """The parcel with the times of a clock that is ahead set back."""
+    checkpoint = parcel.checkpoint
+    return replace(
+        parcel,
+        pages=tuple(replace(page, fetched=page.fetched - ahead_seconds) for page in parcel.pages),
+        checkpoint=replace(
+            checkpoint,
+            found=tuple(_earlier(target, ahead_seconds) for target in checkpoint.found),
+            again=tuple(_earlier(target, ahead_seconds) for target in checkpoint.again),
+        ),
+    )
+
+
+def _earlier(target: Target, seconds: float) -> Target:
+    return replace(target, not_before=target.not_before - seconds) if target.not_before else target
+
+
+def _as_gone(json: bytes) -> HostGone:
+    try:
+        return HostGone(f"the host gave the visit up: {refusal_of(decode_problem(json))}")
+    except WireError:
+        return HostGone("the host gave the visit up, and its reason cannot be read")

@@ -1,0 +1,308 @@
+"""Checking what a host brought: some of its pages are fetched from here, by the same crawler, and compared.
+
+The pages are read in visits of their own by the runtime here, so that they are asked for as politely as any,
+as robots.txt allows, and read alike; what these bring goes to the judge instead of intake.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from sterna import __version__
+from sterna.crawler.predicate import Judge, row_of
+from sterna.home.away.luggage import luggage
+from sterna.home.belief.samples import reading, trimmed
+from sterna.model import (
+    Ended,
+    Etiquette,
+    Page,
+    Parcel,
+    Record,
+    Robots,
+    Target,
+    Usage,
+    Visit,
+)
+from sterna.runtime.visit import Deliver
+from sterna.trust.judgement import (
+    BAD,
+    GOOD,
+    Finding,
+    Manner,
+    Verdict,
+    cloaked,
+    judge,
+    needs_second_look,
+    weighed,
+)
+from sterna.trust.witness import Told, Witness
+from sterna.web.clock import Clock
+from sterna.web.urls import fingerprint
+from sterna.wire.discovery import Offer
+
+MOST_SECOND_LOOKS = 16  # at pages that differ: so many tell enough
+MOST_OMISSIONS = 5
+_NOT_THERE = (404, 410)
+STOP_SECONDS = 5.0  # that a check goes on after the run was stopped
+# Pages are asked for under this name only where the user wants to know what browsers are shown.
+BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+
+
+class Here(Protocol):
+    """The runtime here."""
+
+    async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None: ...
+
+
+class Report(Record, frozen=True, kw_only=True):
+    """What a check found, and what it took."""
+
+    findings: tuple[Finding, ...] = ()
+    usage: Usage = Usage()
+    late: int = 0  # of the pages, those for which the time was not enough
+
+    @property
+    def good(self) -> int:
+        return sum(each.verdict in GOOD for each in self.findings)
+
+    @property
+    def bad(self) -> tuple[Finding, ...]:
+        return tuple(each for each in self.findings if each.verdict in BAD)
+
+    @property
+    def seen(self) -> int:
+        """How many of the pages could be read from here at all."""
+        return sum(each.verdict is not Verdict.UNSEEN for each in self.findings)
+
+
+@dataclass(slots=True)
+class _Read:
+    """What a visit of the check's own brought; changed by take() alone."""
+
+    pages: dict[int, Page] = field(default_factory=dict)
+    found: list[Target] = field(default_factory=list)
+    robots: Robots | None = None
+    ended: Ended | None = None
+    requests: int = 0
+    bytes_received: int = 0
+
+    async def take(self, parcel: Parcel) -> None:
+        self.pages.update((page.fingerprint, page) for page in parcel.pages)
+        self.found += parcel.checkpoint.found
+        self.robots = parcel.robots or self.robots
+        self.ended = parcel.ended
+        self.requests += parcel.usage.requests
+        self.bytes_received += parcel.usage.bytes_received
+
+
+class Check:
+    """The check of one visit; run() once."""
+
+    def __init__(
+        self,
+        visit: Visit,
+        witness: Witness,
+        offer: Offer,
+        *,
+        here: Here,
+        clock: Clock,
+        is_whole: bool = True,
+        is_strict: bool = False,
+    ) -> None:
+        """`is_whole`: the witness saw all of the visit. Strictly, pages are asked for as by browsers too."""
+        self._visit = visit
+        self._witness = witness
+        self._here = here
+        self._clock = clock
+        self._is_whole = is_whole
+        self._is_strict = is_strict
+        program = visit.crawler.program
+        self._manner = Manner(
+            fields=program.keep.fields,
+            least_change=program.least_change,
+            is_same_version=offer.platform.get("sterna") == __version__,
+            is_from_disk="root" in offer.sources,
+        )
+        self._select = Judge(program.select) if program.select and not program.rules else None
+        self._reads: list[_Read] = []
+        self._robots = visit.robots  # as the first of them found it; a host tells nothing of it
+
+    async def run(self, count: int, stop: asyncio.Event) -> Report:
+        """Reads so many pages from here, those that differ twice, and says what became of each."""
+        told = self._witness.draw(count)
+        if not told:
+            return Report()
+        halt = asyncio.Event()
+        ending = asyncio.create_task(_set_later(stop, halt))
+        try:
+            findings = await self._find(told, halt)
+        finally:
+            ending.cancel()
+        usage = Usage(
+            requests=sum(read.requests for read in self._reads),
+            bytes_received=sum(read.bytes_received for read in self._reads),
+        )
+        return Report(findings=tuple(weighed(findings)), usage=usage, late=self._late(told))
+
+    def _late(self, told: Sequence[Told]) -> int:
+        """How many were not asked for in time: a site may want long pauses."""
+        first = self._reads[0]
+        if first.ended is not Ended.BUDGET:
+            return 0
+        return sum(each.page.fingerprint not in first.pages for each in told)
+
+    async def _find(self, told: Sequence[Told], halt: asyncio.Event) -> list[Finding]:
+        pages = [each.page for each in told]
+        first = await self._read(pages, halt)
+        as_browser = await self._read_as_browser(pages, halt)
+        seen = first.pages
+        suspects = [page for page in pages if self._is_suspect(page, seen.get(page.fingerprint), as_browser)]
+        missed = self._missed_starts()
+        again = await self._read([*suspects[:MOST_SECOND_LOOKS], *missed], halt)
+        referrers = await self._read_referrers(suspects[:MOST_SECOND_LOOKS], seen, halt)
+        findings = [self._judged(each, seen, again.pages, referrers) for each in told]
+        findings = [
+            self._cloaked(each, seen.get(fingerprint(each.url)), as_browser, again.pages) for each in findings
+        ]
+        same = {each.url for each in findings if each.verdict is Verdict.SAME}
+        # Of a page that is unchanged a host need not have read the links again.
+        true = {page.url: page.depth for page in pages if page.url in same and not page.is_unchanged}
+        findings += [_omitted(page, again.pages.get(page.fingerprint)) for page in missed]
+        return findings + self._omissions(first.found, true)
+
+    # -- one page ----------------------------------------------------------------------------------------
+
+    def _is_suspect(self, told: Page, seen: Page | None, as_browser: Mapping[int, Page]) -> bool:
+        if seen is None:
+            return False
+        if needs_second_look(told, trimmed(seen, self._visit.crawler.program.keep), self._manner):
+            return True
+        return cloaked(seen, as_browser.get(told.fingerprint), seen) is not None
+
+    def _judged(
+        self, told: Told, seen: Mapping[int, Page], again: Mapping[int, Page], referrers: Mapping[int, Page]
+    ) -> Finding:
+        page, keep = told.page, self._visit.crawler.program.keep
+        ours, second = seen.get(page.fingerprint), again.get(page.fingerprint)
+        finding = judge(
+            page,
+            trimmed(ours, keep) if ours else None,
+            trimmed(second, keep) if second else None,
+            manner=self._manner,
+            now=self._clock.now(),
+            referrer=referrers.get(fingerprint(page.referrer)) if page.referrer else None,
+        )
+        if finding.verdict is not Verdict.SAME or ours is None:
+            return finding
+        if told.has_false_raw:
+            return Finding(page.url, Verdict.ALTERED, "its digest is right, and not its raw response")
+        if not page.is_kept and ours.digest == page.digest and self._wants(page, ours):
+            return Finding(page.url, Verdict.MISSING, "the crawler wants it, and the host kept it back")
+        return finding
+
+    def _wants(self, told: Page, seen: Page) -> bool:
+        """Whether the crawler selects the page; its depth and referrer are those of the visit."""
+        if self._select is None or seen.is_unchanged:
+            return False
+        page = replace(seen, depth=told.depth, referrer=told.referrer)
+        return self._select.judge(row_of(page, self._visit.site)) is True
+
+    def _cloaked(
+        self, finding: Finding, seen: Page | None, as_browser: Mapping[int, Page], again: Mapping[int, Page]
+    ) -> Finding:
+        mark = fingerprint(finding.url)
+        if seen is None or finding.verdict not in GOOD:
+            return finding
+        return cloaked(seen, as_browser.get(mark), again.get(mark)) or finding
+
+    # -- what the host did not mention -------------------------------------------------------------------
+
+    def _missed_starts(self) -> list[Page]:
+        """Some of the URLs that a finished visit was given by name, and of which it said nothing."""
+        if self._witness.ended is not Ended.FINISHED or not self._is_whole:
+            return []
+        missed = [
+            Page(url=start.url, fingerprint=mark, depth=start.depth, fetched=self._clock.now())
+            for start in luggage(self._visit)[0]
+            if start.kind == "page" and (mark := fingerprint(start.url)) not in self._witness.mentioned
+        ]
+        return missed[:MOST_OMISSIONS]
+
+    def _omissions(self, found: Iterable[Target], true: Mapping[str, int]) -> list[Finding]:
+        """Links of pages that the host read as we did, at these depths, and that it should have told."""
+        program = self._visit.crawler.program
+        if not (self._is_whole and self._manner.is_same_version) or program.rules or program.prune:
+            return []  # what is followed then is not for us to say
+        omitted = [
+            link
+            for link in found
+            if link.referrer in true and self._is_news(link, depth=true[link.referrer] + 1)
+        ]
+        return [
+            Finding(link.url, Verdict.OMITTED, f"{link.referrer} leads there, and the host did not say so")
+            for link in omitted[:MOST_OMISSIONS]
+        ]
+
+    def _is_news(self, link: Target, *, depth: int) -> bool:
+        """True if a visit that saw this link had to say so."""
+        mark, known = fingerprint(link.url), self._visit.known
+        if mark in self._witness.mentioned or link.kind != "page" or _holds(known.fingerprints, mark):
+            return False
+        # What home knows is told when it is fetched, and not when it is found: there it may lie too deep.
+        deepest = min(self._visit.budget.depth, self._visit.crawler.scope.max_depth)
+        if self._witness.ended is Ended.FINISHED and depth <= deepest:
+            return True
+        is_known = any(mark == each.fingerprint for each in known.validators)
+        return not is_known and all(link.url != start.url for start in self._visit.starts)
+
+    # -- reading -----------------------------------------------------------------------------------------
+
+    async def _read_as_browser(self, pages: Sequence[Page], halt: asyncio.Event) -> dict[int, Page]:
+        if not self._is_strict:
+            return {}
+        etiquette = replace(self._visit.etiquette, user_agent=BROWSER, sender="")
+        return (await self._read(pages, halt, etiquette=etiquette)).pages
+
+    async def _read_referrers(
+        self, suspects: Sequence[Page], seen: Mapping[int, Page], halt: asyncio.Event
+    ) -> dict[int, Page]:
+        """Where the host says that it found pages which are not there."""
+        urls = {page.referrer for page in suspects if seen[page.fingerprint].status in _NOT_THERE}
+        inside = sorted(url for url in urls if url.startswith(f"{self._visit.site}/"))
+        pages = [Page(url=url, fingerprint=fingerprint(url), depth=0, fetched=0.0) for url in inside]
+        missing = [page for page in pages if page.fingerprint not in seen]
+        return {**seen, **(await self._read(missing, halt)).pages}
+
+    async def _read(
+        self, pages: Sequence[Page], halt: asyncio.Event, *, etiquette: Etiquette | None = None
+    ) -> _Read:
+        read = _Read()
+        if pages and not halt.is_set():
+            self._reads.append(read)
+            visit = reading(self._visit, pages, is_first=len(self._reads) == 1)
+            visit = replace(visit, robots=self._robots, etiquette=etiquette or visit.etiquette)
+            await self._here.carry_out(visit, deliver=read.take, stop=halt)
+            self._robots = read.robots or self._robots
+        return read
+
+
+def _omitted(start: Page, seen: Page | None) -> Finding:
+    if seen is not None and 200 <= seen.status < 300 and not seen.error:
+        return Finding(start.url, Verdict.OMITTED, "the host was given it, and said nothing of it")
+    return Finding(start.url, Verdict.UNSEEN, "it is not to be had from here either")
+
+
+def _holds(fingerprints: bytes, mark: int) -> bool:
+    marks = memoryview(fingerprints).cast("q")
+    at = bisect_left(marks, mark)
+    return at < len(marks) and marks[at] == mark
+
+
+async def _set_later(stop: asyncio.Event, halt: asyncio.Event) -> None:
+    await stop.wait()
+    await asyncio.sleep(STOP_SECONDS)
+    halt.set()

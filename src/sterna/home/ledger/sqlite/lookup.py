@@ -1,0 +1,59 @@
+"""Looking links up in `known`, in threads: a disk reads four times as much for eight as for one."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import chain, islice
+from queue import Empty, SimpleQueue
+
+from sterna.home.ledger.sqlite.rank import BITS, MAX_DEPTH
+
+THREADS = 8
+CHUNK = 256  # rows in one statement: no row costs a call of its own
+
+Row = tuple[int, int, int]  # site, fingerprint, rank
+
+
+class Lookup:
+    """Readers beside the writer: they see what was committed last, not what its transaction has changed."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+        self._threads = ThreadPoolExecutor(THREADS)
+
+    def __call__(self, links: Iterable[Row]) -> list[tuple[int, int, int, int | None]]:
+        """The links that are new, or that wait deeper or less urgently; that rank comes last, None if new."""
+        rest = iter(links)
+        # Each chunk is given to a thread as soon as it is full, while the next links are still made.
+        chunks = iter(lambda: list(islice(rest, CHUNK)), [])
+        return list(chain.from_iterable(self._threads.map(self._look_up, chunks)))
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        while not self._idle.empty():
+            self._idle.get().close()
+
+    def _look_up(self, links: Sequence[Row]) -> list[tuple[int, int, int, int | None]]:
+        try:
+            connection = self._idle.get_nowait()
+        except Empty:
+            connection = self._connect()
+        try:
+            return connection.execute(look_up_sql(len(links)), list(chain.from_iterable(links))).fetchall()
+        finally:
+            self._idle.put(connection)
+
+
+@cache
+def look_up_sql(count: int) -> str:
+    """The statement for so many links; a plain join may begin with `known`, and read all of it."""
+    return (
+        f"WITH link (site, mark, rank) AS (VALUES {', '.join(['(?, ?, ?)'] * count)})"  # noqa: S608
+        " SELECT site, mark, link.rank, known.rank FROM link"
+        " LEFT JOIN known ON known.site_id = site AND known.fingerprint = mark"
+        " WHERE known.rank IS NULL OR (NOT is_done AND known.rank <> link.rank"
+        f" AND (known.rank & {MAX_DEPTH} > link.rank & {MAX_DEPTH}"
+        f" OR known.rank >> {BITS} > link.rank >> {BITS}))"
+    )

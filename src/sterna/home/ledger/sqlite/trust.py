@@ -1,0 +1,102 @@
+"""What hosts are believed, and what was found out about them."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from sterna.home.ledger.interface import WHOLE
+from sterna.home.ledger.sqlite.database import Database
+from sterna.home.ledger.sqlite.tally import add_to_tally
+from sterna.home.ledger.trust import SampleRow, TrustRow
+from sterna.model import Usage
+
+KEPT_SECONDS = 180 * 24 * 3600.0  # that samples are kept: by then they hardly count
+_TRUST = "SELECT site, key, good, bad, at, until FROM trust"
+
+
+class SqliteTrustBook:
+    """See `TrustBook`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def row(self, site: str) -> TrustRow | None:
+        with self._database.reading() as db:
+            row = db.execute(f"{_TRUST} WHERE site = ?", (site,)).fetchone()
+            return _trust_row(row) if row else None
+
+    def rows(self) -> list[TrustRow]:
+        with self._database.reading() as db:
+            return [_trust_row(row) for row in db.execute(f"{_TRUST} ORDER BY site")]
+
+    def set(self, row: TrustRow, samples: Sequence[SampleRow] = ()) -> None:
+        with self._database.transaction() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO trust VALUES (?, ?, ?, ?, ?, ?)",
+                (row.site, row.key, row.good, row.bad, row.at, row.until),
+            )
+            db.executemany(
+                "INSERT OR REPLACE INTO sample VALUES (?, ?, ?, ?, ?, ?)",
+                [(each.visit, each.url, each.site, each.verdict, each.at, each.detail) for each in samples],
+            )
+            db.execute("DELETE FROM sample WHERE site = ? AND at < ?", (row.site, row.at - KEPT_SECONDS))
+
+    def forget(self, site: str) -> bool:
+        with self._database.transaction() as db:
+            db.execute("DELETE FROM sample WHERE site = ?", (site,))
+            # Else it would be left alone as long as it was when it lied.
+            db.execute("UPDATE host SET failed_until = 0 WHERE site = ?", (site,))
+            return db.execute("DELETE FROM trust WHERE site = ?", (site,)).rowcount > 0
+
+    def samples(self, site: str) -> list[SampleRow]:
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT visit, url, site, verdict, at, detail FROM sample WHERE site = ?"
+                " ORDER BY at DESC, url",
+                (site,),
+            )
+            return [SampleRow(**dict(zip(SampleRow.__struct_fields__, row, strict=True))) for row in rows]
+
+    def count(self, site: str, usage: Usage) -> None:
+        with self._database.transaction() as db:
+            db.execute(
+                "UPDATE site SET requests = requests + ?, bytes_received = bytes_received + ?"
+                " WHERE origin = ?",
+                (usage.requests, usage.bytes_received, site),
+            )
+            add_to_tally(db, {"requests": usage.requests, "bytes_received": usage.bytes_received})
+
+    def put_back(self, site: str, *, since: float, now: float) -> int:
+        with self._database.transaction() as db:
+            row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
+            return _put_back(db, row[0], since, now) if row else 0
+
+
+def _put_back(db: sqlite3.Connection, site_id: int, since: float, now: float) -> int:
+    of_site = (site_id, since)
+    moved = db.execute(
+        "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops, is_again)"
+        " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0, 1"
+        " FROM page JOIN known USING (site_id, fingerprint)"
+        " WHERE page.site_id = ? AND fetched >= ? AND is_done",
+        (WHOLE, *of_site),
+    ).rowcount
+    db.execute(
+        "UPDATE known SET is_done = 0 WHERE site_id = ? AND is_done AND fingerprint IN"
+        " (SELECT fingerprint FROM page WHERE site_id = ? AND fetched >= ?)",
+        (site_id, *of_site),
+    )
+    db.execute(
+        "UPDATE page SET etag = '', modified = '', digest = x'', likeness = x''"
+        " WHERE site_id = ? AND fetched >= ?",
+        of_site,
+    )
+    db.execute(
+        "UPDATE part SET turn = ? WHERE site_id = ? AND part = ? AND turn IS NULL AND visit IS NULL",
+        (now, site_id, WHOLE),
+    )
+    add_to_tally(db, {"pending": moved})
+    return moved
+
+
+def _trust_row(row: tuple[str, str, float, float, float, float]) -> TrustRow:
+    return TrustRow(**dict(zip(TrustRow.__struct_fields__, row, strict=True)))  # type: ignore[arg-type]

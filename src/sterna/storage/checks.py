@@ -1,0 +1,123 @@
+"""Whether rules can work: connections answer, commands fit their tables, queries give what commands need."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from sterna.archive.manifest import Snapshot
+from sterna.errors import QueryError
+from sterna.model import Record
+from sterna.storage.chunks import columns_of
+from sterna.storage.commands import Command, SqlCommand, command_of
+from sterna.storage.config import Config
+from sterna.storage.connections import Database
+from sterna.storage.faults import Fault, Kind
+from sterna.storage.functions import Functions
+from sterna.storage.statements import Statement, statements_of
+
+_EXPLAINED = ("INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", "SELECT", "WITH")
+_UNKNOWN_TYPE = "42P18"  # PostgreSQL cannot tell what a parameter is to be: with a value it can
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """What was looked at, and what is wrong with it."""
+
+    what: str
+    fault: str = ""
+    may_come: bool = False  # it can be good later, as a template that no crawler has sent yet
+
+
+def check_rules(config: Config, *, folder: Path, snapshot: Snapshot) -> Iterator[Finding]:
+    """Looks at commands and queries; no database is asked."""
+    functions = Functions()
+    commands = {
+        name: command_of(name, spec, folder=folder, functions=functions)
+        for name, spec in config.commands.items()
+    }
+    for name, spec in config.commands.items():
+        if spec.call:
+            yield _found(f"command {name}", partial(commands[name].check, ()))
+    for name, rule in config.rules.items():
+        for number, store in enumerate(rule.store):
+            what = f"rule {name}, store {number + 1}" if len(rule.store) > 1 else f"rule {name}"
+            yield _check_store(
+                what, config, name, number, [commands[each] for each in store.commands], snapshot
+            )
+
+
+def check_databases(config: Config, *, folder: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Tries each connection, and lets its database read the commands without running them."""
+    for name, spec in config.connections.items():
+        database = Database(name, spec, folder=folder, environ=environ)
+        try:
+            yield from _check_database(database, config)
+        finally:
+            database.close()
+
+
+def _check_store(
+    what: str, config: Config, rule: str, number: int, commands: list[Command], snapshot: Snapshot
+) -> Finding:
+    try:
+        columns = columns_of(config.rules[rule], number, snapshot=snapshot)
+        twice = sorted({column for column in columns if columns.count(column) > 1})
+        if twice:
+            return Finding(what=what, fault=f"the query gives {twice[0]!r} twice: name one of them with AS")
+        for command in commands:
+            if isinstance(command, SqlCommand):
+                command.check(columns)
+    except QueryError as error:
+        said = str(error).splitlines()[0]
+        return Finding(what=what, fault=said, may_come="there is no table" in said)
+    except Fault as fault:
+        return Finding(what=what, fault=str(fault))
+    return Finding(what=what)
+
+
+def _check_database(database: Database, config: Config) -> Iterator[Finding]:
+    what = f"connection {database.name} {database.shown()}"
+    try:
+        with database.connect(is_reader=True) as connection:
+            connection.exec_driver_sql("SELECT 1").close()
+    except Fault as fault:
+        yield Finding(what=what, fault=str(fault))
+        return
+    yield Finding(what=what)
+    for name, spec in config.commands.items():
+        if spec.connection == database.name and spec.sql:
+            yield _found(f"command {name}", partial(_explain, database, statements_of(spec.sql)))
+
+
+def _explain(database: Database, statements: Sequence[Statement]) -> None:
+    """Lets the database read the statements; those that make what later ones need cannot be tried."""
+    first_words = [re.split(r"\W", each.text, maxsplit=1)[0].upper() for each in statements]
+    if database.kind not in ("postgresql", "sqlite") or not set(first_words) <= set(_EXPLAINED):
+        return
+    for statement in statements:
+        with database.connect(is_reader=True) as connection:
+            _explain_one(database, connection, statement.text, statement.parameters)
+
+
+def _explain_one(
+    database: Database, connection: Connection, statement: str, parameters: tuple[str, ...]
+) -> None:
+    try:
+        connection.execute(text(f"EXPLAIN {statement}"), dict.fromkeys(parameters)).close()
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", "") != _UNKNOWN_TYPE:
+            fault = database.fault_of(error, connection)
+            raise Fault(Kind.BROKEN, str(fault)) from error
+        connection.rollback()
+        connection.begin()
+
+
+def _found(what: str, look: Callable[[], None]) -> Finding:
+    try:
+        look()
+    except Fault as fault:
+        return Finding(what=what, fault=str(fault))
+    return Finding(what=what)

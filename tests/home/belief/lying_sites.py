@@ -1,0 +1,139 @@
+"""A site in memory, a host that visits it and lies about it, and a home that checks: all in virtual time."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from msgspec.structs import replace
+from tests.runtime.fakes import SITE, FakeWeb, Home, VirtualClock, make_kit, reply, visit_of
+
+from sterna import __version__
+from sterna.home.belief.check import Check, Report
+from sterna.model import Page, Parcel, Visit
+from sterna.runtime.runtime import Runtime
+from sterna.trust.witness import Witness
+from sterna.web.http import Request, Response
+from sterna.wire.discovery import Offer
+
+OLD = "Thu, 01 Jan 1970 01:00:00 GMT"
+OFFER = Offer(site=SITE, key="ed25519:k", endpoint=f"{SITE}/sterna", platform={"sterna": __version__})
+
+Tamper = Callable[[list[Parcel]], list[Parcel]]
+
+
+def body(name: str, *links: str, words: str = "") -> str:
+    """A page of a hundred words that no other has, with links."""
+    text = " ".join(f"{name}{n}" for n in range(100))
+    anchors = "".join(f'<a href="{link}">{link}</a> ' for link in links)
+    return f"<title>{name}</title><p>{text} {words}</p>{anchors}"
+
+
+def pages(count: int = 40) -> dict[str, str]:
+    """A front page that leads to all others, of which each leads to the next two."""
+    site = {"/": body("front", *(f"/{n}" for n in range(count)))}
+    for n in range(count):
+        site[f"/{n}"] = body(f"p{n}x", f"/{(n + 1) % count}", f"/{(n + 2) % count}")
+    return site
+
+
+def web_of(site: Mapping[str, str], *, modified: str = OLD) -> FakeWeb:
+    return FakeWeb({path: reply(body=text, last_modified=modified) for path, text in site.items()})
+
+
+class Cloaking(FakeWeb):
+    """Shows browsers another site."""
+
+    def __init__(self, site: Mapping[str, str], to_browsers: Mapping[str, str]) -> None:
+        super().__init__({path: reply(body=text) for path, text in site.items()})
+        self._other = FakeWeb({path: reply(body=text) for path, text in to_browsers.items()})
+
+    async def fetch(self, request: Request) -> Response:
+        agent = dict(request.headers).get("User-Agent", "")
+        return await (self._other.fetch(request) if "Mozilla" in agent else super().fetch(request))
+
+
+class Changing(FakeWeb):
+    """Every page is another at each request, by a few words."""
+
+    def __init__(self, site: Mapping[str, str], *, new: int = 1) -> None:
+        super().__init__({})
+        self._site = site
+        self._new = new
+        self._count = 0
+
+    async def fetch(self, request: Request) -> Response:
+        await super().fetch(request)
+        text = self._site.get(request.url.removeprefix(SITE))
+        if text is None:
+            return reply(404)
+        self._count += 1
+        words = " ".join(f"new{self._count}n{n}" for n in range(self._new))
+        return reply(body=text.replace("</p>", f" {words}</p>"))
+
+
+@dataclass
+class Checking:
+    """A visit at a host, and its check from here."""
+
+    site: FakeWeb  # as home sees it
+    at_host: FakeWeb | None = None  # where the host reads something else
+    tamper: Tamper = lambda parcels: parcels
+    visit: Visit = field(default_factory=visit_of)
+    seed: int = 1
+    later: float = 5.0  # seconds from the visit to its check
+
+    async def told(self) -> list[Parcel]:
+        """The parcels as the host sends them."""
+        home = Home()
+        runtime = Runtime(make_kit(self.at_host or self.site))
+        await runtime.carry_out(self.visit, deliver=home.take, stop=asyncio.Event())
+        return self.tamper(home.parcels)
+
+    async def run(self, count: int = 59, **fields: Any) -> Report:
+        witness = Witness(Random(self.seed))
+        for parcel in await self.told():
+            witness.see(parcel)
+        await asyncio.sleep(self.later)
+        check = Check(
+            self.visit,
+            witness,
+            fields.pop("offer", OFFER),
+            here=Runtime(make_kit(self.site)),
+            clock=VirtualClock(),
+            **fields,
+        )
+        return await check.run(count, asyncio.Event())
+
+
+def each_page(change: Callable[[Page], Page | None]) -> Tamper:
+    """Pages as this makes them; those of which it makes None are left out, with every mention of them."""
+
+    def tamper(parcels: list[Parcel]) -> list[Parcel]:
+        told = [
+            replace(parcel, pages=tuple(page for each in parcel.pages if (page := change(each)) is not None))
+            for parcel in parcels
+        ]
+        gone = {each.url for parcel in parcels for each in parcel.pages if change(each) is None}
+        return [
+            replace(
+                parcel,
+                checkpoint=replace(
+                    parcel.checkpoint,
+                    found=tuple(each for each in parcel.checkpoint.found if each.url not in gone),
+                ),
+            )
+            for parcel in told
+        ]
+
+    return tamper
+
+
+def falsified(page: Page, **fields: Any) -> Page:
+    return replace(page, **fields)
+
+
+def is_one_in(share: int, page: Page, *, seed: int = 0) -> bool:
+    """True of about one page in so many, the same ones each time; never of the front page."""
+    return page.url != f"{SITE}/" and Random(f"{seed} {page.url}").randrange(share) == 0

@@ -1,0 +1,400 @@
+"""Results of hosts that are not believed wait until they are checked; others are checked afterwards."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.clocks import StillClock
+from tests.home.away.lying import NOW, SITE, visit
+from tests.home.away.lying import page as plain_page
+from tests.home.away.lying import parcel as plain_parcel
+
+from sterna import __version__
+from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused
+from sterna.home.away.trip import Shape, as_it_is
+from sterna.home.belief.checked import Checked, Means
+from sterna.home.belief.quarantine import WaitingRoom
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.trust import TrustRow
+from sterna.home.progress import Progress
+from sterna.model import Checkpoint, Ended, Page, Parcel, Target, Usage, Visit
+from sterna.trust.score import DAY, Score, belief
+from sterna.web.digest import digest_of
+from sterna.wire.discovery import Offer
+
+PAGES = 100
+OLD = "Mon, 01 Jan 2018 00:00:00 GMT"
+OFFER = Offer(site=SITE, key="ed25519:k", endpoint=f"{SITE}/sterna", platform={"sterna": __version__})
+TRUSTED = TrustRow(site=SITE, key="ed25519:k", good=200.0, at=NOW)
+
+
+def page(number: int, words: str = "") -> Page:
+    text = f"page {number} {words}"
+    digest = digest_of(text.encode())
+    return plain_page(f"/{number}", text=text, title="", digest=digest, modified=OLD, fetched=NOW)
+
+
+def told(*, altered: int = 0, parcels: int = 5) -> list[Parcel]:
+    """The parcels of a host that altered so many of its pages."""
+    pages = [page(n, "pills" if n < altered else "") for n in range(PAGES)]
+    share = PAGES // parcels
+    return [
+        plain_parcel(
+            n + 1,
+            *pages[n * share : (n + 1) * share],
+            checkpoint=Checkpoint(done=()),
+            ended=Ended.FINISHED if n + 1 == parcels else None,
+        )
+        for n in range(parcels)
+    ]
+
+
+@dataclass
+class FakeSender:
+    """Brings parcels as a host would; may fail after some of them."""
+
+    parcels: list[Parcel]
+    failure: Exception | None = None
+    calls: list[int] = field(default_factory=list)
+    during: Callable[[Parcel], Awaitable[None]] | None = None
+    stopped: bool = False
+
+    async def carry_out(
+        self,
+        visit: Visit,
+        offer: Offer,
+        *,
+        deliver: Callable[[Parcel, int], Awaitable[None]],
+        stop: asyncio.Event,
+        resume_from: int = 0,
+        traffic: object = None,
+        shape: Shape = as_it_is,
+    ) -> object:
+        self.calls.append(resume_from)
+        for each in self.parcels[max(resume_from - 1, 0) :]:
+            await deliver(each, 10)
+            if self.during:
+                await self.during(each)
+            if stop.is_set():
+                self.stopped = True
+                break
+        if self.failure:
+            raise self.failure
+        return "trip"
+
+
+@dataclass
+class FakeHere:
+    """The site as it is seen from here."""
+
+    is_reachable: bool = True
+    asked: list[str] = field(default_factory=list)
+
+    async def carry_out(
+        self, visit: Visit, *, deliver: Callable[[Parcel], Awaitable[None]], stop: asyncio.Event
+    ) -> None:
+        paths = [start.url.removeprefix(SITE) for start in visit.starts]
+        self.asked += paths
+        pages = [page(int(path[1:])) for path in paths] if self.is_reachable else []
+        usage = Usage(requests=len(paths), bytes_received=100 * len(paths))
+        await deliver(replace(plain_parcel(1, *pages), usage=usage, ended=Ended.FINISHED))
+
+
+@dataclass
+class World:
+    """A home, a host that tells something, and what came of it."""
+
+    folder: Path
+    sender: FakeSender
+    here: FakeHere
+    ledger: SqliteLedger
+    thread: ThreadPoolExecutor
+    clock: StillClock
+    progress: Progress
+    taken: list[int] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    refuses: bool = False
+
+    def checked(self, **fields: Any) -> Checked:
+        means = Means(
+            here=self.here,
+            book=self.ledger.trust,
+            room=fields.pop("room", WaitingRoom(self.folder / "waiting")),
+            clock=self.clock,
+            thread=self.thread,
+            progress=self.progress,
+            warn=self.warnings.append,
+            random=Random(3),
+            **fields,
+        )
+        return Checked(self.sender, means)
+
+    async def take(self, parcel: Parcel, size_bytes: int) -> None:
+        if self.refuses:
+            raise ParcelRefused("stale")
+        assert size_bytes == 10
+        self.taken.append(parcel.number)
+
+    async def go(self, *, resume_from: int = 0, offer: Offer = OFFER, **fields: Any) -> object:
+        return await self.checked(**fields).carry_out(
+            visit(starts=(Target(f"{SITE}/0"),)),
+            offer,
+            deliver=self.take,
+            stop=self.stop,
+            resume_from=resume_from,
+        )
+
+    @property
+    def score(self) -> TrustRow:
+        row = self.ledger.trust.row(SITE)
+        assert row
+        return row
+
+    @property
+    def waiting(self) -> list[str]:
+        folder = self.folder / "waiting"
+        return [path.name for path in folder.iterdir()] if folder.exists() else []
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Any:
+    clock = StillClock()
+    clock.time = NOW + 5.0
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    with ThreadPoolExecutor(1) as thread:
+        yield World(tmp_path, FakeSender(told()), FakeHere(), ledger, thread, clock, Progress(began=NOW))
+    ledger.close()
+
+
+# -- hosts that are not believed yet ---------------------------------------------------------------------
+
+
+async def test_unknown_host_is_checked_before_anything_is_used(world: World) -> None:
+    async def nothing_yet(parcel: Parcel) -> None:
+        assert world.taken == []
+        assert world.here.asked == []
+
+    world.sender.during = nothing_yet
+    assert await world.go() == "trip"
+    assert world.taken == [1, 2, 3, 4, 5]
+    assert len(world.here.asked) == 5  # one page in twenty
+    assert (world.score.good, world.score.bad, world.score.key) == (5.0, 0.0, "ed25519:k")
+    assert {each.verdict for each in world.ledger.trust.samples(SITE)} == {"same"}
+    assert world.waiting == []
+    assert world.warnings == []
+
+
+async def test_samples_are_requests_of_the_crawl(world: World) -> None:
+    world.ledger.seed([Target(f"{SITE}/")], now=1.0)
+    await world.go()
+    counts = world.ledger.counts(now=1.0)
+    assert (counts.requests, counts.bytes_received) == (5, 500)
+    assert (world.progress.requests, world.progress.bytes_received, world.progress.checked) == (5, 500, 5)
+    assert world.progress.pages == 0
+
+
+async def test_nothing_of_a_lying_host_is_used_and_it_is_left_alone(world: World) -> None:
+    world.sender.parcels = told(altered=PAGES)
+    with pytest.raises(HostGone, match="lied about 5 of 5"):
+        await world.go()
+    assert (world.taken, world.waiting) == ([], [])
+    assert (world.score.good, world.score.bad, world.score.until) == (0.0, 5.0, world.clock.time + 5 * DAY)
+    (warning,) = world.warnings
+    assert warning.startswith(f"the host of {SITE} lied: 5 of 5 pages")
+    with pytest.raises(Refused, match="it lied") as refusal:
+        await world.go()
+    assert refusal.value.retry_after == pytest.approx(5 * DAY)
+    assert len(world.sender.calls) == 1
+    world.clock.time += 6 * DAY
+    world.sender.parcels = told()
+    assert await world.go() == "trip"
+
+
+async def test_host_earns_trust_visit_by_visit(world: World) -> None:
+    asked = []
+    for _ in range(8):
+        before = len(world.here.asked)
+        await world.go()
+        asked.append(len(world.here.asked) - before)
+        if belief(Score(world.score.good, world.score.bad, world.score.at), world.clock.time).is_trusted:
+            break
+    assert asked == [5, 5, 5, 5, 5, 5]
+    assert world.taken == [1, 2, 3, 4, 5] * 6
+
+
+async def test_results_that_cannot_be_checked_are_not_used(world: World) -> None:
+    world.here.is_reachable = False
+    with pytest.raises(HostGone, match="cannot be checked"):
+        await world.go()
+    assert (world.taken, world.waiting) == ([], [])
+    assert world.score.good == world.score.bad == world.score.until == 0.0
+    assert "--check none" in world.warnings[0]
+
+
+async def test_what_came_before_a_host_broke_off_is_checked_and_used(world: World) -> None:
+    world.sender.parcels = told()[:3]
+    world.sender.failure = HostGone("killed")
+    with pytest.raises(HostGone, match="killed"):
+        await world.go()
+    assert world.taken == [1, 2, 3]
+    assert world.score.good == 3.0
+    assert world.waiting == []
+
+
+async def test_lies_that_came_before_a_host_broke_off_are_lies(world: World) -> None:
+    world.sender.parcels = told(altered=PAGES)[:3]
+    world.sender.failure = LineBroken("cut")
+    with pytest.raises(HostGone, match="lied"):
+        await world.go()
+    assert world.taken == []
+
+
+async def test_host_that_refuses_a_visit_is_not_judged(world: World) -> None:
+    world.sender.parcels = []
+    world.sender.failure = Refused("busy", retry_after=9.0)
+    with pytest.raises(Refused, match="busy"):
+        await world.go()
+    assert world.ledger.trust.row(SITE) is None
+    assert world.waiting == []
+
+
+async def test_parcel_that_home_refuses_leaves_nothing_waiting(world: World) -> None:
+    world.refuses = True
+    with pytest.raises(ParcelRefused):
+        await world.go()
+    assert world.waiting == []
+
+
+async def test_stopped_run_uses_what_was_checked_in_the_time_that_is_left(world: World) -> None:
+    async def stop(parcel: Parcel) -> None:
+        world.stop.set()
+        await asyncio.sleep(0.01)
+
+    world.sender.during = stop
+    await world.go()
+    assert world.sender.stopped
+    assert world.taken == [1]
+
+
+async def test_crawler_is_called_back_when_nothing_more_can_wait(world: World) -> None:
+    async def look(parcel: Parcel) -> None:
+        await asyncio.sleep(0.02)
+
+    world.sender.during = look
+    await world.go(room=WaitingRoom(world.folder / "waiting", most_bytes=10))
+    assert world.sender.stopped
+    assert world.taken == [1]
+
+
+# -- after a restart -------------------------------------------------------------------------------------
+
+
+async def killed_after(world: World, count: int) -> None:
+    """A run that is killed when so many parcels have come."""
+
+    async def die(parcel: Parcel) -> None:
+        if parcel.number == count:
+            raise asyncio.CancelledError
+
+    world.sender.during = die
+    with pytest.raises(asyncio.CancelledError):
+        await world.go()
+    world.sender.during = None
+
+
+async def test_what_waited_when_home_was_killed_is_not_asked_for_again(world: World) -> None:
+    await killed_after(world, 3)
+    assert world.waiting == ["v1"]
+    assert await world.go(resume_from=1) == "trip"
+    assert world.sender.calls == [0, 4]
+    assert world.taken == [1, 2, 3, 4, 5]
+    assert world.score.good == 5.0
+    assert world.waiting == []
+
+
+async def test_lies_that_waited_when_home_was_killed_are_found(world: World) -> None:
+    world.sender.parcels = told(altered=60)
+    await killed_after(world, 3)
+    world.sender.parcels = told(altered=60)
+    with pytest.raises(HostGone, match="lied"):
+        await world.go(resume_from=1)
+    assert world.taken == []
+
+
+async def test_home_killed_while_it_stores_what_was_checked_goes_on_there(world: World) -> None:
+    class Killed(BaseException):
+        pass
+
+    async def take(parcel: Parcel, size_bytes: int) -> None:
+        if parcel.number == 3:
+            raise Killed
+        world.taken.append(parcel.number)
+
+    start = visit(starts=(Target(f"{SITE}/0"),))
+    with pytest.raises(Killed):
+        await world.checked().carry_out(start, OFFER, deliver=take, stop=world.stop)
+    assert (world.taken, world.waiting) == ([1, 2], ["v1"])
+    await world.go(resume_from=3)
+    assert world.sender.calls == [0]  # its end was proven: the host need not be asked
+    assert world.taken == [1, 2, 3, 4, 5]
+
+
+# -- hosts that are believed -----------------------------------------------------------------------------
+
+
+async def test_trusted_host_is_checked_after_its_results_are_used(world: World) -> None:
+    world.ledger.trust.set(TRUSTED)
+
+    async def at_once(parcel: Parcel) -> None:
+        assert world.taken[-1] == parcel.number
+
+    world.sender.during = at_once
+    await world.go()
+    assert 1 <= len(world.here.asked) <= 2
+    assert world.score.good > TRUSTED.good - 1
+
+
+def _noting(noted: list[tuple[str, float]], site: str, *, since: float, now: float) -> int:
+    noted.append((site, since))
+    return 1
+
+
+async def test_trusted_host_that_lies_loses_all_and_what_it_brought_is_visited_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_back: list[tuple[str, float]] = []
+    world.ledger.trust.set(TRUSTED)
+    put = partial(_noting, put_back)
+    monkeypatch.setattr(world.ledger.trust, "put_back", put)
+    world.sender.parcels = told(altered=PAGES)
+    with pytest.raises(HostGone, match="lied"):
+        await world.go()
+    assert put_back == [(SITE, NOW)]
+    assert (world.score.good, world.score.until > world.clock.time) == (0.0, True)
+
+
+async def test_new_key_must_earn_trust_again(world: World) -> None:
+    world.ledger.trust.set(TRUSTED)
+    await world.go(offer=replace(OFFER, key="ed25519:new"))
+    assert len(world.here.asked) == 5
+    assert (world.score.key, world.score.good) == ("ed25519:new", 5.0)
+
+
+async def test_strict_check_believes_nobody(world: World) -> None:
+    world.ledger.trust.set(TRUSTED)
+
+    async def nothing_yet(parcel: Parcel) -> None:
+        assert world.taken == []
+
+    world.sender.during = nothing_yet
+    await world.go(is_strict=True)
+    assert len(world.here.asked) == 2 * 59  # also as a browser
+    assert world.taken == [1, 2, 3, 4, 5]

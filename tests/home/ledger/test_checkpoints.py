@@ -1,0 +1,53 @@
+"""The log is carried over beside the writer, and does not grow without bound."""
+
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from sterna.home.ledger.sqlite.checkpoints import MOST_BYTES, Checkpoints
+from sterna.home.ledger.sqlite.database import Database
+
+
+def fill(database: Database, rounds: int, *, value_bytes: int = 1_000) -> None:
+    for number in range(rounds):
+        with database.transaction() as db:
+            rows = [(f"{number}-{row}", "x" * value_bytes) for row in range(2_000)]
+            db.executemany("INSERT INTO setting VALUES (?, ?)", rows)
+
+
+def test_log_stays_short_and_nothing_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    database = Database(path)
+
+    fill(database, 60)
+
+    assert path.with_name("ledger.sqlite-wal").stat().st_size < 2 * MOST_BYTES
+    database.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT count(*) FROM setting").fetchone() == (120_000,)
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_writer_waits_for_a_slow_disk_before_the_log_is_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry_over = Checkpoints._carry_over
+    log = tmp_path / "ledger.sqlite-wal"
+    deadline = time.monotonic() + 5.0
+    sizes = list[int]()
+
+    def slowly(self: Checkpoints) -> None:
+        while log.stat().st_size < 2 * MOST_BYTES and time.monotonic() < deadline:
+            time.sleep(0.01)
+        sizes.append(log.stat().st_size)
+        carry_over(self)
+
+    monkeypatch.setattr(Checkpoints, "_carry_over", slowly)
+    database = Database(tmp_path / "ledger.sqlite")
+
+    fill(database, 16, value_bytes=8_000)
+
+    assert max(sizes) < 1.5 * MOST_BYTES
+    database.close()
