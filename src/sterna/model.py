@@ -180,6 +180,47 @@ class Budget(Record, frozen=True, kw_only=True):
     scratch_bytes: int = 0
     facts: int = 0
 
+    @property
+    def has_own_limits(self) -> bool:
+        """True if the crawler itself has limits, which all its visits to a site share."""
+        return any(getattr(self, name) for name in _OWN_LIMITS)
+
+    def lesser(self, other: "Budget") -> "Budget":
+        """The lesser of the two in every field; where 0 stands for no limit, the other one holds."""
+        fields: dict[str, float] = {}
+        for name in self.__struct_fields__:
+            limits = [getattr(self, name), getattr(other, name)]
+            if name not in _COUNTED:
+                limits = [limit for limit in limits if limit > 0]
+            fields[name] = min(limits, default=0)
+        return msgspec.structs.replace(self, **fields)
+
+    def minus(self, usage: "Usage", *, seconds: float) -> "Budget":
+        """What is left of the crawler's own limits after visits that used this much in so many seconds.
+
+        A limit that is used up becomes the smallest one there is, because 0 would stand for no limit.
+        """
+        used = {
+            "requests": usage.requests,
+            "fetched_bytes": usage.bytes_received,
+            "sent_bytes": usage.sent_bytes,
+            "wall_seconds": seconds,
+            "cpu_seconds": usage.cpu_seconds,
+        }
+        least = {"wall_seconds": _LEAST_SECONDS, "cpu_seconds": _LEAST_SECONDS}
+        left = {
+            name: max(limit - used[name], least.get(name, 1))
+            for name in _OWN_LIMITS
+            if (limit := getattr(self, name))
+        }
+        return msgspec.structs.replace(self, **left)
+
+
+# Fields in which 0 is a number like any other; in the rest it stands for no limit.
+_COUNTED = frozenset({"pages", "seconds", "urls", "patience_seconds", "depth"})
+_OWN_LIMITS = ("requests", "fetched_bytes", "sent_bytes", "wall_seconds", "cpu_seconds")
+_LEAST_SECONDS = 1e-9
+
 
 class Usage(Record, frozen=True, kw_only=True):
     """What was used, since the last parcel."""
@@ -193,6 +234,17 @@ class Usage(Record, frozen=True, kw_only=True):
     kept: int = 0  # of the pages, those that were wanted
     cpu_seconds: float = 0.0  # of readers and engine
     sent_bytes: int = 0  # before compression
+
+    def plus(self, other: "Usage") -> "Usage":
+        """The sum of both."""
+        sums = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in self.__struct_fields__
+            if name != "errors"
+        }
+        kinds = sorted({*self.errors, *other.errors})
+        errors = {kind: self.errors.get(kind, 0) + other.errors.get(kind, 0) for kind in kinds}
+        return msgspec.structs.replace(self, errors=errors, **sums)
 
 
 class State(Record, frozen=True):

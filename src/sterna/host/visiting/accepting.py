@@ -52,7 +52,7 @@ def visit_of(order: Send, *, config: HostConfig, terms: Terms, grants: Budget) -
         ),
         starts=order.starts,
         known=known,
-        budget=granted(granted(order.budget, grants), terms.caps),
+        budget=granted(order.budget.lesser(grants), terms.caps),
         robots=Robots(),
         state=order.state,
         may_be_private=True,  # its own site, and nothing else has an address here
