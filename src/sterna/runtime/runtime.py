@@ -71,7 +71,7 @@ class Runtime:
 
         Whoever holds the reins may make it rest or end; its requests go `through` what he puts there.
         """
-        await self._kit.readers.start()  # while robots.txt is asked for
+        self._kit.readers.begin()  # while robots.txt is fetched
         gate = self._kit.gate if self._config.shares_holds else Gate(self._config.limits)
         fetcher = through(self._kit.fetcher)
         kit = replace(self._kit, gate=gate, fetcher=fetcher, reins=reins or Reins(self._kit.clock))

@@ -76,6 +76,7 @@ class VisitLoop:
         reins.look = self._gauge
         try:
             if await self._unless_over(self._qualify()) and await self._open_engine():
+                await self._kit.readers.start()
                 await self._crawl()
             await self._send(is_last=True)
         finally:
