@@ -25,8 +25,8 @@ from sterna.cli.host_options import (
 )
 from sterna.cli.keys import DEFAULT_FOLDER, KeysOption, keyring_of
 from sterna.errors import StorageError
+from sterna.host.config import HostFile, config_of, format_host_file
 from sterna.host.keyring import Keyring
-from sterna.host.setup import HostFile, config_of, format_host_file
 
 
 def write_cgi(  # noqa: PLR0913, PLR0917 - each is a flag of the command

@@ -30,11 +30,11 @@ from sterna.crawler.compiler import crawler_of_fields
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import StorageError, UsageError
 from sterna.home.options import Options
-from sterna.host.config import HostConfig
+from sterna.host.config import HostConfig, HostFile, config_of
 from sterna.host.owner.dry_run import DryRun, dry_run
-from sterna.host.policy.terms import AllowedHomes, Terms, rules_of
+from sterna.host.policy.policy import rules_of
+from sterna.host.policy.terms import AllowedHomes, Terms
 from sterna.host.policy.terms import terms_of as policy_terms
-from sterna.host.setup import HostFile, config_of
 from sterna.model import LIMITS, Budget, Ended, Known, State, Target
 from sterna.query.terminal import harmless
 from sterna.web.clock import SystemClock

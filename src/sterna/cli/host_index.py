@@ -30,9 +30,8 @@ from sterna.cli.host_own import opened, warn
 from sterna.cli.keys import DEFAULT_FOLDER
 from sterna.cli.numbers import plural
 from sterna.errors import SternaError
-from sterna.host.config import HostConfig
+from sterna.host.config import HostConfig, HostFile, config_of
 from sterna.host.own.index import MAX_PAGES, NAME
-from sterna.host.setup import HostFile, config_of
 
 if TYPE_CHECKING:
     from sterna.host.own.survey import Outcome

@@ -9,9 +9,8 @@ import typer
 
 from sterna.cli.keys import DEFAULT_FOLDER
 from sterna.errors import UsageError
-from sterna.host.config import HostConfig
+from sterna.host.config import HostConfig, HostFile, config_of
 from sterna.host.policy.terms import AllowedHomes
-from sterna.host.setup import HostFile, config_of
 from sterna.wire.keys import Identity
 
 SiteOption = Annotated[str, typer.Option("--site", metavar="URL", help="The site, as visitors know it.")]

@@ -16,9 +16,8 @@ import typer
 from sterna.cli.exits import Exit
 from sterna.cli.host_options import say, state_base, state_of
 from sterna.errors import UsageError
-from sterna.host.own.feed import atom_of, lines_of
-from sterna.host.own.index import NAME, Change, Index
-from sterna.host.own.search import Found, search
+from sterna.host.own.index import NAME, Change, Found, Index, search
+from sterna.host.own.shelf import atom_of, lines_of
 from sterna.host.site.closed import Closed
 from sterna.query.terminal import harmless
 from sterna.web import xml

@@ -10,10 +10,10 @@ import typer
 from sterna.cli.host_options import say
 from sterna.cli.keys import DEFAULT_FOLDER, KeysOption, keyring_of
 from sterna.errors import UsageError
+from sterna.host.keyring import ALLOWED, read_allowed
 from sterna.host.policy.explanation import explain
 from sterna.host.policy.hours import zone_of
 from sterna.host.policy.policy import read_policy
-from sterna.host.policy.terms import ALLOWED, read_allowed
 
 
 def check(

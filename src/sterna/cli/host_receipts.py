@@ -14,20 +14,8 @@ from sterna.cli.host_owner import JsonOption, SiteOption, StateOption, folder_of
 from sterna.cli.numbers import bytes_text, plural
 from sterna.errors import StorageError
 from sterna.host.owner.access_log import LogCount, read_logs
-from sterna.host.owner.receipts import Book, read_book
-from sterna.host.owner.savings import (
-    Comparison,
-    DayOf,
-    HomeTotal,
-    Total,
-    Traffic,
-    by_home,
-    by_home_and_day,
-    compare,
-    days_of,
-    total_of,
-)
-from sterna.host.receipts.savings_picture import svg_of, text_of
+from sterna.host.owner.receipts import Book, HomeTotal, Total, by_home, by_home_and_day, read_book, total_of
+from sterna.host.owner.savings import Comparison, DayOf, Traffic, compare, days_of, svg_of, text_of
 from sterna.query.terminal import harmless
 
 SVG_DAYS = 60  # to each side

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from sterna.errors import UsageError, WireError
-from sterna.host.keyring import Keyring, Who
-from sterna.host.policy.terms import ALLOWED, allow, read_allowed
+from sterna.host.keyring import ALLOWED, Keyring, Who, allow, read_allowed
 from sterna.wire.keys import PublicKey
 
 DEFAULT_FOLDER = "~/.config/sterna"

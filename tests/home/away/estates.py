@@ -15,16 +15,17 @@ from tests.host.knocking import NAME, SITE, Home, answer, open_home
 from tests.transport.serving import MemoryTransport
 
 from sterna.errors import ParcelRefused
+from sterna.home.away import line as home_line
 from sterna.home.away.carrier import Placed, Ways
 from sterna.home.away.outbox import Outbox
 from sterna.home.away.place import Placement
 from sterna.home.away.sender import Away, Patience
-from sterna.home.away import line as home_line
 from sterna.home.dispatch import Dispatch, Plan
 from sterna.home.ledger.interface import Arrival, Change, Verdict
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
-from sterna.host.config import Caps, HostConfig, LoadRules, Policy
+from sterna.host.config import HostConfig
+from sterna.host.policy.policy import Caps, LoadRules, Policy
 from sterna.model import Checkpoint, Crawler, Ended, Etiquette, Parcel, Target, Visit
 from sterna.transport.interface import Call
 from sterna.web.clock import Clock, SystemClock

@@ -9,7 +9,8 @@ from tests import making
 from tests.servers.nginx import serve
 
 from sterna.errors import ConfigError, FetchError
-from sterna.host.config import Alias, HostConfig, Policy
+from sterna.host.config import Alias, HostConfig
+from sterna.host.policy.policy import Policy
 from sterna.host.site.closed import Closed
 from sterna.host.site.source import LoopbackResolver, SiteFetcher, open_source, resolver_of
 from sterna.model import Ended, Etiquette, Parcel, Target
