@@ -184,6 +184,15 @@ async def test_slow_body_is_given_up(tmp_path: Path) -> None:
         writer.close()
 
 
+async def test_head_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asgi, "HEAD_SECONDS", 0.3)
+    async with serving(tmp_path) as server:
+        reader, writer = await server.connect()
+        writer.write(b"POST /hello HTTP/1.1\r\nHo")
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
+
+
 async def test_client_that_leaves_in_its_body_is_forgotten(server: Server) -> None:
     for _ in range(20):
         _, writer = await server.connect()

@@ -36,7 +36,7 @@ def loaded_by(code: str) -> set[str]:
 )
 def test_host_loads_nothing_heavy(code: str) -> None:
     loaded = loaded_by(code)
-    assert "sterna.host.policy.terms" in loaded
+    assert "sterna.host.keyring" in loaded
     assert [name for name in HEAVY if name in loaded] == []
 
 
