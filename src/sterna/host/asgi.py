@@ -1,7 +1,6 @@
 """The host as an ASGI application, and uvicorn to run it."""
 
 import asyncio
-import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -12,7 +11,7 @@ import h11
 
 from sterna.host.calls import HttpRequest, Reply
 from sterna.host.service import Service
-from sterna.web.http_server import make_server
+from sterna.web.http_server import make_server, serve_until_signalled
 
 STALL_SECONDS = 120.0  # within which a client must read some bytes
 GRACE_SECONDS = 15  # for visits to end
@@ -128,19 +127,9 @@ async def serve(
         grace_seconds=GRACE_SECONDS,
     )
 
-    def stop() -> None:
-        service.stop()
-        server.should_exit = True
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    on_ready()
     watching = asyncio.create_task(service.watch())
     try:
-        await server.serve(sockets=[listener])
+        await serve_until_signalled(server, listener, on_ready=on_ready, on_stop=service.stop)
     finally:
         watching.cancel()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
         await service.close()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sterna import __version__
 from sterna.errors import Refused, StorageError, WireError
 from sterna.host.calls import Bodies, HttpRequest, Reply, Shown, op_of, refusal
 from sterna.host.config import HostConfig
@@ -21,6 +20,7 @@ from sterna.host.policy.terms import AllowedHomes, Terms, admit, check_open, rat
 from sterna.host.premises import Announce, Premises
 from sterna.host.state import TICKET_SECONDS, Rations, Session, Sessions, may_note_refusal, open_state
 from sterna.transport.interface import Call, Op
+from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.wire.discovery import MEDIA_TYPE, OFFER_TYPE, Offer, encode_offer
 from sterna.wire.handshake import SESSION_BYTES, TICKET_BYTES, HelloRead, SessionKeys, read_hello, welcome
@@ -383,7 +383,7 @@ def offer_of(
 
 def _platform_of(config: HostConfig, *, is_live_only: bool) -> dict[str, str]:
     """Facts about this host by which a home shapes the crawler that it sends (Crawlets 6)."""
-    from sterna.runtime.seccomp import why_not  # noqa: PLC0415 - without the rest of the runtime
+    from sterna.runtime.cell.seccomp import why_not  # noqa: PLC0415 - without the rest of the runtime
 
     facts = {
         "sterna": __version__,

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import msgspec
 
-from sterna import __version__
 from sterna.errors import StorageError, UsageError
 from sterna.host.calls import Reply, http_error, refusal
 from sterna.host.config import HostConfig
 from sterna.host.own.index import Change, Index, Survey
 from sterna.host.policy.policy import PolicyFile
 from sterna.host.site.closed import Closed
+from sterna.version import __version__
 from sterna.web.sitemap_file import write_sitemap
 from sterna.web.urls import path_of
 from sterna.web.xml import address, text

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from sterna import __version__
 from sterna.errors import UsageError
 from sterna.host.config import HostConfig
 from sterna.host.files import lock
@@ -55,6 +54,7 @@ from sterna.model import (
     Visit,
 )
 from sterna.runtime.reins import Reins
+from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.web.http import Fetcher
 from sterna.web.robots import Rules

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from sterna.crawler.compiler import check_crawler
-from sterna.crawler.like import MAX_PROGRAM, compiled
+from sterna.crawler.text_tests import MAX_PROGRAM, compiled
 from sterna.errors import Refused, UsageError
 from sterna.host.config import HostConfig
 from sterna.host.files import lock
@@ -27,7 +27,7 @@ from sterna.host.visiting.room import RETRY_SECONDS, Streams
 from sterna.host.visiting.visits import Visits
 from sterna.host.visiting.workshop import Workshop
 from sterna.model import Budget, Crawler, Etiquette, Known, Robots, State, Target, Usage, Visit
-from sterna.runtime.jail import protection
+from sterna.runtime.cell.jail import protection
 from sterna.web.urls import Canonical, site_of
 from sterna.wire.handshake import SessionKeys
 from sterna.wire.keys import PublicKey

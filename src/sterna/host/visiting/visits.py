@@ -17,7 +17,7 @@ from sterna.host.visiting.overseer import Overseer
 from sterna.host.visiting.room import RETRY_SECONDS, DiskSpace, Slot, Slots, Spool
 from sterna.host.visiting.workshop import Workshop, redirect_rules
 from sterna.model import Parcel, Visit
-from sterna.runtime.memory import give_back_memory
+from sterna.runtime.cell.kernel import give_back_memory
 from sterna.web.http import Fetcher
 from sterna.wire.keys import PublicKey
 from sterna.wire.problems import problem
