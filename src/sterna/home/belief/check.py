@@ -5,6 +5,7 @@ as robots.txt allows, and read alike; what these bring goes to the judge instead
 """
 
 import asyncio
+import secrets
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,22 +13,27 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from sterna import __version__
 from sterna.crawler.predicate import Judge, row_of
 from sterna.home.away.luggage import luggage
-from sterna.home.belief.samples import reading, trimmed
 from sterna.model import (
+    Budget,
+    Crawler,
+    Deliver,
     Ended,
     Etiquette,
+    Field,
+    Keep,
+    Known,
+    Links,
     Page,
     Parcel,
+    Program,
     Record,
     Robots,
     Target,
     Usage,
     Visit,
 )
-from sterna.runtime.visit import Deliver
 from sterna.trust.judgement import (
     BAD,
     GOOD,
@@ -40,6 +46,7 @@ from sterna.trust.judgement import (
     weighed,
 )
 from sterna.trust.sampling import ReportedPage, Witness
+from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.web.urls import fingerprint
 from sterna.wire.discovery import Offer
@@ -47,6 +54,7 @@ from sterna.wire.discovery import Offer
 MOST_SECOND_LOOKS = 16  # at pages that differ: so many tell enough
 MOST_OMISSIONS = 5
 _NOT_THERE = (404, 410)
+READ_SECONDS = 600.0  # for the visit that reads a sample
 STOP_SECONDS = 5.0  # that a check goes on after the run was stopped
 # Pages are asked for under this name only where the user wants to know what browsers are shown.
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -310,3 +318,65 @@ async def _set_later(stop: asyncio.Event, halt: asyncio.Event) -> None:
     await stop.wait()
     await asyncio.sleep(STOP_SECONDS)
     halt.set()
+
+
+def reading(visit: Visit, pages: Sequence[Page], *, is_first: bool) -> Visit:
+    """A visit that reads these pages and follows nothing; what is said to be unchanged is asked for so."""
+    unchanged = {page.fingerprint for page in pages if page.is_unchanged} if is_first else set[int]()
+    return replace(
+        visit,
+        id=f"check-{secrets.token_hex(8)}",
+        crawler=_reader(visit.crawler),
+        starts=tuple(Target(page.url) for page in pages),
+        known=Known(
+            validators=tuple(each for each in visit.known.validators if each.fingerprint in unchanged)
+        ),
+        budget=Budget(
+            # Redirects are followed.
+            pages=2 * len(pages),
+            seconds=READ_SECONDS,
+            depth=0,
+        ),
+        within=(),
+    )
+
+
+def trimmed(page: Page, keep: Keep) -> Page:
+    """Of a page that was read here, what a crawler would have sent home."""
+    empty: dict[Field, object] = {
+        "title": "",
+        "description": "",
+        "keywords": (),
+        "headings": (),
+        "text": "",
+        "language": "",
+        "links": Links(),
+        "html": "",
+    }
+    is_redirect = 300 <= page.status < 400  # its link is where it leads, and goes home in any case
+    gone = {
+        name: value
+        for name, value in empty.items()
+        if name not in keep.fields and not (is_redirect and name == "links")
+    }
+    page = replace(page, **gone)
+    if keep.share >= 1.0:
+        return page
+    return replace(page, text=_begin(page.text, keep.share), html=_begin(page.html, keep.share))
+
+
+def _reader(crawler: Crawler) -> Crawler:
+    """The crawler that reads alike, and decides nothing."""
+    program = crawler.program
+    fields = tuple(dict.fromkeys((*program.keep.fields, *program.needs, "links")))
+    return replace(
+        crawler,
+        scope=replace(crawler.scope, use_sitemaps=False),
+        program=Program(keep=Keep(fields=fields, selectors=program.keep.selectors), needs=program.needs),
+        facts=(),
+        keeps_raw=False,
+    )
+
+
+def _begin(text: str, share: float) -> str:
+    return text[: round(len(text) * share)]

@@ -8,11 +8,12 @@ from pathlib import Path
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.crawler.pack import SavedProgress
 from sterna.errors import StorageError
-from sterna.home.away.negotiation import Estimate
 from sterna.home.ledger.interface import (
     WHOLE,
     Change,
     Counts,
+    Disposal,
+    Estimate,
     HostRow,
     InboxRow,
     Lease,
@@ -20,7 +21,6 @@ from sterna.home.ledger.interface import (
     OutboxRow,
     SiteFact,
     SiteRow,
-    Verdict,
     VisitRow,
 )
 from sterna.home.ledger.sqlite import outbox, standing
@@ -90,7 +90,7 @@ class SqliteLedger:
                     leases.append(lease)
         return leases
 
-    def judge(self, parcel: Parcel) -> Verdict:
+    def judge(self, parcel: Parcel) -> Disposal:
         with self._database.reading() as db:
             return Storing(db, self._database.lookup, now=0.0).judge(parcel)
 
