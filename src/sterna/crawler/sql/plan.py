@@ -108,13 +108,13 @@ class _Judged(NamedTuple):
 
 def plan_query(sql: str) -> QueryPlan:
     """The plan of a query; UsageError, in one line, if it is invalid."""
-    with _no_deeper():
+    with _bounded_depth():
         return _plan(trimmed(sql))
 
 
 def plan_condition(text: str) -> ConditionPlan:
     """The plan of a condition that is shipped whole; UsageError if the site cannot judge it exactly."""
-    with _no_deeper():
+    with _bounded_depth():
         node = read_condition(text)
         check_names(node.root(), {"page": PAGE_COLUMNS})
         found = translate(node, frozenset({"page"}))
@@ -125,7 +125,7 @@ def plan_condition(text: str) -> ConditionPlan:
 
 
 @contextmanager
-def _no_deeper() -> Iterator[None]:
+def _bounded_depth() -> Iterator[None]:
     try:
         yield
     except RecursionError as error:
