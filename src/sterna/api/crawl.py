@@ -94,7 +94,7 @@ async def send(
 ) -> Summary:
     """One run; crawlers travel under the identity in the folder of keys."""
     identity = partial(keyring_of(options).read_or_make, "home")
-    run.envoy = Envoy(identity=identity, tell=watch.tell, warn=watch.warn)
+    run.migration = Migration(identity=identity, tell=watch.tell, warn=watch.warn)
     return await crawl_from_home(collection, options, run=run, progress=progress)
 
 
