@@ -10,7 +10,7 @@ from tests.home.away.lying import SITE, page, parcel
 from sterna.model import Checkpoint, Ended, Page, Raw, Target
 from sterna.trust.sampling import MOST_SAMPLES
 from sterna.trust.witness import Witness
-from sterna.web.digest import digest_of
+from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
 BODY = b"<p>terns"

@@ -21,8 +21,7 @@ from sterna.host.own.index import NAME, Change, Index
 from sterna.host.own.search import Found, search
 from sterna.host.site.closed import Closed
 from sterna.query.terminal import harmless
-from sterna.web import xml
-from sterna.web.sitemap_file import write_sitemap
+from sterna.web.sitemap_file import write_sitemap, xml_time
 
 _AGO = re.compile(r"(\d+)([mhd])")
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -102,7 +101,7 @@ def changes(
 
 def _line_of(change: Change) -> bytes:
     title = f"  {change.title}" if change.title else ""
-    return (harmless(f"{xml.time(change.at)}  {change.kind}  {change.url}{title}") + "\n").encode()
+    return (harmless(f"{xml_time(change.at)}  {change.kind}  {change.url}{title}") + "\n").encode()
 
 
 def find(

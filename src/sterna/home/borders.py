@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterable
 
 from sterna.model import Stay, Target
-from sterna.web.domains import domain_of, is_within
-from sterna.web.urls import hostname_of, site_of
+from sterna.web.urls import domain_of, hostname_of, is_within, site_of
 
 
 class Borders:

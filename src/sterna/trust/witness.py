@@ -9,7 +9,7 @@ from sterna.model import Ended, Page, Parcel, Record
 from sterna.trust.judgement import is_checkable
 from sterna.trust.sampling import MOST_SAMPLES, Reservoir
 from sterna.web.content_coding import decode_body
-from sterna.web.digest import digest_of
+from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
 _MAX_RAW_BYTES = 8 * 1024 * 1024

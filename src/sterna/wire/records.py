@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from sterna.errors import WireError
 from sterna.model import Links, Page, Raw, Record
-from sterna.web.digest import DIGEST_BYTES, digest_of
 from sterna.web.markup import MAX_LINKS
-from sterna.web.signature import LIKENESS_BYTES
+from sterna.web.signature import DIGEST_BYTES, LIKENESS_BYTES, digest_of
 from sterna.web.urls import MAX_URL_LENGTH, fingerprint, site_of
 from sterna.wire.columns import (
     ITEM,

@@ -26,7 +26,7 @@ from sterna.home.ledger.trust import TrustRow
 from sterna.home.progress import Progress
 from sterna.model import Checkpoint, Ended, Page, Parcel, Target, Usage, Visit
 from sterna.trust.score import DAY, Score, belief
-from sterna.web.digest import digest_of
+from sterna.web.signature import digest_of
 from sterna.wire.discovery import Offer
 
 PAGES = 100

@@ -19,7 +19,7 @@ from sterna.model import Ended, Links, Page, Parcel, Usage, Visit
 from sterna.runtime.runtime import Runtime
 from sterna.trust.sampling import MOST_SAMPLES, detection
 from sterna.trust.witness import Witness
-from sterna.web.digest import digest_of
+from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
 PAGES = 1_000

@@ -27,7 +27,7 @@ from sterna.host.policy.policy import read_policy
 from sterna.host.routes import Shown, op_of
 from sterna.host.service import Reply
 from sterna.host.visiting.workshop import Workshop
-from sterna.web import sitemap_file, xml
+from sterna.web import sitemap_file
 from sterna.web.clock import SystemClock
 from sterna.web.sitemap import read_sitemap
 from sterna.web.sitemap_file import Listed, write_sitemap
@@ -335,4 +335,4 @@ def file_of(root: Path, url: str) -> Path:
 
 
 def iso(seconds: float) -> str:
-    return xml.time(int(seconds))
+    return sitemap_file.xml_time(int(seconds))

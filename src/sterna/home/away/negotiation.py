@@ -12,8 +12,7 @@ import msgspec
 
 from sterna.errors import Refused
 from sterna.model import Budget, Ended, Known, Record, Scope, Target, Visit
-from sterna.web.parts import part_of
-from sterna.web.urls import fingerprint
+from sterna.web.urls import fingerprint, part_of
 from sterna.wire.orders import MAX_PARTS
 
 LIVE_PAGES = 2_000  # of a visit that no host keeps: whoever loses the line begins the rest anew
@@ -31,7 +30,7 @@ _RENEWED = frozenset(
 class Subtree(Record, frozen=True):
     """A part of a site, as earlier visits know it."""
 
-    path: str  # as `web.parts` names it
+    path: str  # as `web.urls.part_of` names it
     read: int = 0  # pages that were read well
     waiting: int = 0  # URLs that are to be fetched
 

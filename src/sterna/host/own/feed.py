@@ -7,8 +7,10 @@ import msgspec
 
 from sterna import __version__
 from sterna.host.own.index import Change
+from sterna.web.sitemap_file import xml_address as address
+from sterna.web.sitemap_file import xml_text as text
+from sterna.web.sitemap_file import xml_time as time
 from sterna.web.urls import path_of
-from sterna.web.xml import address, text, time
 
 MOST = 1_000  # entries of a feed, the latest ones
 

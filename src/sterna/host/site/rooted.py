@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sterna.model import Record
 from sterna.web.clock import Clock
-from sterna.web.document_root import DocumentRoot, Entry, Kind, answer_of, names_of
+from sterna.web.document_root import DocumentRoot, PathKind, RootEntry, answer_of, names_of
 from sterna.web.http import Fetcher, Request, Response
 from sterna.web.urls import path_of
 
@@ -53,11 +53,11 @@ class RootedFetcher:
         if names is None:
             return await self._server.fetch(request)
         with self._root.find(names) as entry:
-            is_fit = entry.kind is Kind.FILE and 0 < entry.size <= request.max_bytes
+            is_fit = entry.kind is PathKind.FILE and 0 < entry.size <= request.max_bytes
             answer = await self._answer(entry, request) if is_fit else None
         return answer or await self._server.fetch(request)
 
-    async def _answer(self, entry: Entry, request: Request) -> Response | None:
+    async def _answer(self, entry: RootEntry, request: Request) -> Response | None:
         """The file, or what the server says of it; None if that does not settle it."""
         kind = _kind_of(request)
         trust = self._trusted.get(kind) if kind and not self._judges_every else None
@@ -102,7 +102,7 @@ def _for_beginning(request: Request) -> Request:
     return replace(request, headers=(*request.headers, ("Range", f"bytes=0-{PROOF_BYTES - 1}")))
 
 
-def _is_of(answer: Response, entry: Entry, body: bytes) -> bool:
+def _is_of(answer: Response, entry: RootEntry, body: bytes) -> bool:
     """Whether the server shows this file, as it lies there."""
     size = min(PROOF_BYTES, entry.size)
     return (
@@ -120,6 +120,6 @@ def _whole(answer: Response, body: bytes) -> Response:
     return replace(whole, seconds=answer.seconds, wire_bytes=answer.wire_bytes, is_http2=answer.is_http2)
 
 
-def _unasked(entry: Entry, body: bytes, trust: _Trust) -> Response:
+def _unasked(entry: RootEntry, body: bytes, trust: _Trust) -> Response:
     fields = (("last-modified", entry.modified), ("content-length", str(len(body))))
     return answer_of(HTTPStatus.OK, body, (*trust.headers, *fields))
