@@ -2,8 +2,8 @@
 
 The signature says in eight bytes how like two texts are: one-permutation min-wise hashing (Li, Owen, Zhang
 2012) with one bit of each minimum (Li, König 2010). The hashes of the words fall into 64 buckets, and the
-least of each bucket gives a bit; an empty one takes that of the next. Two texts agree in a bit where they have
-that word in common, and by chance in half of the others.
+least of each bucket gives a bit; an empty one takes that of the next. Two texts agree in a bit where they
+share that word, and by chance in half of the others.
 """
 
 from bisect import bisect_left
