@@ -5,8 +5,8 @@ from itertools import islice
 
 import msgspec
 
-from sterna import __version__
 from sterna.host.own.index import Change
+from sterna.version import __version__
 from sterna.web.sitemap_file import xml_address as address
 from sterna.web.sitemap_file import xml_text as text
 from sterna.web.sitemap_file import xml_time as time
