@@ -97,11 +97,6 @@ class Access:
     def now(self) -> float:
         return self._kit.clock.now()
 
-    @property
-    def paused_seconds(self) -> float:
-        """How long the visit was made to rest."""
-        return self._kit.reins.paused_seconds
-
     def wait_seconds(self, site: str) -> float:
         """How long the site's own hold still lasts."""
         return self._kit.gate.until(site_key(site)) - self._kit.clock.now()
