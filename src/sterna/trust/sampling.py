@@ -17,7 +17,7 @@ from sterna.model import Ended, Page, Parcel, Record
 from sterna.trust.judgement import is_checkable
 from sterna.trust.score import Belief, Score, belief
 from sterna.web.content_coding import decode_body
-from sterna.web.digest import digest_of
+from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
 ALTERED_SHARE = 0.05

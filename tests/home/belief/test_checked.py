@@ -29,7 +29,7 @@ from sterna.home.progress import Progress
 from sterna.model import Checkpoint, Deliver, Ended, Page, Parcel, Target, Usage, Visit
 from sterna.trust.score import DAY, Score, belief
 from sterna.version import __version__
-from sterna.web.digest import digest_of
+from sterna.web.signature import digest_of
 from sterna.wire.discovery import Offer
 
 PAGES = 100

@@ -26,7 +26,7 @@ _ROW = (
 )
 VISITS = 20  # the last ones, by which a page is reckoned
 LEAST_PAGES = 10  # of such a visit
-# The part of a stored URL, which begins with the path: see `web.parts`.
+# The part of a stored URL, which begins with the path: see `web.urls.part_of`.
 _PATH = "CASE instr(url, '?') WHEN 0 THEN url ELSE substr(url, 1, instr(url, '?') - 1) END"
 _SECOND_SLASH = "instr(substr(path, 2), '/')"
 _PART = f"CASE {_SECOND_SLASH} WHEN 0 THEN '/' ELSE substr(path, 1, {_SECOND_SLASH} + 1) END"
