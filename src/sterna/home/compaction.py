@@ -4,8 +4,7 @@ import asyncio
 from concurrent.futures import Executor
 from functools import partial
 
-from sterna.archive.compact import choose
-from sterna.archive.segments import SegmentStore
+from sterna.archive.segments import SegmentStore, choose_merges
 from sterna.home.ledger.interface import Ledger
 from sterna.web.clock import Clock
 
@@ -40,7 +39,7 @@ class Compaction:
     async def merge_once(self) -> int:
         """Merges what is worth merging now; tells how many new segments there are."""
         loop = asyncio.get_running_loop()
-        groups = choose(await loop.run_in_executor(self._ledger_thread, self._ledger.segments))
+        groups = choose_merges(await loop.run_in_executor(self._ledger_thread, self._ledger.segments))
         for group in groups:
             merged = await loop.run_in_executor(self._thread, self._segments.merge, group)
             exchange = partial(self._ledger.replace_segments, group, merged, now=self._clock.now())

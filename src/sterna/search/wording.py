@@ -6,7 +6,7 @@ Any text is understood somehow. What is too much of it is left out, and said.
 import re
 from typing import Literal
 
-from sterna.archive.texts import clean
+from sterna.archive.disk import clean
 from sterna.model import Record
 from sterna.search.analysis import tidy
 
