@@ -21,9 +21,8 @@ from sterna.home.ledger.interface import SiteFact, SiteRow, VisitRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Record, Target
 from sterna.query.engine import MEMORY_BYTES, TIME_LIMIT_SECONDS, Engine
-from sterna.query.formats import Format
 from sterna.query.output import write, write_parquet
-from sterna.query.terminal import harmless
+from sterna.query.terminal import Format, harmless
 
 _TEXT, _COUNT, _TIME = pa.string(), pa.int64(), pa.timestamp("us", "UTC")
 _COLUMNS: dict[type[Record], dict[str, pa.DataType]] = {

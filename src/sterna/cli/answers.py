@@ -13,8 +13,8 @@ from sterna.crawler.sql import QueryPlan
 from sterna.home.folder import Collection
 from sterna.model import Page, Parcel
 from sterna.query.engine import Engine, Result
-from sterna.query.formats import TextFormat
 from sterna.query.output import write
+from sterna.query.terminal import TextFormat
 
 CRAWLER = "ask"  # the name of the crawler that is sent out
 _Row = tuple[Any, ...]

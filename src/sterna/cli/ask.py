@@ -16,7 +16,7 @@ from sterna.cli.running import Wishes, exit_code, run
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import UsageError
 from sterna.home.folder import Collection
-from sterna.query.formats import TextFormat
+from sterna.query.terminal import TextFormat
 
 
 def ask(  # noqa: PLR0913, PLR0917 - each is a flag of the command

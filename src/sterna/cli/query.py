@@ -10,7 +10,7 @@ import typer
 from sterna.crawler.pack import SUFFIX
 from sterna.errors import UsageError
 from sterna.home.folder import Collection
-from sterna.query.formats import Format
+from sterna.query.terminal import Format
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)B?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
