@@ -18,7 +18,7 @@ from sterna.errors import EmptyCollection, UsageError
 from sterna.export.progress import Unit, Unseen
 from sterna.export.rows import Form, write_rows
 from sterna.home.folder import CollectionFolder
-from sterna.query.values import as_plain, as_text
+from sterna.query.terminal import as_plain, as_text
 
 
 def answer(folder: Path, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:

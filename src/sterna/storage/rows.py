@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sterna.query.values import as_plain
+from sterna.query.terminal import as_plain
 
 Row = tuple[Any, ...]
 

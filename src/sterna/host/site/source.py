@@ -17,7 +17,7 @@ from sterna.host.site.upstream import Upstream, UpstreamFetcher
 from sterna.model import Record
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, CurlFetcher
-from sterna.web.document_root import DocumentRoot, Entry, Kind, RootFetcher, answer_of, names_of
+from sterna.web.document_root import DocumentRoot, PathKind, RootEntry, RootFetcher, answer_of, names_of
 from sterna.web.http import Fetcher, Request, Response
 from sterna.web.urls import Canonical, hostname_of, path_of
 
