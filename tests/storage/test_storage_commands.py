@@ -91,7 +91,7 @@ def test_replay_again_stores_all_once_more_after_asking(stock: Stock, place: Sql
     assert place.run("SELECT count(*) FROM t") == [(4,)]
     assert run("replay", stock.folder, "none") == (
         -1,
-        f"there is no rule 'none' in {stock.folder}/storage.toml: there is pages",
+        f"{stock.folder}/storage.toml has no rule 'none' (defined: pages)",
     )
 
 
@@ -124,7 +124,7 @@ def test_status_tells_that_a_database_is_down(stock: Stock, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (":size)", ":bytes)", "'Add' needs :bytes, which its query does not give: it gives url, size"),
+        (":size)", ":bytes)", "'Add' needs :bytes, but the query gives only url, size"),
         ('commands = ["Add"]', 'commands = ["A"]', "rules.pages.store.0.commands: there is no command 'A'"),
         ("FROM page", "FROM page WHERE", "rule pages: "),
         ("FROM page", "FROM read_text('/etc/passwd')", "no files"),
