@@ -26,7 +26,7 @@ def demo(
 ) -> None:
     """Crawl a small site that ships with Sterna; needs no network."""
     collection = Collection(into)
-    with as_file(files("sterna.cli") / "demo_site") as root, served(root) as url:
+    with as_file(files("sterna.cli") / "demo_site") as root, served(root, PORT) as url:
         if serve:
             typer.echo(f"serving {url} until Ctrl-C")
             _wait_for_ctrl_c()
@@ -51,7 +51,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def served(root: Path, port: int = PORT) -> Iterator[str]:
+def served(root: Path, port: int) -> Iterator[str]:
     """Serves a folder on loopback; on another port where the usual one is taken."""
     handler = functools.partial(_Handler, directory=str(root))
     try:
