@@ -16,11 +16,12 @@ from unittest.mock import patch
 import duckdb
 import uvloop
 
+import sterna as sterna_package
 from sterna.archive.disk import ignore_step
 from sterna.cli.app import main
 from sterna.home.crawl import Run, crawl
 from sterna.home.folder import Collection
-from sterna.home.intake import Step
+from sterna.home.intake import OnStep
 from sterna.home.options import Options
 from sterna.home.progress import Progress, Summary
 
@@ -29,7 +30,7 @@ PLAIN = {"NO_COLOR": "1", "COLUMNS": "80"}  # as the command prints where there 
 
 
 def crawl_here(
-    folder: Path, *seeds: str, on_step: Step = ignore_step, refresh: float | None = None, **fields: Any
+    folder: Path, *seeds: str, on_step: OnStep = ignore_step, refresh: float | None = None, **fields: Any
 ) -> Summary:
     """Crawls in this process, without a delay unless one is given."""
     options = Options(seeds=seeds, **{"delay": 0.0, "wait": 0.0, **fields})
@@ -114,6 +115,12 @@ def summary_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """The last line of --json."""
     last: dict[str, Any] = json.loads(result.stdout.strip().splitlines()[-1])
     return last
+
+
+def ask(folder: Path, sql: str) -> list[dict[str, Any]]:
+    """The rows of a query over a collection."""
+    with sterna_package.Collection(folder).query(sql) as answer:
+        return list(answer)
 
 
 def segment_paths(folder: Path, table: str) -> list[str]:

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import msgspec
 
-from sterna.model import Hold, Visit
+from sterna.model import Deliver, Hold, Visit
 from sterna.runtime.access import MAX_BODY_BYTES, Access, Kit
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.packer import FULL_BYTES
 from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
-from sterna.runtime.visit import Deliver, VisitLoop
+from sterna.runtime.visit import VisitLoop
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.dns import DnsResolver, Resolver

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from sterna.crawler.predicate import Judge, PageRow, row_of
+from sterna.crawler.grammar import PageRow
+from sterna.crawler.predicate import Judge, row_of
 from sterna.model import Keep, Links, Page, Predicate, Program, Record, Visit
 from sterna.runtime.engine.messages import PageView, Verdict
 from sterna.web.document import Answer, Document

@@ -9,9 +9,8 @@ from functools import lru_cache
 from clips._clips import lib
 
 from sterna.crawler.facts import FALSE, Fact, Symbol, Value, Values, encode
-from sterna.crawler.like import TextTest, like_test, read_like, search_test
 from sterna.crawler.rules import TEMPLATES
-from sterna.crawler.words import any_test, check_words
+from sterna.crawler.text_tests import TextTest, any_test, check_words, like_test, read_like, search_test
 from sterna.runtime.engine.clips import UNBOUNDED, Clips, Native, RuleFault
 from sterna.runtime.engine.messages import PageView
 from sterna.runtime.engine.said import Said, Scratch
