@@ -23,6 +23,8 @@ _VARYING = [
     (re.compile(r"\bin [\d.,]+ s \([\d.,]+ a second\)"), r"in [\\d.,]+ s \\([\\d.,]+ a second\\)"),
     (re.compile(r"\b[\d.,]+ [kMG]?B\b"), r"[\\d.,]+ [kMG]?B"),
 ]
+# What is printed only where the machine is so busy that the index has to be waited for.
+_SLOW = re.compile(r"indexing: \d+ pages? left")
 
 
 class Document:
@@ -68,7 +70,7 @@ def run(command: str, folder: Path) -> list[str]:
             result = call(words[1:])
         else:
             result = subprocess.run(words, capture_output=True, text=True, check=False)
-    return (result.stdout + result.stderr).splitlines()
+    return [line for line in (result.stdout + result.stderr).splitlines() if not _SLOW.search(line)]
 
 
 def pattern(line: str) -> str:
@@ -84,12 +86,22 @@ def pattern(line: str) -> str:
 
 
 @contextmanager
-def demo_site() -> Iterator[dict[int, int]]:
+def demo_site(folder: Path) -> Iterator[dict[int, int]]:
     """`sterna demo --serve`, on a port that is free; yields which one stands for the usual one."""
-    port = free_port()
-    with as_file(files("sterna.cli") / "demo_site") as root, served(root, port) as url:
-        assert url == f"http://127.0.0.1:{port}/", f"port {port} was taken"
-        yield {PORT: port}
+    ports = {PORT: free_port()}
+    with served(copy_demo_site(folder, ports), ports[PORT]) as url:
+        assert url == f"http://127.0.0.1:{ports[PORT]}/", "the port was taken meanwhile"
+        yield ports
+
+
+def copy_demo_site(folder: Path, ports: Mapping[int, int]) -> Path:
+    """The demo's site, whose robots.txt and sitemap name its port."""
+    with as_file(files("sterna.cli") / "demo_site") as root:
+        shutil.copytree(root, folder / "demo_site")
+    for name in ("robots.txt", "sitemap.xml"):
+        path = folder / "demo_site" / name
+        path.write_text(with_ports(path.read_text(), ports))
+    return folder / "demo_site"
 
 
 def free_port() -> int:

@@ -4,24 +4,27 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.documents import ROOT, Document, copy_examples, demo_site, free_port, started
+from tests.documents import ROOT, Document, copy_demo_site, copy_examples, demo_site, free_port, started
 
 from sterna.cli import demo
 from sterna.cli.exits import Exit
+from sterna.host.policy import load
 
 
 @pytest.mark.servers
 def test_readme_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = free_port()
-    document = Document("README.md", {demo.PORT: port})
-    monkeypatch.setattr(demo, "PORT", port)
+    ports = {demo.PORT: free_port()}
+    document = Document("README.md", ports)
+    site = copy_demo_site(tmp_path, ports)
+    monkeypatch.setattr(demo, "files", lambda package: site.parent)
+    monkeypatch.setattr(demo, "PORT", ports[demo.PORT])
     assert len(document.examples()) >= 5
     document.check(tmp_path)
 
 
 @pytest.mark.servers
 def test_tutorial_prints_what_it_says(tmp_path: Path) -> None:
-    with demo_site() as ports:
+    with demo_site(tmp_path) as ports:
         document = Document("docs/tutorial.md", ports)
         assert len(document.examples()) >= 8
         (tmp_path / "mine.toml").write_text(document.blocks("toml")[0])
@@ -30,7 +33,7 @@ def test_tutorial_prints_what_it_says(tmp_path: Path) -> None:
 
 @pytest.mark.servers
 def test_page_on_programs_prints_what_it_says(tmp_path: Path) -> None:
-    with demo_site() as ports:
+    with demo_site(tmp_path) as ports:
         document = Document("docs/programs.md", ports)
         assert len(document.examples()) >= 12
         copy_examples(tmp_path, ports)
@@ -42,6 +45,7 @@ def host_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[int, int
     """Keys of its own, and other ports for the site and its host."""
     monkeypatch.setenv("STERNA_KEYS", str(tmp_path / "keys"))
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(load, "read_machine", lambda: None)  # other tests keep the machine busy
     return {8480: free_port(), 8481: free_port()}
 
 

@@ -14,7 +14,7 @@ PAGE = "docs/queries.md"
 
 @pytest.mark.servers
 def test_page_on_queries_prints_what_it_says(tmp_path: Path) -> None:
-    with demo_site() as ports:
+    with demo_site(tmp_path) as ports:
         document = Document(PAGE, ports)
         assert len(document.examples()) >= 10
         copy_examples(tmp_path, ports)

@@ -18,7 +18,7 @@ def test_page_on_storage_prints_what_it_says(
 ) -> None:
     for name, value in postgres.environment().items():
         monkeypatch.setenv(name, value)
-    with demo_site() as ports:
+    with demo_site(tmp_path) as ports:
         document = Document(DOCUMENT, ports)
         assert len(document.examples()) >= 20
         copy_examples(tmp_path, ports)
