@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sterna.api.companion import following
 from sterna.api import companion as module
+from sterna.api.companion import following
 from sterna.home.folder import Collection
 from sterna.home.options import Options
 

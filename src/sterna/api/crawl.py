@@ -15,7 +15,7 @@ from sterna.cli.crawl import gather_options
 from sterna.cli.keys import keyring_of
 from sterna.cli.running import keys_folder
 from sterna.crawler.spec import Spec
-from sterna.home.away.composition import Envoy
+from sterna.home.away.composition import Migration
 from sterna.home.crawl import Run
 from sterna.home.crawl import crawl as run_crawl
 from sterna.home.folder import Collection
@@ -51,7 +51,7 @@ def crawl(
             max_seconds=max_seconds,
             errand=packed,
             on_parcels=watch,
-            envoy=Envoy(
+            migration=Migration(
                 identity=partial(keyring_of(keys_folder(chosen)).read_or_make, "home"), warn=_log.warning
             ),
         )

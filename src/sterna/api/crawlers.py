@@ -7,8 +7,7 @@ import msgspec
 
 from sterna.crawler.compiler import budget_of, compile_spec, gather_of
 from sterna.crawler.pack import SUFFIX, PackedCrawler, read
-from sterna.crawler.spec import Spec
-from sterna.crawler.spec_file import load_spec
+from sterna.crawler.spec import Spec, load_spec
 from sterna.home.errand import errand_of
 from sterna.home.options import Options
 

@@ -1,6 +1,6 @@
 """The commands; the only place that composes everything and reads the environment."""
 
-from sterna.runtime.memory import share_heaps
+from sterna.runtime.cell.kernel import share_heaps
 
 
 def run() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Self, TextIO
 from sterna.api.query import ask, ledger_tables, open_collection
 from sterna.archive.manifest import Batch
 from sterna.archive.rows import page_table
-from sterna.crawler.sql import QueryPlan
+from sterna.crawler.sql.plan import QueryPlan
 from sterna.home.folder import Collection
 from sterna.model import Page, Parcel
 from sterna.query.engine import Engine, Result

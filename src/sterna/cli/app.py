@@ -33,7 +33,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
 _GROUPS: dict[str, str] = {"host": "host", "keys": "keys", "storage": "storage", "trust": "trust"}
 _HIDDEN = frozenset({"follow"})  # what other commands start
 # What the extra 'home' installs.
-_EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "starlette", "tantivy"})
+_EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "tantivy"})
 _MISSING = "this command needs the extra 'home': pip install 'sterna[home]'"
 
 

@@ -59,7 +59,7 @@ def ask(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     # SQL's reader and DuckDB take a while to load, and who asks for help should not wait for them.
     from sterna.cli.answers import CRAWLER, Answers  # noqa: PLC0415
     from sterna.crawler.compiler import compile_query  # noqa: PLC0415
-    from sterna.crawler.sql import plan_query  # noqa: PLC0415
+    from sterna.crawler.sql.plan import plan_query  # noqa: PLC0415
 
     plan = plan_query(sql)
     if only_matching_urls:

@@ -21,6 +21,7 @@ from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, load
 from sterna.model import Visit
 from sterna.query.terminal import harmless
+from sterna.web.urls import hostname_of
 from sterna.wire.discovery import Offer
 from sterna.wire.receipts import SignedReceipt, decode_receipt
 
@@ -154,7 +155,7 @@ async def _tell_hosts(
     away: Sequence[tuple[Visit, Offer]], options: Options, *, keys: Path | None
 ) -> list[str]:
     from sterna import __version__  # noqa: PLC0415
-    from sterna.home.away.composition import away_of, let_reach, open_transport  # noqa: PLC0415
+    from sterna.home.away.composition import lines_of, open_transport  # noqa: PLC0415
     from sterna.web.clock import SystemClock  # noqa: PLC0415
 
     clock = SystemClock()
@@ -162,12 +163,13 @@ async def _tell_hosts(
     async with open_transport(options, etiquette=options.etiquette(__version__), clock=clock) as transport:
 
         async def tell(visit: Visit, offer: Offer) -> str:
-            let_reach(transport, visit, offer)
+            if visit.may_be_private or visit.allow_private:
+                transport.let_private(hostname_of(offer.endpoint))
             name = f"{visit.id} at {visit.site}"
             try:
-                sender = away_of(transport, keyring.read("home"), options, clock)
+                lines = lines_of(transport, keyring.read("home"), options, clock)
                 async with asyncio.timeout(KILL_SECONDS):
-                    report = await sender.kill(offer, visit.id)
+                    report = await lines.kill(offer, visit.id)
             except (SternaError, TimeoutError) as error:
                 return f"{name}: killed here; its host did not hear of it ({error or 'too late'})"
             return f"{name}: {report.state}"

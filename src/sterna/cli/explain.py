@@ -11,7 +11,7 @@ from sterna.api.crawlers import is_file, packed_of, read_crawler
 from sterna.crawler.explanation import explain as explain_crawler
 from sterna.crawler.pack import SUFFIX, PackedCrawler, describe, summary_of, write
 from sterna.crawler.rules import MULTISLOTS, TEMPLATES
-from sterna.crawler.spec_file import load_spec
+from sterna.crawler.spec import load_spec
 from sterna.errors import UsageError
 from sterna.query.terminal import harmless
 
@@ -43,7 +43,7 @@ def _rule(what: str) -> str:
     if is_file(what):
         raise UsageError(f"--rule needs a query, and {what} is a crawler's file")
     # The reader of SQL takes a while to load.
-    from sterna.crawler.query_rule import query_rule  # noqa: PLC0415
+    from sterna.crawler.sql.rule import query_rule  # noqa: PLC0415
 
     return query_rule(what, {"page": [slot for slot in TEMPLATES["page"] if slot not in MULTISLOTS]})
 
@@ -56,7 +56,7 @@ def _explained(what: str) -> str:
     if _is_folder(what):
         return _collection_explained(Path(what))
     # The reader of SQL takes a while to load.
-    from sterna.crawler.query_plan import explain_query  # noqa: PLC0415
+    from sterna.crawler.sql.plan import explain_query  # noqa: PLC0415
 
     return explain_query(what)
 

@@ -63,7 +63,7 @@ def run(collection: Collection, options: Options, *, display: Display, wishes: W
 
 async def _run(collection: Collection, options: Options, *, display: Display, wishes: Wishes) -> Summary:
     # Arrow takes a while to load, and who asks for help should not wait for it.
-    from sterna.home.away.composition import Envoy  # noqa: PLC0415
+    from sterna.home.away.composition import Migration  # noqa: PLC0415
     from sterna.home.crawl import Run  # noqa: PLC0415
     from sterna.home.crawl import crawl as run_crawl  # noqa: PLC0415
 
@@ -75,7 +75,7 @@ async def _run(collection: Collection, options: Options, *, display: Display, wi
         unblock=wishes.unblock,
         errand=wishes.errand,
         is_jailed=wishes.is_jailed,
-        envoy=Envoy(
+        migration=Migration(
             identity=partial(keyring_of(keys_folder(options)).read_or_make, "home"),
             tell=display.tell,
             warn=display.warn,

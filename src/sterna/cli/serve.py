@@ -44,10 +44,10 @@ def _run(collection: Collection, name: str, listener: socket.socket) -> None:
 
     from sterna.cli.index import bring_up  # noqa: PLC0415
     from sterna.search.generations import current  # noqa: PLC0415
-    from sterna.search.page.guard import is_loopback  # noqa: PLC0415
-    from sterna.search.page.server import serve as run_server  # noqa: PLC0415
     from sterna.search.page.service import make_app  # noqa: PLC0415
+    from sterna.search.page.service import serve as run_server  # noqa: PLC0415
     from sterna.search.searcher import Searcher  # noqa: PLC0415
+    from sterna.web.http_app import is_loopback  # noqa: PLC0415
 
     if current(collection.index_folder) is None:
         sys.stderr.write(f"sterna: {collection.folder} has no search index yet, it is made now\n")

@@ -55,7 +55,7 @@ def _indexed(collection: Collection) -> Indexed:
         return Indexed(is_there=False)
     # They take a while to load, and few collections are asked without having been indexed.
     from sterna.archive.arrivals import count  # noqa: PLC0415
-    from sterna.search.position import read_position  # noqa: PLC0415
+    from sterna.search.generations import read_position  # noqa: PLC0415
 
     try:
         position = read_position(collection.index_folder)

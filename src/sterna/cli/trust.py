@@ -16,7 +16,7 @@ from sterna.home.folder import Collection
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.ledger.trust import SampleRow, TrustRow
 from sterna.query.terminal import harmless
-from sterna.trust.judgement import BAD, Verdict
+from sterna.trust.judgement import BAD, Judgement
 from sterna.trust.sampling import sample_count
 from sterna.trust.score import Score, belief
 from sterna.web.urls import Canonical, site_of
@@ -119,7 +119,7 @@ def _line(row: TrustRow, now: float) -> str:
 def _about(row: TrustRow, samples: list[SampleRow], now: float) -> list[str]:
     of = belief(Score(row.good, row.bad, row.at), now)
     verdicts = Counter(each.verdict for each in samples)
-    told = ", ".join(f"{verdicts[each]:,} {each}" for each in Verdict if verdicts[each])
+    told = ", ".join(f"{verdicts[each]:,} {each}" for each in Judgement if verdicts[each])
     return [
         f"  key {row.key}",
         f"  {plural(len(samples), 'page')} checked, the last on {_date(row.at)}: {told}",

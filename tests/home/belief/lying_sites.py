@@ -13,7 +13,7 @@ from sterna import __version__
 from sterna.home.belief.check import Check, Report
 from sterna.model import Page, Parcel, Visit
 from sterna.runtime.runtime import Runtime
-from sterna.trust.witness import Witness
+from sterna.trust.sampling import Witness
 from sterna.web.http import Request, Response
 from sterna.wire.discovery import Offer
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from sterna.crawler.compiler import check_crawler
-from sterna.crawler.like import MAX_PROGRAM, compiled
+from sterna.crawler.text_tests import MAX_PROGRAM, compiled
 from sterna.errors import Refused, UsageError
 from sterna.host.config import HostConfig
 from sterna.host.policy.terms import Terms, granted
