@@ -58,7 +58,7 @@ def crawl_costs(url: str, folder: Path, *flags: str) -> tuple[float, list[Step]]
     command = [
         sys.executable,
         "-m",
-        "sterna.cli",
+        "sterna",
         "crawl",
         url,
         "--into",

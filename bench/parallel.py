@@ -62,7 +62,7 @@ def crawl(server: NginxServer, folder: Path, *, starts: Sequence[str], readers: 
     since, began = server.log_path.stat().st_size, time.perf_counter()
     crawls = [
         subprocess.Popen(
-            [sys.executable, "-m", "sterna.cli", "crawl", f"{server.url}{start}", "--delay", "0", "--quiet",
+            [sys.executable, "-m", "sterna", "crawl", f"{server.url}{start}", "--delay", "0", "--quiet",
              "--no-index", "--into", str(folder / f"c{number}"), "--config", str(config)]
         )
         for number, start in enumerate(starts)

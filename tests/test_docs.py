@@ -22,7 +22,7 @@ from sterna.cli.exits import Exit
 pytestmark = pytest.mark.alone  # the ports in the documents are the same for all
 
 ROOT = Path(__file__).parent.parent
-STERNA = [sys.executable, "-m", "sterna.cli"]
+STERNA = [sys.executable, "-m", "sterna"]
 
 # What differs from run to run: times, rates and sizes.
 _VARYING = [

@@ -13,8 +13,8 @@ from tests.crawl.running import COMMAND, sterna
 from tests.host.knocking import SITE, config_of, write_site
 
 from sterna.api.crawlers import read_crawler
-from sterna.cli.host_dry_run import order_of
-from sterna.cli.host_dry_run import terms_of as terms_for
+from sterna.api.dry_run import order_of
+from sterna.api.dry_run import terms_of as terms_for
 from sterna.crawler.pack import PackedCrawler, SavedProgress, write
 from sterna.errors import UsageError
 from sterna.host.config import Policy

@@ -20,12 +20,12 @@ import sterna as sterna_package
 from sterna.archive.disk import ignore_step
 from sterna.cli.app import main
 from sterna.home.crawl import Run, crawl
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.intake import OnStep
 from sterna.home.options import Options
 from sterna.home.progress import Progress, Summary
 
-COMMAND = (sys.executable, "-m", "sterna.cli")
+COMMAND = (sys.executable, "-m", "sterna")
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "80"}  # as the command prints where there is no terminal
 
 
@@ -38,7 +38,7 @@ def crawl_here(
     async def main() -> Summary:
         run = Run(stop=asyncio.Event(), on_step=on_step, refresh_seconds=refresh)
         progress = Progress(began=run.clock.now(), max_pages=options.max_pages)
-        return await crawl(Collection(folder), options, run=run, progress=progress)
+        return await crawl(CollectionFolder(folder), options, run=run, progress=progress)
 
     return uvloop.run(main())
 

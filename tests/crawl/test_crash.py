@@ -16,8 +16,7 @@ from tests.crawl.running import crawl_here, kill, rows, start, sterna, stored_ur
 from tests.servers.synthetic import SyntheticServer, SyntheticWeb
 from warcio.archiveiterator import ArchiveIterator
 
-from sterna.home.folder import Collection
-from sterna.home.snapshots import take
+from sterna.home.folder import CollectionFolder
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
 
@@ -61,7 +60,7 @@ def stored(folder: Path) -> Stored:
     """What there is, after a look at what must not be there: other files, and rows of no batch."""
     named = {Path(name).name for table in ("page", "link") for name in _segments(folder, table)}
     assert {path.name for path in (folder / "segments").iterdir()} == named
-    last = take(Collection(folder)).batch
+    last = CollectionFolder(folder).snapshot().batch
     wrong = f"SELECT count(*) FROM t WHERE batch NOT BETWEEN 1 AND {last} OR batch IS NULL OR again"
     assert rows(folder, wrong) == [(0,)]
     links = "SELECT from_url, to_url, count(*) FROM t GROUP BY ALL ORDER BY ALL"

@@ -10,19 +10,19 @@ from tests import making
 from tests.crawl.running import crawl_here
 from tests.servers.nginx import real_site, serve
 
-from sterna.api.export import run
+from sterna.api.export import export as run
 from sterna.archive.rows import page_table
 from sterna.archive.segments import SegmentStore
 from sterna.export.job import Kind, Wish
 from sterna.export.selection import Source
 from sterna.export.warc import WarcFile
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.model import Page
 from sterna.query.engine import Engine
 from sterna.web.urls import site_of
 
 SITE = "https://www.example.org"
-EXPORT = (sys.executable, "-m", "sterna.cli", "export")
+EXPORT = (sys.executable, "-m", "sterna", "export")
 
 
 def crawl_real_site(folder: Path) -> Path:
@@ -37,7 +37,7 @@ def crawl_real_site(folder: Path) -> Path:
 def export(folder: Path, to: Kind, out: Path, *, where: str = "", **wishes: str | bool) -> Path:
     """Exports a collection quietly, in this process."""
     wish = Wish(kind=to, place=out, **wishes)  # type: ignore[arg-type]
-    assert run(Collection(folder), wish, where=where, quiet=True)
+    run(CollectionFolder(folder), wish, where=where, stdout=sys.stdout.buffer)
     return out
 
 

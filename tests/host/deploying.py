@@ -27,7 +27,7 @@ from sterna.wire.orders import Agent, Send, seal_order
 from sterna.wire.stream import Came, Ending, LineCame, ParcelCame, StreamReader
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
-STERNA = [sys.executable, "-m", "sterna.cli"]
+STERNA = [sys.executable, "-m", "sterna"]
 PAGES = 12
 
 

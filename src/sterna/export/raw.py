@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from sterna import __version__
 from sterna.export.cdxj import index_line
 from sterna.export.progress import Progress
 from sterna.export.selection import Source
@@ -13,6 +12,7 @@ from sterna.export.sorting import Sorter
 from sterna.export.spill import Lookup
 from sterna.export.wacz import About, Listed, write_wacz
 from sterna.export.warc import Wants, WarcFile, Write, check, copy_wanted, copy_whole, entries
+from sterna.version import __version__
 
 _IS_PAGE = "status = 200 AND content_type IN ('text/html', 'application/xhtml+xml')"
 _LISTED = "url, coalesce(title, '')"

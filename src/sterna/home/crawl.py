@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sterna import __version__
 from sterna.archive.disk import ignore_step
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
@@ -23,7 +22,7 @@ from sterna.home.dispatch import Borders, Carrier, Dispatch, Plan
 from sterna.home.errand import asks_more, choose_errand
 from sterna.home.errand import dump as dump_errand
 from sterna.home.errand import load as load_errand
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.intake import Intake, OnStep
 from sterna.home.ledger.desk import LedgerDesk
 from sterna.home.ledger.interface import UNDER_WAY, Counts, Ledger
@@ -34,6 +33,7 @@ from sterna.home.upkeep import Compaction, recover
 from sterna.model import Crawler, Ended, Etiquette, Parcel, Program, Target, Visit
 from sterna.runtime.cell.kernel import peak_memory_bytes
 from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
+from sterna.version import __version__
 from sterna.web.clock import Clock, SystemClock
 from sterna.web.urls import site_of
 
@@ -63,7 +63,7 @@ class Run:
     on_step: OnStep = ignore_step
 
 
-async def crawl(collection: Collection, options: Options, *, run: Run, progress: Progress) -> Summary:
+async def crawl(collection: CollectionFolder, options: Options, *, run: Run, progress: Progress) -> Summary:
     """Crawls until nothing is left, a limit is reached or the run is stopped."""
     with collection.open_for_crawl(), _ledger(collection) as ledger, ThreadPoolExecutor(1) as thread:
         home = _Home(collection, options, ledger=ledger, thread=thread, run=run, progress=progress)
@@ -71,7 +71,7 @@ async def crawl(collection: Collection, options: Options, *, run: Run, progress:
 
 
 @contextmanager
-def _ledger(collection: Collection) -> Iterator[SqliteLedger]:
+def _ledger(collection: CollectionFolder) -> Iterator[SqliteLedger]:
     ledger = SqliteLedger(collection.ledger_path)
     try:
         yield ledger
@@ -82,7 +82,7 @@ def _ledger(collection: Collection) -> Iterator[SqliteLedger]:
 class _Home:
     def __init__(
         self,
-        collection: Collection,
+        collection: CollectionFolder,
         options: Options,
         *,
         ledger: Ledger,

@@ -17,7 +17,6 @@ from tests.home.away.lying import page as plain_page
 from tests.home.away.lying import parcel as plain_parcel
 from tests.home.away.scripted import PARCEL_BYTES, ScriptedLines, do_nothing
 
-from sterna import __version__
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused
 from sterna.home.away.courier import Courier, Journey
 from sterna.home.away.events import Fault
@@ -30,6 +29,7 @@ from sterna.home.ledger.trust import TrustRow
 from sterna.home.progress import Progress
 from sterna.model import Checkpoint, Deliver, Ended, Page, Parcel, Target, Usage, Visit
 from sterna.trust.score import DAY, Score, belief
+from sterna.version import __version__
 from sterna.web.digest import digest_of
 from sterna.wire.discovery import Offer
 

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from sterna import __version__
 from sterna.crawler.predicate import Judge, row_of
 from sterna.home.away.luggage import luggage
 from sterna.model import (
@@ -47,6 +46,7 @@ from sterna.trust.judgement import (
     weighed,
 )
 from sterna.trust.sampling import Told, Witness
+from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.web.urls import fingerprint
 from sterna.wire.discovery import Offer

@@ -1,7 +1,7 @@
 """Facts about this host's platform, by which a home shapes the crawler that it sends (Crawlets 6)."""
 
-from sterna import __version__
 from sterna.host.config import HostConfig
+from sterna.version import __version__
 
 
 def facts_of(config: HostConfig, *, is_live_only: bool) -> dict[str, str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from sterna import __version__
 from sterna.model import Record
 from sterna.search.results import Found
+from sterna.version import __version__
 from sterna.web.http_app import HttpError
 
 JSON_TYPE = "application/json"

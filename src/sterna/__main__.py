@@ -1,4 +1,4 @@
-"""`python -m sterna.cli` is `sterna`."""
+"""`python -m sterna` is `sterna`."""
 
 from sterna.cli import run
 
