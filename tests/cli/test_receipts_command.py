@@ -102,7 +102,7 @@ def test_changed_line_is_said(state: Path) -> None:
     text = (state / FILE).read_text()
     (state / FILE).write_text(text.replace('"by_host":"', '"by_host":"AAAA', 1))
     result = sterna("host", "receipts", "--state", state)
-    assert "1 line of the file cannot be read, or was changed" in result.stdout
+    assert "1 line of the file unreadable or changed" in result.stdout
 
 
 def test_name_that_colours_terminals_does_not(tmp_path: Path) -> None:

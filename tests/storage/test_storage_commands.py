@@ -115,10 +115,10 @@ def test_status_tells_that_a_database_is_down(stock: Stock, tmp_path: Path) -> N
     stock.rules(RULES.replace("../pages.db", "nowhere/x.db"))
     code, said = run("run", stock.folder)
     assert code == Exit.STOPPED
-    assert "database cannot be used: unable to open database file" in said
+    assert "database is not usable: unable to open database file" in said
     first, second = run("status", stock.folder)[1].splitlines()
     assert first == "pages -> main: not known how far"
-    assert "database cannot be used: unable to open database file" in second
+    assert "database is not usable: unable to open database file" in second
 
 
 @pytest.mark.parametrize(
