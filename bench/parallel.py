@@ -17,7 +17,7 @@ from bench.crawl import DEBIAN, SERVER, START, install_sites, seen
 from bench.ratios import settle
 from tests.servers.nginx import NginxServer, serve
 
-from sterna.web.document import Answer, read_document
+from sterna.web.document import Fetched, read_document
 
 SAMPLE = 2_000
 HALVES = ("/boost/doc/html/index.html", "/java/api/index.html")
@@ -25,7 +25,7 @@ HALVES = ("/boost/doc/html/index.html", "/java/api/index.html")
 
 def read(body: bytes) -> int:
     document = read_document(
-        Answer(url="http://h.test/a/b.html", status=200, content_type="text/html", body=body)
+        Fetched(url="http://h.test/a/b.html", status=200, content_type="text/html", body=body)
     )
     return len(document.text)
 

@@ -30,10 +30,9 @@ from sterna.model import (
 )
 from sterna.web.urls import fingerprint
 from sterna.wire import handshake
-from sterna.wire.aead import seal
 from sterna.wire.discovery import Offer, encode_offer
 from sterna.wire.frames import MAX_PAYLOAD_BYTES, FrameWriter, Kind
-from sterna.wire.handshake import Greeting, SessionKeys, Welcome
+from sterna.wire.handshake import Greeting, SessionKeys, Welcome, seal
 from sterna.wire.keys import Identity, Succession
 from sterna.wire.known import Marks
 from sterna.wire.merkle import Tree, leaf_of

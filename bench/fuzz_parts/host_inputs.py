@@ -10,8 +10,7 @@ from bench.fuzz_parts import crawlers
 from bench.fuzz_parts.spoiling import SITE, bombs, garbage, hostile, spoil_bytes, spoil_fields, tree_of
 
 from sterna.model import Budget, Crawler, Target
-from sterna.wire.aead import seal
-from sterna.wire.handshake import Greeting, Hello, Session, SessionKeys
+from sterna.wire.handshake import Greeting, Hello, Session, SessionKeys, seal
 from sterna.wire.keys import Identity
 from sterna.wire.orders import Agent, Kill, Look, Order, Resume, Send, seal_acknowledgement, seal_order
 

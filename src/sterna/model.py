@@ -1,9 +1,10 @@
 """The frozen records everyone speaks: Visit, Target, Page, Link, Parcel, Budget, Usage ..."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, repeat
-from typing import Literal
+from typing import Annotated, Literal, TypeVar, get_type_hints
 
 import msgspec
 
@@ -13,6 +14,49 @@ TargetKind = Literal["page", "sitemap"]
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The common base: immutable, slotted, an array on the wire."""
+
+
+# --- marks: how a field travels and how it is stored is said where the field is declared
+
+Codec = Literal[
+    "url", "page_url", "referrer", "links", "depth", "status", "redirects", "attempts", "priority", "fetched",
+    "not_before", "error", "text", "short_text", "validator", "html", "digest", "size", "texts", "headers",
+    "extracts", "raw", "is_kept", "is_sitemap", "likeness",
+]  # fmt: skip
+ColumnType = Literal[
+    "text", "texts", "hex", "status", "int32", "int64", "time", "date", "headers", "extracts"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A field that travels: by which codec of `wire/records`, in which columns (names, a space between)."""
+
+    codec: Codec
+    columns: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A field that `archive/rows` stores in a column of its name."""
+
+    type: ColumnType
+    after: str = ""  # the column that it follows, where that is not the field before it
+    is_optional: bool = False  # only some crawlers bring it, and segments of the others lack it
+
+
+_Mark = TypeVar("_Mark", Sent, Stored)
+
+
+def marked(record: type[Record], mark: type[_Mark]) -> dict[str, _Mark]:
+    """The fields of a record that have such a mark, in their order."""
+    hints = get_type_hints(record, include_extras=True)
+    return {
+        name: each
+        for name, hint in hints.items()
+        for each in getattr(hint, "__metadata__", ())
+        if isinstance(each, mark)
+    }
 
 
 class Scope(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_fields=True):
@@ -109,14 +153,14 @@ class Crawler(Record, frozen=True, array_like=False, kw_only=True):
 class Target(Record, frozen=True):
     """A URL to fetch, and how it was come by."""
 
-    url: str
-    depth: int = 0
-    referrer: str = ""
-    kind: TargetKind = "page"
-    hops: int = 0  # redirects that led here, one after the other
-    attempts: int = 0
-    not_before: float = 0.0
-    priority: int = 0  # higher ones first
+    url: Annotated[str, Sent("url", "urls")]
+    depth: Annotated[int, Sent("depth", "depths")] = 0
+    referrer: Annotated[str, Sent("referrer", "referrers")] = ""
+    kind: Annotated[TargetKind, Sent("is_sitemap", "is_sitemap")] = "page"
+    hops: Annotated[int, Sent("redirects", "hops")] = 0  # redirects that led here, one after the other
+    attempts: Annotated[int, Sent("attempts", "attempts")] = 0
+    not_before: Annotated[float, Sent("not_before", "not_before")] = 0.0
+    priority: Annotated[int, Sent("priority", "priorities")] = 0  # higher ones first
 
 
 class Validator(Record, frozen=True):
@@ -180,6 +224,47 @@ class Budget(Record, frozen=True, kw_only=True):
     scratch_bytes: int = 0
     facts: int = 0
 
+    @property
+    def has_own_limits(self) -> bool:
+        """True if the crawler itself has limits, which all its visits to a site share."""
+        return any(getattr(self, name) for name in _OWN_LIMITS)
+
+    def lesser(self, other: "Budget") -> "Budget":
+        """The lesser of the two in every field; where 0 stands for no limit, the other one holds."""
+        fields: dict[str, float] = {}
+        for name in self.__struct_fields__:
+            limits = [getattr(self, name), getattr(other, name)]
+            if name not in _COUNTED:
+                limits = [limit for limit in limits if limit > 0]
+            fields[name] = min(limits, default=0)
+        return msgspec.structs.replace(self, **fields)
+
+    def minus(self, usage: "Usage", *, seconds: float) -> "Budget":
+        """What is left of the crawler's own limits after visits that used this much in so many seconds.
+
+        A limit that is used up becomes the smallest one there is, because 0 would stand for no limit.
+        """
+        used = {
+            "requests": usage.requests,
+            "fetched_bytes": usage.bytes_received,
+            "sent_bytes": usage.sent_bytes,
+            "wall_seconds": seconds,
+            "cpu_seconds": usage.cpu_seconds,
+        }
+        least = {"wall_seconds": _LEAST_SECONDS, "cpu_seconds": _LEAST_SECONDS}
+        left = {
+            name: max(limit - used[name], least.get(name, 1))
+            for name in _OWN_LIMITS
+            if (limit := getattr(self, name))
+        }
+        return msgspec.structs.replace(self, **left)
+
+
+# Fields in which 0 is a number like any other; in the rest it stands for no limit.
+_COUNTED = frozenset({"pages", "seconds", "urls", "patience_seconds", "depth"})
+_OWN_LIMITS = ("requests", "fetched_bytes", "sent_bytes", "wall_seconds", "cpu_seconds")
+_LEAST_SECONDS = 1e-9
+
 
 class Usage(Record, frozen=True, kw_only=True):
     """What was used, since the last parcel."""
@@ -193,6 +278,17 @@ class Usage(Record, frozen=True, kw_only=True):
     kept: int = 0  # of the pages, those that were wanted
     cpu_seconds: float = 0.0  # of readers and engine
     sent_bytes: int = 0  # before compression
+
+    def plus(self, other: "Usage") -> "Usage":
+        """The sum of both."""
+        sums = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in self.__struct_fields__
+            if name != "errors"
+        }
+        kinds = sorted({*self.errors, *other.errors})
+        errors = {kind: self.errors.get(kind, 0) + other.errors.get(kind, 0) for kind in kinds}
+        return msgspec.structs.replace(self, errors=errors, **sums)
 
 
 class State(Record, frozen=True):
@@ -276,34 +372,42 @@ class Raw(Record, frozen=True):
 
 
 class Page(Record, frozen=True, kw_only=True):
-    """What a visit found under one URL; `status` 0 and an `error` where there was no answer."""
+    """What a visit found under one URL; `status` 0 and an `error` where there was no response."""
 
-    url: str
+    url: Annotated[str, Sent("page_url", "urls"), Stored("text")]
     fingerprint: int
-    depth: int
-    fetched: float
-    status: int = 0
-    error: str = ""
+    depth: Annotated[int, Sent("depth", "depths"), Stored("int32", after="size")]
+    fetched: Annotated[float, Sent("fetched", "fetched"), Stored("time", after="depth")]
+    status: Annotated[int, Sent("status", "statuses"), Stored("status")] = 0
+    error: Annotated[str, Sent("error", "errors"), Stored("text")] = ""
     is_unchanged: bool = False  # 304, or the digest that was known
-    content_type: str = ""
-    title: str = ""
-    text: str = ""
-    language: str = ""
-    digest: bytes = b""
-    size: int = 0
-    modified: str = ""
-    etag: str = ""
-    referrer: str = ""
-    links: Links = Links()
-    raw: Raw | None = None
-    is_kept: bool = True  # False: home learns that it was seen, and stores nothing of it
-    description: str = ""
-    keywords: tuple[str, ...] = ()
-    headings: tuple[str, ...] = ()
-    html: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
-    extracts: tuple[tuple[str, tuple[str, ...]], ...] = ()  # what the selectors found, by their names
-    likeness: bytes = b""  # of its text, where the crawler asks how much a page changed
+    content_type: Annotated[str, Sent("short_text", "types"), Stored("text")] = ""
+    title: Annotated[str, Sent("short_text", "titles"), Stored("text")] = ""
+    text: Annotated[str, Sent("text", "texts"), Stored("text")] = ""
+    language: Annotated[str, Sent("short_text", "languages"), Stored("text")] = ""
+    digest: Annotated[bytes, Sent("digest", "digest_kinds digests"), Stored("hex")] = b""
+    size: Annotated[int, Sent("size", "sizes"), Stored("int64")] = 0
+    modified: Annotated[str, Sent("validator", "modified"), Stored("date")] = ""
+    etag: Annotated[str, Sent("validator", "etags"), Stored("text")] = ""
+    referrer: Annotated[str, Sent("referrer", "referrers"), Stored("text")] = ""
+    links: Annotated[Links, Sent("links", "link_urls link_texts link_rels")] = Links()
+    raw: Annotated[Raw | None, Sent("raw", "raws")] = None
+    # False: home learns that the page was seen, and stores nothing of it.
+    is_kept: Annotated[bool, Sent("is_kept", "is_kept")] = True
+    description: Annotated[str, Sent("short_text", "descriptions"), Stored("text", is_optional=True)] = ""
+    keywords: Annotated[tuple[str, ...], Sent("texts", "keywords"), Stored("texts", is_optional=True)] = ()
+    headings: Annotated[tuple[str, ...], Sent("texts", "headings"), Stored("texts", is_optional=True)] = ()
+    html: Annotated[str, Sent("html", "htmls"), Stored("text", is_optional=True)] = ""
+    headers: Annotated[
+        tuple[tuple[str, str], ...], Sent("headers", "headers"), Stored("headers", is_optional=True)
+    ] = ()
+    extracts: Annotated[  # what the selectors found, by their names
+        tuple[tuple[str, tuple[str, ...]], ...],
+        Sent("extracts", "extracts"),
+        Stored("extracts", is_optional=True),
+    ] = ()
+    # Of its text, where the crawler asks how much a page changed.
+    likeness: Annotated[bytes, Sent("likeness", "has_likeness likenesses")] = b""
 
 
 class Checkpoint(Record, frozen=True, kw_only=True):
@@ -357,6 +461,13 @@ LIMITS = frozenset(
 )
 
 
+class Arrival(Record, frozen=True, kw_only=True):
+    """When and in how many bytes a parcel came over the network from a host."""
+
+    received_at: float
+    size_bytes: int = 0
+
+
 class Parcel(Record, frozen=True, kw_only=True):
     """A numbered batch of results with its checkpoint; the last one of a visit says how it ended."""
 
@@ -375,3 +486,8 @@ class Parcel(Record, frozen=True, kw_only=True):
     robots: Robots | None = None
     usage: Usage = Usage()
     ended: Ended | None = None
+    arrival: Arrival | None = None  # set at home for a parcel of a host; never on the wire
+
+
+# Takes a parcel; returns when it is stored for good.
+Deliver = Callable[[Parcel], Awaitable[None]]

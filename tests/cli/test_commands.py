@@ -340,7 +340,7 @@ def test_bad_configuration_is_one_line_and_code_2(text: str, message: str, tmp_p
 def test_wrong_pattern_age_and_sql_are_one_line_each(server: PageServer, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     pattern = sterna("crawl", server.url(A), "--into", folder, "--include", "(")
-    assert (pattern.returncode, "not a regular expression" in one_line(pattern.stderr)) == (2, True)
+    assert (pattern.returncode, "not a valid RE2 expression" in one_line(pattern.stderr)) == (2, True)
     assert not folder.exists()
     age = sterna("crawl", server.url(A), "--into", folder, "--refresh", "soon")
     assert (age.returncode, "is not an age" in one_line(age.stderr)) == (2, True)

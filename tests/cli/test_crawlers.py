@@ -6,15 +6,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.crawl.running import sterna
 from tests.home.away.visits import OFFER, SITE, parcel, target, visit
 from tests.host.owner.test_host_receipts import receipt
 
 from sterna.home.away.luggage import pack
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import Arrival, Change, Out, OutboxRow
+from sterna.home.ledger.interface import Change, Out, OutboxRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.model import Ended, Target
+from sterna.model import Arrival, Ended, Target
 from sterna.wire.keys import Identity
 from sterna.wire.receipts import SignedReceipt, decode_receipt
 
@@ -42,8 +43,8 @@ def collection(tmp_path: Path) -> Path:
             )
             ledger.write_out(row, pack(trip, UNREACHABLE))
             came = parcel(trip, 1, "/" if number == 1 else "/b", ended=ended)
-            arrival = Arrival(visit=trip.id, number=1, received_at=15.0)
-            ledger.commit(Change(parcels=(came,), arrivals=(arrival,)), now=16.0)
+            came = replace(came, arrival=Arrival(received_at=15.0))
+            ledger.commit(Change(parcels=(came,)), now=16.0)
             if ended:
                 ledger.mark_out(trip.id, Out.RETURNED, now=17.0, bytes_received=1_500, reason="budget")
         ledger.close()

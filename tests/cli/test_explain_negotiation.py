@@ -126,7 +126,7 @@ def test_folder_that_is_no_collection_is_named(tmp_path: Path) -> None:
 
 def test_long_query_is_no_folder() -> None:
     words = " OR ".join(f"text LIKE '%{n}%'" for n in range(100))
-    assert "What becomes of the query" in explanation(f"SELECT title FROM page WHERE {words}")
+    assert "How the query is carried out" in explanation(f"SELECT title FROM page WHERE {words}")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sterna.host.keyring import Keyring
 from sterna.wire.discovery import WELL_KNOWN, decode_offer
 
 SITE = "http://site.test"
-EXTRA = ("duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "starlette", "tantivy")
+EXTRA = ("duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "tantivy")
 
 
 @contextmanager

@@ -12,10 +12,11 @@ from sterna.archive.arrivals import arrivals
 from sterna.archive.manifest import Batch, FactRow, Snapshot
 from sterna.archive.segments import SegmentStore
 from sterna.errors import EmptyCollection
-from sterna.home.compaction import Compaction
 from sterna.home.folder import CollectionFolder
+from sterna.home.ledger.desk import LedgerDesk
 from sterna.home.ledger.interface import Change
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.home.upkeep import Compaction
 from sterna.model import Link, Links
 
 
@@ -30,7 +31,7 @@ class Archive:
 
     def write(self, number: int) -> Change:
         """The change of a batch, whose files are there already."""
-        page = making.page(f"/{number}", fingerprint=number, links=Links.of(Link(f"{SITE}/")))
+        page = making.page(f"/{number}", site=SITE, fingerprint=number, links=Links.of(Link(f"{SITE}/")))
         fact = FactRow(crawler="c", site=SITE, visit="v", template="t", data="[]", received=1.0)
         batch = Batch(number=number, crawler="c", visits=("v",), again=(False,))
         segments = self.segments.write_pages([(SITE, page)], facts=[fact], batch=batch)
@@ -42,9 +43,8 @@ class Archive:
 
     async def compact(self) -> int:
         with ThreadPoolExecutor(1) as ledger_thread, ThreadPoolExecutor(1) as thread:
-            compaction = Compaction(
-                self.ledger, self.segments, clock=StillClock(), ledger_thread=ledger_thread, thread=thread
-            )
+            desk = LedgerDesk(self.ledger, ledger_thread)
+            compaction = Compaction(desk, self.segments, clock=StillClock(), thread=thread)
             return await compaction.merge_once()
 
 

@@ -23,8 +23,7 @@ from tests.servers.plain import Reply
 from sterna.errors import WireError
 from sterna.model import Budget, Crawler, Program, Source, Target
 from sterna.transport.interface import Call
-from sterna.wire.aead import seal
-from sterna.wire.handshake import Greeting, Session, SessionKeys
+from sterna.wire.handshake import Greeting, Session, SessionKeys, seal
 from sterna.wire.keys import Identity
 from sterna.wire.orders import (
     Agent,

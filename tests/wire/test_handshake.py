@@ -28,7 +28,6 @@ from tests.wire.parties import (
 from sterna.errors import WireError
 from sterna.model import Budget, Record
 from sterna.wire import handshake
-from sterna.wire.aead import seal, unseal
 from sterna.wire.handshake import (
     MAX_HELLO_BYTES,
     MAX_WELCOME_BYTES,
@@ -39,6 +38,8 @@ from sterna.wire.handshake import (
     Welcome,
     check_budget,
     read_hello,
+    seal,
+    unseal,
     welcome,
 )
 from sterna.wire.keys import Identity

@@ -24,7 +24,7 @@ from sterna.model import (
     State,
     Target,
 )
-from sterna.wire.aead import seal
+from sterna.wire.handshake import seal
 from sterna.wire.orders import (
     MAX_CRAWLER_BYTES,
     MAX_FACTS,

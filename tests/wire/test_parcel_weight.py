@@ -12,9 +12,8 @@ from sterna.model import Known
 from sterna.wire import parcels
 from sterna.wire.known import Marks
 from sterna.wire.parcels import unpack_parcel
-from sterna.wire.records import PageColumns
-from sterna.wire.target_columns import TargetColumns
-from sterna.wire.weighing import array_length
+from sterna.wire.problems import array_length
+from sterna.wire.records import PageColumns, TargetColumns
 
 SITE = "https://www.example.org"
 NOW = 1_700_000_000.0

@@ -40,6 +40,7 @@ from sterna.wire import parcels
 from sterna.wire.known import Marks, pack_known, unpack_known
 from sterna.wire.merkle import leaf_of
 from sterna.wire.parcels import Unpacker, as_sent, pack_parcel, unpack_parcel
+from sterna.wire.records import PageColumns, TargetColumns
 
 SITE = "https://www.example.org"
 BEGAN, NOW = 1_700_000_000.0, 1_700_000_600.0
@@ -196,7 +197,9 @@ def test_any_honest_pages_come_home_with_the_same_leaves(pages: list[Page]) -> N
     came = travelled(parcel_of(pages=tuple(pages)))
     assert came == sent
     assert [leaf_of(page) for page in came.pages] == [leaf_of(page) for page in sent.pages]
-    assert [round(page.fetched, 3) for page in pages] == [round(page.fetched, 3) for page in came.pages]
+    for page, twin in zip(pages, came.pages, strict=True):
+        # Half a millisecond, and what a float of this size leaves out: .0005 may be rounded either way.
+        assert twin.fetched == pytest.approx(page.fetched, rel=0, abs=0.000_501)
 
 
 def test_digest_and_size_do_not_travel_where_they_follow_from_the_html() -> None:
@@ -284,16 +287,29 @@ def test_facts_that_are_too_much_for_any_parcel_are_refused(monkeypatch: pytest.
 Lie = Callable[[Any], Any]
 
 
+PARTS = {"pages": PageColumns, "found": TargetColumns, "outlinks": TargetColumns, "usage": Usage}
+
+
+def part(name: str, changes: dict[str, Any], *, into: str = "") -> Lie:
+    """A part of the parcel with other fields, which may be sent as another part."""
+
+    def lie(packed: Any) -> Any:
+        truth = msgspec.msgpack.decode(getattr(packed, name), type=PARTS[name])
+        return replace(packed, **{into or name: replace(truth, **changes)})
+
+    return lie
+
+
 def pages(**changes: Any) -> Lie:
-    return lambda packed: replace(packed, pages=replace(packed.pages, **changes))
+    return part("pages", changes)
 
 
 def found(**changes: Any) -> Lie:
-    return lambda packed: replace(packed, found=replace(packed.found, **changes))
+    return part("found", changes)
 
 
 def usage(**changes: Any) -> Lie:
-    return lambda packed: replace(packed, usage=replace(packed.usage, **changes))
+    return part("usage", changes)
 
 
 def said(**changes: Any) -> Lie:
@@ -320,12 +336,12 @@ LIES = [
     (pages(urls="/one\0https://b.example.net/"), "another site"),
     (pages(urls="/one\0http://www.example.org/"), "another site"),
     (pages(urls="/one\0https://www.example.org.evil.net/"), "another site"),
-    (pages(urls="/one\0/a/../b"), "one spelling"),
-    (pages(urls="/one\0/%7Ea"), "one spelling"),
-    (pages(urls="/one\0/a#b"), "one spelling"),
-    (pages(urls="/one\0javascript:alert(1)"), "one spelling"),
-    (pages(urls="/one\0"), "one spelling"),
-    (pages(urls="/one\0/" + "x" * 3000), "one spelling"),
+    (pages(urls="/one\0/a/../b"), "canonical"),
+    (pages(urls="/one\0/%7Ea"), "canonical"),
+    (pages(urls="/one\0/a#b"), "canonical"),
+    (pages(urls="/one\0javascript:alert(1)"), "canonical"),
+    (pages(urls="/one\0"), "empty"),
+    (pages(urls="/one\0/" + "x" * 3000), "canonical"),
     (pages(depths=(1, -1)), "depth"),
     (pages(depths=(1, 2**40)), "depth"),
     (pages(depths=(1,)), "rows"),
@@ -335,8 +351,8 @@ LIES = [
     (pages(fetched=(int(BEGAN - 121) * MS, 0)), "fetched"),
     (pages(fetched=(int(BEGAN) * MS, int(BEGAN) * MS)), "fetched"),
     (pages(fetched=()), "rows"),
-    (pages(errors="\0Not a kind"), "kind of error"),
-    (pages(errors="\0" + "x" * 65), "kind of error"),
+    (pages(errors="\0Not a kind"), "name of an error"),
+    (pages(errors="\0" + "x" * 65), "name of an error"),
     (pages(titles="One\0" + "x" * 300_000), "field of more"),
     (pages(etags="\0" + "x" * 300_000), "field of more"),
     (pages(etags='"a"\r\nX-More: yes\0'), "line break"),
@@ -347,22 +363,22 @@ LIES = [
     (pages(digest_kinds=b"\0\3"), "digest of kind 3"),
     (pages(digest_kinds=b"\0"), "rows"),
     (pages(digest_kinds=b""), "rows"),
-    (pages(sizes=(-4, 0)), "smaller than nothing"),
+    (pages(sizes=(-4, 0)), "negative size"),
     (pages(sizes=(2**60, 0)), "size"),
-    (pages(referrers="ftp://x/\0"), "one spelling"),
-    (pages(link_urls="ftp://x/\0"), "no URL"),
-    (pages(link_urls="https://a.test/ b\0"), "no URL"),
-    (pages(link_urls="/a\n\n/b\0"), "no URL"),
-    (pages(link_urls="/a\n" * 10_001 + "\0"), "more links"),
-    (pages(link_texts="a\nb\0"), "texts of links"),
-    (pages(link_urls="/a\0", link_rels="a\nb\0"), "texts of links"),
+    (pages(referrers="ftp://x/\0"), "canonical"),
+    (pages(link_urls="ftp://x/\0"), "not an http"),
+    (pages(link_urls="https://a.test/ b\0"), "not an http"),
+    (pages(link_urls="/a\n\n/b\0"), "not an http"),
+    (pages(link_urls="/a\n" * 10_001 + "\0"), "more than 10,000 links"),
+    (pages(link_texts="a\nb\0"), "more texts"),
+    (pages(link_urls="/a\0", link_rels="a\nb\0"), "more texts"),
     (pages(headers="name\0"), "without a value"),
     (pages(likenesses=b"more"), "bytes in a column"),
     (pages(extracts=((),)), "rows"),
     (pages(raws=(None,)), "rows"),
     (pages(is_kept=b"\1"), "rows"),
     (found(urls="https://b.example.net/"), "another site"),
-    (found(urls="three"), "one spelling"),
+    (found(urls="three"), "canonical"),
     (found(depths=(-1,)), "depth"),
     (found(count=10**9), "1000000000 URLs"),
     (found(count=-1), "-1 URLs"),
@@ -371,13 +387,10 @@ LIES = [
     (found(not_before=(-1,)), "another try"),
     (found(not_before=(int(NOW + 3 * 86_400) * MS,)), "another try"),
     (found(priorities=(2**63,)), "priority"),
-    (found(referrers="mailto:x"), "one spelling"),
+    (found(referrers="mailto:x"), "canonical"),
     (found(is_sitemap=b"\1\1"), "rows"),
-    (
-        lambda packed: replace(packed, again=replace(packed.found, urls="https://b.example.net/")),
-        "another site",
-    ),
-    (lambda packed: replace(packed, outlinks=replace(packed.outlinks, urls="/a")), "this site"),
+    (part("found", {"urls": "https://b.example.net/"}, into="again"), "another site"),
+    (part("outlinks", {"urls": "/a"}), "this site"),
     (said(done=b"1234567"), "done"),
     (said(unchanged=b"\0\0\0\5"), "place"),
     (said(unchanged=b"\0\0\0\0"), "place"),
@@ -395,14 +408,14 @@ LIES = [
     (usage(cpu_seconds=inf), "count"),
     (usage(cpu_seconds=2.0**40), "count"),
     (usage(errors={"http_404": -1}), "count"),
-    (usage(errors={"Not a kind": 1}), "kind of error"),
+    (usage(errors={"Not a kind": 1}), "name of an error"),
     (usage(errors={f"e{n}": 1 for n in range(1001)}), "kinds of errors"),
     (usage(pages=101), "more pages"),
 ]
 
 
 def lied(lie: Lie) -> bytes:
-    packed = msgspec.msgpack.decode(pack_parcel(TRUTH, MARKS), type=parcels._Packed)
+    packed = msgspec.msgpack.decode(pack_parcel(TRUTH, MARKS), type=parcels._Packed[msgspec.Raw])
     return msgspec.msgpack.encode(lie(packed))
 
 
@@ -411,7 +424,7 @@ def test_the_truth_is_believed() -> None:
 
 
 @pytest.mark.parametrize(("lie", "said"), LIES, ids=range(len(LIES)))
-def test_what_cannot_be_is_refused_in_one_clear_line(lie: Lie, said: str) -> None:
+def test_invalid_value_is_refused_in_one_clear_line(lie: Lie, said: str) -> None:
     with pytest.raises(WireError, match=said) as refusal:
         unpack_parcel(lied(lie), visit_of(), MARKS, NOW, began=BEGAN)
     assert refusal.value.problem == "malformed"
@@ -420,8 +433,8 @@ def test_what_cannot_be_is_refused_in_one_clear_line(lie: Lie, said: str) -> Non
 
 def test_page_that_is_changed_and_unchanged_at_once_is_refused() -> None:
     truth = parcel_of(pages=(page_of("/a"), page_of("/b", is_unchanged=True)))
-    packed = msgspec.msgpack.decode(pack_parcel(truth, MARKS), type=parcels._Packed)
-    both = msgspec.msgpack.encode(replace(packed, pages=replace(packed.pages, urls="/b")))
+    packed = msgspec.msgpack.decode(pack_parcel(truth, MARKS), type=parcels._Packed[msgspec.Raw])
+    both = msgspec.msgpack.encode(pages(urls="/b")(packed))
     with pytest.raises(WireError, match="twice"):
         unpack_parcel(both, visit_of(), MARKS, NOW)
 

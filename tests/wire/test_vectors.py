@@ -19,8 +19,7 @@ from tests.wire.parties import HOME, HOST, NOW, PLATFORM, SESSION, SITE, TICKET
 
 from sterna import model
 from sterna.model import Budget
-from sterna.wire import discovery, handshake, known, orders, parcels, receipts, stream, target_columns
-from sterna.wire import records as page_columns
+from sterna.wire import discovery, handshake, known, orders, parcels, receipts, records, stream
 from sterna.wire.frames import Kind
 from sterna.wire.handshake import SUITE, read_hello
 from sterna.wire.keys import Succession
@@ -32,7 +31,7 @@ from sterna.wire.stream import AliveCame, LineCame, ParcelCame, StreamReader
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 VECTORS: dict[str, str] = json.loads(vectors.PATH.read_text())
-MODULES = (model, handshake, orders, receipts, stream, page_columns, target_columns)
+MODULES = (model, handshake, orders, receipts, stream, records)
 
 
 def vector(name: str) -> bytes:

@@ -25,8 +25,7 @@ from sterna.model import (
 )
 from sterna.web.urls import fingerprint
 from sterna.wire import handshake
-from sterna.wire.aead import Random
-from sterna.wire.handshake import Greeting, SessionKeys, read_hello, welcome
+from sterna.wire.handshake import Greeting, Random, SessionKeys, read_hello, welcome
 from sterna.wire.keys import Succession
 from sterna.wire.known import Marks, pack_known
 from sterna.wire.merkle import Tree, leaf_hash, leaf_of

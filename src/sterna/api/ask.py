@@ -16,7 +16,7 @@ from sterna.archive.manifest import Batch
 from sterna.archive.rows import page_table
 from sterna.crawler.compiler import compile_query
 from sterna.crawler.pack import PackedCrawler
-from sterna.crawler.sql import plan_query
+from sterna.crawler.sql.plan import plan_query
 from sterna.errors import UsageError
 from sterna.home.crawl import Run
 from sterna.home.folder import CollectionFolder

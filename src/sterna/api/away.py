@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from sterna.errors import CollectionInUse, SternaError, UsageError
-from sterna.home.away.composition import away_of, let_reach, open_transport
+from sterna.home.away.composition import lines_of, open_transport
 from sterna.home.away.luggage import unpack
 from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.interface import UNDER_WAY, Out, OutboxRow
@@ -15,6 +15,7 @@ from sterna.host.keyring import Keyring
 from sterna.model import Visit
 from sterna.version import __version__
 from sterna.web.clock import SystemClock
+from sterna.web.urls import hostname_of
 from sterna.wire.discovery import Offer
 from sterna.wire.receipts import SignedReceipt, decode_receipt
 
@@ -56,12 +57,13 @@ async def tell_hosts(away: Sequence[tuple[Visit, Offer]], options: Options, *, k
     async with open_transport(options, etiquette=options.etiquette(__version__), clock=clock) as transport:
 
         async def tell(visit: Visit, offer: Offer) -> str:
-            let_reach(transport, visit, offer)
+            if visit.may_be_private or visit.allow_private:
+                transport.let_private(hostname_of(offer.endpoint))
             name = f"{visit.id} at {visit.site}"
             try:
-                sender = away_of(transport, keyring.read("home"), options, clock)
+                lines = lines_of(transport, keyring.read("home"), options, clock)
                 async with asyncio.timeout(KILL_SECONDS):
-                    report = await sender.kill(offer, visit.id)
+                    report = await lines.kill(offer, visit.id)
             except (SternaError, TimeoutError) as error:
                 return f"{name}: killed here, but its host was not told ({error or 'timeout'})"
             return f"{name}: {report.state}"

@@ -15,7 +15,7 @@ from sterna.api.crawlers import packed_of, seeds_of
 from sterna.crawler.pack import PackedCrawler
 from sterna.crawler.spec import Spec
 from sterna.errors import EmptyCollection, UsageError
-from sterna.home.away.composition import Envoy
+from sterna.home.away.composition import Migration
 from sterna.home.away.place import Placement
 from sterna.home.crawl import Run
 from sterna.home.crawl import crawl as crawl_from_home
@@ -94,7 +94,7 @@ async def send(
 ) -> Summary:
     """One run; crawlers travel under the identity in the folder of keys."""
     identity = partial(keyring_of(options).read_or_make, "home")
-    run.envoy = Envoy(identity=identity, tell=watch.tell, warn=watch.warn)
+    run.migration = Migration(identity=identity, tell=watch.tell, warn=watch.warn)
     return await crawl_from_home(collection, options, run=run, progress=progress)
 
 

@@ -6,8 +6,7 @@ import msgspec
 
 from sterna.crawler.compiler import budget_of, compile_spec, gather_of
 from sterna.crawler.pack import SUFFIX, PackedCrawler, read
-from sterna.crawler.spec import Spec
-from sterna.crawler.spec_file import load_spec
+from sterna.crawler.spec import Spec, load_spec
 from sterna.errors import UsageError
 from sterna.home.errand import choose_errand
 from sterna.home.errand import load as load_errand

@@ -9,9 +9,8 @@ import msgspec
 from sterna.archive.arrivals import count
 from sterna.errors import IndexUnusable
 from sterna.home.folder import CollectionFolder
-from sterna.search.generations import current
+from sterna.search.generations import current, read_position
 from sterna.search.indexer import Indexer
-from sterna.search.position import read_position
 from sterna.search.results import Found
 from sterna.search.searcher import Searcher
 

@@ -23,7 +23,7 @@ def _run() -> None:
 
         sys.stdout.write(f"sterna {__version__}\n")
         return
-    from sterna.runtime.memory import share_heaps  # noqa: PLC0415
+    from sterna.runtime.cell.kernel import share_heaps  # noqa: PLC0415
 
     share_heaps()  # before anything starts a thread
     from sterna.cli.app import main  # noqa: PLC0415 - it loads libraries that make threads

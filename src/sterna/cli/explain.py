@@ -11,7 +11,7 @@ from sterna.api.crawlers import is_file, kept_crawler, packed_of, read_crawler, 
 from sterna.crawler.explanation import explain as explain_crawler
 from sterna.crawler.pack import SUFFIX, describe, summary_of, write
 from sterna.crawler.rules import MULTISLOTS, TEMPLATES
-from sterna.crawler.spec_file import load_spec
+from sterna.crawler.spec import load_spec
 from sterna.errors import UsageError
 from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import harmless
@@ -44,7 +44,7 @@ def _rule(what: str) -> str:
     if is_file(what):
         raise UsageError(f"--rule needs a query, and {what} is a crawler's file")
     # The SQL parser is slow to load.
-    from sterna.crawler.query_rule import query_rule  # noqa: PLC0415
+    from sterna.crawler.sql.rule import query_rule  # noqa: PLC0415
 
     return query_rule(what, {"page": [slot for slot in TEMPLATES["page"] if slot not in MULTISLOTS]})
 
@@ -58,7 +58,7 @@ def explanation(what: str) -> str:
     if _is_folder(what):
         return _collection_explained(Path(what))
     # The SQL parser is slow to load.
-    from sterna.crawler.query_plan import explain_query  # noqa: PLC0415
+    from sterna.crawler.sql.plan import explain_query  # noqa: PLC0415
 
     return explain_query(what)
 

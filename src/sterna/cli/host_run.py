@@ -203,7 +203,7 @@ async def _try_source(config: HostConfig) -> list[str]:
 
 
 def _circumstances(listener: socket.socket) -> list[str]:
-    from sterna.runtime.jail import protection  # noqa: PLC0415 - only a running host needs it
+    from sterna.runtime.cell.jail import protection  # noqa: PLC0415 - only a running host needs it
 
     offered = protection()
     jail = "seccomp" if offered.has_seccomp else "none: crawlers with rules are refused (see sterna doctor)"

@@ -194,10 +194,10 @@ def _shown(pieces: "Sequence[Piece]", *, is_bold: bool) -> str:
 def _serve(collection: CollectionFolder, name: str, listener: socket.socket) -> None:
     import uvloop  # noqa: PLC0415
 
-    from sterna.search.page.guard import is_loopback  # noqa: PLC0415
-    from sterna.search.page.server import serve as run_server  # noqa: PLC0415
     from sterna.search.page.service import make_app  # noqa: PLC0415
+    from sterna.search.page.service import serve as run_server  # noqa: PLC0415
     from sterna.search.searcher import Searcher  # noqa: PLC0415
+    from sterna.web.http_app import is_loopback  # noqa: PLC0415
 
     host, port = listener.getsockname()[:2]
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -12,7 +12,7 @@ from sterna.cli.lines import fields_of, plural, say, say_json
 from sterna.errors import UsageError
 from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.trust import SampleRow, TrustRow
-from sterna.trust.judgement import BAD, Verdict
+from sterna.trust.judgement import BAD, Judgement
 from sterna.trust.sampling import sample_count
 from sterna.trust.score import Score, belief
 from sterna.web.urls import Canonical, site_of
@@ -102,7 +102,7 @@ def _line(row: TrustRow, now: float) -> str:
 def _about(row: TrustRow, samples: list[SampleRow], now: float) -> list[str]:
     of = belief(Score(row.good, row.bad, row.at), now)
     verdicts = Counter(each.verdict for each in samples)
-    counted = ", ".join(f"{verdicts[each]:,} {each}" for each in Verdict if verdicts[each])
+    counted = ", ".join(f"{verdicts[each]:,} {each}" for each in Judgement if verdicts[each])
     return [
         f"  key {row.key}",
         f"  {plural(len(samples), 'page')} checked, the last on {_date(row.at)}: {counted}",

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from sterna.crawler.compiler import crawler_of_fields
-from sterna.crawler.scope import ScopeRules
-from sterna.crawler.seeds import seed_url
+from sterna.crawler.scope import ScopeRules, seed_url
 from sterna.crawler.spec import GENTLE_SECONDS, CrawlOptions
 from sterna.errors import ConfigError, UsageError, WireError
 from sterna.home.away.hosts import Configured

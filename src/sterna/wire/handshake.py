@@ -6,18 +6,25 @@ and the keys of the session come from two X25519 keys that are thrown away, and 
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
-from nacl.bindings import crypto_scalarmult, crypto_scalarmult_base
+from nacl.bindings import (
+    crypto_aead_xchacha20poly1305_ietf_ABYTES,
+    crypto_aead_xchacha20poly1305_ietf_decrypt,
+    crypto_aead_xchacha20poly1305_ietf_encrypt,
+    crypto_aead_xchacha20poly1305_ietf_NPUBBYTES,
+    crypto_scalarmult,
+    crypto_scalarmult_base,
+)
 from nacl.exceptions import CryptoError
 
 from sterna.errors import WireError
 from sterna.model import Budget, Record
-from sterna.wire.aead import Random, seal, unseal
 from sterna.wire.keys import KEY_BYTES, SIGNATURE_BYTES, Identity, PublicKey
 from sterna.wire.problems import malformed
 
@@ -26,11 +33,15 @@ SUITE = "x25519-ed25519-xchacha20poly1305-blake2b"
 SESSION_BYTES = 16
 TICKET_BYTES = 32
 NONCE_BYTES = 16
+_SEAL_NONCE_BYTES: int = crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
+_SEAL_BYTES: int = _SEAL_NONCE_BYTES + crypto_aead_xchacha20poly1305_ietf_ABYTES
 TICKET_SECONDS = 60
 MAX_HELLO_BYTES = 8 * 1024
 MAX_WELCOME_BYTES = 64 * 1024
 MAX_NUMBER = 2**63 - 1
 MAX_PRIORITY = 10  # that a home can promise a site among its revisits
+
+Random = Callable[[int], bytes]  # that many unpredictable bytes
 
 Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
@@ -278,6 +289,25 @@ def check_budget(budget: Budget) -> None:
         number = getattr(budget, name)
         if not 0 <= number <= MAX_NUMBER:  # False for NaN, too
             raise WireError("malformed", f"a budget's {name} cannot be {str(number)[:30]}")
+
+
+def seal(key: bytes, plaintext: bytes, *, bound: bytes, random: Random = os.urandom) -> bytes:
+    """Nonce and XChaCha20-Poly1305 ciphertext; `bound` is not sent, but must be the same to unseal it."""
+    nonce = random(_SEAL_NONCE_BYTES)
+    return nonce + crypto_aead_xchacha20poly1305_ietf_encrypt(plaintext, bound, nonce, key)
+
+
+def unseal(key: bytes, sealed: bytes, *, bound: bytes) -> bytes:
+    """The plaintext; WireError if one bit of it, of the key or of `bound` differs."""
+    if len(sealed) < _SEAL_BYTES:
+        raise WireError("malformed", f"a sealed message has at least {_SEAL_BYTES} bytes, not {len(sealed)}")
+    nonce, ciphertext = sealed[:_SEAL_NONCE_BYTES], sealed[_SEAL_NONCE_BYTES:]
+    try:
+        return crypto_aead_xchacha20poly1305_ietf_decrypt(ciphertext, bound, nonce, key)
+    except CryptoError as error:
+        raise WireError(
+            "bad-signature", "the message was not sealed under the key of this session"
+        ) from error
 
 
 def _of_hello(body: bytes) -> bytes:

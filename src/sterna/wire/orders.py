@@ -15,11 +15,19 @@ from msgspec import Meta
 
 from sterna.errors import WireError
 from sterna.model import Budget, Crawler, Ended, Record, State, Target
-from sterna.wire.aead import Random, seal, unseal
-from sterna.wire.handshake import MAX_NUMBER, SESSION_BYTES, Priority, SessionKeys, Ticket, check_budget
+from sterna.wire.handshake import (
+    MAX_NUMBER,
+    SESSION_BYTES,
+    Priority,
+    Random,
+    SessionKeys,
+    Ticket,
+    check_budget,
+    seal,
+    unseal,
+)
 from sterna.wire.keys import SIGNATURE_BYTES
-from sterna.wire.problems import malformed
-from sterna.wire.weighing import array_length, size_of
+from sterna.wire.problems import array_length, malformed, size_of
 
 MAX_ORDER_BYTES = 32 * 1024 * 1024  # as it travels
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024

@@ -7,6 +7,7 @@ pages, `unpack_parcel(pack_parcel(parcel))` is `as_sent(parcel)`.
 
 import math
 from struct import pack, unpack
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -16,20 +17,26 @@ from sterna.model import Checkpoint, Ended, Page, Parcel, Record, StateChange, T
 from sterna.web.urls import fingerprint
 from sterna.wire.columns import pack_places, unpack_places
 from sterna.wire.known import Marks
-from sterna.wire.parcel_weight import weigh_parcel
-from sterna.wire.records import PageColumns, as_travelling, check_error, pack_pages, unpack_pages
-from sterna.wire.target_columns import (
+from sterna.wire.problems import array_length, malformed, size_of
+from sterna.wire.records import (
     MAX_TARGETS,
-    TargetColumns,
+    as_travelling,
+    check_error,
     check_sites,
     milliseconds,
+    pack_pages,
     pack_targets,
+    unpack_pages,
     unpack_targets,
+    weigh_pages,
+    weigh_targets,
 )
 
 MAX_PARCEL_BYTES = 64 * 1024 * 1024
 CLOCK_SLACK_SECONDS = 120.0  # that the clocks of home and host may differ
+MAX_ROWS = 1_000_000  # facts that rules send home, or a crawler holds, in one parcel
 MAX_ROW_BYTES = 16 * 1024 * 1024
+MAX_USAGE_BYTES = 256 * 1024
 _ROOM_BYTES = MAX_PARCEL_BYTES - 4 * 1024 * 1024  # for pages; the rest of a parcel needs some too
 MAX_COUNT = 2**53
 _MAX_CPU_SECONDS = 2**32  # home counts them in microseconds
@@ -39,25 +46,40 @@ _MAX_FACT_NUMBER = 2**53
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class _Packed(Record, frozen=True, kw_only=True):
+_EMPTY: Any = msgspec.Raw(b"\x90")
+Part = TypeVar("Part")  # a record where a parcel is made, the bytes of one where it is read
+
+
+class _Packed(Record, Generic[Part], frozen=True, kw_only=True):
+    """A parcel as it travels; parts that may be large are decoded one by one, after they were weighed."""
+
     visit: str
     part: str
     epoch: int
     number: int
-    pages: PageColumns = PageColumns()
+    pages: Part = _EMPTY  # PageColumns
     unchanged: bytes = b""  # places in the order of the marks
     unchanged_at: int = 0  # when the last of them was fetched, in milliseconds
-    found: TargetColumns = TargetColumns()
+    found: Part = _EMPTY  # TargetColumns, as the other two
     done: bytes = b""  # fingerprints
-    again: TargetColumns = TargetColumns()
-    outlinks: TargetColumns = TargetColumns()
-    state: StateChange = StateChange()
-    rows: tuple[bytes, ...] = ()
-    usage: Usage = Usage()
+    again: Part = _EMPTY
+    outlinks: Part = _EMPTY
+    state: Part = _EMPTY  # StateChange
+    rows: Part = _EMPTY
+    usage: Part = _EMPTY  # Usage
     ended: Ended | None = None
 
 
-_DECODER = msgspec.msgpack.Decoder(_Packed)
+class _StateParts(Record, frozen=True):
+    added: msgspec.Raw = _EMPTY
+    removed: msgspec.Raw = _EMPTY
+
+
+_DECODER = msgspec.msgpack.Decoder(_Packed[msgspec.Raw])
+_STATE_PARTS = msgspec.msgpack.Decoder(_StateParts)
+_STATE = msgspec.msgpack.Decoder(StateChange)
+_ROWS = msgspec.msgpack.Decoder(tuple[bytes, ...])
+_USAGE = msgspec.msgpack.Decoder(Usage)
 
 
 # --- at the host
@@ -101,7 +123,7 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
     places = (known_marks.place_of(page.fingerprint) for page in unchanged)
     checkpoint = parcel.checkpoint
     packed = _encode(
-        _Packed(
+        _Packed[object](
             visit=parcel.visit,
             part=parcel.part,
             epoch=parcel.epoch,
@@ -185,16 +207,16 @@ class Unpacker:
         """The parcel; WireError if it cannot be. Whether its number is the next is the caller's to see."""
         if len(data) > MAX_PARCEL_BYTES:
             raise WireError("too-large", f"a parcel of {len(data):,} bytes")
-        try:
-            weigh_parcel(data)
+        with malformed("the parcel"):
             packed = _DECODER.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise WireError("malformed", "a parcel that cannot be read") from error
+            _weigh(packed)
+            state, rows = _STATE.decode(packed.state), _ROWS.decode(packed.rows)
+            usage = _USAGE.decode(packed.usage)
         self._check_lease(packed)
-        _check_facts(packed)
-        check_usage(packed.usage)
+        _check_facts(rows, state)
+        check_usage(usage)
         pages = (*self._changed(packed, now), *self._unchanged(packed, now))
-        self._count(pages, packed.usage)
+        self._count(pages, usage)
         visit = self._visit
         return Parcel(
             visit=visit.id,
@@ -209,24 +231,24 @@ class Unpacker:
                 done=_done(packed.done),
                 again=self._targets(packed.again, now),
             ),
-            state=packed.state,
-            rows=packed.rows,
-            usage=packed.usage,
+            state=state,
+            rows=rows,
+            usage=usage,
             ended=packed.ended,
         )
 
-    def _check_lease(self, packed: _Packed) -> None:
+    def _check_lease(self, packed: _Packed[msgspec.Raw]) -> None:
         visit = self._visit
         if (packed.visit, packed.part, packed.epoch) != (visit.id, visit.part, visit.epoch):
             raise WireError("malformed", f"a parcel of another visit than {visit.id}, epoch {visit.epoch}")
         if not 1 <= packed.number <= MAX_COUNT:
             raise WireError("malformed", f"a parcel with the number {packed.number}")
 
-    def _changed(self, packed: _Packed, now: float) -> tuple[Page, ...]:
+    def _changed(self, packed: _Packed[msgspec.Raw], now: float) -> tuple[Page, ...]:
         latest = now + CLOCK_SLACK_SECONDS
         return unpack_pages(packed.pages, self._visit.site, earliest=self._earliest, latest=latest)
 
-    def _unchanged(self, packed: _Packed, now: float) -> list[Page]:
+    def _unchanged(self, packed: _Packed[msgspec.Raw], now: float) -> list[Page]:
         """Pages that are as home has them, made again from its lease."""
         places = unpack_places(packed.unchanged, len(self._marks))
         at = packed.unchanged_at / 1000
@@ -261,15 +283,15 @@ class Unpacker:
         if self._pages > self._visit.budget.pages:
             raise WireError("malformed", f"more pages than the {self._visit.budget.pages:,} of the budget")
 
-    def _outlinks(self, columns: TargetColumns, now: float) -> tuple[Target, ...]:
-        targets = self._targets(columns, now, is_home=False)
+    def _outlinks(self, packed: msgspec.Raw, now: float) -> tuple[Target, ...]:
+        targets = self._targets(packed, now, is_home=False)
         self._moves -= sum(target.depth == 0 for target in targets)
         if self._moves < 0:
             raise WireError("malformed", "more start pages that moved to other sites than there were")
         return targets
 
-    def _targets(self, columns: TargetColumns, now: float, *, is_home: bool = True) -> tuple[Target, ...]:
-        targets = unpack_targets(columns, self._visit.site, now=now)
+    def _targets(self, packed: msgspec.Raw, now: float, *, is_home: bool = True) -> tuple[Target, ...]:
+        targets = unpack_targets(packed, self._visit.site, now=now)
         check_sites(targets, self._visit.site, is_home=is_home)
         return targets
 
@@ -287,9 +309,20 @@ def _done(data: bytes) -> tuple[int, ...]:
     return marks
 
 
-def _check_facts(packed: _Packed) -> None:
-    state = packed.state
-    facts = (*packed.rows, *(fact for _, fact in state.added))
+def _weigh(packed: _Packed[msgspec.Raw]) -> None:
+    """WireError if a parcel would take much more memory than its bytes: a host can send anything."""
+    weigh_pages(packed.pages)
+    if sum(map(weigh_targets, (packed.found, packed.again, packed.outlinks))) > MAX_TARGETS:
+        raise WireError("malformed", f"more than {MAX_TARGETS:,} URLs in a parcel")
+    state = _STATE_PARTS.decode(packed.state)
+    if max(map(array_length, (packed.rows, state.added, state.removed))) > MAX_ROWS:
+        raise WireError("malformed", f"more than {MAX_ROWS:,} facts in a parcel")
+    if size_of(packed.usage) > MAX_USAGE_BYTES:
+        raise WireError("malformed", f"more than {MAX_USAGE_BYTES:,} bytes of counts in a parcel")
+
+
+def _check_facts(rows: tuple[bytes, ...], state: StateChange) -> None:
+    facts = (*rows, *(fact for _, fact in state.added))
     if max(map(len, facts), default=0) > MAX_ROW_BYTES:
         raise WireError("malformed", f"a fact of more than {MAX_ROW_BYTES:,} bytes")
     numbers = (*state.removed, *(number for number, _ in state.added))

@@ -1,21 +1,29 @@
-"""Pages in columns: new and changed ones, redirects and errors; without what home computes itself."""
+"""Pages and targets in columns, as a parcel carries them; the fields are those that `model` marks as `Sent`.
+
+URLs of the visited site travel without its name. Digest and size of a page are left out where they follow
+from its HTML, and its fingerprint always: home computes them.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
-from operator import add, sub
+from operator import add, attrgetter, sub
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from sterna.errors import WireError
-from sterna.model import Links, Page, Raw, Record
+from sterna.model import Codec, Links, Page, Raw, Record, Sent, Target, marked
 from sterna.web.digest import DIGEST_BYTES, digest_of
 from sterna.web.markup import MAX_LINKS
 from sterna.web.signature import LIKENESS_BYTES
-from sterna.web.urls import MAX_URL_LENGTH, fingerprint, site_of
+from sterna.web.urls import MAX_URL_LENGTH, Canonical, fingerprint, site_of
 from sterna.wire.columns import (
     ITEM,
+    ROW,
     Lists,
     Numbers,
     Texts,
@@ -31,62 +39,36 @@ from sterna.wire.columns import (
     unpack_some,
     unpack_texts,
 )
-from sterna.wire.target_columns import (
-    MAX_DEPTH,
-    lengthen_lines,
-    milliseconds,
-    shorten,
-    shorten_lines,
-    unpack_referrers,
-    unpack_urls,
-)
+from sterna.wire.problems import array_length, is_array, malformed, size_of
 
-MAX_PAGES = 100_000  # in a parcel; those that did not change not counted
-MAX_FIELD_CHARS = 256 * 1024  # of what is not a page's contents: curl takes no longer lines of a head
+MAX_PAGES = 100_000  # in a parcel; unchanged ones not counted
+MAX_TARGETS = 1_000_000  # of one kind in a parcel: a page may lead to as many as its sitemaps name
+MAX_FIELD_CHARS = 256 * 1024  # of a short text: curl accepts no longer header lines
+MAX_LISTS_BYTES = 8 * 1024 * 1024  # of a column with any number of texts in a row, where these are not joined
 MAX_STATUS = 999
+MAX_DEPTH = 2**31 - 1
+MAX_PAUSE_SECONDS = 2 * 24 * 3600  # before a URL is tried again
+_MAX_TRIES = 1000
+_MAX_PRIORITY = 2**63 - 1
 _MAX_SIZE = 2**53
-_NO_DIGEST, _OWN_DIGEST, _HTML_DIGEST = range(3)  # what is in `digest_kinds`
-_BREAKS = re.compile(r"[\0\r\n]")  # what no header holds, and what home sends back must not hold either
+_NO_DIGEST, _OWN_DIGEST, _HTML_DIGEST = range(3)  # the values of `digest_kinds`
+_BREAKS = re.compile(r"[\0\r\n]")  # home sends validators back in a header, which must not hold these
 _ERROR = re.compile(r"(?:[a-z][a-z0-9_]{0,63})?")
 _LINK_LINES = re.compile(rf"(?:https?://[^\s\0]{{1,{MAX_URL_LENGTH}}}+(?:\n|\Z))*+")
 
+_canonical = Canonical(())  # which parameters a crawler drops from its URLs is not checked here
+_Extracts = tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]
+_Raws = tuple[Raw | None, ...]
 
-class PageColumns(Record, frozen=True, kw_only=True):
-    """Pages as they travel."""
+
+class Columns(Record, frozen=True, kw_only=True):
+    """Records as they travel: `count` rows; the columns are those of the subclass."""
 
     count: int = 0
-    urls: Texts = ""
-    depths: Numbers = ()
-    fetched: Numbers = ()  # in milliseconds, each from the one before
-    statuses: Numbers = ()
-    errors: Texts = ""
-    types: Texts = ""
-    titles: Texts = ""
-    texts: Texts = ""
-    languages: Texts = ""
-    digest_kinds: bytes = b""
-    digests: bytes = b""
-    sizes: Numbers = ()  # by how much they differ from those of the html
-    modified: Texts = ""
-    etags: Texts = ""
-    referrers: Texts = ""
-    link_urls: Texts = ""
-    link_texts: Texts = ""
-    link_rels: Texts = ""
-    raws: tuple[Raw | None, ...] = ()
-    is_kept: bytes = b""
-    descriptions: Texts = ""
-    keywords: Lists = ""
-    headings: Lists = ""
-    htmls: Texts = ""
-    headers: Lists = ""
-    extracts: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = ()
-    has_likeness: bytes = b""
-    likenesses: bytes = b""
 
 
 def as_travelling(page: Page) -> Page:
-    """The page in whole milliseconds; without validators that would break the head they are sent back in."""
+    """The page in whole milliseconds, without validators that are invalid in the header they return in."""
     return replace(
         page,
         fetched=milliseconds(page.fetched) / 1000,
@@ -96,184 +78,393 @@ def as_travelling(page: Page) -> Page:
     )
 
 
-def pack_pages(pages: Sequence[Page], site: str) -> PageColumns:
-    """The columns of these pages."""
-    times = [milliseconds(page.fetched) for page in pages]
-    bodies = [page.html.encode() for page in pages]
-    kinds = bytes(map(_digest_kind, pages, bodies))
-    has_likeness, likenesses = pack_some([page.likeness for page in pages], LIKENESS_BYTES)
-    return PageColumns(
-        count=len(pages),
-        urls=pack_texts([shorten(page.url, site) for page in pages]),
-        depths=pack_numbers([page.depth for page in pages]),
-        fetched=pack_numbers(list(map(sub, times, [0, *times]))),
-        statuses=pack_numbers([page.status for page in pages]),
-        errors=pack_texts([page.error for page in pages]),
-        types=pack_texts([page.content_type for page in pages]),
-        titles=pack_texts([page.title for page in pages]),
-        texts=pack_texts([page.text for page in pages]),
-        languages=pack_texts([page.language for page in pages]),
-        digest_kinds=kinds,
-        digests=b"".join(page.digest for page, kind in zip(pages, kinds, strict=True) if kind == _OWN_DIGEST),
-        sizes=pack_numbers([page.size - len(body) for page, body in zip(pages, bodies, strict=True)]),
-        modified=pack_texts([page.modified for page in pages]),
-        etags=pack_texts([page.etag for page in pages]),
-        referrers=pack_texts([shorten(page.referrer, site) for page in pages]),
-        link_urls=pack_texts([shorten_lines(page.links.urls, site) for page in pages]),
-        link_texts=pack_texts([page.links.texts for page in pages]),
-        link_rels=pack_texts([page.links.rels for page in pages]),
-        raws=tuple(page.raw for page in pages) if any(page.raw for page in pages) else (),
-        is_kept=pack_flags((page.is_kept for page in pages), usual=True),
-        descriptions=pack_texts([page.description for page in pages]),
-        keywords=pack_lists([page.keywords for page in pages]),
-        headings=pack_lists([page.headings for page in pages]),
-        htmls=pack_texts([page.html for page in pages]),
-        headers=pack_lists([[text for header in page.headers for text in header] for page in pages]),
-        extracts=tuple(page.extracts for page in pages) if any(page.extracts for page in pages) else (),
-        has_likeness=has_likeness,
-        likenesses=likenesses,
-    )
+def pack_pages(pages: Sequence[Page], site: str) -> Columns:
+    """These pages in columns."""
+    return _PAGES.pack(pages, _Rows(len(pages), site, htmls=[page.html for page in pages]))
 
 
-def unpack_pages(columns: PageColumns, site: str, *, earliest: float, latest: float) -> tuple[Page, ...]:
-    """The pages, each with its fingerprint; WireError if one of them cannot be."""
+def weigh_pages(packed: msgspec.Raw) -> int:
+    """The number of pages; WireError if they would take much more memory than their bytes."""
+    return _PAGES.weigh(packed, most=MAX_PAGES, what="pages")
+
+
+def unpack_pages(packed: msgspec.Raw, site: str, *, earliest: float, latest: float) -> tuple[Page, ...]:
+    """The pages, weighed before, each with its fingerprint; WireError if a value is invalid."""
+    columns = _PAGES.decode(packed)
     count = columns.count
-    if not 0 <= count <= MAX_PAGES:
-        raise WireError("malformed", f"{count} pages in a parcel")
-    urls, htmls = _urls_of_site(columns.urls, count, site), unpack_texts(columns.htmls, count)
-    bodies = [html.encode() for html in htmls]
-    fields: dict[str, Sequence[Any]] = {
-        "url": urls,
-        "fingerprint": list(map(fingerprint, urls)),
-        "depth": unpack_numbers(columns.depths, count, least=0, most=MAX_DEPTH, name="depth"),
-        "fetched": _times(columns.fetched, count, earliest=earliest, latest=latest),
-        "status": unpack_numbers(columns.statuses, count, least=0, most=MAX_STATUS, name="status"),
-        "error": _errors(columns.errors, count),
-        "content_type": _short(columns.types, count),
-        "title": _short(columns.titles, count),
-        "text": unpack_texts(columns.texts, count),
-        "language": _short(columns.languages, count),
-        "digest": _digests(columns, bodies),
-        "size": _sizes(columns.sizes, bodies),
-        "modified": _validators(columns.modified, count),
-        "etag": _validators(columns.etags, count),
-        "referrer": unpack_referrers(columns.referrers, count, site),
-        "links": _links(columns, site),
-        "raw": counted(columns.raws or (None,) * count, count),
-        "is_kept": unpack_flags(columns.is_kept, count, usual=True),
-        "description": _short(columns.descriptions, count),
-        "keywords": _short_lists(columns.keywords, count),
-        "headings": _short_lists(columns.headings, count),
-        "html": htmls,
-        "headers": _headers(columns.headers, count),
-        "extracts": counted(columns.extracts or ((),) * count, count),
-        "likeness": unpack_some(columns.has_likeness, columns.likenesses, LIKENESS_BYTES, count=count),
-    }
+    htmls = unpack_texts(columns.htmls, count)  # type: ignore[attr-defined]
+    rows = _Rows(count, site, htmls, earliest=milliseconds(earliest), latest=milliseconds(latest))
+    fields = _PAGES.unpack(columns, rows)
+    fields["fingerprint"] = list(map(fingerprint, fields["url"]))
     return tuple(Page(**dict(zip(fields, row, strict=True))) for row in zip(*fields.values(), strict=True))
 
 
-# --- digests and sizes, which follow from the html where a page is written in UTF-8
+def pack_targets(targets: Sequence[Target], site: str) -> Columns:
+    """These targets in columns."""
+    return _TARGETS.pack(targets, _Rows(len(targets), site))
 
 
-def _digest_kind(page: Page, body: bytes) -> int:
-    if not page.digest:
-        return _NO_DIGEST
-    return _HTML_DIGEST if body and page.digest == digest_of(body) else _OWN_DIGEST
+def weigh_targets(packed: msgspec.Raw) -> int:
+    """The number of targets; WireError if they would take much more memory than their bytes."""
+    return _TARGETS.weigh(packed, most=MAX_TARGETS, what="URLs")
 
 
-def _digests(columns: PageColumns, bodies: Sequence[bytes]) -> list[bytes]:
-    kinds = counted(columns.digest_kinds, len(bodies))
-    own = bytes(kind == _OWN_DIGEST for kind in kinds)
-    digests = unpack_some(own, columns.digests, DIGEST_BYTES, count=len(bodies))
-    for place, kind in enumerate(kinds):
-        if kind == _HTML_DIGEST:
-            digests[place] = digest_of(bodies[place])
-        elif kind not in (_NO_DIGEST, _OWN_DIGEST):
-            raise WireError("malformed", f"a digest of kind {kind}")
-    return digests
+def unpack_targets(packed: msgspec.Raw, site: str, *, now: float) -> tuple[Target, ...]:
+    """The targets, weighed before; WireError if a value is invalid."""
+    if memoryview(packed) == _TARGETS.none:
+        return ()
+    columns = _TARGETS.decode(packed)
+    rows = _Rows(columns.count, site, latest=milliseconds(now + MAX_PAUSE_SECONDS))
+    return tuple(map(Target, *_TARGETS.unpack(columns, rows).values()))
 
 
-def _sizes(column: Numbers, bodies: Sequence[bytes]) -> list[int]:
-    count = len(bodies)
-    beyond = unpack_numbers(column, count, least=-_MAX_SIZE, most=_MAX_SIZE, name="size")
-    sizes = list(map(add, beyond, map(len, bodies)))
-    if count and min(sizes) < 0:
-        raise WireError("malformed", "a page that is smaller than nothing")
-    return sizes
+def check_error(kind: str) -> None:
+    """WireError if a text is no valid name of an error."""
+    if not _ERROR.fullmatch(kind):
+        raise WireError("malformed", f"{kind[:100]!r} is not the name of an error")
 
 
-# --- the other columns
+def check_sites(targets: Sequence[Target], site: str, *, is_home: bool) -> None:
+    """WireError if a target is of another site or, where `is_home` is False, of this one."""
+    for target in targets:
+        if (site_of(target.url) == site) is not is_home:
+            place = "another site" if is_home else "this site"
+            raise WireError("malformed", f"{target.url[:200]!r} is a URL of {place}")
 
 
-def _urls_of_site(column: Texts, count: int, site: str) -> list[str]:
-    urls = unpack_urls(column, count, site)
+def milliseconds(seconds: float) -> int:
+    """A time as it travels."""
+    return round(seconds * 1000)
+
+
+# --- tables of columns, derived from the records
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What codecs know of the rows besides the values of their own field; times in milliseconds."""
+
+    count: int
+    site: str
+    htmls: Sequence[str] = ()
+    earliest: int = 0
+    latest: int = 0
+
+    @cached_property
+    def bodies(self) -> list[bytes]:
+        """The HTML as most servers sent it, from which digest and size follow."""
+        return [html.encode() for html in self.htmls]
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec:
+    """How the values of a field become columns, one of each type in `types`, and back."""
+
+    types: tuple[Any, ...]
+    pack: Callable[[Sequence[Any], _Rows], tuple[Any, ...]]
+    unpack: Callable[..., Sequence[Any]]  # of the rows and the columns; WireError if a value is invalid
+
+
+class _Table:
+    """The columns of one record."""
+
+    def __init__(self, name: str, record: type[Record]) -> None:
+        sent = marked(record, Sent)
+        self._fields = [
+            (field, attrgetter(field), _CODECS[mark.codec], mark.columns.split())
+            for field, mark in sent.items()
+        ]
+        columns = [
+            (column, kind, _EMPTY[kind])
+            for _, _, codec, names in self._fields
+            for column, kind in zip(names, codec.types, strict=True)
+        ]
+        self.columns = _columns_type(name, columns)
+        # The same of which nothing is decoded yet.
+        unread = [(column, msgspec.Raw, msgspec.Raw(b"\x90")) for column, _, _ in columns]
+        self._unread = msgspec.msgpack.Decoder(_columns_type(f"Unread{name}", unread))
+        self._lists = frozenset(column for column, kind, _ in columns if kind in (Lists, _Extracts))
+        self._decoder = msgspec.msgpack.Decoder(self.columns)
+        self.none = msgspec.msgpack.encode(self.columns())
+
+    def pack(self, records: Sequence[Record], rows: _Rows) -> Columns:
+        if not records:
+            return self.columns()
+        columns: dict[str, Any] = {"count": rows.count}
+        for _, get, codec, names in self._fields:
+            columns.update(zip(names, codec.pack(list(map(get, records)), rows), strict=True))
+        return self.columns(**columns)
+
+    def weigh(self, packed: msgspec.Raw, *, most: int, what: str) -> int:
+        """The number of rows; WireError if a column holds more than these rows can need."""
+        if memoryview(packed) == self.none:
+            return 0
+        columns = self._unread.decode(packed)
+        count = columns.count
+        if not 0 <= count <= most:
+            raise WireError("malformed", f"a parcel with {count} {what} (0 to {most:,})")
+        for name in columns.__struct_fields__[1:]:
+            column = getattr(columns, name)
+            if array_length(column) > count:
+                raise WireError(
+                    "malformed", f"a column of {array_length(column)} rows among others of {count}"
+                )
+            if name in self._lists and is_array(column) and size_of(column) > MAX_LISTS_BYTES:
+                raise WireError("malformed", f"{size_of(column):,} bytes of {name} in a parcel")
+        return count
+
+    def decode(self, packed: msgspec.Raw) -> Columns:
+        with malformed("the parcel"):
+            return self._decoder.decode(packed)
+
+    def unpack(self, columns: Columns, rows: _Rows) -> dict[str, Sequence[Any]]:
+        """The values of each field."""
+        return {
+            field: codec.unpack(rows, *(getattr(columns, name) for name in names))
+            for field, _, codec, names in self._fields
+        }
+
+
+def _columns_type(name: str, columns: list[tuple[str, Any, Any]]) -> type[Columns]:
+    made = msgspec.defstruct(name, columns, bases=(Columns,), kw_only=True)
+    assert issubclass(made, Columns)
+    return made
+
+
+# --- URLs
+
+
+def _shortened(urls: str, site: str, *, between: str) -> str:
+    """URLs with a character between them, those of the site without its name."""
+    return f"{between}{urls}".replace(f"{between}{site}/", f"{between}/")[1:]
+
+
+def _lengthened(urls: str, site: str, *, between: str) -> str:
+    return f"{between}{urls}".replace(f"{between}/", f"{between}{site}/")[1:]
+
+
+def _pack_urls(urls: Sequence[str], rows: _Rows) -> tuple[Texts]:
+    # One replacement in all of them is quicker than one in each.
+    column = pack_texts(urls)
+    if isinstance(column, str):
+        return (_shortened(column, rows.site, between=ROW),)
+    return (pack_texts([_shortened(url, rows.site, between=ROW) for url in urls]),)
+
+
+def _unpack_referrers(rows: _Rows, column: Texts) -> list[str]:
+    """Many rows have the same, and some have none."""
+    urls = [rows.site + text if text.startswith("/") else text for text in unpack_texts(column, rows.count)]
+    for url in set(urls):
+        if url and (len(url) > MAX_URL_LENGTH or _canonical(url) != url):
+            raise WireError("malformed", f"{url[:200]!r} is not a canonical URL")
+    return urls
+
+
+def _unpack_urls(rows: _Rows, column: Texts) -> list[str]:
+    urls = _unpack_referrers(rows, column)
+    if "" in urls:
+        raise WireError("malformed", "a URL is empty")
+    return urls
+
+
+def _unpack_page_urls(rows: _Rows, column: Texts) -> list[str]:
+    urls = _unpack_urls(rows, column)
     for url in urls:
-        if site_of(url) != site:
+        if site_of(url) != rows.site:
             raise WireError("malformed", f"{url[:200]!r} is a page of another site")
-    if len(set(urls)) != count:
+    if len(set(urls)) != rows.count:
         raise WireError("malformed", "the same page twice in a parcel")
     return urls
 
 
-def _times(column: Numbers, count: int, *, earliest: float, latest: float) -> list[float]:
-    times = list(accumulate(counted(column, count)))
-    if count and not milliseconds(earliest) <= min(times) <= max(times) <= milliseconds(latest):
-        raise WireError("malformed", "a page that was fetched before the visit began, or is still to be")
-    return [time / 1000 for time in times]
+def _pack_links(links: Sequence[Links], rows: _Rows) -> tuple[Texts, Texts, Texts]:
+    return (
+        pack_texts([_shortened(each.urls, rows.site, between=ITEM) for each in links]),
+        pack_texts([each.texts for each in links]),
+        pack_texts([each.rels for each in links]),
+    )
 
 
-def _errors(column: Texts, count: int) -> Sequence[str]:
-    errors = unpack_texts(column, count)
-    for error in set(errors):
-        check_error(error)
-    return errors
+def _unpack_links(rows: _Rows, urls: Texts, texts: Texts, rels: Texts) -> list[Links]:
+    whole = [_lengthened(text, rows.site, between=ITEM) for text in unpack_texts(urls, rows.count)]
+    links = list(map(Links, whole, unpack_texts(texts, rows.count), unpack_texts(rels, rows.count)))
+    for each in links:
+        if not each.urls and not each.texts and not each.rels:
+            continue
+        if len(each) > MAX_LINKS or max(each.texts.count(ITEM), each.rels.count(ITEM)) >= len(each):
+            raise WireError(
+                "malformed", f"a page with more than {MAX_LINKS:,} links, or more texts than links"
+            )
+        if not _LINK_LINES.fullmatch(each.urls):
+            raise WireError("malformed", "a link is not an http or https URL")
+    return links
 
 
-def check_error(kind: str) -> None:
-    """WireError if a text cannot be the name of what went wrong."""
-    if not _ERROR.fullmatch(kind):
-        raise WireError("malformed", f"{kind[:100]!r} is no kind of error")
+# --- texts
 
 
-def _short(column: Texts, count: int) -> Sequence[str]:
-    texts = unpack_texts(column, count)
+def _short(rows: _Rows, column: Texts) -> Sequence[str]:
+    texts = unpack_texts(column, rows.count)
     if max(map(len, texts), default=0) > MAX_FIELD_CHARS:
         raise WireError("malformed", f"a field of more than {MAX_FIELD_CHARS:,} characters")
     return texts
 
 
-def _validators(column: Texts, count: int) -> Sequence[str]:
-    texts = _short(column, count)
+def _validators(rows: _Rows, column: Texts) -> Sequence[str]:
+    texts = _short(rows, column)
     if any(map(_BREAKS.search, texts)):
         raise WireError("malformed", "a validator with a line break in it")
     return texts
 
 
-def _short_lists(column: Lists, count: int) -> Sequence[tuple[str, ...]]:
-    lists = unpack_lists(column, count)
+def _errors(rows: _Rows, column: Texts) -> Sequence[str]:
+    errors = unpack_texts(column, rows.count)
+    for error in set(errors):
+        check_error(error)
+    return errors
+
+
+def _short_lists(rows: _Rows, column: Lists) -> Sequence[tuple[str, ...]]:
+    lists = unpack_lists(column, rows.count)
     if max((len(text) for texts in lists for text in texts), default=0) > MAX_FIELD_CHARS:
         raise WireError("malformed", f"a field of more than {MAX_FIELD_CHARS:,} characters")
     return lists
 
 
-def _headers(column: Lists, count: int) -> list[tuple[tuple[str, str], ...]]:
-    lists = _short_lists(column, count)
+def _pack_headers(headers: Sequence[Sequence[tuple[str, str]]], _rows: _Rows) -> tuple[Lists]:
+    return (pack_lists([[text for header in each for text in header] for each in headers]),)
+
+
+def _unpack_headers(rows: _Rows, column: Lists) -> list[tuple[tuple[str, str], ...]]:
+    lists = _short_lists(rows, column)
     if any(len(texts) % 2 for texts in lists):
         raise WireError("malformed", "a header without a value")
     return [tuple(zip(texts[::2], texts[1::2], strict=True)) for texts in lists]
 
 
-def _links(columns: PageColumns, site: str) -> list[Links]:
-    count = columns.count
-    urls = [lengthen_lines(text, site) for text in unpack_texts(columns.link_urls, count)]
-    links = list(
-        map(Links, urls, unpack_texts(columns.link_texts, count), unpack_texts(columns.link_rels, count))
+# --- times, digests and sizes
+
+
+def _pack_times(times: Sequence[float], _rows: _Rows) -> tuple[Numbers]:
+    whole = list(map(milliseconds, times))
+    return (pack_numbers(list(map(sub, whole, [0, *whole]))),)  # each from the one before
+
+
+def _unpack_times(rows: _Rows, column: Numbers) -> list[float]:
+    times = list(accumulate(counted(column, rows.count)))
+    if times and not rows.earliest <= min(times) <= max(times) <= rows.latest:
+        raise WireError("malformed", "a page was fetched before the visit began, or in the future")
+    return [time / 1000 for time in times]
+
+
+def _pack_pauses(times: Sequence[float], _rows: _Rows) -> tuple[Numbers]:
+    return (tuple(map(milliseconds, times)) if any(times) else (),)
+
+
+def _unpack_pauses(rows: _Rows, column: Numbers) -> list[float]:
+    name = "time of another try"
+    return [at / 1000 for at in unpack_numbers(column, rows.count, least=0, most=rows.latest, name=name)]
+
+
+def _digest_kind(digest: bytes, body: bytes) -> int:
+    if not digest:
+        return _NO_DIGEST
+    return _HTML_DIGEST if body and digest == digest_of(body) else _OWN_DIGEST
+
+
+def _pack_digests(digests: Sequence[bytes], rows: _Rows) -> tuple[bytes, bytes]:
+    kinds = bytes(map(_digest_kind, digests, rows.bodies))
+    return kinds, b"".join(digest for digest, kind in zip(digests, kinds, strict=True) if kind == _OWN_DIGEST)
+
+
+def _unpack_digests(rows: _Rows, kinds: bytes, joined: bytes) -> list[bytes]:
+    own = bytes(kind == _OWN_DIGEST for kind in counted(kinds, rows.count))
+    digests = unpack_some(own, joined, DIGEST_BYTES, count=rows.count)
+    for place, kind in enumerate(kinds):
+        if kind == _HTML_DIGEST:
+            digests[place] = digest_of(rows.bodies[place])
+        elif kind not in (_NO_DIGEST, _OWN_DIGEST):
+            raise WireError("malformed", f"a digest of kind {kind}")
+    return digests
+
+
+def _pack_sizes(sizes: Sequence[int], rows: _Rows) -> tuple[Numbers]:
+    return (pack_numbers(list(map(sub, sizes, map(len, rows.bodies)))),)
+
+
+def _unpack_sizes(rows: _Rows, column: Numbers) -> list[int]:
+    beyond = unpack_numbers(column, rows.count, least=-_MAX_SIZE, most=_MAX_SIZE, name="size")
+    sizes = list(map(add, beyond, map(len, rows.bodies)))
+    if sizes and min(sizes) < 0:
+        raise WireError("malformed", "a page with a negative size")
+    return sizes
+
+
+# --- the codecs by name
+
+
+def _texts(unpack: Callable[[_Rows, Texts], Sequence[str]]) -> _Codec:
+    return _Codec((Texts,), lambda values, _: (pack_texts(values),), unpack)
+
+
+def _numbers(name: str, most: int, *, least: int = 0) -> _Codec:
+    return _Codec(
+        (Numbers,),
+        lambda values, _: (pack_numbers(values),),
+        lambda rows, column: unpack_numbers(column, rows.count, least=least, most=most, name=name),
     )
-    for each in links:
-        if not each.urls and not each.texts and not each.rels:
-            continue
-        if len(each) > MAX_LINKS or max(each.texts.count(ITEM), each.rels.count(ITEM)) >= len(each):
-            raise WireError("malformed", "more links, or texts of links, than a page can have")
-        if not _LINK_LINES.fullmatch(each.urls):
-            raise WireError("malformed", "a link that is no URL")
-    return links
+
+
+def _values(kind: Any, absent: object) -> _Codec:
+    """As they are, or an empty column where no row has a value."""
+    return _Codec(
+        (kind,),
+        lambda values, _: (tuple(values) if any(values) else (),),
+        lambda rows, column: counted(column or (absent,) * rows.count, rows.count),
+    )
+
+
+_EMPTY: dict[Any, Any] = {Texts: "", Lists: "", Numbers: (), bytes: b"", _Raws: (), _Extracts: ()}
+_CODECS: dict[Codec, _Codec] = {
+    "url": _Codec((Texts,), _pack_urls, _unpack_urls),
+    "page_url": _Codec((Texts,), _pack_urls, _unpack_page_urls),
+    "referrer": _Codec((Texts,), _pack_urls, _unpack_referrers),
+    "links": _Codec((Texts, Texts, Texts), _pack_links, _unpack_links),
+    "depth": _numbers("depth", MAX_DEPTH),
+    "status": _numbers("status", MAX_STATUS),
+    "redirects": _numbers("number of redirects", _MAX_TRIES),
+    "attempts": _numbers("number of attempts", _MAX_TRIES),
+    "priority": _numbers("priority", _MAX_PRIORITY, least=-_MAX_PRIORITY),
+    "fetched": _Codec((Numbers,), _pack_times, _unpack_times),
+    "not_before": _Codec((Numbers,), _pack_pauses, _unpack_pauses),
+    "error": _texts(_errors),
+    "text": _texts(lambda rows, column: unpack_texts(column, rows.count)),
+    "short_text": _texts(_short),
+    "validator": _texts(_validators),
+    "html": _texts(lambda rows, _column: rows.htmls),  # unpacked already: digest and size need it
+    "digest": _Codec((bytes, bytes), _pack_digests, _unpack_digests),
+    "size": _Codec((Numbers,), _pack_sizes, _unpack_sizes),
+    "texts": _Codec((Lists,), lambda values, _: (pack_lists(values),), _short_lists),
+    "headers": _Codec((Lists,), _pack_headers, _unpack_headers),
+    "extracts": _values(_Extracts, ()),
+    "raw": _values(_Raws, None),
+    "is_kept": _Codec(
+        (bytes,),
+        lambda values, _: (pack_flags(values, usual=True),),
+        lambda rows, column: unpack_flags(column, rows.count, usual=True),
+    ),
+    "is_sitemap": _Codec(
+        (bytes,),
+        lambda kinds, _: (pack_flags([kind == "sitemap" for kind in kinds], usual=False),),
+        lambda rows, column: [
+            "sitemap" if flag else "page" for flag in unpack_flags(column, rows.count, usual=False)
+        ],
+    ),
+    "likeness": _Codec(
+        (bytes, bytes),
+        lambda values, _: pack_some(values, LIKENESS_BYTES),
+        lambda rows, has, joined: unpack_some(has, joined, LIKENESS_BYTES, count=rows.count),
+    ),
+}
+_PAGES, _TARGETS = _Table("PageColumns", Page), _Table("TargetColumns", Target)
+PageColumns, TargetColumns = _PAGES.columns, _TARGETS.columns

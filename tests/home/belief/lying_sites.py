@@ -12,7 +12,7 @@ from tests.runtime.fakes import SITE, FakeWeb, Home, VirtualClock, make_kit, rep
 from sterna.home.belief.check import Check, Report
 from sterna.model import Page, Parcel, Visit
 from sterna.runtime.runtime import Runtime
-from sterna.trust.witness import Witness
+from sterna.trust.sampling import Witness
 from sterna.version import __version__
 from sterna.web.http import Request, Response
 from sterna.wire.discovery import Offer
