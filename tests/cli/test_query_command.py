@@ -108,7 +108,7 @@ def test_query_and_its_values_can_come_from_outside(site: Site, tmp_path: Path) 
         query(what=site.folder, file=tmp_path / "q.sql", out=out, form="csv")
     with pytest.raises(UsageError, match=r"cannot read --file .*: No such file"):
         query(what=site.folder, file=tmp_path / "gone.sql")
-    with pytest.raises(UsageError, match="give NAME=VALUE"):
+    with pytest.raises(UsageError, match="write it as NAME=VALUE"):
         query(what=site.folder, sql="SELECT 1", values=["word"])
     for both in ({}, {"sql": "SELECT 1", "file": tmp_path / "q.sql"}):
         with pytest.raises(UsageError, match="give the query as SQL, or by --file"):

@@ -69,7 +69,7 @@ def test_log_shows_before_and_after(state: Path, logs: list[Path]) -> None:
     assert "#" * 40 in result.stdout  # plain where it is not a terminal
     assert "█" not in result.stdout
     assert "log: 536 lines, 1 passed over" in result.stdout
-    assert "log: 30 requests of crawlers at the host and of itself: not counted" in result.stdout
+    assert "log: 30 requests by the host and crawlers at it: not counted" in result.stdout
 
 
 def test_scripts_get_json(state: Path, logs: list[Path]) -> None:

@@ -15,7 +15,7 @@ from sterna.errors import CollectionError, QueryError, SternaError, StorageError
 INTERRUPTED = 130  # as shells report a command that Ctrl-C ended
 
 # What the extra 'home' installs.
-_EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "starlette", "tantivy"})
+_EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "tantivy"})
 MISSING_EXTRA = "this command needs the extra 'home': pip install 'sterna[home]'"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
