@@ -86,8 +86,7 @@ def _noting_interrupts() -> Iterator[None]:
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is on_interrupt:
-            signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, before)
 
 
 def code_of(error: SternaError) -> Exit:
