@@ -96,7 +96,7 @@ def test_reader_who_goes_away_is_one_line(collection: Path) -> None:
     )
     os.close(write)
     _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (3, "sterna: whoever read the output is gone: stopped\n")
+    assert (process.returncode, errors) == (3, "sterna: the reader of the output is gone: stopped\n")
 
 
 def test_full_disk_is_one_line_and_leaves_nothing(real_collection: Path, tmp_path: Path) -> None:

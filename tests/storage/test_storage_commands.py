@@ -103,7 +103,7 @@ def test_status_tells_what_waits_and_why(stock: Stock, place: SqlitePlace) -> No
     code, said = run("status", stock.folder)
     assert (code, said.splitlines()[:2]) == (
         0,
-        ["pages -> main: 1 row stored, all is stored", "  1 row refused, waiting to be tried again"],
+        ["pages -> main: 1 row stored, all is stored", "  1 row refused, waiting for a retry"],
     )
     assert "UNIQUE constraint failed: t.size (next try in " in said
     (rule,) = json.loads(run("status", stock.folder, "--json")[1])["rules"]
@@ -115,10 +115,10 @@ def test_status_tells_that_a_database_is_down(stock: Stock, tmp_path: Path) -> N
     stock.rules(RULES.replace("../pages.db", "nowhere/x.db"))
     code, said = run("run", stock.folder)
     assert code == Exit.STOPPED
-    assert "database cannot be used: unable to open database file" in said
+    assert "database is not usable: unable to open database file" in said
     first, second = run("status", stock.folder)[1].splitlines()
-    assert first == "pages -> main: not known how far"
-    assert "database cannot be used: unable to open database file" in second
+    assert first == "pages -> main: position unknown"
+    assert "database is not usable: unable to open database file" in second
 
 
 @pytest.mark.parametrize(

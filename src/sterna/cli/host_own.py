@@ -220,11 +220,8 @@ def find(
             _write(msgspec.json.encode(page) + b"\n")
         return
     for page in pages:
-        say(
-            "\n".join(
-                (harmless(page.title or page.url), f"  {harmless(page.url)}", f"  {_excerpt(page)}", "")
-            )
-        )
+        lines = (harmless(page.title or page.url), f"  {harmless(page.url)}", f"  {_excerpt(page)}", "")
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
     if not pages:
         warn("no page contains these words")
         raise typer.Exit(int(Exit.NOTHING))

@@ -200,21 +200,24 @@ class Budget(SpecTable, frozen=True):
     facts: Count = None
 
 
+_SCOPE, _POLITENESS = Scope(), Politeness()
+
+
 class CrawlOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of a crawl that a spec contains, under the names of the crawl's options."""
 
     seeds: tuple[str, ...] = ()
     max_pages: int | None = None
-    stay: model.Stay = "site"
+    stay: model.Stay = _SCOPE.stay
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    max_depth: int = 64
-    drop_params: tuple[str, ...] = DEFAULT_DROP_PARAMS
-    sitemaps: bool = True
-    delay: float = 1.0
-    response_factor: float = 5.0
-    gentle: bool = False
-    ignore_robots: bool = False
+    max_depth: int = _SCOPE.depth
+    drop_params: tuple[str, ...] = _SCOPE.drop_params
+    sitemaps: bool = _SCOPE.sitemaps
+    delay: float = _POLITENESS.delay
+    response_factor: float = _POLITENESS.response_factor
+    gentle: bool = _POLITENESS.gentle
+    ignore_robots: bool = not _POLITENESS.robots
     contact: str = ""
     user_agent: str = ""
     sender: str = ""
