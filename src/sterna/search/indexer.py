@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 from tantivy import Index, IndexWriter
 
 from sterna.archive.arrivals import arrivals
-from sterna.archive.batches import batches_of
 from sterna.archive.manifest import Snapshot
-from sterna.archive.parquet import damage_named
+from sterna.archive.parquet import batches_of, damage_named
 from sterna.search import generations, schema
 from sterna.search.documents import PageRow, make_document, make_position, mark_of
 from sterna.search.link_count import LinkCount

@@ -7,7 +7,7 @@ from typing import Self
 
 from tantivy import Index
 
-from sterna.archive.texts import clean
+from sterna.archive.disk import clean
 from sterna.errors import IndexUnusable
 from sterna.model import Record
 from sterna.search import generations, inbound, schema

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from sterna.query.values import as_plain
+from sterna.query.terminal import as_plain
 
 Row = tuple[Any, ...]
 

@@ -62,9 +62,7 @@ def test_on_loopback_a_foreign_name_is_refused(crawled: Crawled) -> None:
 def test_wrong_address_is_one_line(crawled: Crawled, listen: str) -> None:
     result = sterna("serve", crawled.folder, "--listen", listen)
     assert result.returncode == Exit.USAGE
-    assert result.stderr.startswith(
-        (f"sterna: --listen {listen} is invalid: write it as ", f"sterna: cannot listen on {listen}: ")
-    )
+    assert result.stderr.startswith(f"sterna: --listen {listen} is ")
     assert result.stderr.count("\n") == 1
 
 
@@ -73,7 +71,7 @@ def test_taken_port_is_one_line(crawled: Crawled) -> None:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         result = sterna("serve", crawled.folder, "--listen", listen)
     assert result.returncode == Exit.USAGE
-    assert result.stderr.startswith(f"sterna: cannot listen on {listen}: ")
+    assert result.stderr.startswith(f"sterna: --listen {listen} is not available: ")
 
 
 def test_other_folder_is_refused(tmp_path: Path) -> None:
@@ -89,8 +87,9 @@ def test_missing_index_is_made_and_a_broken_one_names_what_helps(crawled: Crawle
     with serving(folder) as (process, line):
         assert line.startswith(f"copy: {PAGES} pages at ")
         process.terminate()
-        errors = process.communicate(timeout=20)[1]
-        assert errors == f"sterna: {folder} has no search index yet: creating it\n"
+        assert (
+            process.communicate(timeout=20)[1] == f"sterna: {folder} has no search index yet: creating it\n"
+        )
     (folder / "index" / "current").write_text("nonsense")
     result = sterna("serve", folder, "--listen", "127.0.0.1:0")
     assert result.returncode not in (Exit.FINISHED, Exit.USAGE)
