@@ -31,7 +31,7 @@ from sterna.model import Page
 from sterna.web import tree
 from sterna.web.charset import decode_html
 from sterna.web.curl import CurlConfig, CurlFetcher
-from sterna.web.document import Answer, Document, Manner, read_document
+from sterna.web.document import Document, Fetched, Manner, read_document
 from sterna.web.html import join
 from sterna.web.http import Request
 from sterna.web.scan import scan
@@ -58,7 +58,7 @@ def crawl_costs(url: str, folder: Path, *flags: str) -> tuple[float, list[Step]]
     command = [
         sys.executable,
         "-m",
-        "sterna.cli",
+        "sterna",
         "crawl",
         url,
         "--into",
@@ -117,7 +117,7 @@ def fetch_cost(urls: Sequence[str]) -> Step:
 
 def reader_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
     """What a reader does with an answer, one after the other."""
-    decoder, encoder, canonical = msgspec.msgpack.Decoder(Answer), msgspec.msgpack.Encoder(), Canonical()
+    decoder, encoder, canonical = msgspec.msgpack.Decoder(Fetched), msgspec.msgpack.Encoder(), Canonical()
     answers = [encoder.encode(_answer(url, body)) for url, body in bodies]
     texts = [decode_html(body, None)[0] for _, body in bodies]
     slim = [tree._slimmed(text) for text in texts]
@@ -169,8 +169,8 @@ def _mark_all(urls: str) -> list[int]:
     return [fingerprint(url) for url in urls.split("\n")] if urls else []
 
 
-def _answer(url: str, body: bytes) -> Answer:
-    return Answer(url=url, status=200, content_type="text/html", body=body, manner=Manner().encoded())
+def _answer(url: str, body: bytes) -> Fetched:
+    return Fetched(url=url, status=200, content_type="text/html", body=body, manner=Manner().encoded())
 
 
 def _page(url: str, document: Document) -> Page:

@@ -72,7 +72,7 @@ class Result:
 
 def sterna(*flags: str) -> Callable[[str, Path], list[str]]:
     def command(url: str, folder: Path) -> list[str]:
-        program = [sys.executable, "-m", "sterna.cli", "crawl", url, "--into", str(folder / "c")]
+        program = [sys.executable, "-m", "sterna", "crawl", url, "--into", str(folder / "c")]
         return [*program, "--delay", "0", "--no-index", "--json", *flags]  # peers index nothing either
 
     return command

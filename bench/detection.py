@@ -24,8 +24,7 @@ from tests.servers.nginx import real_site
 from sterna.home.belief.check import Check, Report
 from sterna.model import Links, Page, Parcel, Visit
 from sterna.runtime.runtime import Runtime
-from sterna.trust.sampling import MOST_SAMPLES, detection
-from sterna.trust.witness import Witness
+from sterna.trust.sampling import MOST_SAMPLES, Witness, detection
 from sterna.web.digest import digest_of
 from sterna.web.document_root import RootFetcher
 from sterna.web.http import Fetcher

@@ -25,7 +25,7 @@ from sterna.model import Links, Program, Source, State
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.engine.messages import PageView
 from sterna.runtime.progress import changed
-from sterna.web.document import Answer, read_document
+from sterna.web.document import Fetched, read_document
 
 SAMPLE = 5_000
 STARTS = 50
@@ -96,7 +96,7 @@ def sample_views() -> list[PageView]:
     for path in paths[:: max(1, len(paths) // SAMPLE)][:SAMPLE]:
         url = f"http://h.test{path}"
         document = read_document(
-            Answer(url=url, status=200, content_type="text/html", body=path.read_bytes())
+            Fetched(url=url, status=200, content_type="text/html", body=path.read_bytes())
         )
         views.append(
             PageView(

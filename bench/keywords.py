@@ -14,7 +14,7 @@ from bench.pages import DOCS
 
 from sterna.model import DEFAULT_FIELDS
 from sterna.runtime.reader import GARBAGE_OBJECTS
-from sterna.web.document import Answer, Manner, read_document
+from sterna.web.document import Fetched, Manner, read_document
 
 MANNERS = Manner().encoded(), Manner(wants=(*DEFAULT_FIELDS, "keywords")).encoded()
 ROUNDS = 7
@@ -70,8 +70,8 @@ def line(name: str, seconds: list[tuple[float, float]]) -> str:
     return f"| {name} | {len(seconds)} | {without:.0f} | {full:.0f} | {100 * (full / without - 1):.1f} % |"
 
 
-def answer(body: bytes, manner: bytes) -> Answer:
-    return Answer(
+def answer(body: bytes, manner: bytes) -> Fetched:
+    return Fetched(
         url="http://h.test/a/b.html", status=200, content_type="text/html", body=body, manner=manner
     )
 

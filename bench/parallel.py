@@ -17,7 +17,7 @@ from bench.crawl import DEBIAN, SERVER, START, install_sites, seen
 from bench.ratios import settle
 from tests.servers.nginx import NginxServer, serve
 
-from sterna.web.document import Answer, read_document
+from sterna.web.document import Fetched, read_document
 
 SAMPLE = 2_000
 HALVES = ("/boost/doc/html/index.html", "/java/api/index.html")
@@ -25,7 +25,7 @@ HALVES = ("/boost/doc/html/index.html", "/java/api/index.html")
 
 def read(body: bytes) -> int:
     document = read_document(
-        Answer(url="http://h.test/a/b.html", status=200, content_type="text/html", body=body)
+        Fetched(url="http://h.test/a/b.html", status=200, content_type="text/html", body=body)
     )
     return len(document.text)
 
@@ -62,7 +62,7 @@ def crawl(server: NginxServer, folder: Path, *, starts: Sequence[str], readers: 
     since, began = server.log_path.stat().st_size, time.perf_counter()
     crawls = [
         subprocess.Popen(
-            [sys.executable, "-m", "sterna.cli", "crawl", f"{server.url}{start}", "--delay", "0", "--quiet",
+            [sys.executable, "-m", "sterna", "crawl", f"{server.url}{start}", "--delay", "0", "--quiet",
              "--no-index", "--into", str(folder / f"c{number}"), "--config", str(config)]
         )
         for number, start in enumerate(starts)

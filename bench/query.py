@@ -191,9 +191,9 @@ def segments(maker: Maker, sites: int, *, rounds: int) -> dict[str, float]:
 
 def command(folder: Path) -> None:
     """What a whole command takes: Python and its libraries are most of it."""
-    crawl = [sys.executable, "-m", "sterna.cli", "demo", "--into", str(folder / "demo"), "--json"]
+    crawl = [sys.executable, "-m", "sterna", "demo", "--into", str(folder / "demo"), "--json"]
     subprocess.run(crawl, capture_output=True, check=True)
-    query = [sys.executable, "-m", "sterna.cli", "query", str(folder / "demo"), "SELECT count(*) FROM page"]
+    query = [sys.executable, "-m", "sterna", "query", str(folder / "demo"), "SELECT count(*) FROM page"]
     spent = [timed(lambda: subprocess.run(query, capture_output=True, check=True)) for _ in range(3)]
     print(f"\nthe whole command on a small collection: {1e3 * statistics.median(spent):,.0f} ms")
 

@@ -32,7 +32,7 @@ SITES = {"/sqlite/": "sqlite3-doc", "/apache/": "apache2-doc", "/handbook/": "de
 def crawl(folder: Path, seeds: list[str]) -> dict[str, float]:
     began = os.times()
     result = subprocess.run(
-        [sys.executable, "-m", "sterna.cli", "crawl", *seeds, "--into", folder, *FLAGS],
+        [sys.executable, "-m", "sterna", "crawl", *seeds, "--into", folder, *FLAGS],
         capture_output=True,
         text=True,
         check=True,

@@ -21,7 +21,6 @@ from bench.ratios import settle
 from tests.servers.postgres import PostgresServer, cluster
 from tests.storage.stock import Stock
 
-from sterna.home.snapshots import take
 from sterna.model import Page
 from sterna.web.urls import fingerprint
 
@@ -96,7 +95,7 @@ commands = ["Add"]
 
 def by_hand(stock: Stock, postgres: PostgresServer, database: str, table: str, query: str) -> float:
     """The seconds of the shortest program that does it with COPY."""
-    files = [str(path) for path in take(stock.collection).tables[table]]
+    files = [str(path) for path in stock.collection.snapshot().tables[table]]
     began = time.perf_counter()
     with duckdb.connect() as duck, postgres.connect(database) as connection:
         duck.execute("SET TimeZone = 'UTC'")

@@ -22,7 +22,7 @@ from sterna.cli.exits import Exit
 pytestmark = pytest.mark.alone  # the ports in the documents are the same for all
 
 ROOT = Path(__file__).parent.parent
-STERNA = [sys.executable, "-m", "sterna.cli"]
+STERNA = [sys.executable, "-m", "sterna"]
 
 # What differs from run to run: times, rates and sizes.
 _VARYING = [
@@ -189,16 +189,3 @@ def test_reference_names_every_option() -> None:
         for name in Options.__struct_fields__
         if f"`{name}" not in text and name not in inner | {"limits"}
     ] == []
-
-
-def test_links_between_documents_lead_somewhere() -> None:
-    for document in [
-        ROOT / "README.md",
-        ROOT / "CHANGELOG.md",
-        *(ROOT / "docs").rglob("*.md"),
-        ROOT / "bench/README.md",
-    ]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
-            assert (document.parent / target).exists(), (
-                f"{document.name} points to {target}, which is not there"
-            )

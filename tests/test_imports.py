@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sterna"
-EVERYONE = {"errors", "model", "toml"}
+EVERYONE = {"errors", "model", "toml", "version"}
 
 
 @cache
@@ -107,9 +107,24 @@ def test_what_everyone_may_import_imports_almost_nothing_of_ours() -> None:
         "errors": frozenset(),
         "model": frozenset(),
         "toml": {"sterna.errors"},
+        "version": frozenset(),
     }
 
 
 def test_a_cycle_is_seen() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a", "d"}}
     assert sorted(map(sorted, cycles(graph))) == [["b", "c"], ["d"]]
+
+
+def test_modules_have_no_cycle() -> None:
+    assert cycles({module: set(imports_of(module)) for module in modules()}) == []
+
+
+def test_nothing_imports_the_command_line() -> None:
+    users = {
+        module
+        for module in modules()
+        if room_of(module) not in ("cli", "__main__")
+        and any(room_of(other) == "cli" for other in imports_of(module))
+    }
+    assert users == set()

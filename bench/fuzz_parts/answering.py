@@ -10,8 +10,7 @@ from bench.fuzz_parts.spoiling import spoil_bytes
 
 from sterna.errors import LineBroken, Refused, WireError
 from sterna.transport.http import HttpConfig, HttpTransport
-from sterna.transport.interface import Call, Op
-from sterna.transport.reading import read_whole
+from sterna.transport.interface import Call, Op, read_whole
 from sterna.web.clock import SystemClock
 
 SECONDS = 3.0  # that home waits for anything

@@ -6,7 +6,7 @@ from bench.fuzz_parts import home_inputs
 from bench.fuzz_parts.home_inputs import HOST, KEYS, MARKS, NOW, SITE, VISIT
 
 from sterna.errors import HostGone, WireError
-from sterna.home.away.inbox import Unloading
+from sterna.home.away.inbox import Inbox
 from sterna.model import Parcel
 from sterna.wire.discovery import announced, decode_offer
 from sterna.wire.orders import open_report
@@ -26,7 +26,7 @@ def read(kind: str, chance: Random) -> str:
 
 def read_stream(chance: Random) -> tuple[list[Parcel], str]:
     """The parcels that were believed, and how it ended."""
-    unloading = Unloading(VISIT, MARKS, host_key=HOST.public, began=NOW)
+    unloading = Inbox(VISIT, MARKS, host_key=HOST.public, began=NOW)
     unloading.begin(KEYS.stream)
     believed: list[Parcel] = []
     try:

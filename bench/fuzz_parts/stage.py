@@ -65,7 +65,7 @@ class HostProcess:
                         sys.executable,
                         "-P",
                         "-m",
-                        "sterna.cli",
+                        "sterna",
                         "host",
                         "run",
                         "--site",

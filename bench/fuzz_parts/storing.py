@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
-from sterna.home.borders import Borders
+from sterna.home.dispatch import Borders
 from sterna.home.intake import Intake
+from sterna.home.ledger.desk import LedgerDesk
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Parcel, Target
 from sterna.web.clock import SystemClock
@@ -30,11 +31,10 @@ class Desk:
         self._ledger.seed([Target(f"{SITE}/")], now=NOW)
         (self._lease,) = self._ledger.lease(["v1"], now=NOW, pages=10**9, max_depth=64)
         self._intake = Intake(
-            self._ledger,
+            LedgerDesk(self._ledger, self._thread),
             SegmentStore(folder / "segments"),
             warc=WarcStore(folder / "warc", software="fuzz"),
             clock=SystemClock(),
-            thread=self._thread,
             admit_outlink=Borders("any", seed_sites=[SITE], blocked=[]).admits,
             on_commit=lambda parcels: None,
             on_step=lambda step: None,

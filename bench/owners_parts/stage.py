@@ -100,7 +100,7 @@ def running(
     for home in homes:
         allow(folder / "keys" / ALLOWED, home.identity.public, home.name)
     (folder / "policy.toml").write_text(policy)
-    command = [sys.executable, "-m", "sterna.cli", "host", "run", "--site", site.url]
+    command = [sys.executable, "-m", "sterna", "host", "run", "--site", site.url]
     command += ["--listen", f"127.0.0.1:{site.host_port}", "--policy", str(folder / "policy.toml")]
     command += ["--keys", str(folder / "keys"), "--state", str(folder / "state")]
     log = folder / "log.txt"

@@ -18,7 +18,7 @@ from sterna.archive.parquet import gathered, write_segment
 from sterna.archive.rows import link_table, page_table
 from sterna.archive.segments import SegmentStore
 from sterna.model import Links, Page
-from sterna.web.document import Answer, read_document
+from sterna.web.document import Fetched, read_document
 from sterna.web.urls import fingerprint
 
 HOST = "site-00000.example"
@@ -133,7 +133,7 @@ def read_pages(count: int) -> Iterator[Page]:
     chosen = random.Random(1).sample(paths, min(count, len(paths)))
     for number, path in enumerate(chosen):
         url = f"https://{HOST}/{path.relative_to(DOCS)}"
-        answer = Answer(url=url, status=200, content_type="text/html", body=path.read_bytes())
+        answer = Fetched(url=url, status=200, content_type="text/html", body=path.read_bytes())
         document = read_document(answer)
         links = Links("\n".join(document.links.urls.split("\n")[:LINKS_A_PAGE]))
         yield Page(

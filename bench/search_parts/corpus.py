@@ -15,7 +15,7 @@ from bench.crawl import DEBIAN
 from sterna.archive.manifest import Snapshot
 from sterna.archive.parquet import write_segment
 from sterna.archive.rows import SCHEMAS
-from sterna.web.document import Answer, read_document
+from sterna.web.document import Fetched, read_document
 
 BATCH_PAGES = 500
 SITES = 50
@@ -37,7 +37,7 @@ def real_pages(limit: int) -> list[Made]:
     paths = sorted(path for folder in DEBIAN.values() for path in folder.rglob("*.html") if path.is_file())
     pages = []
     for path in paths[:: max(1, len(paths) // limit)][:limit]:
-        answer = Answer(
+        answer = Fetched(
             url=f"http://h.test{path}", status=200, content_type="text/html", body=path.read_bytes()
         )
         document = read_document(answer)

@@ -13,7 +13,7 @@ from bench.wan_parts.stage import Outcome, Stage, pages_in, summary_of
 HERE = Path(__file__).parent
 PEERS = HERE.parent / ".peers"
 PYTHON = PEERS / "venv/bin/python"
-STERNA = (sys.executable, "-m", "sterna.cli")
+STERNA = (sys.executable, "-m", "sterna")
 
 
 @dataclass(frozen=True, slots=True)

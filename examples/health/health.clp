@@ -1,4 +1,4 @@
-; How relevant a page is, and which sites lie outside: facts that persist through the visit and come home.
+; How relevant a page is, and which other sites it links to: facts that persist through the visit and are sent home.
 (deftemplate relevant (slot url) (slot score))
 (deftemplate external (slot site))
 

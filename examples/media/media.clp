@@ -1,4 +1,4 @@
-; What a page shows without linking to it is fetched too.
+; Media that a page embeds without a link are fetched too.
 (defrule follow-what-is-shown
    (page (url ?url) (content-type "text/html"))
    =>

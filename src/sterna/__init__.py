@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from sterna.version import __version__
+
 if TYPE_CHECKING:
     from sterna.api.collection import Collection
     from sterna.api.crawl import crawl
     from sterna.crawler.spec import Budget, Css, Keep, Politeness, Scope, Select, Spec
-
-__version__ = "0.2.0"
 
 __all__ = [
     "Budget",

@@ -1,6 +1,6 @@
 """The frozen records everyone speaks: Visit, Target, Page, Link, Parcel, Budget, Usage ..."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, repeat
@@ -224,6 +224,47 @@ class Budget(Record, frozen=True, kw_only=True):
     scratch_bytes: int = 0
     facts: int = 0
 
+    @property
+    def has_own_limits(self) -> bool:
+        """True if the crawler itself has limits, which all its visits to a site share."""
+        return any(getattr(self, name) for name in _OWN_LIMITS)
+
+    def lesser(self, other: "Budget") -> "Budget":
+        """The lesser of the two in every field; where 0 stands for no limit, the other one holds."""
+        fields: dict[str, float] = {}
+        for name in self.__struct_fields__:
+            limits = [getattr(self, name), getattr(other, name)]
+            if name not in _COUNTED:
+                limits = [limit for limit in limits if limit > 0]
+            fields[name] = min(limits, default=0)
+        return msgspec.structs.replace(self, **fields)
+
+    def minus(self, usage: "Usage", *, seconds: float) -> "Budget":
+        """What is left of the crawler's own limits after visits that used this much in so many seconds.
+
+        A limit that is used up becomes the smallest one there is, because 0 would stand for no limit.
+        """
+        used = {
+            "requests": usage.requests,
+            "fetched_bytes": usage.bytes_received,
+            "sent_bytes": usage.sent_bytes,
+            "wall_seconds": seconds,
+            "cpu_seconds": usage.cpu_seconds,
+        }
+        least = {"wall_seconds": _LEAST_SECONDS, "cpu_seconds": _LEAST_SECONDS}
+        left = {
+            name: max(limit - used[name], least.get(name, 1))
+            for name in _OWN_LIMITS
+            if (limit := getattr(self, name))
+        }
+        return msgspec.structs.replace(self, **left)
+
+
+# Fields in which 0 is a number like any other; in the rest it stands for no limit.
+_COUNTED = frozenset({"pages", "seconds", "urls", "patience_seconds", "depth"})
+_OWN_LIMITS = ("requests", "fetched_bytes", "sent_bytes", "wall_seconds", "cpu_seconds")
+_LEAST_SECONDS = 1e-9
+
 
 class Usage(Record, frozen=True, kw_only=True):
     """What was used, since the last parcel."""
@@ -237,6 +278,17 @@ class Usage(Record, frozen=True, kw_only=True):
     kept: int = 0  # of the pages, those that were wanted
     cpu_seconds: float = 0.0  # of readers and engine
     sent_bytes: int = 0  # before compression
+
+    def plus(self, other: "Usage") -> "Usage":
+        """The sum of both."""
+        sums = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in self.__struct_fields__
+            if name != "errors"
+        }
+        kinds = sorted({*self.errors, *other.errors})
+        errors = {kind: self.errors.get(kind, 0) + other.errors.get(kind, 0) for kind in kinds}
+        return msgspec.structs.replace(self, errors=errors, **sums)
 
 
 class State(Record, frozen=True):
@@ -409,6 +461,13 @@ LIMITS = frozenset(
 )
 
 
+class Arrival(Record, frozen=True, kw_only=True):
+    """When and in how many bytes a parcel came over the network from a host."""
+
+    received_at: float
+    size_bytes: int = 0
+
+
 class Parcel(Record, frozen=True, kw_only=True):
     """A numbered batch of results with its checkpoint; the last one of a visit says how it ended."""
 
@@ -427,3 +486,8 @@ class Parcel(Record, frozen=True, kw_only=True):
     robots: Robots | None = None
     usage: Usage = Usage()
     ended: Ended | None = None
+    arrival: Arrival | None = None  # set at home for a parcel of a host; never on the wire
+
+
+# Takes a parcel; returns when it is stored for good.
+Deliver = Callable[[Parcel], Awaitable[None]]

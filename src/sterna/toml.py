@@ -41,11 +41,11 @@ def stamp(path: Path) -> tuple[int, ...]:
     return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def read(path: Path) -> tuple[str, dict[str, Any]]:
+def read(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> tuple[str, dict[str, Any]]:
     """The text of a file, and what it says; ConfigError if it is no TOML."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigError(f"{path} is larger than it may be: {MAX_FILE_BYTES:,} bytes are the most")
+        if path.stat().st_size > max_bytes:
+            raise ConfigError(f"{path} is too large: the limit is {max_bytes:,} bytes")
         text = path.read_bytes().decode("utf-8-sig")
         return text, tomllib.loads(text)
     except OSError as error:

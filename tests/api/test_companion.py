@@ -1,5 +1,6 @@
 """The child that follows a crawl, as the crawl sees it; here programs of a few lines stand for it."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sterna.api.companion import following
 from sterna.api import companion as module
-from sterna.home.folder import Collection
+from sterna.api.companion import attended
+from sterna.home.crawl import Run
+from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options
 
 # Each begins by noting its own process and what it was started with.
@@ -51,16 +53,17 @@ def run(
         code = BEGIN.format(note=str(note)) + program
         monkeypatch.setattr(module, "COMMAND", (sys.executable, "-c", code))
         options = Options(index=index)
-        with following(
-            Collection(tmp_path),
+        crawl = Run(stop=asyncio.Event())
+        with attended(
+            CollectionFolder(tmp_path),
             options,
-            on_parcels=None,
+            run=crawl,
             warn=told.warnings.append,
             show=told.shown.append,
-        ) as take:
-            assert not take(())
+        ):
+            assert not crawl.on_parcels(())
             during()
-            assert not take(())
+            assert not crawl.on_parcels(())
 
     yield run
     if note.exists():
@@ -154,15 +157,16 @@ def test_program_that_cannot_be_started_is_one_warning(
     told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "COMMAND", (str(tmp_path / "nothing"),))
-    with following(
-        Collection(tmp_path),
+    crawl = Run(stop=asyncio.Event())
+    with attended(
+        CollectionFolder(tmp_path),
         Options(),
-        on_parcels=None,
+        run=crawl,
         warn=told.warnings.append,
         show=told.shown.append,
-    ) as take:
-        assert not take(())
-        assert not take(())
+    ):
+        assert not crawl.on_parcels(())
+        assert not crawl.on_parcels(())
     (warning,) = told.warnings
     assert "No such file" in warning
 

@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.interface import Change
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
 # A company of one follower, which takes each batch and says so, or never comes back.
 PROGRAM = """
-import os, sys, threading
+import os, signal, sys, threading
 from pathlib import Path
-from sterna.cli import follow
-from sterna.cli.follow import Company
-from sterna.home.folder import Collection
+from sterna.api import followers
+from sterna.api.followers import Company
+from sterna.cli.follow import _say
+from sterna.home.folder import CollectionFolder
 
-follow.STOP_SECONDS = 0.3
+followers.STOP_SECONDS = 0.3
 folder, parent, kind = sys.argv[1:]
 
 class One:
@@ -38,8 +39,9 @@ class One:
             return
         self.batch = snapshot.batch
 
-company = Company(Collection(Path(folder)), {"storage": One}, parent=int(parent) or os.getppid())
-follow.signal.signal(follow.signal.SIGTERM, lambda *_: company.stop())
+collection = CollectionFolder(Path(folder))
+company = Company(collection, {"storage": One}, say=_say, parent=int(parent) or os.getppid())
+signal.signal(signal.SIGTERM, lambda *_: company.stop())
 is_good = company.run()
 sys.exit(0 if is_good else 1)
 """
@@ -48,7 +50,7 @@ sys.exit(0 if is_good else 1)
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A collection with two batches, of which nobody has seen anything."""
-    collection = Collection(tmp_path / "c")
+    collection = CollectionFolder(tmp_path / "c")
     with collection.open_for_crawl():
         ledger = SqliteLedger(collection.ledger_path)
         for number in (1, 2):

@@ -159,7 +159,7 @@ def test_status_tells_where_a_running_crawl_stands(server: PageServer, tmp_path:
 @pytest.mark.parametrize("words", [["--version"], ["keys", "--help"]])
 def test_full_disk_under_the_output_is_one_line(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "sterna.cli", *words]
+        command = [sys.executable, "-m", "sterna", *words]
         result = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 6
     assert result.stderr == "sterna: the output cannot be written: No space left on device\n"
@@ -247,7 +247,7 @@ def test_code_in_the_working_folder_is_not_run(server: PageServer, tmp_path: Pat
         sys.executable,
         "-P",
         "-m",
-        "sterna.cli",
+        "sterna",
         "crawl",
         server.url(A),
         "--into",
@@ -340,7 +340,7 @@ def test_bad_configuration_is_one_line_and_code_2(text: str, message: str, tmp_p
 def test_wrong_pattern_age_and_sql_are_one_line_each(server: PageServer, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     pattern = sterna("crawl", server.url(A), "--into", folder, "--include", "(")
-    assert (pattern.returncode, "not a regular expression" in one_line(pattern.stderr)) == (2, True)
+    assert (pattern.returncode, "not a valid RE2 expression" in one_line(pattern.stderr)) == (2, True)
     assert not folder.exists()
     age = sterna("crawl", server.url(A), "--into", folder, "--refresh", "soon")
     assert (age.returncode, "is not an age" in one_line(age.stderr)) == (2, True)

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.crawl.running import sterna
 from tests.home.away.visits import OFFER, SITE, parcel, target, visit
 from tests.host.owner.test_host_receipts import receipt
 
 from sterna.home.away.luggage import pack
-from sterna.home.folder import Collection
-from sterna.home.ledger.interface import Arrival, Change, Out, OutboxRow
+from sterna.home.folder import CollectionFolder
+from sterna.home.ledger.interface import Change, Out, OutboxRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.model import Ended, Target
+from sterna.model import Arrival, Ended, Target
 from sterna.wire.keys import Identity
 from sterna.wire.receipts import SignedReceipt, decode_receipt
 
@@ -25,7 +26,7 @@ UNREACHABLE = msgspec.structs.replace(OFFER, endpoint="http://127.0.0.1:1/sterna
 @pytest.fixture
 def collection(tmp_path: Path) -> Path:
     """A crawler that came back, and one that is away at a host that is not to be reached."""
-    collection = Collection(tmp_path / "c")
+    collection = CollectionFolder(tmp_path / "c")
     with collection.open_for_crawl():
         ledger = SqliteLedger(collection.ledger_path)
         ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/b")], now=1.0)
@@ -42,8 +43,8 @@ def collection(tmp_path: Path) -> Path:
             )
             ledger.write_out(row, pack(trip, UNREACHABLE))
             came = parcel(trip, 1, "/" if number == 1 else "/b", ended=ended)
-            arrival = Arrival(visit=trip.id, number=1, received_at=15.0)
-            ledger.commit(Change(parcels=(came,), arrivals=(arrival,)), now=16.0)
+            came = replace(came, arrival=Arrival(received_at=15.0))
+            ledger.commit(Change(parcels=(came,)), now=16.0)
             if ended:
                 ledger.mark_out(trip.id, Out.RETURNED, now=17.0, bytes_received=1_500, reason="budget")
         ledger.close()
@@ -72,7 +73,7 @@ def test_list_tells_who_signed_the_receipt(collection: Path, is_both: bool, said
     made = receipt("visit1", home=home.public.data, host=host.public.data)
     signed = SignedReceipt.make(made, host)
     signed = signed.countersign(home) if is_both else signed
-    ledger = SqliteLedger(Collection(collection).ledger_path)
+    ledger = SqliteLedger(CollectionFolder(collection).ledger_path)
     ledger.add_receipt("visit1", SITE, signed.encode())
     ledger.close()
     _, returned, away = sterna("crawlers", collection).stdout.splitlines()
@@ -88,7 +89,7 @@ def test_status_tells_of_crawlers_that_are_away(collection: Path) -> None:
 
 
 def test_collection_without_any_is_no_error(tmp_path: Path) -> None:
-    with Collection(tmp_path / "c").open_for_crawl():
+    with CollectionFolder(tmp_path / "c").open_for_crawl():
         SqliteLedger(tmp_path / "c" / "ledger.sqlite").close()
     assert "no crawler was sent to a host" in sterna("crawlers", tmp_path / "c").stdout
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from sterna.cli import doctor as doctor_module
 from sterna.cli.doctor import doctor
-from sterna.runtime.jail import Protection, protection
+from sterna.runtime.cell.jail import Protection, protection
 
 
 def examine(*flags: str) -> Result:
@@ -74,4 +74,7 @@ def test_engine_that_does_not_start_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert result.exit_code == 1
     assert not found["takes_foreign_crawlers"]
     assert not found["runs_own_crawlers"]
-    assert any("no engine starts at all: the engine cannot be imported" in each for each in found["missing"])
+    assert any(
+        "no engine starts at all: cannot start a cell: its program failed to import" in each
+        for each in found["missing"]
+    )

@@ -9,11 +9,11 @@ import pytest
 from tests.crawl.running import sterna
 from tests.home.away.visits import OFFER, SITE, parcel, visit
 
-from sterna.cli.explain import _explained
+from sterna.cli.explain import explanation
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import UsageError
 from sterna.home.errand import dump as dump_errand
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.interface import Change, HostRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump
@@ -37,7 +37,7 @@ def make(tmp_path: Path) -> Make:
         crawler: Crawler | None = None,
         **given: Any,
     ) -> Path:
-        collection = Collection(tmp_path / "c")
+        collection = CollectionFolder(tmp_path / "c")
         with collection.open_for_crawl():
             ledger = SqliteLedger(collection.ledger_path)
             ledger.set_setting("options", dump(Options(seeds=(f"{SITE}/",), **given)))
@@ -59,7 +59,7 @@ def make(tmp_path: Path) -> Make:
 
 def asked(folder: Path) -> list[str]:
     """What is said of hosts, line by line."""
-    _, _, said = _explained(str(folder)).partition("At the hosts of its sites\n\n")
+    _, _, said = explanation(str(folder)).partition("At the hosts of its sites\n\n")
     return [line.strip() for line in said.splitlines()]
 
 
@@ -126,7 +126,7 @@ def test_folder_that_is_no_collection_is_named(tmp_path: Path) -> None:
 
 def test_long_query_is_no_folder() -> None:
     words = " OR ".join(f"text LIKE '%{n}%'" for n in range(100))
-    assert "What becomes of the query" in _explained(f"SELECT title FROM page WHERE {words}")
+    assert "How the query is carried out" in explanation(f"SELECT title FROM page WHERE {words}")
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from tests.crawl.hosting import free_port
 from tests.crawl.running import COMMAND, sterna
 from tests.host.knocking import write_site
 
-from sterna.cli.host import COMMANDS
+from sterna.cli.app import HOST_COMMANDS
 from sterna.host.keyring import Keyring
 from sterna.wire.discovery import WELL_KNOWN, decode_offer
 
 SITE = "http://site.test"
-EXTRA = ("duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "starlette", "tantivy")
+EXTRA = ("duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "tantivy")
 
 
 @contextmanager
@@ -132,7 +132,7 @@ def test_cgi_program_is_written_with_its_settings_beside_it(tmp_path: Path) -> N
 def test_help_lists_every_command_and_each_loads_alone(tmp_path: Path) -> None:
     helped = sterna("host", "--help")
     assert helped.returncode == 0, helped.stderr
-    assert all(f" {name} " in helped.stdout for name in COMMANDS)
+    assert all(f" {name} " in helped.stdout for name in HOST_COMMANDS)
     program = "import sys; from sterna.cli.app import main\nsys.argv = ['sterna', 'host', 'open', '--help']\n"
     program += "try: main()\nexcept SystemExit: print('sterna.cli.host_run' in sys.modules)\n"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -13,9 +13,9 @@ from tests.crawl.running import COMMAND, sterna
 from tests.host.knocking import SITE, config_of, write_site
 
 from sterna.api.crawlers import read_crawler
-from sterna.cli.host_dry_run import order_of
-from sterna.cli.host_dry_run import terms_of as terms_for
-from sterna.crawler.pack import PackedCrawler, Progress, write
+from sterna.api.dry_run import order_of
+from sterna.api.dry_run import terms_of as terms_for
+from sterna.crawler.pack import PackedCrawler, SavedProgress, write
 from sterna.errors import UsageError
 from sterna.host.config import Policy
 from sterna.host.policy.policy import read_policy
@@ -118,7 +118,7 @@ def test_packed_crawler_goes_on_where_it_ended(site: Path) -> None:
     crawler = read_crawler(site / "titles.toml").crawler
     seen = sorted(fingerprint(f"{SITE}/{n}.html") for n in range(10))
     frontier = (Target(f"{SITE}/10.html", depth=1), Target("http://other.test/", depth=1))
-    progress = Progress(frontier=frontier, seen=array("q", seen).tobytes())
+    progress = SavedProgress(frontier=frontier, seen=array("q", seen).tobytes())
     write(site / "c.crawler", PackedCrawler(crawler=crawler, progress=progress))
     order = order_of([str(site / "c.crawler")], SITE, terms=terms_of(Policy(), "any"), max_pages=7)
     assert order.starts == frontier[:1]

@@ -63,7 +63,7 @@ class Owner:
 
 def asked(*words: str | Path) -> Result:
     """A command in this process: it starts within a moment."""
-    return CliRunner().invoke(make_app(["host"]), ["host", *map(str, words)])
+    return CliRunner().invoke(make_app(), ["host", *map(str, words)])
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_site_that_does_not_answer_is_said_to(tmp_path: Path) -> None:
 
 
 def test_commands_load_nothing_heavy() -> None:
-    loaded = loaded_by("import sterna.cli.host_own, sterna.cli.host_index")
+    loaded = loaded_by("import sterna.cli.host_own")
     assert [
         name
         for name in ("pycurl", "selectolax", "sterna.runtime.runtime", "duckdb", "uvicorn")

@@ -15,7 +15,7 @@ from tests.servers.plain import Reply
 
 from sterna.cli.query import query
 from sterna.crawler.facts import Fact, Symbol, encode
-from sterna.crawler.pack import PackedCrawler, Progress, write
+from sterna.crawler.pack import PackedCrawler, SavedProgress, write
 from sterna.errors import QueryError, SpecError, StorageError, UsageError
 from sterna.model import Crawler, State, Target
 
@@ -143,7 +143,7 @@ def test_events_tell_what_became_of_the_pages(site: Site, tmp_path: Path) -> Non
 def test_crawlers_file_is_asked_in_the_same_way(tmp_path: Path) -> None:
     first = encode(Fact("topic", slots=(("word", "tern"), ("least", 3))))
     kept = encode(Fact("seen", values=("x", Symbol("y"))))
-    progress = Progress(
+    progress = SavedProgress(
         state=State(((7, kept),)), frontier=(Target("https://a.example/", 2, "https://b.example/"),)
     )
     path = tmp_path / "health.crawler"
@@ -161,7 +161,7 @@ def test_crawlers_file_is_asked_in_the_same_way(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a crawler's file holds no visits"):
         query(what=path, sql="SELECT 1", visit="v")
     (tmp_path / "bad.crawler").write_bytes(b"nothing")
-    with pytest.raises(SpecError, match="is not a crawler's file"):
+    with pytest.raises(SpecError, match="is not a crawler file"):
         query(what=tmp_path / "bad.crawler", sql="SELECT 1")
 
 

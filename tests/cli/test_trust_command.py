@@ -8,7 +8,7 @@ import pytest
 from tests.crawl.running import sterna
 
 from sterna.cli.exits import Exit
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.ledger.trust import SampleRow, TrustRow
 
@@ -21,7 +21,7 @@ def sample(site: str, path: str, verdict: str, detail: str = "") -> SampleRow:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    collection = Collection(tmp_path / "c")
+    collection = CollectionFolder(tmp_path / "c")
     with collection.open_for_crawl():
         ledger = SqliteLedger(collection.ledger_path)
         now = time.time()

@@ -9,23 +9,28 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
+from unittest.mock import patch
 
 import duckdb
 import uvloop
 
+import sterna as sterna_package
 from sterna.archive.disk import ignore_step
+from sterna.cli.app import main
 from sterna.home.crawl import Run, crawl
-from sterna.home.folder import Collection
-from sterna.home.intake import Step
+from sterna.home.folder import CollectionFolder
+from sterna.home.intake import OnStep
 from sterna.home.options import Options
 from sterna.home.progress import Progress, Summary
 
-COMMAND = (sys.executable, "-m", "sterna.cli")
+COMMAND = (sys.executable, "-m", "sterna")
+PLAIN = {"NO_COLOR": "1", "COLUMNS": "80"}  # as the command prints where there is no terminal
 
 
 def crawl_here(
-    folder: Path, *seeds: str, on_step: Step = ignore_step, refresh: float | None = None, **fields: Any
+    folder: Path, *seeds: str, on_step: OnStep = ignore_step, refresh: float | None = None, **fields: Any
 ) -> Summary:
     """Crawls in this process, without a delay unless one is given."""
     options = Options(seeds=seeds, **{"delay": 0.0, "wait": 0.0, **fields})
@@ -33,7 +38,7 @@ def crawl_here(
     async def main() -> Summary:
         run = Run(stop=asyncio.Event(), on_step=on_step, refresh_seconds=refresh)
         progress = Progress(began=run.clock.now(), max_pages=options.max_pages)
-        return await crawl(Collection(folder), options, run=run, progress=progress)
+        return await crawl(CollectionFolder(folder), options, run=run, progress=progress)
 
     return uvloop.run(main())
 
@@ -46,14 +51,42 @@ def command_line(arguments: Sequence[str | Path]) -> list[str]:
     return [*COMMAND, *words]
 
 
-def sterna(*arguments: str | Path, timeout: float = 100.0) -> subprocess.CompletedProcess[str]:
-    """Runs the command to its end."""
+def sterna(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Runs the command to its end, in this process: to load everything anew takes most of a second."""
+    command = command_line(arguments)
+    words = [COMMAND[-1], *command[len(COMMAND) :]]
+    with (
+        TemporaryFile("w+", encoding="utf-8") as out,
+        TemporaryFile("w+", encoding="utf-8") as err,
+        patch.dict(os.environ, PLAIN),
+        patch.multiple(sys, argv=words, stdout=out, stderr=err),
+    ):
+        code = _exit_code()
+        return subprocess.CompletedProcess(command, code, _text_of(out), _text_of(err))
+
+
+def _exit_code() -> int:
+    try:
+        main()
+    except SystemExit as ending:
+        return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    return 0
+
+
+def _text_of(stream: IO[str]) -> str:
+    stream.flush()
+    stream.seek(0)
+    return stream.read()
+
+
+def sterna_process(*arguments: str | Path, timeout: float = 100.0) -> subprocess.CompletedProcess[str]:
+    """Runs the command to its end in a process of its own, for tests of what a process does."""
     return subprocess.run(
         command_line(arguments),
         capture_output=True,
         text=True,
         timeout=timeout,
-        env={**os.environ, "NO_COLOR": "1"},
+        env={**os.environ, **PLAIN},
         check=False,
     )
 
@@ -79,6 +112,12 @@ def summary_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """The last line of --json."""
     last: dict[str, Any] = json.loads(result.stdout.strip().splitlines()[-1])
     return last
+
+
+def ask(folder: Path, sql: str) -> list[dict[str, Any]]:
+    """The rows of a query over a collection."""
+    with sterna_package.Collection(folder).query(sql) as answer:
+        return list(answer)
 
 
 def segment_paths(folder: Path, table: str) -> list[str]:

@@ -76,8 +76,8 @@ def server() -> Iterator[PageServer]:
 
 @pytest.fixture
 def slow() -> Iterator[PageServer]:
-    """Slow enough that something can happen while a crawler is there."""
-    with PageServer({A: big_site()}, latency_seconds=0.08).run_in_thread() as running:
+    """Slow enough that something can happen while a crawler is there, until a test lets it hurry."""
+    with PageServer({A: big_site()}, latency_seconds=0.03).run_in_thread() as running:
         yield running
 
 
@@ -195,6 +195,8 @@ def test_home_killed_while_a_crawler_is_away_hears_of_it_again(
         wait_for_pages(tmp_path, moment)
         kill(process)
         assert states(tmp_path) == [(A, "away")]
+        if moment == 1:
+            slow.latency_seconds = 0.0  # the visit is over by the time that home is back
         summary = crawl_with_keys(tmp_path)
     assert summary["visits"] == {"here": 0, "host": 1}
     assert states(tmp_path) == [(A, "returned")]
@@ -208,6 +210,7 @@ def test_host_killed_in_the_middle_is_gone_on_with_from_here(slow: PageServer, t
         process = start(*command(tmp_path), slow.url(A))
         wait_for_pages(tmp_path, 60)
         host.kill()
+        slow.latency_seconds = 0.0
         out, _ = process.communicate(timeout=200)
     summary = json.loads(out.strip().splitlines()[-1])
     assert summary["visits"] == {"here": 1, "host": 1}
@@ -221,6 +224,7 @@ def test_home_and_host_killed_both_is_gone_on_with_from_here(slow: PageServer, t
         wait_for_pages(tmp_path, 60)
         kill(process)
         host.kill()
+    slow.latency_seconds = 0.0
     summary = crawl_with_keys(tmp_path)
     assert summary["visits"] == {"here": 1, "host": 1}
     assert states(tmp_path) == [(A, "lost")]
@@ -255,6 +259,7 @@ def test_kill_of_all_after_home_died_frees_the_site(slow: PageServer, tmp_path: 
         killed = sterna("crawlers", "kill", tmp_path / "c")
         assert killed.stdout.strip().endswith(": killed")
         assert sterna("crawlers", "kill", tmp_path / "c").stdout == "no crawler is away\n"
+        slow.latency_seconds = 0.0
         summary = crawl_with_keys(tmp_path)
     assert [state for _, state in states(tmp_path)] == [Out.KILLED, Out.RETURNED]
     assert summary["visits"] == {"here": 0, "host": 1}
@@ -270,6 +275,7 @@ def test_stopped_crawl_calls_its_crawlers_back_and_goes_on_later(slow: PageServe
         assert process.returncode == 3
         stopped = json.loads(out.strip().splitlines()[-1])
         assert 30 <= stopped["pages"] < PAGES
+        slow.latency_seconds = 0.0
         crawl_with_keys(tmp_path)
     assert_whole(tmp_path, slow)
 
@@ -279,6 +285,7 @@ def test_crawler_that_is_away_is_called_back_by_here(slow: PageServer, tmp_path:
         process = start(*command(tmp_path), slow.url(A))
         wait_for_pages(tmp_path, 30)
         kill(process)
+        slow.latency_seconds = 0.0
         result = sterna(*command(tmp_path), "--here")
     assert summary_of(result)["visits"] == {"here": 1, "host": 0}
     assert states(tmp_path) == [(A, "lost")]

@@ -6,20 +6,21 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.crawl.running import crawl_here, kill, rows, start, sterna, stored_urls, summary_of
 from tests.servers.synthetic import SyntheticServer, SyntheticWeb
 from warcio.archiveiterator import ArchiveIterator
 
-from sterna.home.folder import Collection
-from sterna.home.snapshots import take
+from sterna.home.folder import CollectionFolder
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
 
-PAGES = 900
+PAGES = 250  # in six parcels
 STEPS = [
     "received",
     "segment-begun",
@@ -39,11 +40,31 @@ def server() -> Iterator[SyntheticServer]:
         yield running
 
 
+@dataclass(frozen=True)
+class Stored:
+    """What a crawl that is over has in its files."""
+
+    pages: list[str]
+    links: list[tuple[Any, ...]]
+    responses: Counter[str]
+
+
 @pytest.fixture(scope="module")
-def undisturbed(server: SyntheticServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(server: SyntheticServer, tmp_path_factory: pytest.TempPathFactory) -> Stored:
     folder = tmp_path_factory.mktemp("undisturbed") / "c"
     crawl_here(folder, server.url(0), warc=True, concurrency=16)
-    return folder
+    return stored(folder)
+
+
+def stored(folder: Path) -> Stored:
+    """What there is, after a look at what must not be there: other files, and rows of no batch."""
+    named = {Path(name).name for table in ("page", "link") for name in _segments(folder, table)}
+    assert {path.name for path in (folder / "segments").iterdir()} == named
+    last = CollectionFolder(folder).snapshot().batch
+    wrong = f"SELECT count(*) FROM t WHERE batch NOT BETWEEN 1 AND {last} OR batch IS NULL OR again"
+    assert rows(folder, wrong) == [(0,)]
+    links = "SELECT from_url, to_url, count(*) FROM t GROUP BY ALL ORDER BY ALL"
+    return Stored(stored_urls(folder), rows(folder, links, "link"), warc_urls(folder))
 
 
 def warc_urls(folder: Path) -> Counter[str]:
@@ -59,32 +80,22 @@ def warc_urls(folder: Path) -> Counter[str]:
     return found
 
 
-def assert_same(folder: Path, undisturbed: Path, server: SyntheticServer) -> None:
-    expected = sorted(server.expected_urls(0))
-    assert stored_urls(folder) == expected
-    links = "SELECT from_url, to_url, count(*) FROM t GROUP BY ALL ORDER BY ALL"
-    assert rows(folder, links, "link") == rows(undisturbed, links, "link")
-    assert warc_urls(folder) == warc_urls(undisturbed)
-    named = {Path(name).name for table in ("page", "link") for name in _segments(folder, table)}
-    assert {path.name for path in (folder / "segments").iterdir()} == named
-    last = take(Collection(folder)).batch
-    wrong = f"SELECT count(*) FROM t WHERE batch NOT BETWEEN 1 AND {last} OR batch IS NULL OR again"
-    assert rows(folder, wrong) == [(0,)]
-
-
 def _segments(folder: Path, table: str) -> list[str]:
     return [name for (name,) in rows(folder, "SELECT DISTINCT filename FROM t", table, with_names=True)]
 
 
-def test_undisturbed_crawl_has_every_page_once(undisturbed: Path, server: SyntheticServer) -> None:
-    assert_same(undisturbed, undisturbed, server)
+def test_undisturbed_crawl_has_every_page_once(undisturbed: Stored, server: SyntheticServer) -> None:
+    assert undisturbed.pages == sorted(server.expected_urls(0))
+    assert sorted(undisturbed.responses.elements()) == undisturbed.pages
 
 
 @pytest.mark.parametrize("moment", range(20))
 def test_killed_at_a_random_moment_it_resumes_to_the_same_end(
-    moment: int, tmp_path: Path, server: SyntheticServer, undisturbed: Path
+    moment: int, tmp_path: Path, server: SyntheticServer, undisturbed: Stored
 ) -> None:
     folder = tmp_path / "c"
+    source = random.Random(moment)
+    requests = len(server.log) + source.randrange(PAGES)
     command = (
         "crawl",
         server.url(0),
@@ -98,19 +109,19 @@ def test_killed_at_a_random_moment_it_resumes_to_the_same_end(
         "--json",
     )
     process = start(*command)
-    _wait_for(folder / "ledger.sqlite")
-    time.sleep(random.Random(moment).uniform(0.0, 2.5))
+    _wait_for(lambda: (folder / "ledger.sqlite").exists() and len(server.log) >= requests)
+    time.sleep(source.uniform(0.0, 0.1))
     kill(process)
     result = sterna(*command)
     assert (result.returncode, result.stderr) == (0, "")
     assert summary_of(result)["total_pages"] == PAGES
-    assert_same(folder, undisturbed, server)
+    assert stored(folder) == undisturbed
 
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("count", [1, 4])
 def test_killed_at_a_named_step_it_resumes_to_the_same_end(
-    step: str, count: int, tmp_path: Path, server: SyntheticServer, undisturbed: Path
+    step: str, count: int, tmp_path: Path, server: SyntheticServer, undisturbed: Stored
 ) -> None:
     folder = tmp_path / "c"
     died = subprocess.run(
@@ -118,7 +129,7 @@ def test_killed_at_a_named_step_it_resumes_to_the_same_end(
     )
     assert died.returncode == -signal.SIGKILL, f"the crawl never came to {step} {count} times"
     crawl_here(folder, server.url(0), warc=True, concurrency=16)
-    assert_same(folder, undisturbed, server)
+    assert stored(folder) == undisturbed
 
 
 def test_at_most_the_uncommitted_parcels_are_fetched_again(tmp_path: Path, server: SyntheticServer) -> None:
@@ -137,8 +148,8 @@ def test_at_most_the_uncommitted_parcels_are_fetched_again(tmp_path: Path, serve
     assert repeated <= fetched - committed
 
 
-def _wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 20
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
+def _wait_for(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline, "the crawl never came so far"
         time.sleep(0.01)

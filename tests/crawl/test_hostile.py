@@ -1,7 +1,6 @@
 """Whole crawls of a server that does whatever the web does to crawlers."""
 
 import resource
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -168,7 +167,7 @@ def test_body_that_breaks_a_reader_is_an_error_and_the_crawl_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        runtime, "Readers", partial(Readers, command=(sys.executable, obedient.__file__), seconds=3.0)
+        runtime, "Readers", partial(Readers, entry=obedient.ENTRY, limits=obedient.LIMITS, seconds=3.0)
     )
     bodies = {"/die": "please die", "/hang": "please hang", "/eat": "<p>" * 2**22}
     leaves = [f"/leaf{n}" for n in range(20)]

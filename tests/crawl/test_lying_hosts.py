@@ -173,7 +173,7 @@ def test_honest_host_of_a_real_site_is_found_true_and_trusted_in_time(tmp_path: 
 
 def test_home_killed_while_results_wait_goes_on_with_them(tmp_path: Path) -> None:
     with ExitStack() as stack:
-        server = stack.enter_context(PageServer({A: site()}, latency_seconds=0.08).run_in_thread())
+        server = stack.enter_context(PageServer({A: site()}, latency_seconds=0.03).run_in_thread())
         host = HostProcess(server, A, tmp_path)
         stack.callback(host.kill)
         process = start(*command(tmp_path, check="auto"), server.url(A))
@@ -183,6 +183,7 @@ def test_home_killed_while_results_wait_goes_on_with_them(tmp_path: Path) -> Non
             time.sleep(0.02)
         kill(process)
         assert titles(tmp_path) == {}
+        server.latency_seconds = 0.0
         summary, warnings = crawled(tmp_path)
     assert (summary["visits"], warnings) == ({"here": 0, "host": 1}, [])
     assert titles(tmp_path) == {"front": 1, "tern": PAGES}

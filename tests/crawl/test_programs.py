@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.crawl import running
 from tests.crawl.running import sterna, summary_of
 from tests.servers.nginx import NginxServer, serve
 
@@ -59,15 +60,12 @@ def crawl(spec: Path, *flags: str) -> dict[str, Any]:
 
 
 def ask(folder: Path, sql: str) -> list[dict[str, Any]]:
-    result = sterna("query", folder / "collection", sql, "--format", "json")
-    assert result.returncode == 0, result.stderr
-    rows: list[dict[str, Any]] = json.loads(result.stdout)
-    return rows
+    return running.ask(folder / "collection", sql)
 
 
 def facts(folder: Path, template: str) -> list[Any]:
     rows = ask(folder, f"SELECT data FROM fact WHERE template = '{template}' ORDER BY data::VARCHAR")
-    return [json.loads(row["data"]) if isinstance(row["data"], str) else row["data"] for row in rows]
+    return [json.loads(row["data"]) for row in rows]
 
 
 def test_only_wanted_pages_are_stored_and_of_them_only_what_is_kept(
@@ -225,7 +223,7 @@ def test_greedy_rule_is_ended_by_the_name_of_its_limit(
 
 
 def test_crawl_is_over_when_its_crawlers_time_is(tmp_path: Path, server: NginxServer) -> None:
-    spec = write_spec(tmp_path, [f"{server.url}/"], "[budget]\nwall_seconds = 2")
+    spec = write_spec(tmp_path, [f"{server.url}/"], "[budget]\nwall_seconds = 3")
 
     summary = crawl(spec, "--delay", "0.8", "--here")
 

@@ -8,7 +8,7 @@ from tests.crawl.running import rows, sterna, summary_of
 from tests.servers.nginx import NginxServer, serve
 
 from sterna.crawler.pack import read
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
 pytestmark = pytest.mark.servers
@@ -39,7 +39,7 @@ def crawl(*arguments: str | Path) -> dict[str, object]:
 
 
 def known(folder: Path, site: str) -> tuple[object, ...]:
-    ledger = SqliteLedger(Collection(folder).ledger_path, is_reader=True)
+    ledger = SqliteLedger(CollectionFolder(folder).ledger_path, is_reader=True)
     progress = ledger.progress(site)
     ledger.close()
     facts = sorted(data for _, data in progress.state.facts)

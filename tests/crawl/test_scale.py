@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.crawl.running import sterna, stored_urls, summary_of
+from tests.crawl.running import sterna_process, stored_urls, summary_of
 from tests.servers.synthetic import SyntheticServer, SyntheticWeb, path
 
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
@@ -27,18 +27,18 @@ def reachable(web: SyntheticWeb, sites: list[int]) -> set[tuple[int, int]]:
 
 def test_web_of_300_sites_with_a_power_law_of_sizes_is_crawled_whole(tmp_path: Path) -> None:
     web = SyntheticWeb(
-        sites=300, pages_per_site=15, size_exponent=2.3, external_share=0.2, bytes_per_page=2_000, seed=3
+        sites=300, pages_per_site=10, size_exponent=2.3, external_share=0.2, bytes_per_page=2_000, seed=3
     )
     starts = list(range(0, 300, 50))
     with SyntheticServer(web).run_in_thread() as server:
         seeds = [server.url(site) for site in starts]
         flags = ("--into", tmp_path / "c", "--stay", "any", "--allow-private", "--delay", "0", "--json")
-        result = sterna("crawl", *seeds, *flags, timeout=250)
+        result = sterna_process("crawl", *seeds, *flags, timeout=250)
     expected = sorted(
         f"http://{web.host(site)}:{server.port}{path(page)}" for site, page in reachable(web, starts)
     )
     assert result.returncode == 0
-    assert len(expected) > 3_000
+    assert len(expected) > 2_000
     assert stored_urls(tmp_path / "c") == expected
     assert summary_of(result)["peak_memory_bytes"] < 600e6
 
@@ -54,11 +54,11 @@ def _peak_bytes(folder: Path, waiting: int) -> int:
     web = SyntheticWeb(sites=1, pages_per_site=60, bytes_per_page=2_000)
     with SyntheticServer(web).run_in_thread() as server:
         flags = ("--into", folder, "--delay", "0", "--json", "--max-pages")
-        assert sterna("crawl", server.url(0), *flags, "1").returncode == 0
+        assert sterna_process("crawl", server.url(0), *flags, "1").returncode == 0
         ledger = SqliteLedger(folder / "ledger.sqlite")
         ledger.seed([Target(f"{server.url(0)}deep/{n}", 50) for n in range(waiting)], now=time.time())
         ledger.close()
-        summary = summary_of(sterna("crawl", *flags, "40"))
+        summary = summary_of(sterna_process("crawl", *flags, "40"))
     assert summary["pages"] == 39
     assert summary["pending"] >= waiting
     return int(summary["peak_memory_bytes"])

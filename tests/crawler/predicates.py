@@ -6,9 +6,8 @@ from functools import cache
 from hypothesis import strategies as st
 from tests.crawler.rows import POOLS, Pool, numbers, page_rows, quoted, texts
 
-from sterna.crawler.grammar import COLUMNS
-from sterna.crawler.like import is_stable, read_like
-from sterna.crawler.predicate import PageRow
+from sterna.crawler.grammar import COLUMNS, PageRow
+from sterna.crawler.text_tests import is_stable, read_like
 from sterna.errors import UsageError
 from sterna.model import Predicate, Scalar
 

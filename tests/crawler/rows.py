@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from sterna.archive.rows import PAGE_SCHEMA
-from sterna.crawler.predicate import PageRow
+from sterna.crawler.grammar import PageRow
 
 FIXED = settings(derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 

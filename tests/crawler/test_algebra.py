@@ -7,12 +7,12 @@ from tests.crawler.predicates import COMPARISONS, cases, grown, leaf, listed
 from tests.crawler.rows import FIXED
 
 from sterna.crawler.algebra import negated, prunable_of, prune_of, restricted
-from sterna.crawler.grammar import COLUMNS, columns_of
-from sterna.crawler.predicate import Judge, PageRow
+from sterna.crawler.grammar import COLUMNS, PageRow, columns_of
+from sterna.crawler.predicate import Judge
 from sterna.model import Predicate
 
 
-@settings(FIXED, max_examples=100)
+@settings(FIXED, max_examples=60)
 @given(case=cases(4), names=st.sets(st.sampled_from(list(COLUMNS)), min_size=3))
 def test_what_few_columns_say_never_loses_a_page(
     case: tuple[list[PageRow], list[Predicate]], names: set[str]
@@ -36,7 +36,7 @@ depth_leaves = st.one_of(
 )
 
 
-@settings(FIXED, max_examples=300)
+@settings(FIXED, max_examples=150)
 @given(
     predicate=depth_leaves | st.recursive(depth_leaves, grown, max_leaves=6),
     depth=st.integers(0, 5),

@@ -22,7 +22,7 @@ from sterna.crawler.compiler import (
 from sterna.crawler.facts import Fact, Symbol, decode
 from sterna.crawler.grammar import columns_of
 from sterna.crawler.spec import Budget, Css, Keep, Scope, Select, Spec
-from sterna.crawler.sql import plan_query
+from sterna.crawler.sql.plan import plan_query
 from sterna.errors import RulesError, SpecError, UsageError
 from sterna.model import Crawler, Field, Predicate, Program, Selector, Source
 
@@ -120,7 +120,7 @@ def test_condition_on_what_is_known_before_a_fetch_prunes() -> None:
     ],
 )
 def test_condition_that_a_site_cannot_judge_is_refused(where: str) -> None:
-    with pytest.raises(SpecError, match=r"^select\.where cannot be: .+") as caught:
+    with pytest.raises(SpecError, match=r"^select\.where is invalid: .+") as caught:
         Select(where=where)
     assert "\n" not in str(caught.value)
 
@@ -182,9 +182,9 @@ def test_rules_and_gathering_come_from_the_folder_of_the_spec(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, r'rules is "best\.clp": must be a file that can be read \(in .*: No such file'),
-        (b"\xff", "rules names best.clp, which is not written in UTF-8"),
-        (b";" * (MAX_SOURCE_BYTES + 1), "rules names best.clp, which has more than 1048576 bytes"),
+        (None, r'rules is "best\.clp": must be a readable file \(in .*: No such file'),
+        (b"\xff", "rules names best.clp, which is not UTF-8"),
+        (b";" * (MAX_SOURCE_BYTES + 1), "rules names best.clp, which is larger than 1,048,576 bytes"),
     ],
 )
 def test_file_of_rules_that_cannot_be_had_is_named(tmp_path: Path, content: bytes | None, said: str) -> None:
@@ -256,8 +256,8 @@ def test_same_spec_gives_the_same_bytes_in_every_process() -> None:
 def test_compiling_loads_nothing_heavy_unless_a_spec_speaks_sql() -> None:
     code = (
         "import sys; from pathlib import Path; from sterna import Spec\n"
-        "from sterna.crawler import compile, pack, plan, spec_file\n"
-        "compile.compile_spec(Spec(name='h', select={'keywords_any': ['a']}), Path())\n"
+        "from sterna.crawler import compiler, explanation, pack, spec\n"
+        "compiler.compile_spec(Spec(name='h', select={'keywords_any': ['a']}), Path())\n"
         "print([name for name in ('sqlglot', 'duckdb', 'pyarrow', 'typer', 'rich') if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -300,7 +300,7 @@ def test_crawler_that_keeps_all_is_the_default_one() -> None:
 
 @pytest.mark.parametrize("kept", ["", "everything", "title,colour", "title,"])
 def test_fields_that_no_page_has_cannot_be_kept(kept: str) -> None:
-    with pytest.raises(UsageError, match=f"^--keep {kept} cannot be: all, links, or some of title, "):
+    with pytest.raises(UsageError, match=f"^--keep {kept} is invalid: use all, links, or some of title, "):
         crawler_of_fields(kept)
 
 

@@ -61,42 +61,42 @@ FULL_PLAN = r"""The crawler 'health'
  1. It starts at:
       - https://www.example.org/
       - https://clinic.example.net/
-    It visits the sites one after the other, and keeps its facts on the way:
-    https://www.example.org, https://clinic.example.net. It sets out with 1 fact.
+    It visits the sites one after the other and carries its facts along: https://www.example.org,
+    https://clinic.example.net. It starts with 1 fact.
  2. It follows links within the domains of the sites it starts from. It goes at most 4 links deep.
     URLs that its rules rank highest come first. It does not read the sitemaps that robots.txt
     names.
  3. A URL is fetched only if:
-      - it lies below /health/
-      - /health/ or /care/ is found in it
-      - \.pdf$ is not found in it
+      - it is below /health/
+      - it matches /health/ or /care/
+      - it does not match \.pdf$
       - its depth is at most 2
       - its rules do not refuse it
-    A start page is fetched whatever its address.
- 4. A page is wanted if all of this holds:
+    Start pages are always fetched.
+ 4. A page is wanted if all of these hold:
       - its type is one of "text/html"
       - its language is one of "en", "pt-BR"
       - the page has a word of "clinic", "hospital"
       - its depth is at most 2
       - its size is more than 100
-    One that is known counts as unchanged if less than 25 % of its words changed.
- 5. Of a wanted page these travel home: address and status, title, text. Of its text and html only
-    the first 30 % travels. So does what these CSS selectors find in it:
+    A known page counts as unchanged if less than 25 % of its words changed.
+ 5. These fields of a wanted page travel home: URL and status, title, text. Only the first 30 % of
+    its text and html travels. So do the results of these CSS selectors:
       - picture: the attribute src of img
       - price: the text of .price
-    Of a page that is not wanted home learns only that it was seen.
+    Of an unwanted page home learns only that it was seen.
  6. Its rules see every page:
       - health.clp: rules found, polite; templates clinic
-    Their word comes last: they may keep, drop and follow what they like within its reach.
- 7. At home, rules see the facts that came back, and make facts and start pages for later visits:
+    They decide last: within its scope they may keep, drop and follow anything.
+ 7. At home, rules process the returned facts and create facts and start pages for later visits:
       - gather.clp: rules more
- 8. Before it asks a site again it waits 2 seconds, or 10 times as long as the last answer took. It
-    obeys robots.txt. It never asks ads.example.org.
+ 8. Between requests to a site it waits 2 seconds, or 10 times the last response time if that is
+    longer. It obeys robots.txt. It never contacts ads.example.org.
  9. The crawl ends at 1,000 pages. At each site it may use at most:
-      - 10 seconds of computing
-      - 300.5 seconds of time
+      - 10 seconds of CPU time
+      - 300.5 seconds of elapsed time
       - 64,000,000 bytes of memory for its rules
-    What it found until then is kept.
+    What it found by then is kept.
 
 health.clp:
 
@@ -122,23 +122,23 @@ SHORT_PLAN = """The crawler 'news'
  1. It starts at:
       - https://www.example.org/
  2. It follows links within the sites it starts from: the same scheme, host and port. It goes at
-    most 64 links deep. Pages that are fewer links away come first. It reads the sitemaps that
-    robots.txt names.
- 3. Before a fetch nothing is asked: every URL that it comes to is fetched.
+    most 64 links deep. Pages fewer links away come first. It reads the sitemaps that robots.txt
+    names.
+ 3. Every URL that it finds is fetched.
  4. Every page is wanted.
- 5. Of a wanted page these travel home: address and status, title, text, language, links.
- 6. Before it asks a site again it waits 1 second, or 5 times as long as the last answer took. It
-    obeys robots.txt."""
+ 5. These fields of a wanted page travel home: URL and status, title, text, language, links.
+ 6. Between requests to a site it waits 1 second, or 5 times the last response time if that is
+    longer. It obeys robots.txt."""
 
 DEFAULT_PLAN = """The crawler 'default'
 
  1. It starts where it is sent.
  2. It follows links within the sites it starts from: the same scheme, host and port. It goes at
-    most 64 links deep. Pages that are fewer links away come first. It reads the sitemaps that
-    robots.txt names.
- 3. Before a fetch nothing is asked: every URL that it comes to is fetched.
+    most 64 links deep. Pages fewer links away come first. It reads the sitemaps that robots.txt
+    names.
+ 3. Every URL that it finds is fetched.
  4. Every page is wanted.
- 5. Of a wanted page these travel home: address and status, language, links."""
+ 5. These fields of a wanted page travel home: URL and status, language, links."""
 
 
 @pytest.fixture
@@ -172,15 +172,15 @@ def test_crawler_without_its_spec_is_explained_as_far_as_it_goes() -> None:
         (Spec(name="h", politeness=Politeness(gentle=True)), "it waits 30 seconds, or 5 times"),
         (
             Spec(name="h", politeness=Politeness(delay=0)),
-            "It does not wait between two requests: only for sites of",
+            "It does not wait between requests: use this only for",
         ),
         (Spec(name="h", politeness=Politeness(delay=3, response_factor=0)), "it waits 3 seconds. It obeys"),
-        (Spec(name="h", politeness=Politeness(robots=False)), "It ignores robots.txt: only for sites"),
+        (Spec(name="h", politeness=Politeness(robots=False)), "It ignores robots.txt: use this only"),
         (Spec(name="h", scope=Scope(pages=10)), "The crawl ends at 10 pages."),
         (Spec(name="h", budget=Budget(facts=10)), "may use at most: - 10 facts of its own"),
         (
             Spec(name="h", rules=("health.clp",), loading="rules"),
-            "It follows no links by itself: only what its rules load is fetched.",
+            "It follows no links by itself: it fetches only what its rules load.",
         ),
     ],
 )

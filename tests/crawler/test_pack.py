@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from sterna.crawler import pack
 from sterna.crawler.compiler import compile_spec
 from sterna.crawler.facts import Fact, encode
-from sterna.crawler.pack import PackedCrawler, Progress, decode, describe, digest_of, read, summary_of, write
+from sterna.crawler.pack import (
+    PackedCrawler,
+    SavedProgress,
+    decode,
+    describe,
+    digest_of,
+    read,
+    summary_of,
+    write,
+)
 from sterna.crawler.spec import Keep, Politeness, Scope, Select, Spec
 from sterna.errors import SpecError
 from sterna.model import Budget, Crawler, Predicate, Program, Source, State, Target
@@ -41,14 +50,14 @@ def packed(*, is_under_way: bool = False) -> PackedCrawler:
     crawler = compile_spec(SPEC, Path())
     program = msgspec.structs.replace(crawler.program, rules=(Source("health.clp", RULES),))
     fact = encode(Fact("clinic", slots=(("url", "https://www.example.org/a"),)))
-    progress = Progress(
+    progress = SavedProgress(
         state=State(((7, fact), (9, fact)), b"memory"),
         frontier=(Target("https://www.example.org/b", 1, "https://www.example.org/"),),
         seen=struct.pack(">3q", -5, 0, 12),
     )
     return PackedCrawler(
         crawler=msgspec.structs.replace(crawler, program=program),
-        progress=progress if is_under_way else Progress(),
+        progress=progress if is_under_way else SavedProgress(),
         options=SPEC.options(),
         budget=Budget(cpu_seconds=5),
         journey=("https://www.example.org",),
@@ -108,7 +117,7 @@ def test_digest_tells_crawlers_apart() -> None:
 def test_every_cut_of_a_file_is_refused() -> None:
     content = pack.encode(packed(is_under_way=True))
     for end in range(len(content)):
-        with pytest.raises(SpecError, match=r"cut off|not a crawler's file|damaged"):
+        with pytest.raises(SpecError, match=r"truncated|not a crawler file|damaged"):
             decode(content[:end])
 
 
@@ -135,7 +144,7 @@ def test_contents_that_are_no_crawler_are_refused_in_one_line(raw: bytes) -> Non
 
 @given(st.binary(max_size=100).filter(lambda content: not content.startswith(pack._MAGIC)))
 def test_file_that_is_something_else_is_refused(content: bytes) -> None:
-    with pytest.raises(SpecError, match="is not a crawler's file: 'sterna pack' writes one"):
+    with pytest.raises(SpecError, match="is not a crawler file: 'sterna pack' writes one"):
         decode(content)
 
 
@@ -148,9 +157,9 @@ def test_other_format_is_named() -> None:
 
 def test_bomb_is_not_unpacked() -> None:
     raw = bytes(pack.MAX_PACKED_BYTES + 1)
-    with pytest.raises(SpecError, match="is larger than a crawler may be: 67,108,864 bytes"):
+    with pytest.raises(SpecError, match="is too large: the limit is 67,108,864 bytes"):
         decode(made(raw))
-    with pytest.raises(SpecError, match="its size does not fit"):
+    with pytest.raises(SpecError, match="its size does not match"):
         decode(made(raw, size=100))
 
 
@@ -164,11 +173,17 @@ def test_crawler_that_is_too_large_is_not_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("packed", "said"),
     [
-        (PackedCrawler(crawler=Crawler(program=Program(select=Predicate("shout")))), "no operator 'shout'"),
+        (
+            PackedCrawler(crawler=Crawler(program=Program(select=Predicate("shout")))),
+            "unknown operator 'shout'",
+        ),
         (PackedCrawler(crawler=Crawler(program=Program(rules=(Source("a.clp", "(x"),)))), "a.clp:1"),
         (PackedCrawler(crawler=Crawler(), gather=(Source("g.clp", "(defmodule X)"),)), "g.clp:1"),
-        (PackedCrawler(crawler=Crawler(facts=(b"\xc1",))), "no fact"),
-        (PackedCrawler(crawler=Crawler(), progress=Progress(seen=b"123")), "what it has seen is cut off"),
+        (PackedCrawler(crawler=Crawler(facts=(b"\xc1",))), "malformed fact"),
+        (
+            PackedCrawler(crawler=Crawler(), progress=SavedProgress(seen=b"123")),
+            "its list of seen URLs is truncated",
+        ),
         (PackedCrawler(crawler=Crawler(), options={"proxy": "http://example.org"}), "unknown field `proxy`"),
         (PackedCrawler(crawler=Crawler(), options={"delay": "soon"}), "delay"),
     ],
@@ -182,20 +197,20 @@ def test_predicate_that_nests_without_end_is_refused() -> None:
     part = Predicate("true")
     for _ in range(100):
         part = Predicate("not", parts=(part,))
-    with pytest.raises(SpecError, match="nests deeper"):
+    with pytest.raises(SpecError, match="levels deep"):
         decode(pack.encode(PackedCrawler(crawler=Crawler(program=Program(select=part)))))
     deep = b"\x91" * 100_000
-    with pytest.raises(SpecError, match="holds no crawler"):
+    with pytest.raises(SpecError, match="does not contain a crawler"):
         decode(made(deep))
 
 
 def test_file_that_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"none\.crawler cannot be read: No such file"):
+    with pytest.raises(SpecError, match=r"cannot read .*none\.crawler: No such file"):
         read(tmp_path / "none.crawler")
-    with pytest.raises(SpecError, match="cannot be written: No such file"):
+    with pytest.raises(SpecError, match=r"cannot write .*: No such file"):
         write(tmp_path / "none" / "a.crawler", packed())
     (tmp_path / "page.crawler").write_text("<html>")
-    with pytest.raises(SpecError, match=r"page\.crawler is not a crawler's file"):
+    with pytest.raises(SpecError, match=r"page\.crawler is not a crawler file"):
         read(tmp_path / "page.crawler")
 
 

@@ -9,14 +9,15 @@ from hypothesis import given, settings
 from tests.crawler.predicates import as_sql, cases, is_readable
 from tests.crawler.rows import FIXED, load, quoted, verdicts
 
-from sterna.crawler.like import is_stable, lowered
-from sterna.crawler.predicate import Judge, PageRow
+from sterna.crawler.grammar import PageRow, describe
+from sterna.crawler.predicate import Judge
+from sterna.crawler.text_tests import is_stable, lowered
 from sterna.model import Predicate
 
 
-@settings(FIXED, max_examples=200)
+@settings(FIXED, max_examples=80)
 @given(case=cases(8))
-def test_judges_as_duckdb_does(
+def test_judges_as_duckdb_does_and_has_words_for_every_predicate(
     duck: duckdb.DuckDBPyConnection, case: tuple[list[PageRow], list[Predicate]]
 ) -> None:
     rows, several = case
@@ -25,6 +26,7 @@ def test_judges_as_duckdb_does(
     for predicate, condition, expected in zip(several, conditions, verdicts(duck, conditions), strict=True):
         judge = Judge(predicate)
         assert [judge.judge(row) for row in rows] == expected, condition
+        assert describe(predicate)
 
 
 def words_over(alphabet: str, longest: int) -> list[str]:

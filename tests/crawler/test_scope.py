@@ -56,11 +56,11 @@ def test_one_of_several_subtrees_is_enough() -> None:
 @pytest.mark.parametrize(
     ("expression", "said"),
     [
-        ("(", r"--exclude '\(' is not a regular expression"),
-        ("(?=a)", "is not a regular expression"),
-        (r"(a)\1", "is not a regular expression"),
+        ("(", r"--exclude '\(' is not a valid RE2 expression"),
+        ("(?=a)", "is not a valid RE2 expression"),
+        (r"(a)\1", "is not a valid RE2 expression"),
         ("(?:abcdefgh){1000}", "--exclude .* too large"),
-        ("\ud800", "--exclude .* half a character"),
+        ("\ud800", "--exclude .* half a surrogate pair"),
     ],
 )
 def test_expression_that_cannot_be_judged_in_linear_time_is_named(expression: str, said: str) -> None:

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from sterna.crawler.compiler import compile_spec, gather_of
-from sterna.crawler.spec import Spec
+from sterna.crawler.spec import Spec, load_spec
 from sterna.crawler.spec_fields import names_of
-from sterna.crawler.spec_file import load_spec
 from sterna.errors import SpecError
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "spec.md").read_text()

@@ -22,11 +22,12 @@ A = "127.0.5.10"
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from sterna.cli import exporting
-from sterna.export import making
-making.publish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-wish = making.Wish(kind=sys.argv[2], place=Path(sys.argv[3]))
-exporting.run(exporting.Collection(Path(sys.argv[1])), wish, where="url LIKE '%/lang%'", quiet=True)
+from sterna.api.export import export
+from sterna.export import job
+from sterna.home.folder import CollectionFolder
+job.publish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+wish = job.ExportJob(kind=sys.argv[2], place=Path(sys.argv[3]))
+export(CollectionFolder(Path(sys.argv[1])), wish, where="url LIKE '%/lang%'", stdout=sys.stdout.buffer)
 """
 
 

@@ -16,14 +16,14 @@ from tests.export.exported import export, page, source_of
 from sterna.api.query import open_collection
 from sterna.errors import EmptyCollection, UsageError
 from sterna.export.progress import Unit, Unseen
-from sterna.export.rows import Form, write_rows
-from sterna.home.folder import Collection
+from sterna.export.tables import Form, write_rows
+from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import as_plain, as_text
 
 
 def answer(folder: Path, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """What the collection itself says."""
-    with open_collection(Collection(folder)) as engine:
+    with open_collection(CollectionFolder(folder)) as engine:
         result = engine.run(sql)
         return result.columns, sorted(result.rows, key=repr)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sterna.home.borders import Borders
+from sterna.home.dispatch import Borders
 from sterna.model import Stay, Target
 
 SEED = "https://www.example.org"

@@ -10,14 +10,15 @@ from tests.home.ledger.ledger_suite import SITE
 
 from sterna.archive.manifest import FactRow
 from sterna.archive.segments import SegmentStore
-from sterna.home.compaction import READER_GRACE_SECONDS, Compaction
+from sterna.home.ledger.desk import LedgerDesk
 from sterna.home.ledger.interface import Change
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.home.upkeep import READER_GRACE_SECONDS, Compaction
 from sterna.model import Link, Links, Page
 
 
 def some_page(number: int) -> Page:
-    return making.page(f"/{number}", fingerprint=number, links=Links.of(Link(f"{SITE}/")))
+    return making.page(f"/{number}", site=SITE, fingerprint=number, links=Links.of(Link(f"{SITE}/")))
 
 
 async def test_small_segments_are_merged_and_removed_after_a_grace(tmp_path: Path) -> None:
@@ -29,7 +30,7 @@ async def test_small_segments_are_merged_and_removed_after_a_grace(tmp_path: Pat
         ledger.commit(Change(parcels=(), segments=segments), now=1.0)
     before = {segment.name for segment in ledger.segments()}
     with ThreadPoolExecutor(1) as ledger_thread, ThreadPoolExecutor(1) as thread:
-        compaction = Compaction(ledger, store, clock=clock, ledger_thread=ledger_thread, thread=thread)
+        compaction = Compaction(LedgerDesk(ledger, ledger_thread), store, clock=clock, thread=thread)
         assert await compaction.merge_once() == 3
         assert {path.name for path in (tmp_path / "s").iterdir()} > before
         clock.time += READER_GRACE_SECONDS + 1

@@ -10,12 +10,13 @@ import pytest
 from tests import making
 
 from sterna.errors import ParcelRefused, StorageError
-from sterna.home.away.place import Place
-from sterna.home.dispatch import Deliver, Dispatch, Plan
-from sterna.home.ledger.interface import Arrival, Change, HostRow
+from sterna.home.away.place import HERE, Place
+from sterna.home.dispatch import Dispatch, Plan
+from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import Change, HostRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
-from sterna.model import Budget, Crawler, Ended, Etiquette, Parcel, Target, Usage, Visit
+from sterna.model import Budget, Crawler, Deliver, Ended, Etiquette, Parcel, Target, Usage, Visit
 from sterna.web.clock import SystemClock
 
 CLOCK = SystemClock()
@@ -54,7 +55,7 @@ class NotingCarrier:
         await asyncio.sleep(0.05)
         self.active -= 1
         await deliver(self._answer(visit))
-        return "host" if self.is_host else "here"
+        return Place("host") if self.is_host else HERE
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def seed(ledger: SqliteLedger, sites: int, pages: int = 1) -> None:
 def make(
     ledger: SqliteLedger, carrier: NotingCarrier, thread: ThreadPoolExecutor, **fields: int | None
 ) -> Dispatch:
-    async def deliver(parcel: Parcel, arrival: Arrival | None = None, /) -> None:
+    async def deliver(parcel: Parcel) -> None:
         # As intake does it: the ledger is called from one thread.
         commit = partial(ledger.commit, Change(parcels=(parcel,)), now=CLOCK.now())
         await asyncio.get_running_loop().run_in_executor(thread, commit)
@@ -94,11 +95,10 @@ def make(
     )
     progress = Progress(began=0.0)
     dispatch = Dispatch(
-        ledger,
+        LedgerDesk(ledger, thread),
         carrier,
         plan=plan,
         clock=CLOCK,
-        thread=thread,
         deliver=deliver,
         progress=progress,
         round_pages=0,

@@ -18,9 +18,10 @@ from sterna.archive.warc import WarcStore
 from sterna.crawler.facts import Fact, encode
 from sterna.errors import ParcelRefused, StorageError
 from sterna.home.intake import Intake
-from sterna.home.ledger.interface import Arrival, Lease
+from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import Lease
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.model import Ended, Link, Links, Parcel, Raw, StateChange, Target, Usage
+from sterna.model import Arrival, Ended, Link, Links, Parcel, Raw, StateChange, Target, Usage
 from sterna.web.clock import SystemClock
 
 ROW = encode(Fact("clinic", slots=(("name", "A"),)))
@@ -37,11 +38,10 @@ class Desk:
         self.usages: list[Usage] = []
         self.steps: list[str] = []
         self.intake = Intake(
-            self.ledger,
+            LedgerDesk(self.ledger, thread),
             self.segments,
             warc=self.warc,
             clock=SystemClock(),
-            thread=thread,
             admit_outlink=lambda target: "wanted" in target.url,
             on_commit=self._note,
             on_step=self.steps.append,
@@ -85,11 +85,12 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 async def test_parcel_from_a_host_is_in_the_inbox_in_the_same_commit(desk: Desk) -> None:
     lease = desk.lease()
-    first, second = parcel(lease, 1, pages=(page("/"),)), parcel(lease, 2, ended=Ended.FINISHED)
+    arrival = Arrival(received_at=3.0, size_bytes=9)
+    first = parcel(lease, 1, pages=(page("/"),), arrival=arrival)
+    second = parcel(lease, 2, ended=Ended.FINISHED, arrival=arrival)
     running = asyncio.create_task(desk.intake.run())
-    arrivals = [Arrival(visit=lease.visit, number=each, received_at=3.0, size_bytes=9) for each in (1, 2)]
-    for each, arrival in ((first, arrivals[0]), (first, arrivals[0]), (second, arrivals[1])):
-        await desk.intake.take(each, arrival)
+    for each in (first, first, second):
+        await desk.intake.take(each)
     running.cancel()
     assert [(row.number, row.size_bytes) for row in desk.ledger.inbox(lease.visit)] == [(1, 9), (2, 9)]
     assert (desk.committed, desk.stored()) == ([1, 2], [f"{SITE}/"])

@@ -25,6 +25,7 @@ from sterna.archive.segments import SegmentStore
 from sterna.crawler.facts import Fact, encode
 from sterna.home.intake import Intake
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.desk import LedgerDesk
 from sterna.model import Ended, Page, Parcel, StateChange, Target, Usage
 from sterna.web.clock import SystemClock
 from sterna.web.urls import fingerprint
@@ -53,7 +54,7 @@ async def main(site):
     )
     with ThreadPoolExecutor(1) as thread:
         intake = Intake(
-            ledger, segments, warc=None, clock=SystemClock(), thread=thread, admit_outlink=bool,
+            LedgerDesk(ledger, thread), segments, warc=None, clock=SystemClock(), admit_outlink=bool,
             on_commit=lambda parcels: None, on_step=on_step,
         )
         running = asyncio.create_task(intake.run())

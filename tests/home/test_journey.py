@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests import making
 
-from sterna.home.journey import Journey
+from sterna.home.aftermath import Journey
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Ended, Parcel, State, Target
 

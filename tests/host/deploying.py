@@ -27,7 +27,7 @@ from sterna.wire.orders import Agent, Send, seal_order
 from sterna.wire.stream import Came, Ending, LineCame, ParcelCame, StreamReader
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
-STERNA = [sys.executable, "-m", "sterna.cli"]
+STERNA = [sys.executable, "-m", "sterna"]
 PAGES = 12
 
 
@@ -165,7 +165,7 @@ WALLS = [
     sys.executable,
     "-c",
     "import os, sys\n"
-    "from sterna.runtime import kernel\n"
+    "from sterna.runtime.cell import kernel\n"
     "kernel.prctl(38, 1)\n"  # PR_SET_NO_NEW_PRIVS
     "kernel.prctl(65, 1)\n"  # PR_SET_MDWE
     "os.execv(sys.argv[1], sys.argv[1:])\n",

@@ -92,7 +92,7 @@ def cgi(tmp_path: Path) -> Iterator[Cgi]:
     write_site(tmp_path / "site")
     found.program.parent.mkdir()
     allow(tmp_path / "keys" / ALLOWED, found.identity.public, NAME)
-    command = [sys.executable, "-m", "sterna.cli", "host", "cgi", str(found.program), "--site", SITE]
+    command = [sys.executable, "-m", "sterna", "host", "cgi", str(found.program), "--site", SITE]
     folders = ["--root", tmp_path / "site", "--keys", tmp_path / "keys", "--state", tmp_path / "state"]
     subprocess.run([*command, *map(str, folders), "--check", "never"], check=True, capture_output=True)
     yield found

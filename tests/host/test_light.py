@@ -31,8 +31,8 @@ def loaded_by(code: str) -> set[str]:
     "code",
     [
         "import sterna.host.service, sterna.host.visiting.reception, sterna.host.asgi, sterna.host.cgi",
-        "from sterna.cli.app import make_app; make_app(['host', 'run']); import sterna.cli.host_run",
-        "from sterna.cli.app import make_app; make_app(['keys', 'show'])",
+        "from sterna.cli.app import make_app; make_app(); import sterna.cli.host_run",
+        "from sterna.cli.app import make_app; make_app(); import sterna.cli.keys",
     ],
 )
 def test_host_loads_nothing_heavy(code: str) -> None:
@@ -61,7 +61,7 @@ class Running:
         allow(folder / "keys" / ALLOWED, self.identity.public, NAME)
         (folder / "policy.toml").write_text("[limits]\nidle_seconds = 0.5\n[load]\nmachine = 0\n")
         folders = ["--root", "site", "--keys", "keys", "--state", "state", "--policy", "policy.toml"]
-        command = [sys.executable, "-m", "sterna.cli", "host", "run", "--site", SITE, "--check", "never"]
+        command = [sys.executable, "-m", "sterna", "host", "run", "--site", SITE, "--check", "never"]
         self.process = subprocess.Popen(
             [*command, *folders, "--listen", "127.0.0.1:0"], cwd=folder, stdout=subprocess.PIPE, text=True
         )

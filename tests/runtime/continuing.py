@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from tests import making
 
-from sterna.crawler.pack import PackedCrawler, Progress, read, write
+from sterna.crawler.pack import PackedCrawler, SavedProgress, read, write
 from sterna.model import Budget, Ended, Etiquette, Parcel, Visit
 from sterna.runtime.access import Kit
 from sterna.runtime.engine.client import Engines
@@ -33,7 +33,7 @@ def visit_of(packed: PackedCrawler, site: str, pages: int) -> Visit:
         budget=Budget(pages=pages),
         may_be_private=True,
     )
-    return visit if packed.progress == Progress() else continued(visit, packed.progress)
+    return visit if packed.progress == SavedProgress() else continued(visit, packed.progress)
 
 
 async def carry_on(visit: Visit, fetcher: Fetcher) -> list[Parcel]:

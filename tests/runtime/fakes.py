@@ -6,7 +6,6 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-import msgspec
 from tests import making
 
 from sterna.errors import FetchError, ReadError
@@ -16,7 +15,7 @@ from sterna.runtime.engine.client import Engines
 from sterna.runtime.reader import Task, read
 from sterna.runtime.readers import Readers
 from sterna.runtime.runtime import Runtime
-from sterna.web.document import Answer, Document
+from sterna.web.document import Document, Fetched
 from sterna.web.http import Request, Response
 from sterna.web.politeness import NO_LIMITS, Gate, Limits
 
@@ -195,16 +194,19 @@ class FakeReaders:
     def __init__(self, failures: Mapping[str, Exception] | None = None) -> None:
         self._failures = failures or {}
 
+    def begin(self) -> None:
+        """Nothing has to be started."""
+
     async def start(self) -> None:
         """Nothing has to be started."""
 
-    async def read(self, answer: Answer, *, target: Target | None = None, sift: bytes = b"") -> Document:
+    async def read(self, fetched: Fetched, *, target: Target | None = None, sift: bytes = b"") -> Document:
         await asyncio.sleep(0)
-        failure = self._failures.get(answer.url.removeprefix(SITE))
+        failure = self._failures.get(fetched.url.removeprefix(SITE))
         if failure:
             raise failure
         depth, referrer = (target.depth, target.referrer) if target else (0, "")
-        outcome = read(msgspec.msgpack.encode(Task(answer, depth, referrer, sift)))
+        outcome = read(Task(fetched, depth, referrer, sift))
         if outcome.document is None:
             raise ReadError(outcome.kind, outcome.detail)
         return outcome.document

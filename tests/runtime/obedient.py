@@ -1,24 +1,28 @@
-"""A reader that does what a body tells it to, within less memory than usual; run as a script."""
+"""What runs in a reader's cell that does what a body tells it to: an entry for `Readers`."""
 
 import os
+import socket
 import time
 
 from sterna.runtime import reader
+from sterna.runtime.cell.jail import JailLimits
 
-MAX_MEMORY_BYTES = 256 * 1024**2
+ENTRY = f"{__name__}:serve"
+LIMITS = JailLimits(memory_bytes=256 * 1024**2, cpu_seconds=600)
+
+prepare = reader.prepare
+_read_well = reader.read
 
 
-def read(body: bytes) -> reader.Outcome:
+def read(task: reader.Task) -> reader.Outcome:
     """Hangs or dies if it is asked to."""
-    if b"please hang" in body:
+    if b"please hang" in task.fetched.body:
         time.sleep(600)
-    if b"please die" in body:
+    if b"please die" in task.fetched.body:
         os.abort()
-    return _read_well(body)
+    return _read_well(task)
 
 
-if __name__ == "__main__":
-    _read_well = reader.read
+def serve(sock: socket.socket) -> None:
     reader.read = read
-    reader.MAX_MEMORY_BYTES = MAX_MEMORY_BYTES
-    reader.main()
+    reader.serve(sock)

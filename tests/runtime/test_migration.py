@@ -10,7 +10,7 @@ import pytest
 from tests.servers.nginx import NginxServer, serve
 
 from sterna.crawler.compiler import compile_spec
-from sterna.crawler.pack import PackedCrawler, Progress, read, write
+from sterna.crawler.pack import PackedCrawler, SavedProgress, read, write
 from sterna.crawler.spec import Select, Spec
 
 ROOT = Path(__file__).parent.parent.parent
@@ -121,6 +121,6 @@ def test_frontier_of_a_stopped_crawler_is_that_of_an_undisturbed_one_at_the_same
         carry_on(in_steps, server, str(site), pages)
 
     progress = read(at_once).progress
-    assert progress != Progress()
+    assert progress != SavedProgress()
     assert len(progress.frontier) > 3
     assert in_steps.read_bytes() == at_once.read_bytes()

@@ -4,9 +4,8 @@ import asyncio
 import gzip
 import os
 import signal
-import stat
-import sys
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,43 +14,54 @@ import uvloop
 from msgspec.structs import replace
 from tests.runtime import obedient
 
-from sterna.errors import ReadError
+from sterna.errors import JailError, ReadError
 from sterna.runtime import readers as readers_module
+from sterna.runtime.cell.jail import JailLimits
+from sterna.runtime.cell.pool import Cell, Forker
 from sterna.runtime.readers import Readers
-from sterna.web.document import Answer, Document, Manner, read_document
+from sterna.web.document import Document, Fetched, Manner, read_document
 
 Loop = Callable[[Coroutine[Any, Any, None]], None]
 LOOPS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="uvloop")]
+OBEDIENT = partial(Readers, entry=obedient.ENTRY, limits=obedient.LIMITS)
 
-OBEDIENT = (sys.executable, obedient.__file__)
 
-
-def answer(body: bytes, *, max_bytes: int = 2**24, **fields: object) -> Answer:
+def answer(body: bytes, *, max_bytes: int = 2**24, **fields: object) -> Fetched:
     given = {"url": "https://a.test/", "status": 200, "content_type": "text/html"}
-    return Answer(body=body, manner=Manner(max_bytes=max_bytes).encoded(), **(given | fields))  # type: ignore[arg-type]
+    return Fetched(body=body, manner=Manner(max_bytes=max_bytes).encoded(), **(given | fields))  # type: ignore[arg-type]
 
 
-def page(title: str) -> Answer:
+def page(title: str) -> Fetched:
     return answer(f"<title>{title}</title><a href=/next>{title}</a>".encode())
 
 
-async def kind_of(readers: Readers, asked: Answer) -> str:
+async def kind_of(readers: Readers, asked: Fetched) -> str:
     with pytest.raises(ReadError) as error:
         await asyncio.wait_for(readers.read(asked), 20)
     return error.value.kind
 
 
 def children() -> set[int]:
-    """The processes that this one started and that still run."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, parent = path.read_text().rpartition(")")[2].split()[:2]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(parent) == os.getpid() and state != "Z":
-            found.add(int(path.parent.name))
+    """The warm parent that this process started, and its readers, as long as they run."""
+    found, parents = set(), {os.getpid()}
+    states = dict(filter(None, map(_state_of, Path("/proc").glob("[0-9]*/stat"))))
+    for _ in range(2):
+        parents = {pid for pid, (parent, state) in states.items() if parent in parents and state != "Z"}
+        found |= parents
     return found
+
+
+def _state_of(path: Path) -> tuple[int, tuple[int, str]] | None:
+    try:
+        state, parent = path.read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return int(path.parent.name), (int(parent), state)
+
+
+def reader_pid(others: set[int]) -> int:
+    """The one reader that was started since."""
+    return max(children() - others)
 
 
 @pytest.fixture
@@ -109,7 +119,7 @@ def test_killed_reader_costs_its_first_job_and_its_successor_does_the_others(
     async def kill() -> None:
         async with Readers(1) as readers:
             await readers.read(page("before"))
-            (pid,) = children() - others
+            pid = reader_pid(others)
             os.kill(pid, signal.SIGSTOP)  # so that it cannot have answered any of these
             jobs = [asyncio.create_task(readers.read(page(f"Page {n}"))) for n in range(8)]
             await asyncio.sleep(0)
@@ -117,7 +127,7 @@ def test_killed_reader_costs_its_first_job_and_its_successor_does_the_others(
             first, *rest = await asyncio.wait_for(asyncio.gather(*jobs, return_exceptions=True), 20)
             assert pid not in children()
         assert isinstance(first, ReadError)
-        assert str(first) == "parser: the reader died"
+        assert str(first).startswith("parser: the reader died (killed: not by its host")
         titles = [each.title for each in rest if isinstance(each, Document)]
         assert titles == [f"Page {n}" for n in range(1, 8)]
 
@@ -125,7 +135,7 @@ def test_killed_reader_costs_its_first_job_and_its_successor_does_the_others(
 
 
 async def test_body_that_breaks_the_reader_is_an_error_and_its_neighbours_are_read() -> None:
-    async with Readers(1, command=OBEDIENT) as readers:
+    async with OBEDIENT(1) as readers:
         asked = [page("one"), page("please die"), page("two"), page("please die"), page("three")]
         results = await asyncio.wait_for(
             asyncio.gather(*map(readers.read, asked), return_exceptions=True), 20
@@ -135,9 +145,9 @@ async def test_body_that_breaks_the_reader_is_an_error_and_its_neighbours_are_re
 
 
 async def test_reader_that_hangs_is_replaced_after_its_time(others: set[int]) -> None:
-    async with Readers(1, command=OBEDIENT, seconds=2.0) as readers:
+    async with OBEDIENT(1, seconds=0.5) as readers:
         await readers.read(page("before"))
-        (pid,) = children() - others
+        pid = reader_pid(others)
         hanging = asyncio.create_task(kind_of(readers, page("please hang")))
         after = asyncio.create_task(readers.read(page("after")))
         assert await hanging == "parser"
@@ -146,34 +156,57 @@ async def test_reader_that_hangs_is_replaced_after_its_time(others: set[int]) ->
 
 
 async def test_body_beyond_the_memory_limit_is_an_error_and_the_next_is_read() -> None:
-    async with Readers(1, command=OBEDIENT) as readers:
+    async with OBEDIENT(1) as readers:
         assert await kind_of(readers, answer(b"<p>" * 2**22)) == "parser"
         assert (await readers.read(page("after"))).title == "after"
-        assert 0 < readers.peak_memory_bytes() < obedient.MAX_MEMORY_BYTES
+        assert 0 < readers.peak_memory_bytes() < 2 * obedient.LIMITS.memory_bytes
+
+
+class Failing:
+    """A forker that can be told to fail."""
+
+    def __init__(self, forker: Forker) -> None:
+        self._forker = forker
+        self.is_failing = False
+
+    async def start(self, *, limits: JailLimits, is_jailed: bool) -> Cell:
+        if self.is_failing:
+            raise JailError("no memory")
+        return await self._forker.start(limits=limits, is_jailed=is_jailed)
 
 
 async def test_reader_that_cannot_be_replaced_is_an_error_and_no_hang(
-    tmp_path: Path, others: set[int], monkeypatch: pytest.MonkeyPatch
+    others: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readers_module, "RESTART_SECONDS", 0.0)
-    command = tmp_path / "reader"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sterna.runtime.reader\n')
-    command.chmod(command.stat().st_mode | stat.S_IXUSR)
-    async with Readers(1, command=(str(command),)) as readers:
-        await readers.read(page("before"))
-        command.rename(tmp_path / "elsewhere")
-        (pid,) = children() - others
-        os.kill(pid, signal.SIGKILL)
-        assert [await kind_of(readers, page("during")) for _ in range(2)] == ["parser"] * 2
-        assert readers.peak_memory_bytes() == 0
-        (tmp_path / "elsewhere").rename(command)
-        assert (await readers.read(page("after"))).title == "after"
+    async with Forker(readers_module.ENTRY, wrapper=()) as forker:
+        starter = Failing(forker)
+        async with Readers(1, starter=starter) as readers:
+            await readers.read(page("before"))
+            starter.is_failing = True
+            os.kill(reader_pid(others), signal.SIGKILL)
+            assert [await kind_of(readers, page("during")) for _ in range(2)] == ["parser"] * 2
+            assert readers.peak_memory_bytes() == 0
+            starter.is_failing = False
+            assert (await readers.read(page("after"))).title == "after"
+
+
+async def test_readers_that_cannot_be_started_at_all_are_an_error_and_start_later(others: set[int]) -> None:
+    async with Forker(readers_module.ENTRY, wrapper=()) as forker:
+        starter = Failing(forker)
+        starter.is_failing = True
+        async with Readers(2, starter=starter) as readers:
+            readers.begin()
+            with pytest.raises(JailError):
+                await readers.start()
+            starter.is_failing = False
+            assert (await readers.read(page("after"))).title == "after"
 
 
 async def test_reader_that_died_idle_costs_no_page(others: set[int]) -> None:
     async with Readers(1) as readers:
         await readers.read(page("before"))
-        (pid,) = children() - others
+        pid = reader_pid(others)
         os.kill(pid, signal.SIGKILL)
         async with asyncio.timeout(10):
             while pid in children():  # noqa: ASYNC110 - the kernel sets no event of ours
@@ -197,10 +230,10 @@ def test_close_ends_the_processes_and_cancels_who_waits(others: set[int], run: L
     counts = []
 
     async def start_and_close() -> None:
-        async with Readers(3, command=OBEDIENT) as readers:
+        async with OBEDIENT(3) as readers:
             assert children() <= others, "nothing has to be read yet"
             await readers.start()
-            assert len(children() - others) == 3
+            assert len(children() - others) == 3 + 1  # the warm parent
             waiting = [asyncio.create_task(readers.read(page("please hang"))) for _ in range(6)]
             await asyncio.sleep(0)
         await asyncio.wait(waiting, timeout=5)

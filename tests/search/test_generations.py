@@ -26,7 +26,7 @@ def put(path: Path, content: bytes) -> None:
 
 
 def test_a_missing_index_names_the_command(shelf: Shelf) -> None:
-    with pytest.raises(IndexUnusable, match=r"holds no search index yet: 'sterna index .*' makes it"):
+    with pytest.raises(IndexUnusable, match=r"has no search index yet: run 'sterna index .*'"):
         shelf.search("whales")
 
 
@@ -37,7 +37,7 @@ def test_a_wrong_name_is_not_followed(shelf: Shelf, said: bytes) -> None:
     (shelf.index_folder / "current").write_bytes(said)
     for attempt in (lambda: shelf.search("whales"), shelf.index):
         with pytest.raises(
-            IndexUnusable, match=r"cannot be used \(.*\): make it anew with 'sterna index .* --anew'"
+            IndexUnusable, match=r"is unusable \(.*\): rebuild it with 'sterna index .* --anew'"
         ):
             attempt()
     shelf.index(is_anew=True)

@@ -9,14 +9,14 @@ import pytest
 from tests.search.shelf import SITE, Shelf, page
 
 from sterna.archive.manifest import Snapshot
-from sterna.search.inbound import Inbound, read_batch, stamp, write
-from sterna.search.link_count import Counting
-from sterna.search.marks import mark_of
+from sterna.search.documents import mark_of
+from sterna.search.inbound import Inbound, read_batch, stamp
+from sterna.search.link_count import LinkCount, write_counts
 
 
 def count(shelf: Shelf, snapshot: Snapshot | None = None) -> dict[str, int]:
     shelf.index_folder.mkdir(exist_ok=True)
-    counting = Counting(shelf.index_folder)
+    counting = LinkCount(shelf.index_folder)
     until = time.monotonic() + 60
     assert counting.go_on(snapshot or shelf.snapshot(), stop=threading.Event(), until=until)
     return counts(shelf)
@@ -56,7 +56,7 @@ def test_it_goes_on_where_it_stopped(shelf: Shelf) -> None:
     for path in "abcd":
         shelf.add([page(path)], links(f"{path}e", f"{path}f"))
     shelf.index_folder.mkdir()
-    counting = Counting(shelf.index_folder)
+    counting = LinkCount(shelf.index_folder)
     for _ in range(30):
         if counting.go_on(shelf.snapshot(), stop=threading.Event(), until=0.0):
             break
@@ -78,7 +78,7 @@ def test_a_damaged_file_counts_nothing(tmp_path: Path, damage: bytes) -> None:
 
 def test_a_file_that_is_cut_counts_nothing(tmp_path: Path) -> None:
     table = pa.table({"number": pa.array([5, 9], pa.uint64()), "count": pa.array([3, 2**40], pa.int64())})
-    write(tmp_path, table, batch=7)
+    write_counts(tmp_path, table, batch=7)
     inbound = Inbound.read(tmp_path)
     assert [inbound.of(number) for number in (4, 5, 6, 9, 2**64 - 1)] == [0, 3, 0, 2**32 - 1, 0]
     assert read_batch(tmp_path) == 7

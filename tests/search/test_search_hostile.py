@@ -72,7 +72,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
 
 def test_what_holds_no_word_is_said(filled: Shelf) -> None:
     assert filled.search("😀 whales").note == "not searched: '😀'"
-    assert filled.search("-whales").note == "there is nothing to look for in these words"
+    assert filled.search("-whales").note == "the query contains nothing that can be searched for"
     assert filled.search("-whales").hits == ()
     assert filled.search("").note == ""
 

@@ -129,7 +129,7 @@ def test_a_missing_segment_takes_nothing_half(shelf: Shelf) -> None:
 
 
 def test_there_is_one_writer(shelf: Shelf) -> None:
-    with Indexer(shelf.index_folder), pytest.raises(CollectionInUse, match="is being written already"):
+    with Indexer(shelf.index_folder), pytest.raises(CollectionInUse, match="is locked by a crawl"):
         Indexer(shelf.index_folder).__enter__()
     shelf.index()
 
@@ -139,7 +139,7 @@ def test_an_index_that_knows_more_than_the_archive_is_not_believed(shelf: Shelf)
         shelf.add([page("a", "whales", again=True)])
     shelf.index()
     shelf.batch = 1
-    with pytest.raises(IndexUnusable, match=r"knows more than the archive.*sterna index .* --anew"):
+    with pytest.raises(IndexUnusable, match=r"is ahead of the archive.*sterna index .* --anew"):
         shelf.index()
 
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.search.shelf import SITE, Shelf, page
 
-from sterna.search.folding import Candidate, Folding
-from sterna.search.ranking import MAX_FOLDED, MAX_LIKENESSES
+from sterna.search.ranking import MAX_FOLDED, MAX_LIKENESSES, Candidate, Folding
 from sterna.search.searcher import Searcher
 
 WORDS = " ".join(f"word{number}" for number in range(200))
@@ -66,7 +65,7 @@ def test_one_can_look_only_so_deep_and_it_is_said(shelf: Shelf) -> None:
     found = shelf.search("whales", limit=10, offset=1_000)
     assert found.hits == ()
     assert found.total == 1_200
-    assert found.note == "only the first 1,000 hits can be looked at"
+    assert found.note == "only the first 1,000 hits are available"
     last = shelf.search("whales", limit=10, offset=995)
     assert len(last.hits) == 5
 

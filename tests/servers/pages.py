@@ -33,7 +33,7 @@ class PageServer(ListeningServer):
     ) -> None:
         self.sites = sites
         self.log: list[PageHit] = []
-        self._latency_seconds = latency_seconds
+        self.latency_seconds = latency_seconds  # a test may change it at any time
         super().__init__(Listener(self._answer, addresses=tuple(sites), port=port))
 
     def url(self, address: str, path: str = "/") -> str:
@@ -41,7 +41,7 @@ class PageServer(ListeningServer):
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
         began = time.time()
-        await asyncio.sleep(self._latency_seconds)
+        await asyncio.sleep(self.latency_seconds)
         reply: Page = self.sites[request.address].get(request.target, Reply(404, body=b"not here"))
         if isinstance(reply, list):
             reply = reply.pop(0) if len(reply) > 1 else reply[0]

@@ -10,17 +10,16 @@ import threading
 from pathlib import Path
 
 import sterna.storage.sink  # noqa: F401 - loaded before the first child
-from sterna.home.folder import Collection
-from sterna.home.snapshots import take
+from sterna.home.folder import CollectionFolder
 from sterna.storage.manager import Manager
 
 
 def store(folder: Path) -> None:
-    collection, stop = Collection(folder), threading.Event()
-    manager = Manager(folder, collection=collection.id(), take=lambda: take(collection), environ=os.environ)
+    collection, stop = CollectionFolder(folder), threading.Event()
+    manager = Manager(folder, collection=collection.id(), take=collection.snapshot, environ=os.environ)
     with manager:
         while True:
-            manager.catch_up(take(collection), stop=stop)
+            manager.catch_up(collection.snapshot(), stop=stop)
             stop.wait(0.01)
 
 

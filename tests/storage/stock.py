@@ -11,10 +11,9 @@ from tests import making
 
 from sterna.archive.manifest import Batch, FactRow
 from sterna.archive.segments import SegmentStore
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.interface import Change
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.home.snapshots import take
 from sterna.model import Link, Links, Page
 from sterna.query.engine import Engine
 from sterna.storage.manager import Manager
@@ -46,7 +45,7 @@ class Stock:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.collection = Collection(folder)
+        self.collection = CollectionFolder(folder)
         with self.collection.open_for_crawl():
             self.ledger = SqliteLedger(self.collection.ledger_path)
         self.segments = SegmentStore(self.collection.segments_folder)
@@ -83,7 +82,7 @@ class Stock:
         return Manager(
             self.folder,
             collection=self.collection.id(),
-            take=lambda: take(self.collection),
+            take=self.collection.snapshot,
             environ=environ or {},
             only=only,
         )
@@ -95,11 +94,11 @@ class Stock:
         return manager.standings()
 
     def catch_up(self, manager: Manager) -> None:
-        manager.catch_up(take(self.collection), stop=_NEVER)
+        manager.catch_up(self.collection.snapshot(), stop=_NEVER)
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         """The archive's own answer, over all batches."""
-        with Engine(take(self.collection).tables) as engine:
+        with Engine(self.collection.snapshot().tables) as engine:
             return list(engine.run(sql).rows)
 
 

@@ -40,8 +40,7 @@ def place(tmp_path: Path) -> SqlitePlace:
 
 def run(*words: str | Path) -> tuple[int, str]:
     """The exit code and all that is said, in this process."""
-    app = make_app(["storage"])
-    result = CliRunner().invoke(app, ["storage", *map(str, words)], catch_exceptions=True)
+    result = CliRunner().invoke(make_app(), ["storage", *map(str, words)], catch_exceptions=True)
     if isinstance(result.exception, SternaError):
         return -1, str(result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

@@ -8,7 +8,8 @@ from tests.servers.pages import PageServer, linking
 from tests.storage.places import SqlitePlace
 from tests.storage.single import wait_until
 
-from sterna.cli.storing import add
+from sterna.api.storage import add_rules
+from sterna.home.folder import CollectionFolder
 
 pytestmark = pytest.mark.servers
 
@@ -37,7 +38,7 @@ commands = ["Add"]
     with PageServer(sites).run_in_thread() as server:
         crawl = start("crawl", server.url(ADDRESS), "--into", folder, "--delay", "0.2", "--quiet")
         wait_until(lambda: list(folder.glob("segments/*.page.parquet")))
-        add(folder, rules)
+        add_rules(CollectionFolder(folder), rules)
         assert crawl.poll() is None, "the crawl was over too early"
         _, errors = crawl.communicate(timeout=60)
     assert (crawl.returncode, errors) == (0, "")

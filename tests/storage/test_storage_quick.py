@@ -15,7 +15,6 @@ from tests.servers.postgres import PostgresServer
 from tests.storage.places import PostgresPlace
 from tests.storage.stock import Stock, page, pages
 
-from sterna.home.snapshots import take
 from sterna.query.engine import Engine
 from sterna.storage.columns import ColumnRows
 from sterna.storage.commands import SqlCommand
@@ -240,7 +239,7 @@ def test_database_of_another_encoding_gets_its_texts(
 def test_rows_of_columns_are_those_of_duckdb(stock: Stock) -> None:
     stock.put(pages(0, 1))
     query = query_of([*SIMPLE, *FAR]).replace("now()", "TIMESTAMPTZ '2026-01-02 03:04:05+00'")
-    with Engine(take(stock.collection).tables) as engine:
+    with Engine(stock.collection.snapshot().tables) as engine:
         expected = list(engine.run(query).rows)
         found = engine.run_arrow(query)
         rows = ColumnRows(pa.Table.from_batches(list(found.batches)))

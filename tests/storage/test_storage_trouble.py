@@ -11,7 +11,6 @@ from tests.storage.places import Place, PostgresPlace, SqlitePlace
 from tests.storage.single import INSERT, rules, sizes, wait_until
 from tests.storage.stock import SITE, Stock, page, pages
 
-from sterna.home.snapshots import take
 from sterna.storage import sink as applying
 
 
@@ -231,5 +230,5 @@ def test_stop_returns_at_once_and_leaves_the_rest(stock: Stock, tmp_path: Path) 
     stop = threading.Event()
     stop.set()
     with stock.manager() as manager:
-        manager.catch_up(take(stock.collection), stop=stop)
+        manager.catch_up(stock.collection.snapshot(), stop=stop)
         assert manager.standings() == []

@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, cast, get_args
 
 from sterna.errors import LineBroken, Refused, WireError
-from sterna.transport.interface import Answer, Call, Op
-from sterna.transport.reading import read_whole
+from sterna.transport.interface import Answer, Call, Op, read_whole
 from sterna.wire.discovery import MEDIA_TYPE, WELL_KNOWN
 from sterna.wire.problems import (
     MAX_PROBLEM_BYTES,

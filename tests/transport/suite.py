@@ -10,8 +10,7 @@ import pytest
 from tests.transport.serving import Answerer, Cut, Said, Saying, refusing
 
 from sterna.errors import LineBroken, Refused, WireError
-from sterna.transport.interface import Answer, Call, Op, Transport
-from sterna.transport.reading import read_whole
+from sterna.transport.interface import Answer, Call, Op, Transport, read_whole
 from sterna.wire.problems import PROBLEM_TYPE
 
 MIB = 1 << 20

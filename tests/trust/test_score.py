@@ -4,7 +4,6 @@ from math import comb
 
 import pytest
 
-from sterna.trust.beta import below, quantile
 from sterna.trust.score import (
     DAY,
     HALF_LIFE_SECONDS,
@@ -13,8 +12,10 @@ from sterna.trust.score import (
     Score,
     alone_seconds,
     belief,
+    below,
     counted,
     faded,
+    quantile,
     succeeded,
 )
 

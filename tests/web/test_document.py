@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from sterna.errors import ReadError
-from sterna.web.document import Answer, Document, Manner, read_document
+from sterna.web.document import Document, Fetched, Manner, read_document
 
 PLAIN = Manner(max_bytes=10_000)
 HTML = b"<html lang=en><title>Title</title><a href=a?sort=1>text</a>"
 SITEMAP = b"<urlset><url><loc>/a</loc></url></urlset>"
 
 
-def answer(body: bytes = HTML, manner: Manner = PLAIN, **changes: Any) -> Answer:
+def answer(body: bytes = HTML, manner: Manner = PLAIN, **changes: Any) -> Fetched:
     settled = {"url": "http://www.example.org/", "status": 200, "content_type": "text/html"}
-    return Answer(**{**settled, "body": body, "manner": manner.encoded(), **changes})
+    return Fetched(**{**settled, "body": body, "manner": manner.encoded(), **changes})
 
 
 def read(body: bytes = HTML, manner: Manner = PLAIN, **changes: Any) -> Document:
@@ -35,7 +35,7 @@ def test_a_page_is_read_with_digest_and_size() -> None:
 
 def test_answers_and_documents_cross_to_another_process() -> None:
     sent = answer(known_digest=b"x")
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(sent), type=Answer) == sent
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(sent), type=Fetched) == sent
     document = read_document(sent)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(document), type=Document) == document
 

@@ -12,7 +12,7 @@ from tests.web.test_scan import PIECES
 
 from sterna.model import DEFAULT_FIELDS, Field, Link, Links, Selector
 from sterna.web import html
-from sterna.web.document import Answer, Document, Manner, read_document
+from sterna.web.document import Document, Fetched, Manner, read_document
 from sterna.web.markup import MAX_DESCRIPTION_LENGTH
 
 ALL: tuple[Field, ...] = get_args(Field)
@@ -31,7 +31,7 @@ def read(body: str | bytes, *wants: Field, selectors: tuple[Selector, ...] = (),
     settled = {"url": "http://www.example.org/", "status": 200, "content_type": "text/html"}
     data = body.encode("utf-8", "replace") if isinstance(body, str) else body
     manner = Manner(wants=wants, selectors=selectors).encoded()
-    return read_document(Answer(**{**settled, "body": data, "manner": manner, **changes}))
+    return read_document(Fetched(**{**settled, "body": data, "manner": manner, **changes}))
 
 
 def test_all_fields_of_a_page_are_read() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.servers.nginx import real_site
 
-from sterna.web.document import Answer, Manner, read_document
+from sterna.web.document import Fetched, Manner, read_document
 from sterna.web.keywords import MAX_KEYWORDS, keywords_of
 from sterna.web.stopwords import STOPWORDS, stopwords_of
 
@@ -28,7 +28,7 @@ def of_page(markup: str | bytes) -> tuple[str, ...]:
     manner = Manner(wants=("keywords",)).encoded()
     url = "http://www.example.org/"
     return read_document(
-        Answer(url=url, status=200, content_type="text/html", body=body, manner=manner)
+        Fetched(url=url, status=200, content_type="text/html", body=body, manner=manner)
     ).keywords
 
 

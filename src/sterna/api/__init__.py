@@ -1,1 +1,1 @@
-"""What the commands do, as functions: composed of all packages; prints nothing, reads no environment."""
+"""What the commands do, as functions over all packages; nothing here prints or reads the environment."""

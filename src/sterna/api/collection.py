@@ -1,21 +1,33 @@
-"""A collection from Python: `Collection("DIR").query(...)`, as `sterna query` asks it."""
+"""`sterna.Collection`: the results of a crawl, which may be running: to query, search and export."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from sterna.home.folder import Collection as Folder
+from sterna.home.folder import CollectionFolder
 
 if TYPE_CHECKING:
+    from sterna.api.status import Status
+    from sterna.export.job import Exported, ExportFormat
     from sterna.query.answer import Answer
+    from sterna.search.results import Found
+
+EventKind = Literal["created", "updated", "deleted"]
 
 
 class Collection:
-    """The folder in which a crawl lives; it may be running."""
+    """The folder in which a crawl keeps its results; raises NotACollection if the folder is not one."""
+
+    # DuckDB, Arrow and tantivy are slow to load: each method loads what it needs.
 
     def __init__(self, folder: Path | str) -> None:
-        self._folder = Folder(Path(folder))
+        self._folder = CollectionFolder(Path(folder))
         self._folder.check()
+
+    @property
+    def folder(self) -> Path:
+        return self._folder.folder
 
     def query(
         self,
@@ -26,11 +38,10 @@ class Collection:
         memory_bytes: int = 1_000_000_000,
         seconds: float = 60.0,
     ) -> "Answer":
-        """What the query gives: rows as dicts, or a table of Arrow, pandas or polars.
+        """The result of a query: rows as dicts, or a table of Arrow, pandas or polars.
 
-        `$name` in the query is the parameter `name`; with `visit` all tables hold only what it brought.
+        `$name` in the query is the parameter `name`. With `visit` tables hold only what that visit brought.
         """
-        # DuckDB and Arrow take a while to load.
         from sterna.api.query import Bounds, open_collection  # noqa: PLC0415
         from sterna.query.answer import Answer  # noqa: PLC0415
 
@@ -41,3 +52,46 @@ class Collection:
         except BaseException:
             engine.close()
             raise
+
+    def events(self, kind: EventKind | None = None, *, site: str | None = None) -> "Answer":
+        """Pages that were created, updated or deleted, as visits found it, in the order of time."""
+        return self.query(
+            "SELECT * FROM event WHERE ($kind IS NULL OR kind = $kind) AND ($site IS NULL OR site = $site)"
+            " ORDER BY fetched, url",
+            {"kind": kind, "site": site},
+        )
+
+    def search(self, words: str, *, limit: int = 10, offset: int = 0) -> "Found":
+        """The pages that match best; the index is created first if there is none."""
+        from sterna.api.search import bring_up, has_index, search  # noqa: PLC0415
+
+        if not has_index(self._folder):
+            bring_up(self._folder)
+        return search(self._folder, words, limit=limit, offset=offset)
+
+    def export(
+        self,
+        to: "ExportFormat",
+        out: Path | str,
+        *,
+        table: str = "page",
+        where: str = "",
+        base: str = "",
+        force: bool = False,
+    ) -> "Exported":
+        """Writes the collection for other tools, whole or not at all; `out` is a file or a new folder.
+
+        `table` is for jsonl, parquet and csv, `where` a condition in SQL, `base` the URL at which a sitemap
+        will be served. `force` overwrites a file.
+        """
+        from sterna.api.export import export  # noqa: PLC0415
+        from sterna.export.job import ExportJob  # noqa: PLC0415
+
+        job = ExportJob(kind=to, place=Path(out), table=table, base=base, force=force)
+        return export(self._folder, job, where=where, stdout=sys.stdout.buffer)
+
+    def status(self) -> "Status":
+        """Where the crawl stands: counts, sites, and how far the search index is."""
+        from sterna.api.status import status  # noqa: PLC0415
+
+        return status(self._folder)

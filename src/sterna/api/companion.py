@@ -1,7 +1,7 @@
-"""What follows a crawl, as the crawl sees it: a child process that indexes and stores what comes in.
+"""The child process beside a crawl that indexes and stores what comes in, as the crawl sees it.
 
-It starts with the first commit and ends after the crawl. Whatever becomes of it, the crawl goes on: what is
-not done is done the next time, or by hand.
+It starts with the first commit and ends after the crawl. If it fails, the crawl continues; the rest is
+done by the next crawl or by hand.
 """
 
 import os
@@ -13,37 +13,38 @@ from contextlib import contextmanager
 
 import msgspec
 
-from sterna.cli.follow import INDEX, Said
-from sterna.cli.numbers import plural
-from sterna.home.folder import Collection
+from sterna.api.followers import INDEX, Report
+from sterna.home.crawl import Run
+from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options
 from sterna.model import Parcel
 
 LEAVE_SECONDS = 10.0
 LOOK_SECONDS = 0.5
-# -P keeps the working directory off the path: what lies there is nobody's to run.
-COMMAND = (sys.executable, "-P", "-m", "sterna.cli", "follow")
+# -P keeps the working directory off the path, so that no module there is imported.
+COMMAND = (sys.executable, "-P", "-m", "sterna", "follow")
 
 Tell = Callable[[str], None]
-OnParcels = Callable[[tuple[Parcel, ...]], bool]  # True: it is enough
 
 
 @contextmanager
-def following(
-    collection: Collection, options: Options, *, on_parcels: OnParcels | None, warn: Tell, show: Tell
-) -> Iterator[OnParcels]:
-    """Gives what is to be told of each commit, which tells `on_parcels`; waits at the end for what is left.
+def attended(
+    collection: CollectionFolder, options: Options, *, run: Run, warn: Tell, show: Tell
+) -> Iterator[None]:
+    """Starts the process with the first commit of the run, and waits at the end for what is left.
 
-    Ctrl-C leaves the rest for the next time, and so does a crawl that ends by an error.
+    Ctrl-C, or an error of the crawl, leaves the rest for the next time.
     """
     child = _Child(collection, is_indexed=options.index, warn=warn, show=show)
+    on_parcels = run.on_parcels
 
     def take(parcels: tuple[Parcel, ...]) -> bool:
         child.note_commit()
-        return on_parcels is not None and on_parcels(parcels)
+        return on_parcels(parcels)
 
+    run.on_parcels = take
     try:
-        yield take
+        yield
     except BaseException:
         child.leave()
         raise
@@ -51,20 +52,20 @@ def following(
 
 
 class _Child:
-    def __init__(self, collection: Collection, *, is_indexed: bool, warn: Tell, show: Tell) -> None:
+    def __init__(self, collection: CollectionFolder, *, is_indexed: bool, warn: Tell, show: Tell) -> None:
         self._collection = collection
         self._is_indexed = is_indexed
         self._warn = warn
         self._show = show
         self._has_begun = False
         self._process: subprocess.Popen[bytes] | None = None
-        # Set by the thread that listens. Its join() would not do: Ctrl-C in it makes a thread count as ended.
+        # Set by the listening thread. Its join() would not do: Ctrl-C in it makes a thread count as ended.
         self._ended = threading.Event()
         self._is_left = False
         self._has_warned = False  # changed by the thread alone
 
     def note_commit(self) -> None:
-        """Starts the process, if somebody wants it and it never ran."""
+        """Starts the process, once and if there is anything for it to do."""
         if self._has_begun or not self._wanted():
             return
         self._has_begun = True
@@ -76,13 +77,13 @@ class _Child:
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
 
     def finish(self) -> None:
-        """Waits until all is done; Ctrl-C leaves the rest."""
+        """Waits until everything is done; Ctrl-C leaves the rest."""
         if self._process is None:
             return
         try:
             self._close()
             while not self._ended.wait(LOOK_SECONDS):
-                pass  # a Ctrl-C that comes just before it sleeps is noticed only when it wakes
+                pass  # a Ctrl-C that arrives just before the wait is noticed only when it wakes
         except KeyboardInterrupt:
             self._show("")
             self.leave()
@@ -91,7 +92,7 @@ class _Child:
         self._show("")
 
     def leave(self) -> None:
-        """Has it end now."""
+        """Ends it now."""
         if self._process is None:
             return
         self._is_left = True
@@ -102,7 +103,7 @@ class _Child:
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [*COMMAND, "--parent", str(os.getpid()), *([] if self._is_indexed else ["--no-index"])]
-        # A group of its own: Ctrl-C is for the crawl, which ends it when it is time.
+        # A process group of its own: Ctrl-C goes to the crawl, which ends this process in time.
         return subprocess.Popen(  # noqa: S603 - our own
             [*command, "--", str(self._collection.folder)],
             stdin=subprocess.PIPE,
@@ -133,30 +134,31 @@ class _Child:
             self._ended.set()
 
     def _hand_on(self, process: subprocess.Popen[bytes]) -> None:
-        """Hands on what the process says, until it ends."""
+        """Passes on what the process reports, until it ends."""
         assert process.stdout
         last_words = ""
         for line in process.stdout:
             try:
-                self._take(msgspec.json.decode(line, type=Said))
+                self._take(msgspec.json.decode(line, type=Report))
             except msgspec.MsgspecError:
                 last_words = line.decode(errors="replace").strip() or last_words
         code = process.wait()
-        is_told = self._is_left or (self._has_warned and code > 0)
-        if code and not is_told:
+        is_known = self._is_left or (self._has_warned and code > 0)
+        if code and not is_known:
             reason = f"exit code {code}" + (f": {last_words}" if last_words else "")
             self._warn(f"pages are no longer indexed and stored ({reason}); afterwards: {self._rest()}")
 
-    def _take(self, said: Said) -> None:
-        if said.warning:
+    def _take(self, report: Report) -> None:
+        if report.warning:
             self._has_warned = True
-            self._warn(said.warning)
-        if said.left:
-            shown = ", ".join(_shown(name, count) for name, count in said.left.items())
+            self._warn(report.warning)
+        if report.left:
+            shown = ", ".join(_shown(name, count) for name, count in report.left.items())
             self._show(f"{shown} (Ctrl-C leaves the rest to: {self._rest()})")
 
 
 def _shown(name: str, count: int) -> str:
     if name == INDEX:
-        return f"indexing: {plural(count, 'page')} left" if count else "indexing: nearly done"
+        pages = "1 page" if count == 1 else f"{count:,} pages"
+        return f"indexing: {pages} left" if count else "indexing: nearly done"
     return f"storing: {count:,} to go" if count else "storing: nearly done"

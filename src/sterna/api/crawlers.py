@@ -1,20 +1,23 @@
-"""Crawlers as the command line is given them: a spec, a packed file, a query."""
+"""Crawlers as files: a spec, a packed crawler, or the crawler of a collection with its progress."""
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from sterna.crawler.compiler import budget_of, compile_spec, gather_of
 from sterna.crawler.pack import SUFFIX, PackedCrawler, read
-from sterna.crawler.spec import Spec
-from sterna.crawler.spec_file import load_spec
-from sterna.home.errand import errand_of
+from sterna.crawler.spec import Spec, load_spec
+from sterna.errors import UsageError
+from sterna.home.errand import choose_errand
+from sterna.home.errand import load as load_errand
+from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options
+from sterna.home.options import load as load_options
+from sterna.web.urls import Canonical, site_of
 
 
 def is_file(text: str) -> bool:
-    """True if an argument names a crawler's file and no URL."""
+    """True if an argument names a crawler's file, not a URL."""
     return text.endswith((".toml", SUFFIX)) and "://" not in text
 
 
@@ -23,8 +26,15 @@ def read_crawler(path: Path) -> PackedCrawler:
     return read(path) if path.suffix == SUFFIX else packed_of(load_spec(path), path.parent)
 
 
+def only_crawler(files: list[str]) -> PackedCrawler | None:
+    """The crawler of the one file that is named, if any; raises UsageError for more than one."""
+    if len(files) > 1:
+        raise UsageError(f"one crawler at a time: {files[0]} or {files[1]}")
+    return read_crawler(Path(files[0])) if files else None
+
+
 def packed_of(spec: Spec, folder: Path) -> PackedCrawler:
-    """A spec with everything that home needs to send it out; its rules lie in `folder`."""
+    """A spec with everything that home needs to send it out; `folder` contains its rules."""
     return PackedCrawler(
         crawler=compile_spec(spec, folder),
         options=spec.options(),
@@ -34,16 +44,40 @@ def packed_of(spec: Spec, folder: Path) -> PackedCrawler:
     )
 
 
-def lay_over(options: Options, packed: PackedCrawler | None, flags: dict[str, Any]) -> Options:
-    """The options with the crawler's over them, and the flags over both."""
-    given = {name: value for name, value in flags.items() if value is not None}
-    ours = dict(packed.options) if packed else {}
-    ours.pop("seeds", None)  # they are merged with those of the collection
-    return msgspec.structs.replace(options, **{**ours, **given})
+def seeds_of(packed: PackedCrawler | None) -> tuple[str, ...]:
+    """The start URLs that a crawler brings along."""
+    own = packed.options.get("seeds", ()) if packed else ()
+    assert isinstance(own, tuple | list)
+    return tuple(own)
 
 
-def errand(packed: PackedCrawler | None, options: Options, *, is_keep_given: bool) -> PackedCrawler | None:
-    """What the run is sent out with; None lets the collection go on with its own crawler."""
-    if packed or not is_keep_given:
-        return packed
-    return errand_of(options)
+def kept_crawler(folder: CollectionFolder) -> tuple[PackedCrawler, Options]:
+    """The crawler and the options that a collection keeps."""
+    with folder.open_ledger() as ledger:
+        options = load_options(ledger.setting("options"))
+        return choose_errand(None, load_errand(ledger.setting("errand")), options), options
+
+
+def saved_crawler(folder: CollectionFolder, site: str = "") -> PackedCrawler:
+    """The collection's crawler with its progress at a site, to continue elsewhere.
+
+    Without `site` the collection must have one site only; UsageError lists them if it has more.
+    """
+    folder.check()
+    errand, options = kept_crawler(folder)
+    with folder.open_ledger() as ledger:
+        chosen = _choose(site, [row.site for row in ledger.site_rows()])
+        progress = ledger.progress(chosen)
+    seeds = tuple(url for url in options.seed_urls() if site_of(url) == chosen) or (f"{chosen}/",)
+    return msgspec.structs.replace(
+        errand, progress=progress, options={**errand.options, "seeds": seeds}, journey=(), gather=()
+    )
+
+
+def _choose(site: str, sites: list[str]) -> str:
+    canonical = Canonical()(site) if site else None
+    if canonical and site_of(canonical) in sites:
+        return site_of(canonical)
+    if not site and len(sites) == 1:
+        return sites[0]
+    raise UsageError(f"choose one of its sites with --site: {', '.join(sorted(sites)[:20])}")

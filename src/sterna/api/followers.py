@@ -1,36 +1,52 @@
-"""Following the archive: those who do something with all that comes in, beside the crawl and after it."""
+"""The followers of a collection: they index and store what a crawl brings in, in a process beside it."""
 
+import os
+import select
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Protocol
+
+import msgspec
 
 from sterna.archive.manifest import Snapshot
 from sterna.errors import SternaError
+from sterna.home.folder import CollectionFolder
 
+INDEX, STORAGE = "index", "storage"
 LOOK_SECONDS = 0.5
-RETRY_SECONDS = 5.0  # after trouble: another process may be at it, or the disk be full
+RETRY_SECONDS = 5.0  # after an error: another process may hold the index, or the disk may be full
+TELL_SECONDS = 1.0
+STOP_SECONDS = 5.0  # for what hangs, such as a database
+
+
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line that the process writes for the crawl that started it."""
+
+    warning: str = ""
+    left: dict[str, int] = {}  # pages to be indexed, batches to be stored; 0: about to end
 
 
 class Follower(Protocol):
-    """Keeps its position where its results are, in the same commit: a crash parts them nowhere."""
+    """Commits its position together with its results, so that a crash cannot separate them."""
 
     @property
     def batch(self) -> int:
-        """Up to which it has caught up."""
+        """The last batch that it has processed."""
 
     def catch_up(self, snapshot: Snapshot, *, stop: threading.Event) -> None:
-        """Goes on from there; returns early, and leaves the rest, when `stop` is set.
+        """Processes what came after it; returns early, and leaves the rest, when `stop` is set.
 
-        Called again and again, also where nothing is new: it may have something of its own to try again.
+        Called repeatedly, also where nothing is new: it may have something of its own to retry.
         """
 
 
-Open = Callable[[], AbstractContextManager[Follower] | None]  # None: nobody wants it now
+Open = Callable[[], AbstractContextManager[Follower] | None]  # None: there is nothing to follow for
 
 
 class Pursuit:
-    """One follower on its way; each runs in a thread of its own, so that none holds up another."""
+    """Runs one follower, in a thread of its own, so that none delays another."""
 
     def __init__(
         self,
@@ -42,23 +58,23 @@ class Pursuit:
         stop: threading.Event,
         warn: Callable[[str], None],
     ) -> None:
-        """`wait` waits so many seconds, or until the crawl is over, and tells whether it is."""
+        """`wait` waits that many seconds, or until the crawl is over, and returns whether it is over."""
         self.name = name
         self._open = open_follower
         self._take = take
         self._wait = wait
         self._stop = stop
         self._warn = warn
-        # All of these are changed by run(), in its thread.
+        # All of these are changed by run(), in its thread, and read by others.
         self._follower: Follower | None = None
         self._batch = -1
         self._trouble = ""
         self._told: set[str] = set()
-        self.is_broken = False  # it ended by an error of its own
+        self.is_broken = False  # ended by an unexpected error
 
     @property
     def batch(self) -> int:
-        """Up to which the follower has caught up; -1: it was never there."""
+        """The last batch that the follower has processed; -1: there was none yet."""
         follower = self._follower
         return follower.batch if follower else self._batch
 
@@ -68,7 +84,7 @@ class Pursuit:
         return self._follower is not None
 
     def run(self) -> None:
-        """Catches up until the crawl is over, and then with what came before its end, as far as it can."""
+        """Catches up until the crawl is over, and then with what came before its end."""
         try:
             with ExitStack() as stack:
                 self._pursue(stack)
@@ -89,7 +105,7 @@ class Pursuit:
             is_over = self._wait(RETRY_SECONDS if self._trouble else LOOK_SECONDS)
 
     def _catch_up(self, stack: ExitStack) -> bool:
-        """True if the follower has left something of what is there."""
+        """True if the follower has not processed everything."""
         try:
             follower = self._follower = self._follower or self._opened(stack)
             if follower is None:
@@ -110,7 +126,7 @@ class Pursuit:
         return stack.enter_context(opened) if opened else None
 
     def _note_trouble(self, text: str) -> None:
-        """What passes by itself is told to nobody."""
+        """Warns only of what lasts: the first failure is silent."""
         if text == self._trouble:
             self._tell(text)
         self._trouble = text
@@ -119,3 +135,120 @@ class Pursuit:
         if text not in self._told:
             self._told.add(text)
             self._warn(text)
+
+
+class Company:
+    """The followers of a collection, each in a thread of its own, until the crawl is over."""
+
+    def __init__(
+        self,
+        collection: CollectionFolder,
+        openers: Mapping[str, Open],
+        *,
+        say: Callable[[Report], None],
+        parent: int | None,
+    ) -> None:
+        """`parent` is the process id of the crawl: if it dies, the followers stop at once."""
+        self._collection = collection
+        self._say = say
+        self._parent = parent
+        self._over = threading.Event()  # the crawl is
+        self._stopped = threading.Event()
+        self._pursuits = [
+            Pursuit(
+                name,
+                open_follower,
+                take=collection.snapshot,
+                wait=self._over.wait,
+                stop=self._stopped,
+                warn=lambda text: say(Report(warning=text)),
+            )
+            for name, open_follower in openers.items()
+        ]
+        self._threads = [threading.Thread(target=each.run, daemon=True) for each in self._pursuits]
+
+    def stop(self) -> None:
+        """Ends all of them; what is left is done the next time."""
+        self._stopped.set()
+        self._over.set()
+
+    def run(self) -> bool:
+        """Returns when all of them are done; False if one failed unexpectedly."""
+        for thread in self._threads:
+            thread.start()
+        while self._is_at_work() and not self._over.is_set():
+            if _is_input_closed(LOOK_SECONDS):
+                self._over.set()
+            self._check_parent()
+        told_at = time.monotonic()
+        while self._is_at_work() and not self._stopped.is_set():
+            self._join(LOOK_SECONDS)
+            self._check_parent()
+            if time.monotonic() - told_at >= TELL_SECONDS:
+                self._tell_left()
+                told_at = time.monotonic()
+        self._join(STOP_SECONDS)
+        if self._is_at_work():
+            os._exit(1)  # one hangs; what it has not committed does not count
+        return not any(pursuit.is_broken for pursuit in self._pursuits)
+
+    def _check_parent(self) -> None:
+        """A crawl that was killed closes standard input too, but nothing waits for the rest."""
+        if self._parent is not None and os.getppid() != self._parent:
+            self.stop()
+
+    def _is_at_work(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)
+
+    def _join(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(until - time.monotonic(), 0))
+
+    def _tell_left(self) -> None:
+        with suppress(SternaError):  # only a report; the follower itself reports what is wrong
+            at_work = zip(self._pursuits, self._threads, strict=True)
+            left = {each.name: self._left(each) for each, thread in at_work if thread.is_alive()}
+            self._say(Report(left={name: count for name, count in left.items() if count is not None}))
+
+    def _left(self, pursuit: Pursuit) -> int | None:
+        """None where there is no follower."""
+        from sterna.archive.arrivals import count  # noqa: PLC0415 - Arrow takes a while to load
+
+        snapshot = self._collection.snapshot()
+        if not pursuit.is_on_its_way:
+            return None
+        if pursuit.name == INDEX:
+            return count(snapshot.tables["page"], after=pursuit.batch, upto=snapshot.batch)
+        return snapshot.batch - pursuit.batch
+
+
+def _is_input_closed(seconds: float) -> bool:
+    ready, _, _ = select.select([0], [], [], seconds)
+    return bool(ready) and not os.read(0, 4096)
+
+
+def open_followers(
+    collection: CollectionFolder, *, is_indexed: bool, environ: Mapping[str, str], warn: Callable[[str], None]
+) -> dict[str, Open]:
+    """The followers of a collection by their names; each is opened when it is first needed."""
+
+    def open_index() -> AbstractContextManager[Follower]:
+        from sterna.search.indexer import Indexer  # noqa: PLC0415 - slow to load
+
+        return Indexer(collection.index_folder)
+
+    def open_storage() -> AbstractContextManager[Follower] | None:
+        if not collection.storage_path.exists():
+            return None
+        from sterna.storage.manager import Manager  # noqa: PLC0415 - slow to load
+
+        return Manager(
+            collection.folder,
+            collection=collection.id(),
+            take=collection.snapshot,
+            environ=environ,
+            warn=warn,
+        )
+
+    return {STORAGE: open_storage} | ({INDEX: open_index} if is_indexed else {})

@@ -1,28 +1,22 @@
-"""Asking a collection or a crawler's file: what they hold, given to the query engine."""
+"""The query engine over a collection or a crawler's file."""
 
 import resource
-import shutil
-import signal
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 
 from sterna.archive.rows import SCHEMAS, fact_table
 from sterna.crawler.pack import read as read_packed
-from sterna.errors import StorageError, UsageError
+from sterna.errors import UsageError
 from sterna.home.errand import load
 from sterna.home.facts import own
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.interface import SiteFact, SiteRow, VisitRow
-from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Record, Target
 from sterna.query.engine import MEMORY_BYTES, TIME_LIMIT_SECONDS, Engine
-from sterna.query.output import write, write_parquet
-from sterna.query.terminal import Format, harmless
+from sterna.query.terminal import harmless
 
 _TEXT, _COUNT, _TIME = pa.string(), pa.int64(), pa.timestamp("us", "UTC")
 _COLUMNS: dict[type[Record], dict[str, pa.DataType]] = {
@@ -57,15 +51,13 @@ _COLUMNS: dict[type[Record], dict[str, pa.DataType]] = {
     Target: {"url": _TEXT, "depth": _COUNT, "priority": _COUNT, "referrer": _TEXT},
 }
 
-_WIDTH = 100  # of a table that is written elsewhere than on a terminal
-
-# What the process may take beside what DuckDB counts: rows on their way, and what allocators keep.
+# Memory beside what DuckDB counts: rows on their way, and what allocators keep.
 _SLACK_FACTOR = 2
 _SLACK_BYTES = 512_000_000
 
 
 class Bounds(Record, frozen=True, kw_only=True):
-    """What a query may take."""
+    """Limits of a query."""
 
     memory_bytes: int = MEMORY_BYTES
     seconds: float = TIME_LIMIT_SECONDS
@@ -75,7 +67,7 @@ _BOUNDS = Bounds()
 
 
 def open_collection(
-    collection: Collection,
+    collection: CollectionFolder,
     *,
     visit: str | None = None,
     bounds: Bounds = _BOUNDS,
@@ -84,20 +76,17 @@ def open_collection(
 ) -> Engine:
     """The tables of a collection as of its last commit; with `visit` only what that visit brought.
 
-    `files` are those of an earlier moment, which the caller keeps.
+    `files` replaces the segments that are committed now by those of an earlier snapshot.
     """
-    ledger = SqliteLedger(collection.ledger_path, is_reader=True)
-    try:
+    with collection.open_ledger() as ledger:
         segments = ledger.segments()
         errand = load(ledger.setting("errand"))
         facts = own(ledger.facts(), crawler=errand.crawler.name if errand else "")
         sites, visits = ledger.site_rows(), ledger.visit_rows()
-    finally:
-        ledger.close()
     if visit is not None:
         visits = [row for row in visits if row.visit == visit]
         if not visits:
-            raise UsageError(f"there is no visit {harmless(visit)!r}: the table visit has them all")
+            raise UsageError(f"unknown visit {harmless(visit)!r}: the table visit lists them")
         sites = [row for row in sites if row.site == visits[0].site]
     tables = files or {
         name: [collection.segments_folder / segment.name for segment in segments if segment.table == name]
@@ -114,7 +103,7 @@ def open_collection(
 
 
 def open_crawler(path: Path, *, bounds: Bounds = _BOUNDS) -> Engine:
-    """What a crawler's file holds: the facts it set out with and has come to, and what it has to fetch."""
+    """The contents of a crawler's file: its first facts, those made since, and the URLs to fetch."""
     packed = read_packed(path)
     name, progress = packed.crawler.name, packed.progress
     first = own((SiteFact("", *each) for each in enumerate(packed.crawler.facts)), crawler=name)
@@ -129,31 +118,11 @@ def open_crawler(path: Path, *, bounds: Bounds = _BOUNDS) -> Engine:
     )
 
 
-def ask(
-    engine: Engine,
-    sql: str,
-    *,
-    form: Format,
-    out: Path | None = None,
-    parameters: Mapping[str, object] | None = None,
-) -> None:
-    """Writes what the query gives, into a file or for whoever runs the command.
-
-    There Ctrl-C ends it at once, even in the middle of DuckDB's work.
-    """
-    if out is None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        _write(engine, sql, form=form, out=sys.stdout.buffer, parameters=parameters)
-        return
-    with _whole(out) as file:
-        _write(engine, sql, form=form, out=file, parameters=parameters)
-
-
 @contextmanager
 def held_memory(limit_bytes: int) -> Iterator[None]:
-    """Has the kernel see to it, too, that this process stays within some memory more than it has now.
+    """Limits the memory that this process may allocate from now on, by the kernel.
 
-    DuckDB counts what it keeps of tables; a single text that a query makes grow is not among it.
+    DuckDB counts what it keeps of tables, but not a single text that a query makes grow.
     """
     status = Path("/proc/self/status").read_text()
     used = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmData:"))
@@ -167,43 +136,13 @@ def held_memory(limit_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (before, hard))
 
 
-def _write(
-    engine: Engine, sql: str, *, form: Format, out: BinaryIO, parameters: Mapping[str, object] | None
-) -> None:
-    if form == "parquet":
-        if out.isatty():
-            raise UsageError("parquet is not for a terminal: add --out FILE, or send it into a pipe")
-        write_parquet(engine.run_arrow(sql, parameters), out)
-    elif out is sys.stdout.buffer:
-        width = shutil.get_terminal_size((_WIDTH, 24)).columns if out.isatty() else _WIDTH
-        write(engine.run(sql, parameters), format=form, out=sys.stdout, width=width)
-    else:
-        with open(out.fileno(), "w", encoding="utf-8", newline="", closefd=False) as text:
-            write(engine.run(sql, parameters), format=form, out=text)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
-    """The file, which is there when all of it is written and not before."""
-    beside = path.with_name(f"{path.name}.part")
-    try:
-        with beside.open("wb") as file:
-            yield file
-        beside.replace(path)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
-
-
 def ledger_tables(sites: Sequence[SiteRow], visits: Sequence[VisitRow]) -> dict[str, pa.Table]:
     """The tables that come from the ledger."""
     return {"site": _table(SiteRow, sites), "visit": _table(VisitRow, visits)}
 
 
 def _table(kind: type[Record], rows: Sequence[Record]) -> pa.Table:
-    """Rows of the ledger as DuckDB takes them; times become timestamps."""
+    """Rows of the ledger as an Arrow table; times become timestamps."""
     arrays = {
         name: pa.array([_value(getattr(row, name), column) for row in rows], column)
         for name, column in _COLUMNS[kind].items()

@@ -1,17 +1,31 @@
-"""The commands; the only place that composes everything and reads the environment."""
+"""The commands: parse arguments, call `sterna.api`, print; the only place that reads the environment."""
 
-from sterna.runtime.memory import share_heaps
+import sys
 
 
 def run() -> None:
     """The entry point of `sterna`."""
+    code: object = 0
+    try:
+        _run()
+    except SystemExit as ending:
+        code = ending.code
+    if not isinstance(code, int | None):
+        raise SystemExit(code)
+    from sterna.cli.exits import leave  # noqa: PLC0415 - see below
+
+    leave(code or 0)
+
+
+def _run() -> None:
+    if sys.argv[1:] == ["--version"]:  # typer alone takes longer to load than this takes
+        from sterna.version import __version__  # noqa: PLC0415
+
+        sys.stdout.write(f"sterna {__version__}\n")
+        return
+    from sterna.runtime.cell.kernel import share_heaps  # noqa: PLC0415
+
     share_heaps()  # before anything starts a thread
     from sterna.cli.app import main  # noqa: PLC0415 - it loads libraries that make threads
-    from sterna.cli.exits import leave  # noqa: PLC0415
 
-    try:
-        main()
-    except SystemExit as ending:
-        if isinstance(ending.code, int):
-            leave(ending.code)
-        raise
+    main()

@@ -1,84 +1,130 @@
-"""`sterna` and its commands."""
+"""`sterna` and its commands; a command's module is loaded when the command is used or listed."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from sterna import __version__
-from sterna.cli.exits import Exit, fail, is_full, no_room
-from sterna.errors import SternaError
+from sterna.cli.exits import MISSING_EXTRA, Exit, is_of_extra, reported
+from sterna.version import __version__
 
-# Each command by its module and function, each group by the module that has it as `app`. Only what was asked
-# for is loaded: a host must stay light, and the base install lacks what the other commands need.
-_COMMANDS: dict[str, tuple[str, str]] = {
-    "crawl": ("crawl", "crawl"),
-    "ask": ("ask", "ask"),
-    "explain": ("explain", "explain"),
-    "pack": ("explain", "pack"),
-    "inspect": ("explain", "inspect"),
-    "status": ("status", "status"),
-    "crawlers": ("away", "crawlers"),
-    "query": ("query", "query"),
-    "export": ("export", "export"),
-    "search": ("search", "search"),
-    "index": ("index", "index"),
-    "serve": ("serve", "serve"),
-    "demo": ("demo", "demo"),
-    "doctor": ("doctor", "doctor"),
-    "follow": ("follow", "follow"),
+HELP_NAMES = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+# Each command by its module and function, each group by its module alone, which has it as `app`. A host must
+# stay light, and the base install lacks what the commands of a home need.
+COMMANDS: dict[str, str] = {
+    "crawl": "crawl.crawl",
+    "ask": "ask.ask",
+    "explain": "explain.explain",
+    "pack": "explain.pack",
+    "inspect": "explain.inspect",
+    "status": "status.status",
+    "crawlers": "crawlers.crawlers",
+    "query": "query.query",
+    "export": "export.export",
+    "search": "search.search",
+    "index": "search.index",
+    "serve": "search.serve",
+    "demo": "demo.demo",
+    "doctor": "doctor.doctor",
+    "follow": "follow.follow",
+    "host": "",
+    "keys": "keys.app",
+    "storage": "storage.app",
+    "trust": "trust.app",
 }
-_GROUPS: dict[str, str] = {"host": "host", "keys": "keys", "storage": "storage", "trust": "trust"}
-_HIDDEN = frozenset({"follow"})  # what other commands start
-# What the extra 'home' installs.
-_EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "starlette", "tantivy"})
-_MISSING = "this command needs the extra 'home': pip install 'sterna[home]'"
+HOST_COMMANDS: dict[str, str] = {
+    "run": "host_run.run",
+    "cgi": "host_run.write_cgi",
+    "check": "host_preview.check",
+    "status": "host_owner.status",
+    "stop": "host_owner.stop",
+    "open": "host_owner.open_doors",
+    "audit": "host_owner.audit",
+    "receipts": "host_receipts.receipts",
+    "index": "host_own.index",
+    "sitemap": "host_own.sitemap",
+    "changes": "host_own.changes",
+    "search": "host_own.find",
+    "dry-run": "host_preview.dry_run",
+}
+_HIDDEN = frozenset({"follow"})  # started by other commands
 
 
-def make_app(words: Sequence[str]) -> typer.Typer:
-    """The commands; if the first word is the name of one, that one alone."""
-    app = typer.Typer(
-        name="sterna",
-        help="Crawl web sites politely into a collection that can be resumed, trusted and queried.",
-        epilog="Exit codes: 0 finished, 1 nothing could be fetched, 2 wrong usage, 3 stopped and can go on,"
-        " 4 sites ask to wait, 5 folder cannot be used, 6 disk refuses.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    )
-    app.callback()(_options)
-    first = next((word for word in words if not word.startswith("-")), "")
-    names = [*_COMMANDS, *_GROUPS]
-    for name in [first] if first in names else names:
-        _add(app, name)
-    return app
+def _lazy(commands: Mapping[str, str]) -> type[TyperGroup]:
+    class Group(TyperGroup):
+        """Knows its commands by name, and loads the one that is asked for."""
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            return list(commands)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            return _load(cmd_name, commands[cmd_name]) if cmd_name in commands else None
+
+    return Group
 
 
-def _add(app: typer.Typer, name: str) -> None:
-    module, function = _COMMANDS.get(name) or (_GROUPS[name], "")
+def _load(name: str, place: str) -> Any:
+    """The command; one that says what is missing, if the extra 'home' is not installed."""
+    if not place:
+        return get_command(_host)
+    module, _, member = place.partition(".")
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     try:
-        loaded = import_module(f"sterna.cli.{module}")
+        loaded = getattr(import_module(f"sterna.cli.{module}"), member)
     except ModuleNotFoundError as error:
-        if not _is_of_extra(error):
+        if not is_of_extra(error):
             raise
-        app.command(name, help=_MISSING, context_settings={"ignore_unknown_options": True})(_miss)
-        return
-    if function:
-        app.command(name, hidden=name in _HIDDEN)(getattr(loaded, function))
-    else:
-        app.add_typer(loaded.app, name=name)
+        alone.command(name, help=MISSING_EXTRA, context_settings={"ignore_unknown_options": True})(_miss)
+        return get_command(alone)
+    if isinstance(loaded, typer.Typer):
+        group = get_command(loaded)
+        group.name = name
+        return group
+    alone.command(name, hidden=name in _HIDDEN)(loaded)
+    return get_command(alone)
 
 
 def _miss(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
-    sys.stderr.write(f"sterna: {_MISSING}\n")
+    sys.stderr.write(f"sterna: {MISSING_EXTRA}\n")
     raise typer.Exit(int(Exit.USAGE))
 
 
-def _is_of_extra(error: ModuleNotFoundError) -> bool:
-    return (error.name or "").partition(".")[0] in _EXTRA
+_host = typer.Typer(
+    name="host",
+    help="Take in crawlers of others at your own site.",
+    cls=_lazy(HOST_COMMANDS),
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings=HELP_NAMES,
+)
+
+
+@_host.callback()
+def _host_options() -> None:
+    pass
+
+
+def make_app() -> typer.Typer:
+    """The commands."""
+    app = typer.Typer(
+        name="sterna",
+        cls=_lazy(COMMANDS),
+        help="Crawl web sites politely into a collection that can be resumed, trusted and queried.",
+        epilog="Exit codes: 0 finished, 1 nothing could be fetched, 2 invalid usage, 3 stopped and can be"
+        " continued, 4 sites ask to wait, 5 folder is not usable, 6 disk is full or read-only.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings=HELP_NAMES,
+    )
+    app.callback()(_options)
+    return app
 
 
 def _show_version(wanted: bool) -> None:
@@ -97,17 +143,6 @@ def _options(
 
 
 def main() -> None:
-    """Runs the command; an error of ours is one line and an exit code."""
-    try:
-        make_app(sys.argv[1:])()
-    except SternaError as error:
-        raise fail(error) from None
-    except OSError as error:
-        if not is_full(error):
-            raise
-        raise no_room(error) from None
-    except ModuleNotFoundError as error:
-        if not _is_of_extra(error):
-            raise
-        sys.stderr.write(f"sterna: {_MISSING}\n")
-        raise SystemExit(int(Exit.USAGE)) from None
+    """Runs the command that the arguments name."""
+    with reported():
+        make_app()()

@@ -1,5 +1,6 @@
 """`sterna demo`: serves a small site that ships with the package, and crawls it."""
 
+import asyncio
 import functools
 import threading
 from collections.abc import Iterator
@@ -11,12 +12,10 @@ from typing import Annotated
 
 import typer
 
-from sterna.cli.crawl import gather_options
+from sterna.cli.crawl import crawl_and_exit
 from sterna.cli.display import choose_display
-from sterna.cli.running import Wishes, start
-from sterna.home.folder import Collection
 
-PORT = 8737  # the same each time, so that a second run finds its pages again
+PORT = 8737  # the same each time, so that a second run knows its pages
 
 
 def demo(
@@ -25,7 +24,12 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Progress and summary as JSON lines.")] = False,
 ) -> None:
     """Crawl a small site that ships with Sterna; needs no network."""
-    collection = Collection(into)
+    # They are slow to load, and --help should not wait for them.
+    from sterna.api.crawl import gather_options  # noqa: PLC0415
+    from sterna.home.crawl import Run  # noqa: PLC0415
+    from sterna.home.folder import CollectionFolder  # noqa: PLC0415
+
+    collection = CollectionFolder(into)
     with as_file(files("sterna.cli") / "demo_site") as root, served(root) as url:
         if serve:
             typer.echo(f"serving {url} until Ctrl-C")
@@ -33,7 +37,8 @@ def demo(
             return
         options = gather_options(collection, [url], flags={"delay": 0.0})
         display = choose_display(as_json=as_json, quiet=False)
-        start(collection, options, display=display, wishes=Wishes(refresh_seconds=0.0))
+        run = Run(stop=asyncio.Event(), refresh_seconds=0.0)
+        crawl_and_exit(collection, options, run=run, display=display)
 
 
 def _wait_for_ctrl_c() -> None:
@@ -47,12 +52,12 @@ class _Handler(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
-        """The display is for the crawl."""
+        """Silent: the display is for the crawl."""
 
 
 @contextmanager
 def served(root: Path, port: int = PORT) -> Iterator[str]:
-    """Serves a folder on loopback; on another port where the usual one is taken."""
+    """Serves a folder on loopback; on another port if the usual one is in use."""
     handler = functools.partial(_Handler, directory=str(root))
     try:
         server = ThreadingHTTPServer(("127.0.0.1", port), handler)

@@ -1,4 +1,4 @@
-"""What a person or a script sees while a crawl runs."""
+"""What a person or a script sees of a crawl, while it runs and after it."""
 
 import shutil
 import sys
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
-from sterna.cli.numbers import bytes_text, duration_text
-from sterna.cli.repeating import every
+from sterna.cli.lines import bytes_text, duration_text, every, plural, say_json, warn
 from sterna.home.away.place import Placement
+from sterna.home.folder import CollectionFolder
+from sterna.home.ledger.interface import SiteRow
 from sterna.home.progress import Progress, Summary
+from sterna.model import LIMITS, Ended
 from sterna.query.terminal import harmless
 
 if TYPE_CHECKING:
@@ -22,10 +22,16 @@ if TYPE_CHECKING:
 RATE_SECONDS = 10.0
 LINE_SECONDS = 10.0
 JSON_SECONDS = 5.0
+MAX_SITES = 5
+_ENDS = {
+    Ended.VIOLATION: "it tried what its jail forbids",
+    Ended.CRASH: "its engine died",
+    Ended.RULES: "its rules cannot be run",
+}
 
 
 class Display(Protocol):
-    """Shows how a run goes."""
+    """Shows how a run goes; also a `Watch` of it."""
 
     def warn(self, text: str) -> None: ...
 
@@ -34,13 +40,13 @@ class Display(Protocol):
     def showing(self, progress: Progress) -> AbstractContextManager[None]: ...
 
     def wait_for(self, text: str) -> None:
-        """Says, after the run, what is still waited for; nothing any more where the text is empty."""
+        """Shows, after the run, what is still waited for; an empty text ends that."""
 
     def finish(self, summary: Summary, lines: list[str]) -> None: ...
 
 
 def choose_display(*, as_json: bool, quiet: bool, is_verbose: bool = False) -> Display:
-    """JSON lines for scripts, a live table for a terminal, a line now and then for a log."""
+    """JSON lines for scripts, a live table for a terminal, a line at intervals for a log."""
     if as_json:
         return JsonDisplay(is_verbose=is_verbose)
     if quiet:
@@ -49,7 +55,7 @@ def choose_display(*, as_json: bool, quiet: bool, is_verbose: bool = False) -> D
 
 
 class QuietDisplay:
-    """Says nothing, unless not one page could be had."""
+    """Prints nothing, unless not one page could be fetched."""
 
     def warn(self, text: str) -> None:
         pass
@@ -70,22 +76,22 @@ class QuietDisplay:
 
 
 class JsonDisplay(QuietDisplay):
-    """A JSON object now and then; the last line is the summary."""
+    """A JSON object at intervals; the last line is the summary."""
 
     def __init__(self, *, is_verbose: bool = False) -> None:
         self._is_verbose = is_verbose
 
     def warn(self, text: str) -> None:
-        _write_json({"warning": text})
+        say_json({"warning": text})
 
     def tell(self, placement: Placement) -> None:
         if self._is_verbose:
-            _write_json({"visit": placement})
+            say_json({"visit": placement})
 
     @contextmanager
     def showing(self, progress: Progress) -> Iterator[None]:
         def show() -> None:
-            _write_json(
+            say_json(
                 {"progress": {"pages": progress.pages, "pending": progress.pending, **_basics(progress)}}
             )
 
@@ -94,10 +100,10 @@ class JsonDisplay(QuietDisplay):
 
     def wait_for(self, text: str) -> None:
         if text:
-            _write_json({"waiting": text})
+            say_json({"waiting": text})
 
     def finish(self, summary: Summary, lines: list[str]) -> None:
-        _write_json(summary)
+        say_json(summary)
 
 
 class LineDisplay:
@@ -108,7 +114,7 @@ class LineDisplay:
         self._waited_at: float | None = None
 
     def warn(self, text: str) -> None:
-        sys.stderr.write(f"sterna: {harmless(text)}\n")
+        warn(text)
 
     def tell(self, placement: Placement) -> None:
         if self._is_verbose:
@@ -130,7 +136,7 @@ class LineDisplay:
             return
         now = time.monotonic()
         if self._waited_at is None:
-            self._waited_at = now  # most waits are over before a line is worth it
+            self._waited_at = now  # most waits are too short for a line
         elif now - self._waited_at >= LINE_SECONDS:
             self._waited_at = now
             sys.stderr.write(harmless(text) + "\n")
@@ -140,11 +146,11 @@ class LineDisplay:
 
 
 class LiveDisplay(LineDisplay):
-    """A table that renews itself."""
+    """A table that is updated in place."""
 
     @contextmanager
     def showing(self, progress: Progress) -> Iterator[None]:
-        # It takes as long to load as the rest of the command, and a script never sees it.
+        # rich takes as long to load as the rest of the command, and a script never sees it.
         from rich.console import Console  # noqa: PLC0415
         from rich.live import Live  # noqa: PLC0415
         from rich.table import Table  # noqa: PLC0415
@@ -201,7 +207,7 @@ def _fields(progress: Progress, meter: Meter) -> list[tuple[str, str]]:
 
 
 def _time_left(progress: Progress, rate: float) -> str:
-    """From what is known to be left; links still to be found are not in it."""
+    """An estimate from the URLs in the queue; links that are not found yet do not count."""
     left = progress.pending
     if progress.max_pages is not None:
         left = min(left, progress.max_pages - progress.total_pages)
@@ -219,6 +225,74 @@ def _basics(progress: Progress) -> dict[str, int]:
     }
 
 
-def _write_json(answer: object) -> None:
-    sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
-    sys.stdout.flush()
+# -- after the run -----------------------------------------------------------------------------------------
+
+
+def report(summary: Summary, collection: CollectionFolder) -> list[str]:
+    """A few lines for a person."""
+    folder = collection.folder
+    lines = [
+        f"{summary.pages:,} pages in {duration_text(summary.seconds)}"
+        f" ({summary.pages_per_second:,.1f} a second),"
+        f" {bytes_text(summary.bytes_received)} received, {plural(summary.sites, 'site')} -> {folder}"
+    ]
+    if summary.kept < summary.pages:
+        lines.append(f"{summary.kept:,} of them were wanted")
+    if summary.rows:
+        lines.append(f"{plural(summary.rows, 'fact')} sent home by its rules")
+    if summary.unchanged:
+        lines.append(f"{summary.unchanged:,} of them were unchanged since the last visit")
+    if trips := summary.visits.get("host", 0):
+        saved = summary.saved
+        lines.append(
+            f"{plural(trips, 'visit')} made at hosts: {bytes_text(saved.crossed)} crossed the network,"
+            f" {bytes_text(saved.fetched)} were read there"
+        )
+    if summary.checked:
+        lines.append(f"{plural(summary.checked, 'page')} of theirs fetched from here too, to check them")
+    if summary.errors:
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items())
+        lines.append(f"errors: {kinds}")
+    if "private_address" in summary.errors:
+        lines.append("sites in private networks were left alone; to visit them too: --allow-private")
+    if summary.ended in LIMITS:
+        reason = _ENDS.get(Ended(summary.ended), f"its limit of {summary.ended} is reached")
+        lines.append(f"the crawler was ended: {reason}")
+    lines += _what_is_left(summary, collection)
+    if summary.total_pages:
+        example = '"SELECT url, title FROM page LIMIT 10"'
+        lines.append(f"look at it: sterna query {folder} {example}")
+    return lines
+
+
+def _what_is_left(summary: Summary, collection: CollectionFolder) -> list[str]:
+    again = f"sterna crawl --into {collection.folder}"
+    if summary.ended == "stopped":
+        return [f"stopped cleanly with {summary.pending:,} URLs to go; go on with: {again}"]
+    if summary.ended in ("limit", "pages"):
+        return [f"the limit is reached with {summary.pending:,} URLs to go; for more: {again} --max-pages N"]
+    if summary.ended == "waiting":
+        return [*_troubled_sites(collection), f"go on when their time has come, with: {again}"]
+    if summary.total_pages == 0:
+        return _troubled_sites(collection)
+    if summary.pages == 0:
+        return [f"nothing was left to do; to visit the pages again: {again} --refresh 1d"]
+    return []
+
+
+def _troubled_sites(collection: CollectionFolder) -> list[str]:
+    """The sites that keep the crawl waiting, or that it had to give up."""
+    with collection.open_ledger() as ledger:
+        rows = [row for row in ledger.site_rows() if row.next_turn or row.robots == "disqualified"]
+    lines = [harmless(_trouble(row)) for row in rows[:MAX_SITES]]
+    if len(rows) > MAX_SITES:
+        lines.append(f"and {len(rows) - MAX_SITES:,} more sites: sterna status {collection.folder}")
+    return lines
+
+
+def _trouble(row: SiteRow) -> str:
+    cause = f": its robots.txt is not to be had ({row.reason})" if row.robots == "disqualified" else ""
+    if row.next_turn is None:
+        return f"{row.site} is given up{cause}"
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.next_turn))
+    return f"{row.site} may be visited again at {when}{cause}"

@@ -11,10 +11,10 @@ import typer
 from sterna.cli.exits import Exit
 from sterna.errors import JailError
 from sterna.model import Record
-from sterna.runtime.cells import Forker
-from sterna.runtime.jail import JailLimits, Protection, protection
+from sterna.runtime.cell.jail import JailLimits, Protection, protection
+from sterna.runtime.cell.pool import Forker
 
-TRIAL = "sterna.runtime.trial:serve"
+TRIAL = "sterna.runtime.engine.worker:serve_trial"
 TRIAL_SECONDS = 20.0
 
 

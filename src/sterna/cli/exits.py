@@ -1,24 +1,93 @@
-"""The exit codes, and how an error becomes one line and a code."""
+"""The exit codes, and how an error or Ctrl-C becomes one line and a code."""
 
 import errno
 import os
+import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from types import FrameType
 
 from sterna.errors import CollectionError, QueryError, SternaError, StorageError, UsageError
+
+INTERRUPTED = 130  # as shells report a command that Ctrl-C ended
+
+# What the extra 'home' installs.
+_EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "starlette", "tantivy"})
+MISSING_EXTRA = "this command needs the extra 'home': pip install 'sterna[home]'"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+_interrupted = threading.Event()  # set by the handler of SIGINT, cleared when a command begins
 
 
 class Exit(IntEnum):
     """What a script can tell from the exit code."""
 
     FINISHED = 0  # nothing is left to do, or the page limit is reached
-    NOTHING = 1  # not one page could be had
-    USAGE = 2  # a wrong URL, option, configuration or query
-    STOPPED = 3  # ended before its end; the same command goes on
+    NOTHING = 1  # not one page could be fetched
+    USAGE = 2  # an invalid URL, option, configuration or query
+    STOPPED = 3  # ended early; the same command continues
     WAITING = 4  # what is left may not be visited yet
     COLLECTION = 5  # the folder is not a collection, or is in use
-    STORAGE = 6  # the disk refuses
+    STORAGE = 6  # the disk is full or read-only
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Runs a command: an error of ours is one line on stderr and an exit code, Ctrl-C a code alone."""
+    try:
+        with _noting_interrupts(), interruptible():
+            yield
+    except SternaError as error:
+        raise _fail(str(error), code_of(error)) from None
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise _no_room(error) from None
+    except ModuleNotFoundError as error:
+        if not is_of_extra(error):
+            raise
+        raise _fail(MISSING_EXTRA, Exit.USAGE) from None
+
+
+@contextmanager
+def interruptible(words: str = "", code: int = INTERRUPTED) -> Iterator[None]:
+    """Ends the command with these words and this code on Ctrl-C.
+
+    Libraries in C turn the KeyboardInterrupt that is raised inside them into errors of their own (DuckDB into
+    RuntimeError), which are not errors of the command.
+    """
+    try:
+        yield
+    except SystemExit:
+        raise
+    except BaseException as error:
+        if not (isinstance(error, KeyboardInterrupt) or _interrupted.is_set()):
+            raise
+        if words:
+            sys.stderr.write(f"sterna: {words}\n")
+        raise SystemExit(code) from None
+
+
+@contextmanager
+def _noting_interrupts() -> Iterator[None]:
+    """Remembers a Ctrl-C; nothing changes where the caller has it ignored or handled."""
+
+    def on_interrupt(_number: int, _frame: FrameType | None) -> None:
+        _interrupted.set()
+        raise KeyboardInterrupt
+
+    _interrupted.clear()
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is on_interrupt:
+            signal.signal(signal.SIGINT, before)
 
 
 def code_of(error: SternaError) -> Exit:
@@ -30,38 +99,33 @@ def code_of(error: SternaError) -> Exit:
     return Exit.STORAGE if isinstance(error, StorageError) else Exit.NOTHING
 
 
-def fail(error: SternaError) -> SystemExit:
-    """Says what is wrong in one line on stderr."""
-    text = str(error)
-    sys.stderr.write(f"sterna: {text}\n")
-    return SystemExit(int(code_of(error)))
-
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
-
-def is_full(error: OSError) -> bool:
-    """True if there is no room for what a command prints."""
-    return error.errno in _FULL
-
-
-def no_room(error: OSError) -> SystemExit:
-    """Says that the output cannot be written."""
-    return fail(StorageError(f"the output cannot be written: {error.strerror}"))
+def is_of_extra(error: ModuleNotFoundError) -> bool:
+    """True if a module is missing because the extra 'home' is not installed."""
+    return (error.name or "").partition(".")[0] in _EXTRA
 
 
 def leave(code: int) -> None:
-    """Ends the process; to take apart what was loaded, as Python does, takes a fifth of a second.
+    """Ends the process at once: Python takes a fifth of a second to clean up what was loaded.
 
-    Returns if something is still under way: the usual end waits for it.
+    Returns if a thread is still at work, which the usual end waits for; after Ctrl-C nothing is waited for.
     """
-    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+    threads = [each for each in threading.enumerate() if each is not threading.main_thread()]
+    if any(not each.daemon for each in threads) and not _interrupted.is_set():
         return
     try:
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
     except OSError as error:
-        if is_full(error):
+        if error.errno in _FULL:
             code = int(Exit.STORAGE)
-            no_room(error)
+            _no_room(error)
     os._exit(code)
+
+
+def _fail(text: str, code: Exit) -> SystemExit:
+    sys.stderr.write(f"sterna: {text}\n")
+    return SystemExit(int(code))
+
+
+def _no_room(error: OSError) -> SystemExit:
+    return _fail(f"cannot write the output: {error.strerror}", Exit.STORAGE)

@@ -1,4 +1,4 @@
-"""`sterna host status`, `stop` and `open`: what an owner sees of a host that runs, and how he ends it."""
+"""`sterna host status`, `stop`, `open` and `audit`: what an owner sees of a host, and how to stop it."""
 
 import signal
 import sys
@@ -10,43 +10,41 @@ from typing import Annotated, NoReturn
 import msgspec
 import typer
 
-from sterna.cli.host_options import say, state_base, state_of
-from sterna.cli.numbers import duration_text, plural
+from sterna.cli.exits import Exit
+from sterna.cli.host_options import JsonOption, OwnSiteOption, OwnStateOption, only_folder
+from sterna.cli.lines import bytes_text, columns, duration_text, plural, say, say_json, warn
 from sterna.errors import LineBroken, StorageError, UsageError
 from sterna.host.owner.audit import AUDIT, Audit
 from sterna.host.owner.control import CONTROL, Answer, Question, ask
 from sterna.host.owner.doors import BY_OWNER, CLOSED, Doors
 from sterna.host.owner.measures import Amount, amounts_of, host_amounts
 from sterna.host.owner.status import HostStatus, VisitStatus
+from sterna.host.owner.verification import AuditReport, Fault, Sums, verify
 from sterna.query.terminal import harmless
 from sterna.web.clock import SystemClock
 
 WATCH_SECONDS = 1.0
 MAX_NAME = 24  # of a stranger's word in the table
-
-StateOption = Annotated[
-    Path | None, typer.Option("--state", metavar="DIR", help="The host's folder. (default: the one there is)")
-]
-SiteOption = Annotated[str, typer.Option("--site", metavar="URL", help="Its site, instead of its folder.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+MAX_HOMES = 50
+MAX_EXPECTED = 100
 
 
 def status(
-    state: StateOption = None,
-    site: SiteOption = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew until Ctrl-C.")] = False,
+    state: OwnStateOption = None,
+    site: OwnSiteOption = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update it until Ctrl-C.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the crawlers that are at the host, and what they take against their limits."""
+    """Show the crawlers at the host, and what they use of their limits."""
     folder = folder_of(state, site)
     if watch and not as_json:
         _watch(lambda: _lines(_status(folder)))
         return
     found = _status(folder)
     if as_json:
-        say(msgspec.json.encode(_fields(found)).decode())
+        say_json(_fields(found))
     else:
-        say("\n".join(_lines(found)))
+        say(*_lines(found))
 
 
 def stop(
@@ -54,17 +52,17 @@ def stop(
         str, typer.Argument(metavar="[CRAWLER]", help="A visit's id, or the name of crawlers.")
     ] = "",
     all_: Annotated[
-        bool, typer.Option("--all", help="Stop all, and let nobody in until `sterna host open`.")
+        bool, typer.Option("--all", help="Stop all, and admit none until `sterna host open`.")
     ] = False,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="With --all: what the homes are told.")
+        str, typer.Option("--reason", metavar="TEXT", help="With --all: the reason that homes receive.")
     ] = BY_OWNER,
-    state: StateOption = None,
-    site: SiteOption = "",
+    state: OwnStateOption = None,
+    site: OwnSiteOption = "",
 ) -> None:
     """Stop a crawler, or all of them at once.
 
-    What a crawler has found is kept for its home. --all works whether or not the host answers, and for CGI.
+    What a crawler has found is kept for its home. --all works even if the host does not answer, and for CGI.
     """
     if bool(crawler) == all_:
         raise UsageError("name one crawler, as sterna host status lists them, or --all")
@@ -75,8 +73,8 @@ def stop(
         _stop_one(folder, crawler)
 
 
-def open_doors(state: StateOption = None, site: SiteOption = "") -> None:
-    """Let crawlers in again after `sterna host stop --all`."""
+def open_doors(state: OwnStateOption = None, site: OwnSiteOption = "") -> None:
+    """Admit crawlers again after `sterna host stop --all`."""
     folder = folder_of(state, site)
     doors = Doors(folder)
     if doors.are_closed() is None:
@@ -85,6 +83,31 @@ def open_doors(state: StateOption = None, site: SiteOption = "") -> None:
     doors.open()
     _note(folder, "doors-opened")
     say("the doors are open again: those who are allowed may come")
+
+
+def audit(
+    state: OwnStateOption = None,
+    site: OwnSiteOption = "",
+    expect: Annotated[
+        str,
+        typer.Option(
+            "--expect",
+            metavar="NUMBER:HASH",
+            help="A head that an earlier run printed: that line must still be there.",
+        ),
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Verify the audit log and sum it up; exit code 1 if a line was changed, removed or cut off."""
+    report = verify(folder_of(state, site) / AUDIT, expected=_expected(expect))
+    if as_json:
+        fields = msgspec.to_builtins(report) | {"is_whole": report.is_whole}
+        say_json(fields)
+    else:
+        say(*_audit_lines(report))
+    if not report.is_whole:
+        sys.stdout.flush()
+        raise typer.Exit(int(Exit.NOTHING))
 
 
 # -- stopping ----------------------------------------------------------------------------------------------
@@ -99,7 +122,7 @@ def _stop_one(folder: Path, crawler: str) -> None:
 
 
 def _stop_all(folder: Path, reason: str) -> None:
-    """The file first: nobody comes in any more, even if there is no host that answers."""
+    """Writes the file first: it closes the doors even if no host answers."""
     Doors(folder).close(reason)
     say("the doors are closed: nobody is let in until sterna host open")
     try:
@@ -112,31 +135,28 @@ def _stop_all(folder: Path, reason: str) -> None:
 
 
 def _note(folder: Path, event: str, **fields: str) -> None:
-    """In the host's own log; what cannot be noted is said, and done all the same."""
+    """Writes to the host's own log; a failure is reported and does not undo the change."""
     try:
         Audit(folder / AUDIT, clock=SystemClock()).note(event, **fields)
     except StorageError as error:
-        sys.stderr.write(f"sterna: {error}\n")
+        warn(str(error))
 
 
 # -- asking ------------------------------------------------------------------------------------------------
 
 
 def folder_of(state: Path | None, site: str) -> Path:
-    """The folder of the host that is meant; UsageError if that is not clear."""
-    if state or site:
-        folder = state_of(state, site)
-        if not folder.is_dir():
-            raise UsageError(f"no host has worked in {folder}: name its folder with --state")
-        return folder
-    base = state_base()
-    found = sorted(path for path in base.iterdir() if _is_hosts(path)) if base.is_dir() else []
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise UsageError(f"there is no host in {base}: name its folder with --state DIR")
-    names = ", ".join(str(path) for path in found[:5])
-    raise UsageError(f"there is more than one host: name one with --state, such as {names}")
+    """The folder of the host that is meant; raises UsageError if that is not clear."""
+    folder = only_folder(
+        state,
+        site,
+        is_one=_is_hosts,
+        missing="there is no host in {base}: name its folder with --state DIR",
+        several="there is more than one host",
+    )
+    if not folder.is_dir():
+        raise UsageError(f"no host has run in {folder}: name its folder with --state")
+    return folder
 
 
 def _is_hosts(folder: Path) -> bool:
@@ -149,7 +169,7 @@ def _status(folder: Path) -> HostStatus:
     except LineBroken as error:
         reason = Doors(folder).are_closed()
         doors = f"; its doors are closed ({reason})" if reason else ""
-        why = "it does not run, or is a CGI program, of which sterna host audit tells"
+        why = "it does not run, or is a CGI program (see sterna host audit)"
         raise LineBroken(f"{error}: {why}{doors}") from error
     assert status
     return status
@@ -157,7 +177,7 @@ def _status(folder: Path) -> HostStatus:
 
 def _checked(answer: Answer) -> Answer:
     if answer.error:
-        raise LineBroken(f"the host cannot do that: {answer.error}")
+        raise LineBroken(f"the host refused: {answer.error}")
     return answer
 
 
@@ -185,13 +205,7 @@ def _table(status: HostStatus) -> list[str]:
     rows = [_row(each, status.now) for each in status.visits]
     labels = [each.label for each in _shown(status.visits[0], status.now)]
     rows.insert(0, ["visit", "home", "crawler", "state", *labels])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [_joined(row, widths) for row in rows]
-
-
-def _joined(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-    return "  " + "  ".join(cells).rstrip()
+    return [f"  {line}" for line in columns(rows)]
 
 
 def _row(visit: VisitStatus, now: float) -> list[str]:
@@ -201,7 +215,7 @@ def _row(visit: VisitStatus, now: float) -> list[str]:
 
 
 def _shown(visit: VisitStatus, now: float) -> list[Amount]:
-    """What fits in a line; the page and --json have the rest."""
+    """What fits on a line; the page and --json show the rest."""
     return [each for each in amounts_of(visit, now=now) if each.label != "kept"]
 
 
@@ -220,13 +234,13 @@ def _fields(status: HostStatus) -> dict[str, object]:
 
 
 def _watch(lines: Callable[[], Sequence[str]]) -> None:
-    """Shows them anew each second; a terminal in place, all else one after the other."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script may have it ignored
+    """Prints them each second: on a terminal in place, elsewhere one after the other."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script may ignore it
     try:
         if sys.stdout.isatty():
             _watch_in_place(lines)
         while True:
-            say("\n".join(lines()))
+            say(*lines())
             time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
         return
@@ -240,3 +254,59 @@ def _watch_in_place(lines: Callable[[], Sequence[str]]) -> NoReturn:
         while True:
             live.update(Text("\n".join(lines()), no_wrap=True), refresh=True)
             time.sleep(WATCH_SECONDS)
+
+
+# -- the audit log -----------------------------------------------------------------------------------------
+
+
+def _expected(text: str) -> tuple[int, str] | None:
+    number, _, hash = text.partition(":")
+    if not text:
+        return None
+    if not (number.isascii() and number.isdigit() and len(number) < 16) or len(hash) != 64:
+        shown = harmless(text[:MAX_EXPECTED])
+        raise UsageError(
+            f"--expect {shown} is invalid: write it as NUMBER:HASH, as sterna host audit prints it"
+        )
+    return int(number), hash.lower()
+
+
+def _audit_lines(report: AuditReport) -> list[str]:
+    return [
+        _audit_result(report),
+        *(f"  {_place(fault)}" for fault in report.faults),
+        *([f"  ... and {report.more_faults:,} more"] if report.more_faults else []),
+        *(f"  (harmless: {_place(remark)})" for remark in report.remarks),
+        f"  {plural(report.lines, 'line')} from {report.began or '-'} to {report.over or '-'}",
+        *([f"  lines before {report.first} went with the oldest files"] if report.first > 1 else []),
+        f"  head {report.last}:{report.hash}" if report.hash else "  no head",
+        *(f"  {count:>9,}  {event}" for event, count in report.events.items()),
+        *_homes(report.homes),
+    ]
+
+
+def _audit_result(report: AuditReport) -> str:
+    names = ", ".join(report.files) or "no file"
+    if report.is_whole:
+        return f"the audit log is whole: {names}"
+    return f"THE AUDIT LOG IS NOT WHOLE: {names}"
+
+
+def _place(fault: Fault) -> str:
+    if not fault.file:
+        return fault.what
+    return f"{fault.file}, line {fault.line}: {fault.what}"
+
+
+def _homes(homes: dict[str, Sums]) -> list[str]:
+    ranked = sorted(homes.items(), key=lambda item: (-item[1].sent_bytes, item[0]))
+    lines = [f"  {_sums(sums)}  {name}" for name, sums in ranked[:MAX_HOMES]]
+    return lines + ([f"  ... and {len(ranked) - MAX_HOMES:,} more homes"] if len(ranked) > MAX_HOMES else [])
+
+
+def _sums(sums: Sums) -> str:
+    return (
+        f"{plural(sums.visits, 'visit')}, {sums.pages:,} pages, {sums.requests:,} requests,"
+        f" read {bytes_text(sums.read_bytes)}, sent {bytes_text(sums.sent_bytes)},"
+        f" cpu {sums.cpu_seconds:.1f} s, refused {sums.refused:,}"
+    )

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
-from sterna.cli.host_options import say
-from sterna.cli.host_owner import JsonOption, SiteOption, StateOption, folder_of
-from sterna.cli.numbers import bytes_text, plural
+from sterna.cli.host_options import JsonOption, OwnSiteOption, OwnStateOption
+from sterna.cli.host_owner import folder_of
+from sterna.cli.lines import bytes_text, columns, plural, say, say_json
 from sterna.errors import StorageError
 from sterna.host.owner.access_log import LogCount, read_logs
 from sterna.host.owner.receipts import Book, read_book
@@ -28,27 +27,25 @@ from sterna.host.owner.savings import (
     total_of,
 )
 from sterna.host.receipts.savings_picture import svg_of, text_of
-from sterna.query.terminal import harmless
 
 SVG_DAYS = 60  # to each side
 _HEADS = ("home", "day", "visits", "signed", "pages", "requests", "read", "sent", "CPU", "spared", "")
+_RIGHT = [number for number, head in enumerate(_HEADS) if head not in ("home", "day", "signed")]
 
 
 def receipts(
-    state: StateOption = None,
-    site: SiteOption = "",
+    state: OwnStateOption = None,
+    site: OwnSiteOption = "",
     log: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--log", metavar="FILE", help="An access log of the web server, .gz too; may be said again."
-        ),
+        typer.Option("--log", metavar="FILE", help="An access log of the web server, .gz too; repeatable."),
     ] = None,
     here: Annotated[
         list[str] | None,
         typer.Option(
             "--here",
             metavar="ADDRESS",
-            help="From where the host asks the web server, if not from this machine.",
+            help="The address from which the host asks the web server, if not this machine.",
         ),
     ] = None,
     svg: Annotated[
@@ -67,10 +64,9 @@ def receipts(
         _draw(svg, book, compare(traffic, book.rows, day_of, some_days=SVG_DAYS))
     comparisons = compare(traffic, book.rows, day_of)
     if as_json:
-        say(msgspec.json.encode(_fields(book, comparisons, count, traffic, day_of)).decode())
+        say_json(_fields(book, comparisons, count, traffic, day_of))
         return
-    for line in (*_sums(book, day_of), *_log_lines(comparisons, count, traffic)):
-        say(harmless(line))
+    say(*_sums(book, day_of), *_log_lines(comparisons, count, traffic))
 
 
 def _traffic(book: Book, logs: list[Path], here: list[str], day_of: DayOf) -> tuple[Traffic, LogCount]:
@@ -83,7 +79,7 @@ def _draw(path: Path, book: Book, comparisons: Sequence[Comparison]) -> None:
     try:
         path.write_text(svg_of(comparisons, site, bytes_text), encoding="utf-8")
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+        raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
 
 # -- sums --------------------------------------------------------------------------------------------------
@@ -95,11 +91,11 @@ def _sums(book: Book, day_of: DayOf) -> list[str]:
         rows = [_HEADS, *(_row(each) for each in by_home_and_day(book.rows, day_of))]
         rows += [_row(each) for each in by_home(book.rows)] if len({*_keys(book)}) > 1 else []
         rows.append(("all", "", *_cells(total_of(book.rows))))
-        lines = _aligned(rows)
+        lines = columns(rows, right=_RIGHT)
     else:
         lines = ["no receipts yet: they come with the first visit"]
     if book.bad_lines:
-        lines.append(f"{plural(book.bad_lines, 'line')} of the file cannot be read, or was changed")
+        lines.append(f"{plural(book.bad_lines, 'line')} of the file unreadable or changed")
     return lines
 
 
@@ -126,18 +122,6 @@ def _cells(total: Total) -> tuple[str, ...]:
     )
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    left = ("home", "day", "signed")
-    return [
-        "  ".join(
-            cell.ljust(width) if head in left else cell.rjust(width)
-            for cell, width, head in zip(row, widths, _HEADS, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
-
-
 # -- the log -----------------------------------------------------------------------------------------------
 
 
@@ -154,16 +138,14 @@ def _log_lines(comparisons: Sequence[Comparison], count: LogCount, traffic: Traf
 
 
 def _remarks(count: LogCount, traffic: Traffic) -> list[str]:
-    """What the picture cannot know."""
+    """What the comparison cannot show."""
     lines = [f"log: {text}" for text in count.broken]
     if traffic.local_requests:
-        lines.append(
-            f"log: {traffic.local_requests:,} requests of crawlers at the host and of itself: not counted"
-        )
+        lines.append(f"log: {traffic.local_requests:,} requests by the host and crawlers at it: not counted")
     if traffic.days and not traffic.has_agents:
-        lines.append("log: it does not say who asks: the combined format does")
+        lines.append("log: no user agents: use the combined format")
     if traffic.days and not traffic.has_outsiders:
-        lines.append("log: all requests come from this machine: is it the log behind a proxy?")
+        lines.append("log: all requests come from this machine: is it the log of a server behind a proxy?")
     return lines
 
 

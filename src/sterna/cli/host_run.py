@@ -1,4 +1,4 @@
-"""`sterna host run`: a host for a site, as a server."""
+"""`sterna host run` and `sterna host cgi`: a host for a site, as a server or as a CGI program."""
 
 import asyncio
 import logging
@@ -14,35 +14,31 @@ from contextlib import (
 )
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 import uvloop
 
-from sterna import __version__
+from sterna.cli.flags import with_flags
 from sterna.cli.host_options import (
-    AliasOption,
-    CaFileOption,
-    CheckOption,
-    EndpointOption,
-    PolicyOption,
-    RootOption,
-    SiteOption,
-    StateOption,
-    UpstreamOption,
+    EndpointFlag,
+    KeysFlag,
+    StateFlag,
     about,
-    aliases_of,
-    say,
-    state_of,
+    config_site,
+    host_file,
+    host_flags,
 )
-from sterna.cli.keys import DEFAULT_FOLDER, KeysOption, keyring_of
-from sterna.errors import UsageError
+from sterna.cli.lines import say
+from sterna.errors import StorageError, UsageError
 from sterna.host.config import HostConfig
 from sterna.host.keyring import Keyring
 from sterna.host.owner.audit import AUDIT, Audit
 from sterna.host.owner.doors import Doors
 from sterna.host.policy.terms import ALLOWED, allow
-from sterna.host.setup import HostFile, config_of
+from sterna.host.setup import config_of, format_host_file
+from sterna.version import __version__
 from sterna.web.clock import SystemClock
 from sterna.wire.keys import Identity
 
@@ -53,21 +49,12 @@ DEFAULT_LISTEN = "127.0.0.1:8470"
 SELF = "this-machine"
 
 
-def run(  # noqa: PLR0913, PLR0917 - each is a flag of the command
-    site: SiteOption,
-    root: RootOption = None,
-    alias: AliasOption = None,
-    upstream: UpstreamOption = "",
-    check: CheckOption = "",
+@with_flags(host_flags(keys=KeysFlag, state=StateFlag, endpoint=EndpointFlag))
+def run(
     listen: Annotated[
         str,
         typer.Option("--listen", metavar="ADDR", help="HOST:PORT, or unix:PATH."),
     ] = DEFAULT_LISTEN,
-    policy: PolicyOption = None,
-    keys: KeysOption = Path(DEFAULT_FOLDER),
-    state: StateOption = None,
-    endpoint: EndpointOption = "",
-    ca_file: CaFileOption = "",
     page: Annotated[
         str,
         typer.Option("--page", metavar="ADDR", help="Show a status page there, such as 127.0.0.1:8471."),
@@ -75,30 +62,22 @@ def run(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     index: Annotated[
         float,
         typer.Option(
-            "--index", metavar="HOURS", min=0, help="Read the own site so often, for its sitemap. (0: never)"
+            "--index",
+            metavar="HOURS",
+            min=0,
+            help="Read your own site at this interval, for its sitemap. (0: never)",
         ),
     ] = 0.0,
     allow_self: Annotated[
         bool, typer.Option("--allow-self", help="Allow the home of this keys folder: for trials.")
     ] = False,
+    **flags: Any,
 ) -> None:
     """Run a host beside the web server, which passes /sterna and /.well-known/sterna on to it.
 
-    Nobody is let in until his key is allowed: sterna keys allow KEY --name NAME. Ctrl-C stops cleanly.
+    No home is admitted until its key is allowed: sterna keys allow KEY --name NAME. Ctrl-C stops cleanly.
     """
-    written = HostFile(
-        site=site,
-        root=str(root or ""),
-        aliases=aliases_of(alias),
-        upstream=upstream,
-        check=check,
-        policy=str(policy or ""),
-        keys=str(keyring_of(keys).folder),
-        state=str(state_of(state, site)),
-        endpoint=endpoint,
-        ca_file=ca_file,
-    )
-    config = config_of(written)
+    config = config_of(host_file(flags))
     keyring = Keyring(config.keys)
     identity = keyring.read_or_make("host")
     if allow_self:
@@ -106,6 +85,32 @@ def run(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
     with _listener("--listen", listen) as listener, _page_listener(page) as shown:
         uvloop.run(_serve(config, identity, keyring, listener, shown, index_hours=index))
+
+
+@with_flags(host_flags(keys=KeysFlag, state=StateFlag, endpoint=EndpointFlag))
+def write_cgi(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The program to write.")], **flags: Any
+) -> None:
+    """Write a CGI program that is a host, and its configuration beside it.
+
+    Run this as the user that the web server uses for CGI programs, who must be able to read the key.
+    """
+    endpoint = flags["endpoint"] or f"{config_site(flags['site'])}/cgi-bin/{file.name}"
+    written = msgspec.structs.replace(host_file(flags, is_absolute=True), endpoint=endpoint)
+    config = config_of(written)
+    identity = Keyring(config.keys).read_or_make("host")
+    beside = file.absolute().with_name(f"{file.name}.toml")
+    program = f"#!{sys.executable} -P\nfrom sterna.host.cgi import main\n\nmain({str(beside)!r})\n"
+    try:
+        beside.write_text(format_host_file(written))
+        file.write_text(program)
+        file.chmod(file.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    except OSError as error:
+        raise StorageError(f"cannot write {error.filename}: {error.strerror}") from error
+    say(f"program   {file}", f"settings  {beside}", *about(config, identity))
+
+
+# -- the server --------------------------------------------------------------------------------------------
 
 
 async def _serve(
@@ -117,7 +122,7 @@ async def _serve(
     *,
     index_hours: float,
 ) -> None:
-    # Starting a server takes its time, and whoever asks for help should not wait for it.
+    # The server is slow to load, and --help should not wait for it.
     from sterna.host.asgi import serve  # noqa: PLC0415
     from sterna.host.locks import lock  # noqa: PLC0415
     from sterna.host.own.shelf import Shelf  # noqa: PLC0415
@@ -136,7 +141,7 @@ async def _serve(
         doors=doors,
     )
     if lock(config.state / "lock") is None:
-        raise UsageError(f"another host works in {config.state}: name another folder with --state")
+        raise UsageError(f"another host runs in {config.state}: name another folder with --state")
     trouble = await _try_source(config)
     circumstances = await asyncio.to_thread(_circumstances, listener)
     audit.note("host-started", site=config.site, version=__version__, key=identity.public.text)
@@ -154,7 +159,7 @@ async def _serve(
             endpoint=config.address,
             listener=listener,
             shelf=Shelf(config),
-            on_ready=lambda: say("\n".join(lines)),
+            on_ready=lambda: say(*lines),
         )
     say("stopped")
 
@@ -174,7 +179,7 @@ def _keeping(config: HostConfig, hours: float) -> AbstractAsyncContextManager[No
     return keeping(config, hours=hours, announce=_tell)
 
 
-# -- what is said at the start -----------------------------------------------------------------------------
+# -- circumstances, at the start ---------------------------------------------------------------------------
 
 
 def _closed(doors: Doors) -> list[str]:
@@ -183,7 +188,7 @@ def _closed(doors: Doors) -> list[str]:
 
 
 async def _try_source(config: HostConfig) -> list[str]:
-    """What is wrong with the source of pages but may come right; ConfigError for what cannot be."""
+    """A warning if the source of pages does not answer; raises ConfigError for an invalid one."""
     from sterna.host.site.source import check_source  # noqa: PLC0415 - only a host that runs has to know
     from sterna.host.site.upstream import Upstream  # noqa: PLC0415
 
@@ -197,7 +202,7 @@ async def _try_source(config: HostConfig) -> list[str]:
 
 
 def _circumstances(listener: socket.socket) -> list[str]:
-    from sterna.runtime.jail import protection  # noqa: PLC0415 - only a host that runs has to know
+    from sterna.runtime.cell.jail import protection  # noqa: PLC0415 - only a host that runs has to know
 
     offered = protection()
     jail = "seccomp" if offered.has_seccomp else "none: crawlers with rules are refused (see sterna doctor)"
@@ -210,38 +215,38 @@ def _name_of(listener: socket.socket) -> str:
 
 
 def _tell(line: str) -> None:
-    """Says it if anybody still listens: a visit must not end with the terminal of its host."""
+    """Prints a line; a closed terminal must not end a visit."""
     with suppress(OSError):
         say(line)
 
 
-# -- where it listens --------------------------------------------------------------------------------------
+# -- sockets -----------------------------------------------------------------------------------------------
 
 
 def _listener(flag: str, written: str) -> socket.socket:
-    """A socket that listens there; UsageError if it cannot."""
+    """A listening socket; raises UsageError for an invalid or unavailable address."""
     try:
         if written.startswith("unix:"):
             return _unix_listener(Path(written.removeprefix("unix:")))
         host, _, port = written.rpartition(":")
         if not port.isdigit():
             raise UsageError(
-                f"{flag} {written} cannot be: write it as 127.0.0.1:8470 or unix:/run/sterna.sock"
+                f"{flag} {written} is invalid: write it as 127.0.0.1:8470 or unix:/run/sterna.sock"
             )
         return socket.create_server((host.strip("[]") or "127.0.0.1", int(port)), family=_family(host))
     except (OSError, OverflowError) as error:
-        raise UsageError(f"{flag} {written} cannot be: {error}") from error
+        raise UsageError(f"{flag} {written} is not available: {error}") from error
 
 
 def _page_listener(written: str) -> AbstractContextManager[socket.socket | None]:
-    """Where the status page is shown, if anywhere; UsageError unless that is on this machine."""
+    """The socket of the status page, if there is one; raises UsageError unless it is on this machine."""
     if not written:
         return nullcontext()
     host = written.rpartition(":")[0].strip("[]") or "127.0.0.1"
     if host != "localhost" and not (_is_address(host) and ip_address(host).is_loopback):
         raise UsageError(
-            f"--page {written} cannot be: it is for this machine alone, such as 127.0.0.1:8471;"
-            " see it from elsewhere through ssh -L 8471:127.0.0.1:8471"
+            f"--page {written} is invalid: it must be on this machine, such as 127.0.0.1:8471;"
+            " reach it from elsewhere by ssh -L 8471:127.0.0.1:8471"
         )
     return _listener("--page", written)
 

@@ -1,20 +1,26 @@
 """`sterna query`: SQL over a collection, also while it is crawled, or over a crawler's file."""
 
 import re
-from collections.abc import Sequence
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from sterna.crawler.pack import SUFFIX
-from sterna.errors import UsageError
-from sterna.home.folder import Collection
+from sterna.errors import StorageError, UsageError
 from sterna.query.terminal import Format
+
+if TYPE_CHECKING:
+    from sterna.query.engine import Engine
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)B?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_LEAST_MEMORY = 10**7  # below it DuckDB cannot even begin
+_LEAST_MEMORY = 10**7  # DuckDB does not start with less
+_WIDTH = 100  # of a table that is not written to a terminal
 
 
 def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
@@ -33,21 +39,19 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     ] = None,
     values: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="The value of $NAME in the SQL; can be given again."
-        ),
+        typer.Option("--set", metavar="NAME=VALUE", help="The value of $NAME in the SQL; repeatable."),
     ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to write the rows.")] = "table",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the rows into this file.")
     ] = None,
-    visit: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only what this visit brought: one returned crawler.")
-    ] = None,
-    memory: Annotated[str, typer.Option(metavar="SIZE", help="What the query may use, as 500MB.")] = "1GB",
-    seconds: Annotated[float, typer.Option(metavar="N", help="So long it may work.")] = 60.0,
+    visit: Annotated[str | None, typer.Option(metavar="ID", help="Only what this visit brought.")] = None,
+    memory: Annotated[
+        str, typer.Option(metavar="SIZE", help="Memory that the query may use, such as 500MB.")
+    ] = "1GB",
+    seconds: Annotated[float, typer.Option(metavar="N", help="Seconds that the query may take.")] = 60.0,
 ) -> None:
-    """Ask a collection in SQL, or a crawler's file.
+    """Query a collection, or a crawler's file, in SQL.
 
     Example: sterna query crawls/www.example.org "SELECT status, count(*) FROM page GROUP BY status"
     """
@@ -55,15 +59,18 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     parameters = _parameters(values or ())
     memory_bytes = _bytes(memory)
     if not 0 < seconds <= 86_400:
-        raise UsageError(f"--seconds {seconds:g} cannot be: give seconds up to 86400")
+        raise UsageError(f"--seconds {seconds:g} is invalid: seconds up to 86400")
+    # They are slow to load, and --help should not wait for them.
+    from sterna.crawler.pack import SUFFIX  # noqa: PLC0415
+    from sterna.home.folder import CollectionFolder  # noqa: PLC0415
+
     is_crawler = what.suffix == SUFFIX
     if is_crawler and visit is not None:
-        raise UsageError("--visit is for a collection: a crawler's file holds no visits")
-    collection = Collection(what)
+        raise UsageError("--visit is for a collection: a crawler's file contains no visits")
+    collection = CollectionFolder(what)
     if not is_crawler:
         collection.check()
-    # DuckDB takes a while to load, and who asks for help should not wait for it.
-    from sterna.api.query import Bounds, ask, held_memory, open_collection, open_crawler  # noqa: PLC0415
+    from sterna.api.query import Bounds, held_memory, open_collection, open_crawler  # noqa: PLC0415
 
     bounds = Bounds(memory_bytes=memory_bytes, seconds=seconds)
     opened = (
@@ -72,36 +79,88 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         else open_collection(collection, visit=visit, bounds=bounds)
     )
     with opened as engine, held_memory(memory_bytes):
-        ask(engine, text, form=form, out=out, parameters=parameters)
+        write_answer(engine, text, form=form, out=out, parameters=parameters)
 
 
 def _sql(sql: str | None, file: Path | None) -> str:
     if (sql is None) == (file is None):
-        raise UsageError("give the query as SQL, or by --file FILE")
+        raise UsageError("give the query either as SQL or by --file FILE")
     if file is None:
         return sql or ""
     try:
         return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
-        raise UsageError(f"--file {file} cannot be read: {reason}") from error
+        reason = error.strerror if isinstance(error, OSError) else "not valid UTF-8"
+        raise UsageError(f"cannot read --file {file}: {reason}") from error
 
 
 def _parameters(values: Sequence[str]) -> dict[str, object]:
-    """Names with their values, all of them texts: a query casts what should be a number."""
+    """Names with their values; all are texts, which a query may cast."""
     parameters: dict[str, object] = {}
     for value in values:
         name, found, text = value.partition("=")
         if not found or not name.isidentifier():
-            raise UsageError(f"--set {value!r} cannot be: give NAME=VALUE, as in --set word=tern")
+            raise UsageError(f"--set {value!r} is invalid: write it as NAME=VALUE, such as word=tern")
         parameters[name] = text
     return parameters
 
 
 def _bytes(text: str) -> int:
-    """The number of bytes that a size names."""
+    """The bytes in a size such as 500MB."""
     size = _SIZE.fullmatch(text.strip())
     count = int(float(size[1]) * _UNITS[size[2].lower()]) if size else 0
     if count < _LEAST_MEMORY:
-        raise UsageError(f"--memory {text} cannot be: give a size such as 500MB or 2GB, 10MB at least")
+        raise UsageError(f"--memory {text} is invalid: a size such as 500MB or 2GB, 10MB at least")
     return count
+
+
+# -- the rows ----------------------------------------------------------------------------------------------
+
+
+def write_answer(
+    engine: "Engine",
+    sql: str,
+    *,
+    form: Format,
+    out: Path | None = None,
+    parameters: Mapping[str, object] | None = None,
+) -> None:
+    """Writes the rows of a query to a file, or to stdout, where Ctrl-C ends it at once, even in DuckDB."""
+    if out is None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        _write(engine, sql, form=form, out=sys.stdout.buffer, parameters=parameters)
+        return
+    with _whole(out) as file:
+        _write(engine, sql, form=form, out=file, parameters=parameters)
+
+
+def _write(
+    engine: "Engine", sql: str, *, form: Format, out: BinaryIO, parameters: Mapping[str, object] | None
+) -> None:
+    from sterna.query.output import write, write_parquet  # noqa: PLC0415 - see above
+
+    if form == "parquet":
+        if out.isatty():
+            raise UsageError("parquet is not for a terminal: add --out FILE, or send it into a pipe")
+        write_parquet(engine.run_arrow(sql, parameters), out)
+    elif out is sys.stdout.buffer:
+        width = shutil.get_terminal_size((_WIDTH, 24)).columns if out.isatty() else _WIDTH
+        write(engine.run(sql, parameters), format=form, out=sys.stdout, width=width)
+    else:
+        with open(out.fileno(), "w", encoding="utf-8", newline="", closefd=False) as text:
+            write(engine.run(sql, parameters), format=form, out=text)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[BinaryIO]:
+    """The file, which appears under its name when all of it is written."""
+    beside = path.with_name(f"{path.name}.part")
+    try:
+        with beside.open("wb") as file:
+            yield file
+        beside.replace(path)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)

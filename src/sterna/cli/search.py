@@ -1,9 +1,13 @@
-"""`sterna search`: finds pages of a collection by their words."""
+"""`sterna search`, `sterna index` and `sterna serve`: the search index of a collection, and its page."""
 
 import json
+import logging
 import os
+import socket
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,54 +15,141 @@ import msgspec
 import typer
 
 from sterna.cli.exits import Exit
-from sterna.cli.index import bring_up
-from sterna.cli.numbers import plural
-from sterna.home.folder import Collection
+from sterna.cli.lines import bars, duration_text, every, plural, stopped_by_signals, warn
+from sterna.errors import UsageError
+from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import harmless
 
 if TYPE_CHECKING:
     from sterna.search.results import Found, Hit, Piece
 
+DEFAULT_LISTEN = "127.0.0.1:8600"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_LINE_SECONDS = 10.0
+
+FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The collection.")]
+
+# tantivy and Arrow are slow to load, and --help should not wait for them: the commands load them.
 
 
 def search(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The collection.")],
+    folder: FolderArgument,
     words: Annotated[
         list[str],
         typer.Argument(
             metavar="WORDS...",
-            help='Words, "a phrase", title:word, url:word, site:host; -word: not that one.',
+            help='Words, "a phrase", title:word, url:word, site:host; -word excludes pages with it.',
         ),
     ],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many hits.")] = 10,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="After so many.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Hits to show.")] = 10,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Hits to skip.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Search the pages of a collection, also while it is crawled.
 
-    Quotes and a minus need quotes of the shell's around them.
+    Put quotes of the shell around a phrase or a minus.
 
     Example: sterna search crawls/www.example.org '"full text" -draft site:docs.example.org'
     """
-    collection = Collection(folder)
-    collection.check()
-    # tantivy takes a while to load, and who asks for help should not wait for it.
-    from sterna.search.generations import current  # noqa: PLC0415
-    from sterna.search.searcher import Searcher  # noqa: PLC0415
+    from sterna.api.search import search as find  # noqa: PLC0415
 
-    if current(collection.index_folder) is None:
-        sys.stderr.write(f"sterna: {folder} has no search index yet, it is made now\n")
-        bring_up(collection)
-    with Searcher(collection.index_folder) as searcher:
-        found = searcher.search(" ".join(words), limit=limit, offset=offset)
+    collection = CollectionFolder(folder)
+    collection.check()
+    _make_index(collection)
+    found = find(collection, " ".join(words), limit=limit, offset=offset)
     if as_json:
-        # Nothing but ASCII: whatever a page holds is harmless to the terminal that shows it.
+        # ASCII only, so that no text of a page can harm the terminal.
         sys.stdout.write(json.dumps(msgspec.to_builtins(found)) + "\n")
     else:
         sys.stdout.write("".join(f"{line}\n" for line in _lines(found, is_bold=_may_be_bold())))
     if not found.hits:
         raise typer.Exit(int(Exit.NOTHING))
+
+
+def index(
+    folder: FolderArgument,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Create it from the archive; the old one serves until then.")
+    ] = False,
+) -> None:
+    """Bring the search index up to date; a crawl does so by itself.
+
+    Example: sterna index crawls/www.example.org --anew
+    """
+    from sterna.api.search import bring_up, page_count  # noqa: PLC0415
+
+    collection = CollectionFolder(folder)
+    collection.check()
+    began = time.monotonic()
+    with stopped_by_signals() as stop:
+        is_whole, rows = bring_up(collection, is_anew=anew, stop=stop, show=_showing)
+    if not is_whole:
+        again = "the index is unchanged" if anew else f"continue with: sterna index {folder}"
+        sys.stderr.write(f"sterna: stopped; {again}\n")
+        raise typer.Exit(int(Exit.STOPPED))
+    seconds = duration_text(time.monotonic() - began)
+    sys.stdout.write(
+        f"{plural(rows, 'version')} of pages read in {seconds}; {plural(page_count(collection), 'page')}"
+        f" can be searched: sterna search {folder} WORDS\n"
+    )
+
+
+def serve(
+    folder: FolderArgument,
+    listen: Annotated[
+        str,
+        typer.Option("--listen", metavar="ADDR", help="HOST:PORT; only on this machine unless you say so."),
+    ] = DEFAULT_LISTEN,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--name", metavar="NAME", help="What the page calls the collection. (default: its folder's name)"
+        ),
+    ] = "",
+) -> None:
+    """Show a search page for a collection, with a JSON API beside it. Ctrl-C ends it.
+
+    What a crawl brings while the page is shown is found a moment later.
+    Example: sterna serve crawls/www.example.org
+    """
+    collection = CollectionFolder(folder)
+    collection.check()
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
+    with _listener(listen) as listener:
+        if not _make_index(collection):
+            raise typer.Exit(int(Exit.STOPPED))
+        _serve(collection, name or folder.resolve().name, listener)
+
+
+# -- the index ---------------------------------------------------------------------------------------------
+
+
+def _make_index(collection: CollectionFolder) -> bool:
+    """Creates the index if there is none; False if Ctrl-C stopped it."""
+    from sterna.api.search import bring_up, has_index  # noqa: PLC0415
+
+    if has_index(collection):
+        return True
+    warn(f"{collection.folder} has no search index yet: creating it")
+    with stopped_by_signals() as stop:
+        is_whole, _ = bring_up(collection, stop=stop, show=_showing)
+    return is_whole
+
+
+@contextmanager
+def _showing(done: Callable[[], int], total: int) -> Iterator[None]:
+    """A bar on a terminal, a line at intervals in a log."""
+    if not sys.stderr.isatty():
+        with every(_LINE_SECONDS, lambda: sys.stderr.write(f"indexing: {done():,} of {total:,} pages\n")):
+            yield
+        return
+    with bars() as shown:
+        task = shown.add_task("indexing", total=total)
+        with every(0.2, lambda: shown.update(task, completed=done())):
+            yield
+
+
+# -- hits --------------------------------------------------------------------------------------------------
 
 
 def _may_be_bold() -> bool:
@@ -95,3 +186,47 @@ def _shown(pieces: "Sequence[Piece]", *, is_bold: bool) -> str:
         f"{_BOLD}{harmless(piece.text)}{_PLAIN}" if is_bold and piece.is_marked else harmless(piece.text)
         for piece in pieces
     )
+
+
+# -- the page ----------------------------------------------------------------------------------------------
+
+
+def _serve(collection: CollectionFolder, name: str, listener: socket.socket) -> None:
+    import uvloop  # noqa: PLC0415
+
+    from sterna.search.page.service import make_app  # noqa: PLC0415
+    from sterna.search.page.service import serve as run_server  # noqa: PLC0415
+    from sterna.search.searcher import Searcher  # noqa: PLC0415
+    from sterna.web.http_app import is_loopback  # noqa: PLC0415
+
+    host, port = listener.getsockname()[:2]
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    is_local = is_loopback(host)
+    with Searcher(collection.index_folder) as searcher:
+        count = searcher.page_count()
+
+        def say_ready() -> None:
+            typer.echo(f"{name}: {count:,} pages at http://{place}/ until Ctrl-C")
+            if not is_local:
+                warn(f"warning: other machines may reach {place}: anyone there can read the collection")
+
+        uvloop.run(
+            run_server(
+                lambda: make_app(searcher, name=name, is_local=is_local),
+                listener=listener,
+                on_ready=say_ready,
+            )
+        )
+    typer.echo("stopped")
+
+
+def _listener(written: str) -> socket.socket:
+    """A listening socket; raises UsageError for an invalid or unavailable address."""
+    host, _, port = written.rpartition(":")
+    if not (port.isascii() and port.isdigit()):
+        raise UsageError(f"--listen {written} is invalid: write it as {DEFAULT_LISTEN} or [::1]:8600")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]") or "127.0.0.1", int(port)), family=family)
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"cannot listen on {written}: {error}") from error

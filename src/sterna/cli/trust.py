@@ -1,31 +1,27 @@
-"""`sterna trust`: what the hosts of sites are believed, and why."""
+"""`sterna trust`: how far the hosts of sites are trusted, and why."""
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
-from sterna.cli.numbers import plural
+from sterna.cli.lines import fields_of, plural, say, say_json
 from sterna.errors import UsageError
-from sterna.home.folder import Collection
-from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.trust import SampleRow, TrustRow
-from sterna.query.terminal import harmless
-from sterna.trust.judgement import BAD, Verdict
+from sterna.trust.judgement import BAD, Judgement
 from sterna.trust.sampling import sample_count
 from sterna.trust.score import Score, belief
 from sterna.web.urls import Canonical, site_of
 
 SHOWN = 20
-LARGE = 10_000  # pages: a visit so large that only the host's score says how many are checked
+LARGE = 10_000  # pages: of a visit this large only the host's score determines how many are checked
 
 app = typer.Typer(
-    help="Show what the hosts of sites are believed, and forget it.",
+    help="Show how far the hosts of sites are trusted, and forget it.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -40,64 +36,51 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 @app.command("list")
 def show_all(folder: FolderArgument, as_json: JsonOption = False) -> None:
     """List the hosts that were checked."""
-    ledger = _open(folder, is_reader=True)
-    try:
+    collection = CollectionFolder(folder)
+    collection.check()
+    with collection.open_ledger() as ledger:
         rows = ledger.trust.rows()
-    finally:
-        ledger.close()
     now = time.time()
     if as_json:
-        _say(_json({"collection": str(folder), "hosts": [_fields(row, now) for row in rows]}))
+        say_json({"collection": str(folder), "hosts": [_fields(row, now) for row in rows]})
         return
-    _say(f"{folder}: {plural(len(rows), 'host')} checked", *(_line(row, now) for row in rows))
+    say(f"{folder}: {plural(len(rows), 'host')} checked", *(_line(row, now) for row in rows))
 
 
 @app.command()
 def show(folder: FolderArgument, site: SiteArgument, as_json: JsonOption = False) -> None:
-    """Show what a host is believed, and the pages that were checked, the latest first."""
-    origin = _origin(site)
-    ledger = _open(folder, is_reader=True)
-    try:
+    """Show how far a host is trusted, and the pages that were checked, the latest first."""
+    origin, collection = _origin(site), CollectionFolder(folder)
+    collection.check()
+    with collection.open_ledger() as ledger:
         row, samples = ledger.trust.row(origin), ledger.trust.samples(origin)
-    finally:
-        ledger.close()
     if row is None:
         raise UsageError(_unknown(folder, origin))
     now = time.time()
     if as_json:
-        _say(_json({**_fields(row, now), "samples": [_record(each) for each in samples]}))
+        say_json({**_fields(row, now), "samples": [fields_of(each) for each in samples]})
         return
-    _say(_line(row, now), *_about(row, samples, now), *map(_sample_line, _most_telling(samples)))
+    say(_line(row, now), *_about(row, samples, now), *map(_sample_line, _most_telling(samples)))
     if len(samples) > SHOWN:
-        _say(f"  ... and {len(samples) - SHOWN:,} more: --json shows them all")
+        say(f"  ... and {len(samples) - SHOWN:,} more: --json shows them all")
 
 
 @app.command()
 def reset(folder: FolderArgument, site: SiteArgument) -> None:
-    """Forget what is known of a host: it counts as an unknown one again."""
-    origin, collection = _origin(site), Collection(folder)
+    """Forget what is known of a host, which counts as unknown again."""
+    origin, collection = _origin(site), CollectionFolder(folder)
     collection.check()
-    with collection.open_for_crawl():
-        ledger = _open(folder, is_reader=False)
-        try:
-            is_forgotten = ledger.trust.forget(origin)
-        finally:
-            ledger.close()
+    with collection.open_for_crawl(), collection.open_ledger(is_reader=False) as ledger:
+        is_forgotten = ledger.trust.forget(origin)
     if not is_forgotten:
         raise UsageError(_unknown(folder, origin))
-    _say(f"{origin}: its host counts as unknown again")
-
-
-def _open(folder: Path, *, is_reader: bool) -> SqliteLedger:
-    collection = Collection(folder)
-    collection.check()
-    return SqliteLedger(collection.ledger_path, is_reader=is_reader)
+    say(f"{origin}: its host counts as unknown again")
 
 
 def _origin(text: str) -> str:
     url = Canonical(())(text if "://" in text else f"https://{text}")
     if url is None:
-        raise UsageError(f"{text!r} is no site: write it like https://www.example.org")
+        raise UsageError(f"{text!r} is not a site: write it like https://www.example.org")
     return site_of(url)
 
 
@@ -119,16 +102,16 @@ def _line(row: TrustRow, now: float) -> str:
 def _about(row: TrustRow, samples: list[SampleRow], now: float) -> list[str]:
     of = belief(Score(row.good, row.bad, row.at), now)
     verdicts = Counter(each.verdict for each in samples)
-    told = ", ".join(f"{verdicts[each]:,} {each}" for each in Verdict if verdicts[each])
+    counted = ", ".join(f"{verdicts[each]:,} {each}" for each in Judgement if verdicts[each])
     return [
         f"  key {row.key}",
-        f"  {plural(len(samples), 'page')} checked, the last on {_date(row.at)}: {told}",
+        f"  {plural(len(samples), 'page')} checked, the last on {_date(row.at)}: {counted}",
         f"  of a large visit {plural(sample_count(of, LARGE), 'page')} would be checked now",
     ]
 
 
 def _most_telling(samples: Iterable[SampleRow]) -> list[SampleRow]:
-    """Those that speak against the host first, of each the latest first."""
+    """Samples against the host first, and the latest first among equals."""
     return sorted(samples, key=lambda each: each.verdict not in BAD)[:SHOWN]
 
 
@@ -138,20 +121,8 @@ def _sample_line(row: SampleRow) -> str:
 
 def _fields(row: TrustRow, now: float) -> dict[str, object]:
     of = belief(Score(row.good, row.bad, row.at), now)
-    return {**_record(row), "mean": of.mean, "lower": of.lower, "is_trusted": of.is_trusted}
-
-
-def _record(row: msgspec.Struct) -> dict[str, object]:
-    return {name: getattr(row, name) for name in row.__struct_fields__}
-
-
-def _json(answer: dict[str, object]) -> str:
-    return msgspec.json.encode(answer).decode()
+    return {**fields_of(row), "mean": of.mean, "lower": of.lower, "is_trusted": of.is_trusted}
 
 
 def _date(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-
-
-def _say(*lines: str) -> None:
-    sys.stdout.write("".join(f"{harmless(line)}\n" for line in lines))

@@ -1,7 +1,7 @@
-"""Weaker predicates: what can be said of a page when not all of it is known, so that no page is lost.
+"""The algebra of predicates: AND, OR, NOT, and weaker predicates for when a page is only partly known.
 
-A weaker one is true of every page of which the whole is. Under NOT it has to be turned round: there a part
-that is not known counts as false, and elsewhere as true.
+A weaker predicate is true for every page for which the original is true, so no wanted page is lost. A part
+that is unknown counts as true, and as false under NOT.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -11,7 +11,7 @@ from sterna.model import Predicate
 
 TRUE, FALSE = Predicate("true"), Predicate("false")
 
-# Of NULL neither is true.
+# For NULL neither is true.
 _OPPOSITES = {
     "true": "false",
     "false": "true",
@@ -23,12 +23,12 @@ _OPPOSITES = {
     "<=": ">",
 }
 
-# Gives for a part (and whether a NOT stands over it) what takes its place.
+# Replaces a part; the flag says whether it is under a NOT.
 Leaf = Callable[[Predicate, bool], Predicate]
 
 
 def weakened(predicate: Predicate, leaf: Leaf, *, is_negated: bool = False) -> Predicate:
-    """The predicate with other leaves, simplified."""
+    """The predicate with its leaves replaced, simplified."""
     if predicate.op == "not":
         return negated(weakened(predicate.parts[0], leaf, is_negated=not is_negated))
     if predicate.op in ("and", "or"):
@@ -37,12 +37,12 @@ def weakened(predicate: Predicate, leaf: Leaf, *, is_negated: bool = False) -> P
 
 
 def unknown(is_negated: bool) -> Predicate:
-    """What stands for a part of which nothing is known."""
+    """The replacement for a part that is unknown."""
     return FALSE if is_negated else TRUE
 
 
 def joined(op: str, parts: Iterable[Predicate]) -> Predicate:
-    """AND or OR of these, without what makes no difference."""
+    """AND or OR of these, simplified."""
     neutral, decisive = (TRUE, FALSE) if op == "and" else (FALSE, TRUE)
     found: list[Predicate] = []
     for part in parts:
@@ -55,7 +55,7 @@ def joined(op: str, parts: Iterable[Predicate]) -> Predicate:
 
 
 def negated(part: Predicate) -> Predicate:
-    """NOT of this."""
+    """The negation, simplified."""
     if part.op == "not":
         return part.parts[0]
     if part.op in _OPPOSITES:
@@ -64,7 +64,7 @@ def negated(part: Predicate) -> Predicate:
 
 
 def restricted(predicate: Predicate, columns: Collection[str]) -> Predicate | None:
-    """What can be said of a page by these columns alone; None if nothing can."""
+    """The predicate weakened to these columns; None if nothing is left."""
 
     def leaf(part: Predicate, is_negated: bool) -> Predicate:
         return part if columns_of(part) <= set(columns) else unknown(is_negated)
@@ -73,22 +73,22 @@ def restricted(predicate: Predicate, columns: Collection[str]) -> Predicate | No
 
 
 def or_none(predicate: Predicate) -> Predicate | None:
-    """The predicate, unless it is true of all."""
+    """The predicate; None if it is true for every page."""
     return None if predicate == TRUE else predicate
 
 
 def prune_of(predicate: Predicate) -> Predicate | None:
-    """What a URL must be for its page, or any page that is found through it, to be wanted.
+    """The condition that a URL must meet before it is fetched, such that no wanted page is lost.
 
-    A page is found through others, so only two things can be said before the fetch without losing any: a page
-    lies no nearer than the one that leads to it, so a largest depth holds for both; and a condition on sites
-    says where the crawl goes, as a scope does.
+    Pages are found through other pages, so only two conditions can be tested before the fetch. A page is at
+    least as deep as the page that leads to it, so a maximum depth holds for both. And a condition on sites
+    limits where the crawl goes, as a scope does.
     """
     return or_none(joined("and", (weakened(predicate, _bounded), weakened(predicate, _sited))))
 
 
 def prunable_of(predicate: Predicate) -> Predicate | None:
-    """The same, for a crawl that passes only through URLs that match; where it starts is always fetched."""
+    """The same for a crawl that follows only URLs that match; start pages are always fetched."""
     matching = restricted(predicate, {"url", "referrer"})
     starts = Predicate("=", "depth", (0,))
     near = joined("or", (starts, matching)) if matching else TRUE
@@ -100,7 +100,7 @@ def _sited(part: Predicate, is_negated: bool) -> Predicate:
 
 
 def _bounded(part: Predicate, is_negated: bool) -> Predicate:
-    """A bound on the depth, as deep as the part allows; of what else it says nothing remains."""
+    """The maximum depth that the part allows; the rest of it is unknown."""
     if columns_of(part) != {"depth"}:
         return part if part in (TRUE, FALSE) else unknown(is_negated)
     if part.op in ((">", ">=") if is_negated else ("<", "<=")):

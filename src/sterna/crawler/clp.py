@@ -1,6 +1,6 @@
-"""Reads the text of CLIPS rules into nested forms with their lines, as CLIPS's own scanner cuts it.
+"""A scanner for CLIPS source: nested forms with their lines, tokenised as CLIPS does it.
 
-Nothing is run here: home looks at rules without an engine, and an engine looks before CLIPS does.
+Nothing is run here. Home reads rules without an engine, and an engine reads them before CLIPS does.
 """
 
 import re
@@ -11,7 +11,7 @@ from sterna.model import Record, Source
 
 MAX_SOURCE_BYTES = 1024 * 1024  # of all files together
 MAX_TOKEN_CHARS = 64 * 1024
-MAX_DEPTH = 100  # the parser of CLIPS calls itself for every parenthesis
+MAX_DEPTH = 100  # the parser of CLIPS recurses for every parenthesis
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n\f]+|;[^\r\n]*)
@@ -25,14 +25,14 @@ _UNREADABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class Token(Record, frozen=True):
-    """A symbol, number, variable or sign, or a string with its quotes."""
+    """A symbol, number, variable or operator, or a string with its quotes."""
 
     text: str
     line: int
 
 
 class Form(Record, frozen=True):
-    """What stands between two parentheses, and where in its file."""
+    """A form in parentheses, and its position in the file."""
 
     parts: tuple["Token | Form", ...]
     line: int
@@ -41,13 +41,13 @@ class Form(Record, frozen=True):
 
     @property
     def head(self) -> str:
-        """The word it begins with; empty if it begins with a form, or is empty."""
+        """Its first word; empty if it has none."""
         first = self.parts[0] if self.parts else None
         return first.text if isinstance(first, Token) else ""
 
 
 class Construct(Record, frozen=True):
-    """A form on the outermost level: `(defrule name ...)`."""
+    """A top-level form: `(defrule name ...)`."""
 
     file: str
     kind: str
@@ -56,23 +56,21 @@ class Construct(Record, frozen=True):
     form: Form
 
     def error(self, message: str, line: int = 0) -> RulesError:
-        """What is wrong with it, with file, line and construct."""
+        """The error with file, line and construct."""
         what = f"{self.kind} {self.name}".rstrip()
         return RulesError(f"{self.file}:{line or self.form.line}: {what}: {message}")
 
 
 def read_constructs(sources: tuple[Source, ...]) -> list[Construct]:
-    """The constructs of all files in their order; RulesError names file and line of what cannot be read."""
+    """The constructs of all files in order; RulesError names file and line of a syntax error."""
     size = sum(len(source.text.encode(errors="surrogatepass")) for source in sources)
     if size > MAX_SOURCE_BYTES:
-        raise RulesError(
-            f"the rules have {size:,} bytes, more than the {MAX_SOURCE_BYTES:,} that are allowed"
-        )
+        raise RulesError(f"the rules are too large: {size:,} bytes, the limit is {MAX_SOURCE_BYTES:,}")
     return [construct for source in sources for construct in _constructs(source)]
 
 
 def tokens(form: Form) -> Iterator[Token]:
-    """All tokens of a form, those of inner forms too."""
+    """All tokens of a form, including those of inner forms."""
     waiting: list[Token | Form] = [form]
     while waiting:
         part = waiting.pop()
@@ -83,7 +81,7 @@ def tokens(form: Form) -> Iterator[Token]:
 
 
 def forms(form: Form) -> Iterator[Form]:
-    """The form and all forms in it."""
+    """The form and all forms inside it."""
     waiting = [form]
     while waiting:
         part = waiting.pop()
@@ -98,19 +96,19 @@ def _constructs(source: Source) -> Iterator[Construct]:
 
 
 def _forms(source: Source) -> Iterator[Form]:
-    """The outermost forms of a file."""
+    """The top-level forms of a file."""
     _check_text(source)
-    waiting: list[tuple[list[Token | Form], int, int]] = []  # of each open form: its parts, line and start
+    waiting: list[tuple[list[Token | Form], int, int]] = []  # the open forms: parts, line and start of each
     line = 1
     for match in _TOKEN.finditer(source.text):
         kind, text = match.lastgroup, match[0]
         if kind == "open":
             waiting.append(([], line, match.start()))
             if len(waiting) > MAX_DEPTH:
-                raise _error(source, line, f"parentheses more than {MAX_DEPTH} deep are not allowed")
+                raise _error(source, line, f"parentheses nest more than {MAX_DEPTH} deep")
         elif kind == "close":
             if not waiting:
-                raise _error(source, line, "a ')' without its '('")
+                raise _error(source, line, "')' without '('")
             parts, begun, start = waiting.pop()
             form = Form(tuple(parts), begun, start, match.end())
             if waiting:
@@ -122,26 +120,24 @@ def _forms(source: Source) -> Iterator[Form]:
             waiting[-1][0].append(Token(text, line))
         line += text.count("\n")
     if waiting:
-        raise _error(source, waiting[0][1], "a '(' without its ')'")
+        raise _error(source, waiting[0][1], "'(' without ')'")
 
 
 def _check_token(source: Source, line: int, kind: str | None, text: str, *, is_inside: bool) -> None:
     if kind == "wrong":
-        what = "a string without its end" if text == '"' else f"the character {text!a}, which is no text"
+        what = "unterminated string" if text == '"' else f"invalid character {text!a}"
         raise _error(source, line, what)
     if len(text) > MAX_TOKEN_CHARS:
-        raise _error(
-            source, line, f"a word or text of more than {MAX_TOKEN_CHARS:,} characters is not allowed"
-        )
+        raise _error(source, line, f"a word or string is longer than {MAX_TOKEN_CHARS:,} characters")
     if not is_inside:
-        raise _error(source, line, f"{text[:40]!r} stands outside of all constructs: (defrule ...) or alike")
+        raise _error(source, line, f"{text[:40]!r} is outside all constructs, such as (defrule ...)")
 
 
 def _check_text(source: Source) -> None:
     wrong = _UNREADABLE.search(source.text)
     if wrong:
         line = source.text.count("\n", 0, wrong.start()) + 1
-        raise _error(source, line, f"the character {wrong[0]!a}, which CLIPS cannot read")
+        raise _error(source, line, f"invalid character {wrong[0]!a}")
 
 
 def _error(source: Source, line: int, message: str) -> RulesError:

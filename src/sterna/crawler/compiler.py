@@ -1,4 +1,4 @@
-"""From a spec, a query or a list of fields to the crawler that travels; the same ones give the same bytes."""
+"""The compiler: from a spec, a query or a list of fields to the crawler that travels; deterministic."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,26 +13,24 @@ from sterna.crawler.algebra import TRUE, joined, or_none
 from sterna.crawler.clp import MAX_SOURCE_BYTES
 from sterna.crawler.grammar import check, columns_of
 from sterna.crawler.rules import check_rules, needs_of
-from sterna.crawler.scope import ScopeRules
-from sterna.crawler.seeds import subtree_path
+from sterna.crawler.scope import ScopeRules, subtree_path
 from sterna.crawler.spec import Css, Keep, Scope, Select, Spec
-from sterna.crawler.spec_checks import check_predicate
-from sterna.crawler.spec_fields import FieldError, wrong
+from sterna.crawler.spec_fields import Each, FieldError, wrong
 from sterna.errors import UsageError
 from sterna.model import Crawler, Field, Predicate, Program, Source
 from sterna.web.extraction import check_selector
 
 if TYPE_CHECKING:
-    from sterna.crawler.sql import QueryPlan  # whoever has one has loaded sqlglot; nobody else should
+    from sterna.crawler.sql.plan import QueryPlan  # type only: importing it would load sqlglot
 
 FIELDS: tuple[Field, ...] = get_args(Field)
 
-# The short names of `--keep`; the language costs nothing where links are read.
+# The short names of `--keep`; the language costs nothing when links are read.
 _KEPT: dict[str, tuple[str, ...]] = {"all": model.DEFAULT_FIELDS, "links": ("language", "links")}
 
 
 def compile_spec(spec: Spec, folder: Path) -> Crawler:
-    """The crawler that a spec describes; its files of rules are looked for in `folder`."""
+    """The crawler that a spec describes; its rule files are read from `folder`."""
     prune, select = _selection(spec.select)
     program = Program(
         prune=prune,
@@ -52,32 +50,32 @@ def compile_spec(spec: Spec, folder: Path) -> Crawler:
 
 
 def compile_query(plan: "QueryPlan", name: str) -> Crawler:
-    """The crawler that brings what a query asks for."""
+    """The crawler that collects what a query needs."""
     program = Program(prune=plan.prune, select=plan.select, keep=model.Keep(fields=plan.fields))
     return Crawler(name=name, program=_with_needs(program))
 
 
 def crawler_of_fields(kept: str) -> Crawler:
-    """The crawler that keeps `all`, `links` alone, or fields with commas between them, of every page."""
+    """The crawler that keeps these fields of every page: `all`, `links`, or a comma-separated list."""
     fields = _KEPT.get(kept) or tuple(name.strip() for name in kept.split(","))
     if not set(fields) <= {"url", *FIELDS}:
-        raise UsageError(f"--keep {kept} cannot be: all, links, or some of {', '.join(FIELDS)}")
+        raise UsageError(f"--keep {kept} is invalid: use all, links, or some of {', '.join(FIELDS)}")
     return Crawler(program=_with_needs(Program(keep=model.Keep(fields=_in_order(fields)))))
 
 
 def gather_of(spec: Spec, folder: Path) -> tuple[Source, ...]:
-    """The rules that run at home over the facts that came back."""
+    """The rules that run at home over the facts that a crawler returned."""
     return _sources("gather", spec.gather, folder)
 
 
 def budget_of(spec: Spec) -> model.Budget:
-    """What a visit may use: the spec's limits over those of the house."""
+    """The limits of a visit: the defaults, overridden by the spec."""
     given = {name: value for name, value in msgspec.structs.asdict(spec.budget).items() if value is not None}
     return replace(model.Budget(), **given)
 
 
 def check_crawler(crawler: Crawler) -> None:
-    """UsageError if a crawler, wherever it came from, cannot be run."""
+    """Raises UsageError if a crawler, possibly a stranger's, is invalid."""
     program = crawler.program
     ScopeRules(crawler.scope)
     for predicate in (program.prune, program.select):
@@ -100,22 +98,22 @@ def _check_fact(data: bytes) -> None:
 
 
 def _selection(select: Select) -> tuple[Predicate | None, Predicate | None]:
-    """What is judged before a fetch, and what after it."""
+    """The predicates that are judged before and after a fetch."""
     prune, parts = None, [part for _, part in select.parts()]
     if select.where:
-        # sqlglot takes a while to load, and few specs speak SQL.
-        from sterna.crawler.sql import plan_condition  # noqa: PLC0415
+        # sqlglot takes a while to load, and few specs use SQL.
+        from sterna.crawler.sql.plan import plan_condition  # noqa: PLC0415
 
         plan = plan_condition(select.where)
         prune, parts = plan.prune, [*parts, plan.select or TRUE]
     whole = or_none(joined("and", parts))
     if whole:
-        check_predicate("select", whole)
+        Each(check).check("select", whole)
     return prune, whole
 
 
 def _with_needs(program: Program) -> Program:
-    """The program with what must be read of a page for it."""
+    """The program with the fields that must be read of a page."""
     wanted: set[str] = {*program.keep.fields, *needs_of(program.rules)}
     if program.select:
         wanted |= columns_of(program.select)
@@ -127,7 +125,7 @@ def _with_needs(program: Program) -> Program:
 
 
 def _in_order(names: Iterable[str]) -> tuple[Field, ...]:
-    """Those of the names that are fields, each once and always in the same order."""
+    """The names that are fields, without duplicates and in a fixed order."""
     wanted = set(names)
     return tuple(field for field in FIELDS if field in wanted)
 
@@ -163,9 +161,9 @@ def _text_of(field: str, name: str, folder: Path) -> str:
         with (folder / name).open("rb") as file:
             content = file.read(MAX_SOURCE_BYTES + 1)
         if len(content) > MAX_SOURCE_BYTES:
-            raise FieldError(field, f"names {name}, which has more than {MAX_SOURCE_BYTES} bytes: too many")
+            raise FieldError(field, f"names {name}, which is larger than {MAX_SOURCE_BYTES:,} bytes")
         return content.decode("utf-8-sig")
     except OSError as error:
-        raise wrong(field, name, f"a file that can be read (in {folder}: {error.strerror})") from error
+        raise wrong(field, name, f"a readable file (in {folder}: {error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise FieldError(field, f"names {name}, which is not written in UTF-8") from error
+        raise FieldError(field, f"names {name}, which is not UTF-8") from error

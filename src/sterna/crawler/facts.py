@@ -1,7 +1,7 @@
-"""Facts, the records that rules work on: as Python data, on the wire, and as JSON to look at.
+"""Facts, the records that rules work on: as Python data, on the wire, and as JSON for people.
 
 On the wire a fact is msgpack: its template, then a list of values (an ordered fact) or a map of slots.
-Symbols are an extension type, so that the symbol `a` and the string "a" stay two things, as in CLIPS.
+Symbols are an extension type, so that the symbol `a` and the string "a" stay different, as in CLIPS.
 """
 
 import json
@@ -19,14 +19,14 @@ from sterna.model import Record
 SYMBOL_CODE = 1  # of msgpack's extension types
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
 
-# What CLIPS reads as one symbol; "?x" would be a variable, and a "<" ends a symbol that it does not begin.
+# What CLIPS reads as one symbol. "?x" is a variable; a "<" ends a symbol unless it begins it.
 _SYMBOL = re.compile(r"(?!\$?\?)[^\s\x00-\x1f\x7f\"();&|~]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INSTANCE_NAME = re.compile(r"\[.*\]")
 
 
 class Symbol(Record, frozen=True):
-    """A word of CLIPS, unlike the string with the same letters."""
+    """A symbol of CLIPS, different from the string with the same letters."""
 
     name: str
 
@@ -39,7 +39,7 @@ Slots = tuple[tuple[str, Value | Values], ...]
 
 
 class Fact(Record, frozen=True):
-    """Values in their order or, where `slots` is not None, named slots; those of a multislot are a tuple."""
+    """An ordered fact or, if `slots` is not None, one with named slots; a multislot is a tuple."""
 
     template: str
     values: Values = ()
@@ -57,25 +57,25 @@ def is_symbol(text: str) -> bool:
 
 
 def encode(fact: Fact) -> bytes:
-    """The fact as it travels; ValueError if CLIPS cannot hold it."""
+    """The fact as it travels; ValueError if CLIPS cannot represent it."""
     contents: object
     if fact.slots is None:
         contents = [_packed(value) for value in fact.values]
     else:
         contents = {name: _packed_slot(value) for name, value in fact.slots}
         if len(contents) != len(fact.slots):
-            raise ValueError(f"the fact {fact.template!r} has a slot twice")
+            raise ValueError(f"the fact {fact.template!r} has a duplicate slot")
     for name in (fact.template, *(contents if isinstance(contents, dict) else ())):
         _check_name(name)
     return _ENCODER.encode([fact.template, contents])
 
 
 def decode(data: bytes) -> Fact:
-    """The fact that these bytes are; ValueError if they are none."""
+    """The fact in these bytes; ValueError if they are malformed."""
     try:
         template, contents = _WIRE.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(f"these bytes are no fact: {error}") from error
+        raise ValueError(f"malformed fact: {error}") from error
     _check_name(template)
     if isinstance(contents, list):
         return Fact(template, tuple(map(_checked, contents)))
@@ -84,16 +84,16 @@ def decode(data: bytes) -> Fact:
 
 
 def encode_value(value: Value | Values) -> bytes:
-    """One value or a tuple of them, outside a fact."""
+    """The bytes of a value, or of a tuple of values, outside a fact."""
     return _ENCODER.encode(_packed_slot(value))
 
 
 def decode_value(data: bytes) -> Value | Values:
-    """What `encode_value` wrote; ValueError if these bytes are something else."""
+    """The value that `encode_value` wrote; ValueError if the bytes are malformed."""
     try:
         return _unpacked_slot(_WIRE_VALUE.decode(data))
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(f"these bytes are no value: {error}") from error
+        raise ValueError(f"malformed value: {error}") from error
 
 
 def _packed_slot(value: Value | Values) -> object:
@@ -111,26 +111,26 @@ def _unpacked_slot(value: object) -> Value | Values:
 
 def _extension(code: int, data: memoryview) -> Symbol:
     if code != SYMBOL_CODE:
-        raise ValueError(f"extension {code} is nothing that a fact can hold")
+        raise ValueError(f"a fact has no values of msgpack extension type {code}")
     return Symbol(str(data, "utf-8"))
 
 
 def _checked(value: object) -> Value:
-    """The value, if CLIPS can hold it; true and false are symbols there."""
+    """The value if CLIPS can represent it; true and false become symbols."""
     check = _CHECKS.get(type(value))
     if check is None:
-        raise ValueError(f"a {type(value).__name__} is nothing that a fact can hold")
+        raise ValueError(f"a fact has no values of type {type(value).__name__}")
     return check(value)
 
 
 def _checked_text(text: str) -> str:
     if "\0" in text:
-        raise ValueError(f"{_short(text)} holds a NUL character, which CLIPS cannot hold")
+        raise ValueError(f"{_short(text)} contains a NUL character, which CLIPS cannot represent")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"{_short(text)} holds half a surrogate pair, which is no character") from None
+            raise ValueError(f"{_short(text)} contains half a surrogate pair") from None
     return text
 
 
@@ -141,7 +141,7 @@ def _checked_symbol(symbol: Symbol) -> Symbol:
 
 def _checked_integer(value: int) -> int:
     if not MIN_INTEGER <= value <= MAX_INTEGER:
-        raise ValueError(f"{value} is too large for a fact: integers have 64 bits")
+        raise ValueError(f"{value} is too large: integers of a fact have 64 bits")
     return value
 
 
@@ -157,9 +157,7 @@ _CHECKS: dict[type, Callable[[Any], Value]] = {
 @lru_cache(maxsize=1024)
 def _check_name(name: str) -> str:
     if not is_symbol(name) or "::" in name:
-        raise ValueError(
-            f"{_short(name)} cannot be the name of a template or a slot: it is no symbol of CLIPS"
-        )
+        raise ValueError(f"{_short(name)} is not a valid name of a template or slot: use a symbol of CLIPS")
     return _checked_text(name)
 
 
@@ -172,14 +170,14 @@ _WIRE = msgspec.msgpack.Decoder(tuple[str, list[object] | dict[str, object]], ex
 _WIRE_VALUE = msgspec.msgpack.Decoder(ext_hook=_extension)
 
 
-# -- as data of TOML and JSON ------------------------------------------------------------------------------
+# -- as TOML and JSON --------------------------------------------------------------------------------------
 
 
 def fact_of(data: object) -> Fact:
-    """The fact that data of TOML or JSON describe; UsageError if they describe none.
+    """The fact described by TOML or JSON data; UsageError if they are invalid.
 
-    They are `{"template": "topic", "values": ["health"]}`, or with `"slots": {"name": "health"}`; a symbol is
-    `{"symbol": "x"}`, and a number that JSON does not know `{"float": "nan"}`.
+    The data are `{"template": "topic", "values": ["health"]}`, or have `"slots": {"name": "health"}`. A
+    symbol is `{"symbol": "x"}`, a number that JSON lacks `{"float": "nan"}`.
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("template"), str):
         raise UsageError(
@@ -187,13 +185,13 @@ def fact_of(data: object) -> Fact:
         )
     unknown = sorted(map(str, data.keys() - {"template", "values", "slots"}))
     if unknown or ("values" in data and "slots" in data):
-        what = f"has {unknown[0]!r}, which is unknown" if unknown else "has both values and slots"
+        what = f"has an unknown key {unknown[0]!r}" if unknown else "has both values and slots"
         raise UsageError(f"the fact {data['template']!r} {what}: give a template, and either values or slots")
     try:
         fact = _fact_of(data["template"], data)
         encode(fact)
     except ValueError as error:
-        raise UsageError(f"the fact {data['template']!r} cannot be: {error}") from error
+        raise UsageError(f"the fact {data['template']!r} is invalid: {error}") from error
     return fact
 
 
@@ -226,18 +224,18 @@ def _value_of(value: object) -> Value:
         if kind == "float" and text in ("nan", "inf", "-inf"):
             return float(text)
     raise ValueError(
-        f'{value!r} is no value: give a text, a number, true, false or {{symbol = "x"}}; lists hold no lists'
+        f'{value!r} is not a value: give a text, a number, true, false or {{symbol = "x"}}; lists do not nest'
     )
 
 
 def _symbol_of(text: str) -> Symbol:
     if not is_symbol(text):
-        raise ValueError(f"{_short(text)} is no symbol of CLIPS: give it as a text")
+        raise ValueError(f"{_short(text)} is not a symbol of CLIPS: give it as a text")
     return Symbol(text)
 
 
 def to_json(fact: Fact) -> str:
-    """The fact to show and to store; `fact_of` reads it."""
+    """The fact as JSON, which `fact_of` reads."""
     contents: dict[str, object] = {"template": fact.template}
     if fact.slots is None:
         contents["values"] = _shown_slot(fact.values)

@@ -1,43 +1,47 @@
-"""What a predicate may be: its operators, the columns they are about, their values; and how large."""
+"""The grammar of predicates: columns of a page, operators with their values and words, and limits on size."""
 
 import math
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, get_type_hints
 
-from sterna.crawler.like import Case, read_like, search_test
-from sterna.crawler.words import check_words
+from sterna.crawler.text_tests import Case, check_words, read_like, search_test
 from sterna.errors import UsageError
 from sterna.model import Predicate, Scalar
 
-Kind = Literal["number", "text", "list"]
+ColumnType = Literal["number", "text", "list"]
 
-COLUMNS: dict[str, Kind] = {
-    "url": "text",
-    "site": "text",
-    "depth": "number",
-    "referrer": "text",
-    "status": "number",
-    "error": "text",
-    "content_type": "text",
-    "title": "text",
-    "description": "text",
-    "text": "text",
-    "language": "text",
-    "digest": "text",
-    "etag": "text",
-    "size": "number",
-    "html": "text",
-    "keywords": "list",
-    "headings": "list",
+
+class PageRow(NamedTuple):
+    """A page as the archive would store it; an empty text or list and status 0 count as NULL too."""
+
+    url: str | None = None
+    site: str | None = None
+    depth: int | None = None
+    referrer: str | None = None
+    status: int | None = None
+    error: str | None = None
+    content_type: str | None = None
+    title: str | None = None
+    description: str | None = None
+    text: str | None = None
+    language: str | None = None
+    digest: str | None = None
+    etag: str | None = None
+    size: int | None = None
+    html: str | None = None
+    keywords: Sequence[str] | None = None
+    headings: Sequence[str] | None = None
+
+
+_TYPES: dict[object, ColumnType] = {
+    str | None: "text",
+    int | None: "number",
+    Sequence[str] | None: "list",
 }
-ANYWHERE = (
-    "title",
-    "description",
-    "headings",
-    "text",
-)  # where words are looked for, unless a column is named
+COLUMNS = {name: _TYPES[hint] for name, hint in get_type_hints(PageRow).items()}
+ANYWHERE = ("title", "description", "headings", "text")  # searched for words if no column is named
 
-# A predicate comes from strangers: these bound what it costs to read and to judge.
+# Predicates come from strangers: these bound the cost of reading and judging one.
 MAX_DEPTH = 32
 MAX_PARTS = 1_000
 MAX_VALUES = 10_000
@@ -47,82 +51,81 @@ _LARGEST = 2**63
 
 
 class Term(NamedTuple):
-    """What is compared: a column, its text in another case, or its length."""
+    """What is compared: a column, its text in lower or upper case, or its length."""
 
     column: str
-    kind: Kind
+    type: ColumnType
     case: Case = ""
     is_length: bool = False
 
 
-class _Form(NamedTuple):
-    """What an operator takes: the kinds of its term, and how many values."""
-
-    kinds: tuple[str, ...] = ()
-    least: int = 0
-    most: int = 0
-
-
-_TERMS = {name: Term(name, kind) for name, kind in COLUMNS.items()}
-_TERMS |= {f"lower({name})": Term(name, "text", "lower") for name, kind in COLUMNS.items() if kind == "text"}
-_TERMS |= {f"upper({name})": Term(name, "text", "upper") for name, kind in COLUMNS.items() if kind == "text"}
+_TERMS = {name: Term(name, type_) for name, type_ in COLUMNS.items()}
+_TERMS |= {f"lower({name})": Term(name, "text", "lower") for name in COLUMNS if COLUMNS[name] == "text"}
+_TERMS |= {f"upper({name})": Term(name, "text", "upper") for name in COLUMNS if COLUMNS[name] == "text"}
 _TERMS |= {
-    f"length({name})": Term(name, "number", is_length=True)
-    for name, kind in COLUMNS.items()
-    if kind != "number"
+    f"length({name})": Term(name, "number", is_length=True) for name in COLUMNS if COLUMNS[name] != "number"
 }
 
-_ANY = ("number", "text", "list")
-_ORDER = _Form(("number", "text"), 1, 1)
-_CASED = (
-    "=",
-    "<>",
-    "in",
-    "like",
-    "starts_with",
-    "ends_with",
-    "contains",
-)  # what another case may be asked for
-_FORMS = {
-    "true": _Form(),
-    "false": _Form(),
-    "null": _Form(),
-    "and": _Form(),
-    "or": _Form(),
-    "not": _Form(),
-    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "is_distinct"), _ORDER),
-    "between": _Form(("number", "text"), 2, 2),
-    "in": _Form(("number", "text"), 1, MAX_VALUES),
-    "is_null": _Form(_ANY),
-    "like": _Form(("text",), 1, 2),
-    "ilike": _Form(("text",), 1, 2),
-    **dict.fromkeys(("starts_with", "ends_with", "contains"), _Form(("text",), 1, 1)),
-    "regexp": _Form(("text", "anywhere"), 1, 2),
-    "regexp_full": _Form(("text",), 1, 2),
-    "list_contains": _Form(("list",), 1, 1),
-    "words_any": _Form(("text", "list", "anywhere"), 1, MAX_VALUES),
-    "words_all": _Form(("text", "list", "anywhere"), 1, MAX_VALUES),
-    "phrase": _Form(("text", "list", "anywhere"), 1, MAX_VALUES),
-    "score": _Form(("text", "list", "anywhere"), 3, MAX_VALUES),
-    "language_in": _Form(("text",), 1, MAX_VALUES),
-    "type_in": _Form(("text",), 1, MAX_VALUES),
+
+class _Operator(NamedTuple):
+    """How an operator reads in words, and what it takes."""
+
+    words: str  # {first}, {last} and {all} stand for its values
+    subjects: tuple[str, ...] = ()  # types of its term; "anywhere" if it may go without one
+    values: tuple[int, int] = (0, 0)  # least and most
+    parts: tuple[int, int] = (0, 0)
+    may_be_cased: bool = False  # its term may be lower(...) or upper(...)
+    may_be_null: bool = False  # its values may be NULL, as in a query
+
+
+_SCALAR = ("number", "text")
+_SEARCHED = ("text", "list", "anywhere")
+_MANY = (1, MAX_VALUES)
+_OPERATORS = {
+    "true": _Operator("any page"),
+    "false": _Operator("no page"),
+    "null": _Operator("no page"),
+    "and": _Operator("and", parts=(1, MAX_PARTS)),
+    "or": _Operator("or", parts=(1, MAX_PARTS)),
+    "not": _Operator("not", parts=(1, 1)),
+    "=": _Operator("is {all}", _SCALAR, (1, 1), may_be_cased=True, may_be_null=True),
+    "<>": _Operator("is not {all}", _SCALAR, (1, 1), may_be_cased=True, may_be_null=True),
+    "<": _Operator("is less than {all}", _SCALAR, (1, 1), may_be_null=True),
+    "<=": _Operator("is at most {all}", _SCALAR, (1, 1), may_be_null=True),
+    ">": _Operator("is more than {all}", _SCALAR, (1, 1), may_be_null=True),
+    ">=": _Operator("is at least {all}", _SCALAR, (1, 1), may_be_null=True),
+    "is_distinct": _Operator("is other than {all}", _SCALAR, (1, 1), may_be_null=True),
+    "between": _Operator("is from {first} to {last}", _SCALAR, (2, 2), may_be_null=True),
+    "in": _Operator("is one of {all}", _SCALAR, _MANY, may_be_cased=True, may_be_null=True),
+    "is_null": _Operator("is missing", ("number", "text", "list")),
+    "like": _Operator("is like {first}", ("text",), (1, 2), may_be_cased=True),
+    "ilike": _Operator("is like {first}, in any case", ("text",), (1, 2)),
+    "starts_with": _Operator("begins with {all}", ("text",), (1, 1), may_be_cased=True),
+    "ends_with": _Operator("ends with {all}", ("text",), (1, 1), may_be_cased=True),
+    "contains": _Operator("contains {all}", ("text",), (1, 1), may_be_cased=True),
+    "regexp": _Operator("matches {first}", ("text", "anywhere"), (1, 2)),
+    "regexp_full": _Operator("matches {first} as a whole", ("text",), (1, 2)),
+    "list_contains": _Operator("include {all}", ("list",), (1, 1)),
+    "words_any": _Operator("has a word of {all}", _SEARCHED, _MANY),
+    "words_all": _Operator("has the words {all}", _SEARCHED, _MANY),
+    "phrase": _Operator("has the phrase {all}", _SEARCHED, _MANY),
+    "score": _Operator("scores at least {first} by its words {all}", _SEARCHED, (3, MAX_VALUES)),
+    "language_in": _Operator("is one of {all}", ("text",), _MANY),
+    "type_in": _Operator("is one of {all}", ("text",), _MANY),
 }
 _WORDS = ("words_any", "words_all", "phrase")
 _PATTERNS = ("like", "ilike", "regexp", "regexp_full")
-_CONNECTIVES = {"and": (1, MAX_PARTS), "or": (1, MAX_PARTS), "not": (1, 1)}
-# Whose values may be NULL, as in a query.
-_NULLABLE = ("=", "<>", "<", "<=", ">", ">=", "is_distinct", "between", "in")
 
 
 def term_of(column: str) -> Term:
-    """The term by its name: title, lower(title), length(title)."""
+    """The term of this name: title, lower(title), length(title)."""
     if column not in _TERMS:
-        raise UsageError(f"a page has no column {column!r} to choose by: there are {', '.join(COLUMNS)}")
+        raise UsageError(f"a page has no column {column!r}: choose one of {', '.join(COLUMNS)}")
     return _TERMS[column]
 
 
 def is_term(name: str) -> bool:
-    """True if predicates can be about this."""
+    """True if predicates have a term of this name."""
     return name in _TERMS
 
 
@@ -132,23 +135,26 @@ def columns_of(predicate: Predicate) -> frozenset[str]:
     for part, _ in _walk(predicate):
         if part.column:
             found.add(term_of(part.column).column)
-        elif "anywhere" in _FORMS.get(part.op, _Form()).kinds:
+        elif part.op in _OPERATORS and "anywhere" in _OPERATORS[part.op].subjects:
             found.update(ANYWHERE)
     return frozenset(found)
 
 
+# --- checks
+
+
 def check(predicate: Predicate) -> None:
-    """UsageError, in one line, unless the predicate can be judged, at a bounded cost."""
+    """Raises UsageError unless the predicate is valid and cheap enough to judge."""
     values = characters = 0
     for parts, (part, depth) in enumerate(_walk(predicate), start=1):
         values += len(part.values)
         characters += sum(len(value) for value in part.values if isinstance(value, str))
         if depth > MAX_DEPTH:
-            raise UsageError(f"a condition may nest {MAX_DEPTH} levels, this one nests deeper: split it")
+            raise UsageError(f"the condition nests more than {MAX_DEPTH} levels deep: split it")
         if parts > MAX_PARTS or values > MAX_VALUES or characters > MAX_CHARACTERS:
             raise UsageError(
-                f"a condition may have {MAX_PARTS} parts, {MAX_VALUES} values, {MAX_CHARACTERS} characters,"
-                " and this one has more: shorten it"
+                f"the condition is too large (limits: {MAX_PARTS} parts, {MAX_VALUES} values,"
+                f" {MAX_CHARACTERS} characters): shorten it"
             )
         _check_part(part)
 
@@ -162,51 +168,50 @@ def _walk(predicate: Predicate) -> Iterator[tuple[Predicate, int]]:
 
 
 def _check_part(part: Predicate) -> None:
-    form = _FORMS.get(part.op)
-    if form is None:
-        raise UsageError(f"there is no operator {part.op!r}: there are {', '.join(_FORMS)}")
-    least, most = _CONNECTIVES.get(part.op, (0, 0))
-    if not least <= len(part.parts) <= most:
-        raise UsageError(f"{part.op} takes {_count(least, most)} conditions, not {len(part.parts)}")
-    if not form.least <= len(part.values) <= form.most:
-        raise UsageError(f"{part.op} takes {_count(form.least, form.most)} values, not {len(part.values)}")
-    kind = _kind(part, form)
+    operator = _OPERATORS.get(part.op)
+    if operator is None:
+        raise UsageError(f"unknown operator {part.op!r}: choose one of {', '.join(_OPERATORS)}")
+    _check_count(part.op, "conditions", len(part.parts), operator.parts)
+    _check_count(part.op, "values", len(part.values), operator.values)
+    subject = _subject(part, operator)
     if part.op == "score":
         _check_score(part.values)
     else:
         for value in part.values:
-            _check_value(part, value, kind)
+            if value is not None or not operator.may_be_null:
+                _check_value(part, value, subject)
     if part.op in _PATTERNS:
         _check_pattern(part)
     if part.op in _WORDS:
         check_words([str(word) for word in part.values])
 
 
-def _count(least: int, most: int) -> str:
-    return str(least) if least == most else f"{least} to {most}"
+def _check_count(op: str, what: str, count: int, allowed: tuple[int, int]) -> None:
+    least, most = allowed
+    if not least <= count <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise UsageError(f"{op} takes {wanted} {what}, not {count}")
 
 
-def _kind(part: Predicate, form: _Form) -> str:
-    if not form.kinds:
+def _subject(part: Predicate, operator: _Operator) -> str:
+    if not operator.subjects:
         if part.column:
-            raise UsageError(f"{part.op} is about no column, not about {part.column!r}")
+            raise UsageError(f"{part.op} takes no column, but has {part.column!r}")
         return ""
-    if not part.column and "anywhere" in form.kinds:
+    if not part.column and "anywhere" in operator.subjects:
         return "anywhere"
     term = term_of(part.column)
-    if term.kind not in form.kinds or (term.case and part.op not in _CASED):
-        raise UsageError(f"{part.op} cannot be asked of {part.column}")
-    return term.kind
+    if term.type not in operator.subjects or (term.case and not operator.may_be_cased):
+        raise UsageError(f"{part.op} does not apply to {part.column}")
+    return term.type
 
 
-def _check_value(part: Predicate, value: Scalar, kind: str) -> None:
-    if value is None and part.op in _NULLABLE:
-        return
-    if kind == "number":
+def _check_value(part: Predicate, value: Scalar, subject: str) -> None:
+    if subject == "number":
         if type(value) is not int or not -_LARGEST <= value < _LARGEST:
-            raise UsageError(f"{part.column} is a whole number, and {value!r} is not one")
+            raise UsageError(f"{part.column} is compared with {value!r}, which is not a 64-bit whole number")
     elif not isinstance(value, str):
-        raise UsageError(f"{part.column or part.op} is about texts, and {value!r} is not one")
+        raise UsageError(f"{part.column or part.op} is compared with {value!r}, which is not a text")
 
 
 def _check_score(values: tuple[Scalar, ...]) -> None:
@@ -224,12 +229,57 @@ def _check_score(values: tuple[Scalar, ...]) -> None:
 def _check_pattern(part: Predicate) -> None:
     pattern, extra = (*map(str, part.values), "")[:2]
     if len(pattern) > MAX_PATTERN:
-        raise UsageError(f"a pattern may have {MAX_PATTERN} characters, and {pattern[:40]!r}... has more")
+        raise UsageError(f"the pattern {pattern[:40]!r}... is longer than {MAX_PATTERN} characters")
     if part.op in ("like", "ilike"):
         if len(extra) > 1:
-            raise UsageError(f"{extra!r} cannot be the escape of a pattern: it is one character")
+            raise UsageError(f"the escape {extra!r} of a pattern is not a single character")
         read_like(pattern, extra)
     elif set(extra) - {"i", "s"}:
-        raise UsageError(f"{extra!r} cannot be the options of an expression: they are i and s")
+        raise UsageError(f"the options {extra!r} of a regular expression are unknown: only i and s exist")
     else:
         search_test(pattern, extra)
+
+
+# --- in words
+
+_NAMES = {"text": "its text", "html": "its html", "url": "its URL", "content_type": "its type"}
+
+
+def describe(predicate: Predicate) -> str:
+    """The condition in plain words."""
+    words = _OPERATORS[predicate.op].words
+    if predicate.op == "not":
+        return f"not ({describe(predicate.parts[0])})"
+    if predicate.op in ("and", "or"):
+        return f" {words} ".join(map(_inner, predicate.parts))
+    if predicate.op in ("true", "false", "null"):
+        return words
+    values = list(map(_value, predicate.values)) or [""]
+    listed = _scores(predicate.values) if predicate.op == "score" else ", ".join(values)
+    return f"{_name(predicate.column)} {words.format(first=values[0], last=values[-1], all=listed)}"
+
+
+def _inner(part: Predicate) -> str:
+    text = describe(part)
+    return f"({text})" if part.op in ("and", "or") and len(part.parts) > 1 else text
+
+
+def _name(column: str) -> str:
+    if not column:
+        return "the page"
+    term = term_of(column)
+    name = _NAMES.get(term.column, f"its {term.column}")
+    if term.is_length:
+        return f"the length of {name}"
+    return f"{name} in {term.case} case" if term.case else name
+
+
+def _scores(values: Sequence[Scalar]) -> str:
+    words = zip(values[1::2], values[2::2], strict=True)
+    return ", ".join(f"{_value(word)} ({_value(weight)})" for word, weight in words)
+
+
+def _value(value: Scalar) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f'"{value}"' if isinstance(value, str) else "NULL" if value is None else str(value)

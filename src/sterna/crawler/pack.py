@@ -1,4 +1,4 @@
-"""A crawler as a file: its program, its facts and its progress; data alone, of which nothing is run here."""
+"""A crawler as a file: program, facts and progress. It is pure data; nothing in it is run here."""
 
 import struct
 from hashlib import blake2b
@@ -9,18 +9,17 @@ import msgspec
 import zstandard
 
 from sterna.crawler.compiler import check_crawler
-from sterna.crawler.outline import RuleFile, outline, printable
-from sterna.crawler.rules import check_rules
+from sterna.crawler.grammar import describe as describe_predicate
+from sterna.crawler.rules import RuleFile, check_rules, outline
 from sterna.crawler.spec import CrawlOptions, OptionValue
 from sterna.crawler.spec_fields import shown
-from sterna.crawler.wording import describe as describe_predicate
 from sterna.errors import SpecError, UsageError
 from sterna.model import Budget, Crawler, Field, Keep, Predicate, Record, Scope, Source, State, Target
 
 SUFFIX = ".crawler"
-MAX_PACKED_BYTES = 64 * 1024 * 1024  # of the file, and of what comes out of it
+MAX_PACKED_BYTES = 64 * 1024 * 1024  # of the file, and of its uncompressed content
 
-# As PNG begins: bytes that no text has, so that a transfer as text is noticed.
+# Like PNG's signature: a transfer in text mode damages it, and is noticed.
 _MAGIC = b"\x89STERNA\r\n\x1a\n"
 _VERSION = 1
 _HEAD = struct.Struct(">HQ32s")  # version, size of the content, its checksum
@@ -28,8 +27,8 @@ _LEVEL = 9
 _FINGERPRINT_BYTES = 8
 
 
-class Progress(Record, frozen=True, kw_only=True):
-    """How far a crawler has come: what it remembers, what it still has to fetch, what it has seen."""
+class SavedProgress(Record, frozen=True, kw_only=True):
+    """The saved progress of a crawler: its memory, the URLs left to fetch, the URLs seen."""
 
     state: State = State()
     frontier: tuple[Target, ...] = ()
@@ -37,10 +36,10 @@ class Progress(Record, frozen=True, kw_only=True):
 
 
 class PackedCrawler(Record, frozen=True, kw_only=True):
-    """A crawler with all that home needs to send it out, or to let it go on."""
+    """A crawler with everything that home needs to send it out or to continue it."""
 
     crawler: Crawler
-    progress: Progress = Progress()
+    progress: SavedProgress = SavedProgress()
     options: dict[str, OptionValue] = msgspec.field(default_factory=dict)  # as `Spec.options` gives them
     budget: Budget = Budget()
     journey: tuple[str, ...] = ()
@@ -48,23 +47,23 @@ class PackedCrawler(Record, frozen=True, kw_only=True):
 
 
 def write(path: Path, packed: PackedCrawler) -> None:
-    """Writes the file, whole or not at all; the same crawler gives the same bytes."""
+    """Writes the file atomically; the same crawler gives the same bytes."""
     content = encode(packed)
     beside = path.with_name(f"{path.name}.new")
     try:
         beside.write_bytes(content)
         beside.replace(path)
     except OSError as error:
-        raise SpecError(f"{path} cannot be written: {error.strerror}") from error
+        raise SpecError(f"cannot write {path}: {error.strerror}") from error
 
 
 def read(path: Path) -> PackedCrawler:
-    """The crawler in a file; SpecError says in one line why it cannot be had."""
+    """The crawler in a file; SpecError if it is unreadable or invalid."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_PACKED_BYTES + 1)
     except OSError as error:
-        raise SpecError(f"{path} cannot be read: {error.strerror}") from error
+        raise SpecError(f"cannot read {path}: {error.strerror}") from error
     try:
         return decode(content)
     except SpecError as error:
@@ -75,27 +74,27 @@ def encode(packed: PackedCrawler) -> bytes:
     """The bytes of a file."""
     raw = _ENCODER.encode(packed)
     if len(raw) > MAX_PACKED_BYTES:
-        much = f"{len(raw):,} bytes, and {MAX_PACKED_BYTES:,} is the most"
-        raise SpecError(f"the crawler {packed.crawler.name!r} is too large for a file: {much}")
+        size = f"{len(raw):,} bytes, the limit is {MAX_PACKED_BYTES:,}"
+        raise SpecError(f"the crawler {packed.crawler.name!r} is too large for a file: {size}")
     body = zstandard.ZstdCompressor(level=_LEVEL).compress(raw)
     return _MAGIC + _HEAD.pack(_VERSION, len(raw), _checksum(raw)) + body
 
 
 def decode(content: bytes) -> PackedCrawler:
-    """The crawler in the bytes of a file; SpecError says why there is none."""
+    """The crawler in the bytes of a file; SpecError if they are damaged or invalid."""
     raw = _unpacked(content)
     try:
         packed = _DECODER.decode(raw)
         _check(packed)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise SpecError(f"holds no crawler: {error}") from error
+        raise SpecError(f"does not contain a crawler: {error}") from error
     except UsageError as error:
-        raise SpecError(f"holds a crawler that cannot be: {error}") from error
+        raise SpecError(f"contains an invalid crawler: {error}") from error
     return packed
 
 
 def digest_of(crawler: Crawler) -> str:
-    """The name of exactly this program with its scope and its first facts."""
+    """The digest of the program with its scope and initial facts."""
     return blake2b(_ENCODER.encode(crawler), digest_size=16).hexdigest()
 
 
@@ -105,28 +104,28 @@ _DECODER = msgspec.msgpack.Decoder(PackedCrawler)
 
 def _unpacked(content: bytes) -> bytes:
     if not content.startswith(_MAGIC):
-        raise SpecError("is not a crawler's file: 'sterna pack' writes one")
+        raise SpecError("is not a crawler file: 'sterna pack' writes one")
     if len(content) < len(_MAGIC) + _HEAD.size:
-        raise SpecError("is cut off: have it sent again")
+        raise SpecError("is truncated: get it again")
     version, size, checksum = _HEAD.unpack_from(content, len(_MAGIC))
     if version != _VERSION:
         raise SpecError(f"has format {version}: this Sterna reads format {_VERSION}")
     if max(size, len(content)) > MAX_PACKED_BYTES:
-        raise SpecError(f"is larger than a crawler may be: {MAX_PACKED_BYTES:,} bytes")
+        raise SpecError(f"is too large: the limit is {MAX_PACKED_BYTES:,} bytes")
     raw = _inflated(content[len(_MAGIC) + _HEAD.size :], size)
     if _checksum(raw) != checksum:
-        raise SpecError("is damaged: its checksum does not fit; have it sent again")
+        raise SpecError("is damaged: its checksum does not match; get it again")
     return raw
 
 
 def _inflated(body: bytes, size: int) -> bytes:
     try:
-        # What the frame says of its size is what is set aside for it.
+        # The decompressor allocates the size that the frame declares.
         if zstandard.frame_content_size(body) != size:
-            raise SpecError("is damaged: its size does not fit; have it sent again")
+            raise SpecError("is damaged: its size does not match; get it again")
         return zstandard.ZstdDecompressor().decompress(body, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise SpecError(f"is damaged or cut off: have it sent again ({error})") from error
+        raise SpecError(f"is damaged or truncated: get it again ({error})") from error
 
 
 def _checksum(raw: bytes) -> bytes:
@@ -134,19 +133,19 @@ def _checksum(raw: bytes) -> bytes:
 
 
 def _check(packed: PackedCrawler) -> None:
-    """Raises where all types are right and it makes no sense all the same."""
+    """Raises UsageError or ValidationError where types are right and values are not."""
     check_crawler(packed.crawler)
     check_rules(packed.gather)
     msgspec.convert(packed.options, CrawlOptions)
     if len(packed.progress.seen) % _FINGERPRINT_BYTES:
-        raise UsageError("what it has seen is cut off")
+        raise UsageError("its list of seen URLs is truncated")
 
 
-# -- to look at --------------------------------------------------------------------------------------------
+# -- for people --------------------------------------------------------------------------------------------
 
 
 class Summary(Record, frozen=True, array_like=False, kw_only=True):
-    """What is in a packed crawler, as `sterna inspect --json` gives it."""
+    """The contents of a packed crawler, as `sterna inspect --json` prints them."""
 
     name: str
     digest: str
@@ -165,14 +164,14 @@ class Summary(Record, frozen=True, array_like=False, kw_only=True):
     share: float
     rules: list[RuleFile]
     gather: list[RuleFile]
-    facts: int  # with which it sets out
-    own_facts: int  # that it has come to
+    facts: int  # initial ones
+    own_facts: int  # gathered so far
     to_fetch: int
     seen: int
 
 
 def summary_of(packed: PackedCrawler) -> Summary:
-    """What is in it."""
+    """The contents of a packed crawler."""
     crawler, progress = packed.crawler, packed.progress
     program, keep = crawler.program, crawler.program.keep
     options = msgspec.convert(packed.options, CrawlOptions)
@@ -202,7 +201,7 @@ def summary_of(packed: PackedCrawler) -> Summary:
 
 
 def describe(packed: PackedCrawler) -> str:
-    """What is in it, in lines."""
+    """The contents of a packed crawler, line by line."""
     summary = summary_of(packed)
     size = f"program {summary.program_bytes:,}, facts {summary.facts_bytes:,}"
     lines = [
@@ -226,13 +225,13 @@ def describe(packed: PackedCrawler) -> str:
 
 
 def _other(given: msgspec.Struct, usual: msgspec.Struct) -> dict[str, Any]:
-    """The fields in which a record is not as usual."""
+    """The fields that differ from the default."""
     plain = msgspec.structs.asdict(usual)
     return {name: value for name, value in msgspec.structs.asdict(given).items() if value != plain[name]}
 
 
 def _listed(fields: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {shown(value)}" for name, value in fields.items()) or "the usual ones"
+    return ", ".join(f"{name} {shown(value)}" for name, value in fields.items()) or "defaults"
 
 
 def _words(predicate: Predicate | None) -> str:
@@ -256,3 +255,8 @@ def _progress_words(summary: Summary) -> str:
     if not (summary.own_facts or summary.to_fetch or summary.seen):
         return "none yet"
     return f"{summary.own_facts:,} facts, {summary.to_fetch:,} URLs to fetch, {summary.seen:,} seen"
+
+
+def printable(text: str) -> str:
+    """The text with control characters escaped, so that a terminal does not obey them."""
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)

@@ -1,66 +1,45 @@
 """Judges pages by predicates, with the three truth values of SQL: true, false, and None for unknown.
 
-A predicate means here what DuckDB makes of the same condition at home, where what is empty is NULL. What only
-a spec makes (words, phrases, a score, languages, types) is None only where there is no language or type.
+A predicate gives the same result as the same condition in DuckDB at home, where an empty value is NULL. Of
+the operators that only a spec uses (words, phrases, score, language, type), those on language and type give
+None if the page has none.
 """
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from sterna.crawler.grammar import ANYWHERE, Term, check, columns_of, term_of
-from sterna.crawler.like import (
+from sterna.crawler.grammar import ANYWHERE, PageRow, Term, check, columns_of, term_of
+from sterna.crawler.text_tests import (
+    SEAM,
     TextTest,
     Token,
     Wild,
+    any_test,
+    finder,
     like_test,
     lowered,
     read_like,
     search_test,
 )
-from sterna.crawler.words import SEAM, any_test, finder
 from sterna.model import Page, Predicate
 
-__all__ = ["Judge", "PageRow", "check", "columns_of", "row_of"]
-
-Verdict = bool | None
+Truth = bool | None
 
 
-class PageRow(NamedTuple):
-    """A page as the archive would store it; an empty text or list and status 0 count as NULL too."""
-
-    url: str | None = None
-    site: str | None = None
-    depth: int | None = None
-    referrer: str | None = None
-    status: int | None = None
-    error: str | None = None
-    content_type: str | None = None
-    title: str | None = None
-    description: str | None = None
-    text: str | None = None
-    language: str | None = None
-    digest: str | None = None
-    etag: str | None = None
-    size: int | None = None
-    html: str | None = None
-    keywords: Sequence[str] | None = None
-    headings: Sequence[str] | None = None
-
-
-_Test = Callable[[PageRow], Verdict]
-_ValueTest = Callable[[Any], Verdict]
+_Test = Callable[[PageRow], Truth]
+_ValueTest = Callable[[Any], Truth]
 
 
 class Judge:
-    """A predicate made ready to judge pages; UsageError if it is none."""
+    """A predicate, compiled to judge pages; UsageError if it is invalid."""
 
     def __init__(self, predicate: Predicate) -> None:
         check(predicate)
         self._test = _compile(predicate)
 
-    def judge(self, row: PageRow) -> Verdict:
-        """What the predicate says of the page; it is wanted only if this is True."""
+    def judge(self, row: PageRow) -> Truth:
+        """The predicate's value for the page; the page is wanted only if it is True."""
         return self._test(row)
 
 
@@ -76,7 +55,7 @@ def _compile(part: Predicate) -> _Test:
     if part.op == "not":
         return _not(_compile(part.parts[0]))
     if part.op in ("and", "or"):
-        # What costs little is asked first: it may decide alone.
+        # Cheap tests first: one of them may decide.
         tests = [_compile(each) for each in sorted(part.parts, key=_cost)]
         return _joined(tests, decisive=part.op == "or")
     if part.op in _WORD_TESTS:
@@ -86,7 +65,7 @@ def _compile(part: Predicate) -> _Test:
     return _on_term(part, term_of(part.column))
 
 
-_CONSTANTS: dict[str, Verdict] = {"true": True, "false": False, "null": None}
+_CONSTANTS: dict[str, Truth] = {"true": True, "false": False, "null": None}
 _CHEAP = frozenset(
     {"url", "site", "depth", "referrer", "status", "content_type", "size", "language", "error"}
 )
@@ -100,25 +79,25 @@ def _cost(part: Predicate) -> int:
 
 
 def _not(test: _Test) -> _Test:
-    def negated(row: PageRow) -> Verdict:
-        verdict = test(row)
-        return None if verdict is None else not verdict
+    def negated(row: PageRow) -> Truth:
+        truth = test(row)
+        return None if truth is None else not truth
 
     return negated
 
 
 def _joined(tests: Sequence[_Test], *, decisive: bool) -> _Test:
-    """AND, which a False decides, or OR, which a True does."""
+    """AND, which a False decides, or OR, which a True decides."""
 
-    def joined(row: PageRow) -> Verdict:
-        verdict: Verdict = not decisive
+    def joined(row: PageRow) -> Truth:
+        truth: Truth = not decisive
         for test in tests:
             each = test(row)
             if each is decisive:
                 return decisive
             if each is None:
-                verdict = None
-        return verdict
+                truth = None
+        return truth
 
     return joined
 
@@ -135,7 +114,7 @@ def _on_term(part: Predicate, term: Term) -> _Test:
 def _not_null(read: Callable[[PageRow], Any], term: Term, test: _ValueTest) -> _Test:
     if term.is_length:
         return lambda row: test(len(value)) if (value := read(row)) else None
-    if term.column in ("depth", "size"):  # of which 0 is a value
+    if term.column in ("depth", "size"):  # 0 is a value, not NULL
         return lambda row: None if (value := read(row)) is None else test(value)
     return lambda row: test(value) if (value := read(row)) else None
 
@@ -181,16 +160,16 @@ def _comparison(compare: Callable[[Any, Any], bool], value: object) -> _ValueTes
 
 def _unequal(part: Predicate, term: Term) -> _ValueTest:
     test = _value_test(Predicate("=", part.column, part.values), term)
-    return lambda found: None if (verdict := test(found)) is None else not verdict
+    return lambda found: None if (truth := test(found)) is None else not truth
 
 
 def _between(part: Predicate, term: Term) -> _ValueTest:
     low, high = part.values
     above, below = _comparison(operator.ge, low), _comparison(operator.le, high)
 
-    def test(found: object) -> Verdict:
-        verdicts = (above(found), below(found))
-        return False if False in verdicts else None if None in verdicts else True
+    def test(found: object) -> Truth:
+        truths = (above(found), below(found))
+        return False if False in truths else None if None in truths else True
 
     return test
 
@@ -263,7 +242,7 @@ def _as_text(value: str | Sequence[str] | None) -> str:
 
 
 def _on_any_text(test: TextTest) -> _Test:
-    def judge(row: PageRow) -> Verdict:
+    def judge(row: PageRow) -> Truth:
         return any(
             test(text) for text in (row.title, row.description, row.text, *(row.headings or ())) if text
         )
@@ -285,7 +264,7 @@ def _scored(values: Sequence[Any]) -> TextTest:
     threshold, *weighed = values
     words, weights = weighed[::2], weighed[1::2]
     find = finder(words)
-    return lambda text: sum(weights[place] for place in find(text)) >= threshold
+    return lambda text: sum(weights[index] for index in find(text)) >= threshold
 
 
 _WORD_TESTS: dict[str, Callable[[Sequence[Any]], TextTest]] = {

@@ -1,8 +1,8 @@
-"""What a crawler's rules may hold, which fields of a page they read, and what else they ask for.
+"""Static checks of a crawler's rules: what they may contain, which fields of a page they read, their outline.
 
-It is all told from their text. Beside what must not be there, this refuses what would not survive a move: a
-crawler is saved as its facts, and the matches of its rules are made anew from them where it goes on. So a
-left-hand side may look at facts alone, and at the page only while a page is there.
+Besides forbidden constructs this refuses what would not survive a move. A crawler is saved as its facts, and
+the matches of its rules are computed again where it continues. So a left-hand side may test only facts, and
+the page only while there is one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from typing import get_args
 
 from sterna.crawler.clp import Construct, Form, Token, forms, read_constructs, tokens
 from sterna.crawler.facts import is_symbol
-from sterna.model import Field, Source
+from sterna.model import Field, Record, Source
 
 TEMPLATES: dict[str, tuple[str, ...]] = {
     "page": (
@@ -22,7 +22,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 MULTISLOTS = frozenset({"keywords", "headings"})
 
-# What functions do: those that decide or remember, those that read the page (and what of it), and the rest.
+# Functions that decide or remember, functions that read the page (and which fields), and the rest.
 ACTIONS = frozenset(
     {
         "follow", "follow-links", "follow-none", "priority", "refuse", "load-page", "keep", "drop", "emit",
@@ -33,7 +33,7 @@ PAGE_READERS: dict[str, tuple[Field, ...]] = {
     "page-text": ("text",),
     "page-html": ("html",),
     "page-links": ("links",),
-    "page-field": (),  # whatever it names
+    "page-field": (),  # the field that it names
     "extract": (),  # what the crawler's selectors found
     "text-has": ("text",),
     "text-has-all": ("text",),
@@ -57,7 +57,7 @@ _OF_A_PAGE = frozenset({"page", "link"})
 
 
 def check_rules(sources: tuple[Source, ...]) -> list[Construct]:
-    """The constructs of the rules, all of them allowed; RulesError names file, line and construct."""
+    """The constructs of the rules; RulesError names file, line and construct of a forbidden one."""
     constructs = read_constructs(sources)
     _check_names(constructs)
     reach = _Reach(constructs)
@@ -79,7 +79,7 @@ def needs_of(sources: tuple[Source, ...]) -> tuple[Field, ...]:
 
 
 def uses(sources: tuple[Source, ...], name: str) -> bool:
-    """True if the rules name this function or template; following a URL with a priority gives it one."""
+    """True if the rules name this function or template; following a URL with a priority uses `priority`."""
     found = [form for construct in read_constructs(sources) for form in forms(construct.form)]
     if name == "priority" and any(form.head in _LOADING and len(form.parts) > 2 for form in found):
         return True
@@ -106,7 +106,7 @@ def _check_names(constructs: list[Construct]) -> None:
     seen: set[tuple[str, str]] = set()
     for construct in constructs:
         if construct.kind not in CONSTRUCTS:
-            raise construct.error(f"is not allowed here; there are {', '.join(CONSTRUCTS)}")
+            raise construct.error(f"is not allowed: use one of {', '.join(CONSTRUCTS)}")
         if construct.kind != "defglobal":
             _check_name(construct)
             if (construct.kind, construct.name) in seen:
@@ -114,24 +114,24 @@ def _check_names(constructs: list[Construct]) -> None:
             seen.add((construct.kind, construct.name))
         for token in tokens(construct.form):
             if "::" in token.text and not token.text.startswith('"'):
-                raise construct.error(f"{token.text}: there are no modules here", token.line)
+                raise construct.error(f"{token.text}: modules are not supported", token.line)
 
 
 def _check_name(construct: Construct) -> None:
     if not is_symbol(construct.name):
-        raise construct.error("needs a name that is a symbol")
+        raise construct.error("needs a symbol for a name")
     if construct.kind == "deftemplate" and construct.name in TEMPLATES:
-        raise construct.error("is a template that every crawler has already; take another name")
+        raise construct.error("is a built-in template: choose another name")
     if construct.kind == "deffunction" and construct.name in FUNCTIONS:
-        raise construct.error("is a function that every crawler has already; take another name")
+        raise construct.error("is a built-in function: choose another name")
     if construct.kind == "deffacts":
         for part in construct.form.parts:
             if isinstance(part, Form) and part.head in TEMPLATES:
-                raise construct.error(f"a {part.head} is given by the crawl, not by the rules", part.line)
+                raise construct.error(f"only the crawl asserts a {part.head}", part.line)
 
 
 class _Reach:
-    """Which of our functions and which globals are used where, also through functions of the author's own."""
+    """Which built-in functions and globals a word uses, directly or through the author's own functions."""
 
     def __init__(self, constructs: Iterable[Construct]) -> None:
         self._words = {
@@ -141,7 +141,7 @@ class _Reach:
         }
 
     def check_nothing(self, construct: Construct, words: Iterable[Token], banned: Iterable[str]) -> None:
-        """RulesError if a word leads to one of `banned`."""
+        """Raises RulesError if a word leads to one of `banned`."""
         unwanted = set(banned)
         for token in words:
             found = self.leads_to(token, unwanted)
@@ -150,7 +150,7 @@ class _Reach:
                 raise construct.error(f"{found}{through} belongs on a rule's right-hand side", token.line)
 
     def leads_to(self, token: Token, wanted: set[str]) -> str:
-        """The first of `wanted` that the word is or calls, a global if `?*` is wanted; else nothing."""
+        """The first of `wanted` that the word is or calls; `?*` means any global; empty if none."""
         waiting, met = [token.text], set[str]()
         while waiting:
             word = waiting.pop()
@@ -163,7 +163,7 @@ class _Reach:
 
 
 def matches_alike(rule: Construct) -> bool:
-    """True if a rule has two patterns for facts of one kind, and so may match the same ones in two ways."""
+    """True if a rule has two patterns for one template, and so may match the same facts in two ways."""
     heads: list[str] = []
     waiting = list(_left_side(rule)) if rule.kind == "defrule" else []
     while waiting:
@@ -180,7 +180,7 @@ def _check_left_side(rule: Construct, reach: _Reach) -> None:
     for part in _left_side(rule):
         if any(form.head == "logical" for form in forms(part)):
             raise rule.error(
-                "logical is not allowed: such support is lost when a crawler moves on", part.line
+                "logical is not allowed: its dependencies are lost when a crawler moves", part.line
             )
         reach.check_nothing(rule, tokens(part), ACTIONS | MEMORY_READERS | {"?*"})
         is_of_a_page = is_of_a_page or part.head in _OF_A_PAGE
@@ -192,8 +192,8 @@ def _check_reads_no_page(rule: Construct, part: Form, reach: _Reach) -> None:
     for token in tokens(part):
         found = reach.leads_to(token, set(PAGE_READERS))
         if found:
-            where = "put it into a (test ...) that stands after a (page ...)"
-            raise rule.error(f"{found} reads the page, and here may be none: {where}", token.line)
+            where = "move it into a (test ...) after a (page ...)"
+            raise rule.error(f"{found} reads the page, but there may be none: {where}", token.line)
 
 
 def _left_side(rule: Construct) -> Iterator[Form]:
@@ -204,4 +204,43 @@ def _left_side(rule: Construct) -> Iterator[Form]:
                 return
         elif part.head != "declare":
             yield part
-    raise rule.error("needs a => between its two sides")
+    raise rule.error("needs => between its two sides")
+
+
+# --- outline
+
+
+class RuleFile(Record, frozen=True, array_like=False):
+    """A file of rules and the names that it defines."""
+
+    file: str
+    rules: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """The file in one line."""
+        named = ((kind, getattr(self, kind)) for kind in ("rules", "templates", "functions", "facts"))
+        words = "; ".join(f"{kind} {', '.join(names)}" for kind, names in named if names)
+        return f"{self.file}: {words or 'nothing'}"
+
+
+def outline(sources: tuple[Source, ...]) -> list[RuleFile]:
+    """The outline of each file; RulesError if one is invalid."""
+    constructs = check_rules(sources)
+    return [_outlined(source.name, constructs) for source in sources]
+
+
+def _outlined(file: str, constructs: Iterable[Construct]) -> RuleFile:
+    named: dict[str, tuple[str, ...]] = {}
+    for construct in constructs:
+        if construct.file == file:
+            named[construct.kind] = (*named.get(construct.kind, ()), construct.name)
+    return RuleFile(
+        file,
+        rules=named.get("defrule", ()),
+        templates=named.get("deftemplate", ()),
+        functions=named.get("deffunction", ()),
+        facts=named.get("deffacts", ()),
+    )

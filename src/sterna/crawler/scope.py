@@ -1,15 +1,18 @@
-"""Which URLs of a site a crawler wants."""
+"""Where a crawler starts and which URLs it wants."""
 
+import re
 from collections.abc import Iterable
 
-from sterna.crawler.like import TextTest, search_test
+from sterna.crawler.text_tests import TextTest, search_test
 from sterna.errors import UsageError
 from sterna.model import Scope
-from sterna.web.urls import is_trap, path_of
+from sterna.web.urls import Canonical, is_trap, path_of
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")
 
 
 class ScopeRules:
-    """A scope made ready to judge URLs."""
+    """A scope, compiled to judge URLs."""
 
     def __init__(self, scope: Scope) -> None:
         self._include = _tests("--include", scope.include)
@@ -17,7 +20,7 @@ class ScopeRules:
         self._subtrees = tuple(subtree.rstrip("/") for subtree in scope.subtrees)
 
     def admits(self, url: str) -> bool:
-        """True if the URL is wanted; what looks like an endless path is not."""
+        """True if the URL is wanted; a path that looks endless never is."""
         if self._include and not any(finds(url) for finds in self._include):
             return False
         if any(finds(url) for finds in self._exclude):
@@ -40,3 +43,20 @@ def _test(option: str, expression: str) -> TextTest:
         return search_test(expression)
     except UsageError as error:
         raise UsageError(f"{option} {error}") from error
+
+
+def seed_url(text: str, canonical: Canonical) -> str | None:
+    """The canonical URL of a start address, whose scheme may be missing; None if it is not a web address."""
+    has_scheme = _SCHEME.match(text) is not None
+    # A single word is more often a typing error than a hostname; with a scheme it is accepted.
+    if not (has_scheme or "." in text or ":" in text or text.startswith("localhost")):
+        return None
+    return canonical(text if has_scheme else f"https://{text}")
+
+
+def subtree_path(text: str) -> str | None:
+    """The path as canonical URLs spell it; None if it is not a path."""
+    if not text.startswith("/") or text.startswith("//") or "?" in text or "#" in text:
+        return None
+    url = Canonical(())(f"https://example.org{text}")
+    return path_of(url) if url else None

@@ -1,28 +1,68 @@
-"""What its author writes to describe a crawler, in TOML or in Python: both are the same."""
+"""The spec: how an author describes a crawler, in TOML or, equally, in Python."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal, get_args
 
 import msgspec
 from msgspec import Meta
 
-from sterna import model
-from sterna.crawler import spec_checks as checks
-from sterna.crawler.seeds import seed_url
-from sterna.crawler.spec_fields import FieldError, Part, wrong
+from sterna import model, toml
+from sterna.crawler.facts import fact_of
+from sterna.crawler.grammar import check
+from sterna.crawler.scope import seed_url, subtree_path
+from sterna.crawler.spec_fields import Each, FieldError, Part, part_of, wrong
+from sterna.crawler.text_tests import search_test
+from sterna.errors import ConfigError, SpecError
 from sterna.model import Predicate, Scalar
+from sterna.web.extraction import check_selector
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, site_of
 
 GENTLE_SECONDS = 30.0
+MAX_SPEC_BYTES = 1024 * 1024
 
 OptionValue = str | int | float | bool | tuple[str, ...] | None
 
+_NAME = Each.match(r"\w[\w.-]{0,63}", "letters, digits, '_', '-' and '.', 64 of them at most")
+
+
+def _check_where(text: str) -> None:
+    if text:
+        # sqlglot takes a while to load, and few specs use SQL.
+        from sterna.crawler.sql.plan import plan_condition  # noqa: PLC0415
+
+        plan_condition(text)
+
+
 Texts = Annotated[tuple[str, ...], Meta(description="a list of texts")]
 Words = Annotated[tuple[str, ...], Meta(description="a list of words")]
-Patterns = Annotated[tuple[str, ...], Meta(description="a list of regular expressions")]
-Files = Annotated[tuple[str, ...], Meta(description='a list of files such as ["health.clp"]')]
+Patterns = Annotated[tuple[str, ...], Meta(description="a list of regular expressions"), Each(search_test)]
+Subtrees = Annotated[
+    tuple[str, ...],
+    Meta(description='a list of paths such as ["/docs/"]'),
+    Each(lambda path: subtree_path(path) is not None, 'a path such as "/docs/"'),
+]
+Languages = Annotated[
+    tuple[str, ...],
+    Meta(description='a list of languages such as ["en"]'),
+    Each.match(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*", 'a language such as "en" or "pt-BR"'),
+]
+ContentTypes = Annotated[
+    tuple[str, ...],
+    Meta(description='a list of types such as ["text/html"]'),
+    Each.match(r"[\w.+-]+/(?:[\w.+-]+|\*)", 'a content type such as "text/html" or "image/*"'),
+]
+Condition = Annotated[str, Meta(description="an SQL condition on the columns of a page"), Each(_check_where)]
+Files = Annotated[
+    tuple[str, ...],
+    Meta(description='a list of files such as ["health.clp"]'),
+    Each(lambda name: bool(name.strip()) and "\0" not in name, 'the name of a file such as "health.clp"'),
+]
+Facts = Annotated[
+    tuple[Mapping[str, object], ...], Meta(description="a list of tables, a fact each"), Each(fact_of)
+]
 Flag = Annotated[bool, Meta(description="true or false")]
-Text = Annotated[str, Meta(description="a text")]
+Line = Annotated[str, Meta(description="a text"), Each(str.isprintable, "printable characters only")]
 Seconds = Annotated[
     Annotated[float, Meta(gt=0, le=1e9)] | None, Meta(description="seconds, more than 0 and up to 1e9")
 ]
@@ -41,20 +81,15 @@ class Scope(Part, frozen=True):
     stay: Annotated[model.Stay, Meta(description='"site", "domain" or "any"')] = "site"
     include: Patterns = ()
     exclude: Patterns = ()
-    subtrees: Annotated[tuple[str, ...], Meta(description='a list of paths such as ["/docs/"]')] = ()
+    subtrees: Subtrees = ()
     depth: Annotated[int, Meta(ge=0, le=10**6, description="a whole number, 0 or more")] = 64
     pages: Count = None
     sitemaps: Flag = True
     drop_params: Texts = DEFAULT_DROP_PARAMS
 
-    def check(self) -> None:
-        checks.check_patterns("scope.include", self.include)
-        checks.check_patterns("scope.exclude", self.exclude)
-        checks.check_subtrees("scope.subtrees", self.subtrees)
-
 
 class Select(Part, frozen=True):
-    """Remote page selection: which pages are wanted. All that is said must hold."""
+    """Remote page selection: which pages are wanted. All conditions must hold."""
 
     table: ClassVar[str] = "select"
 
@@ -66,21 +101,21 @@ class Select(Part, frozen=True):
     threshold: Annotated[float | None, Meta(description="a number")] = None
     phrases: Texts = ()
     matches: Patterns = ()
-    languages: Annotated[tuple[str, ...], Meta(description='a list of languages such as ["en"]')] = ()
-    content_types: Annotated[tuple[str, ...], Meta(description='a list of types such as ["text/html"]')] = ()
-    where: Annotated[str, Meta(description="an SQL condition on the columns of a page")] = ""
+    languages: Languages = ()
+    content_types: ContentTypes = ()
+    where: Condition = ""
     least_change: Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")] = 0.0
 
     def check(self) -> None:
-        checks.check_weights(self.weights, self.threshold)
-        checks.check_languages("select.languages", self.languages)
-        checks.check_content_types("select.content_types", self.content_types)
+        if self.threshold is not None and not self.weights:
+            raise wrong("select.threshold", self.threshold, "left out, or come with select.weights")
+        if self.weights and self.threshold is None:
+            raise wrong("select.weights", self.weights, "left out, or come with select.threshold")
         for field, part in self.parts():
-            checks.check_predicate(f"select.{field}", part)
-        checks.check_where("select.where", self.where)
+            Each(check).check(f"select.{field}", part)
 
     def parts(self) -> Iterator[tuple[str, Predicate]]:
-        """What it asks of a page's contents: each field with the predicate that it stands for."""
+        """The conditions on a page's content: each field with its predicate."""
         if self.content_types:
             yield "content_types", Predicate("type_in", "content_type", _once(self.content_types))
         if self.languages:
@@ -106,14 +141,14 @@ class Select(Part, frozen=True):
 
 
 class Css(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A CSS selector: the texts of what it finds, or the values of an attribute."""
+    """A CSS selector: the texts of the elements it finds, or the values of an attribute."""
 
     css: str
     attribute: str = ""
 
 
 class Keep(Part, frozen=True):
-    """Remote page filtering: what of a wanted page travels home besides its address."""
+    """Remote page filtering: which fields of a wanted page travel home besides its URL."""
 
     table: ClassVar[str] = "keep"
 
@@ -129,9 +164,9 @@ class Keep(Part, frozen=True):
 
     def check(self) -> None:
         for name, selector in self.selectors.items():
-            checks.check_name("keep.selectors", name)
+            _NAME.check("keep.selectors", name)
             css = selector if isinstance(selector, str) else selector.css
-            checks.check_css(f"keep.selectors.{name}", css)
+            Each(check_selector).check(f"keep.selectors.{name}", css)
 
 
 class Politeness(Part, frozen=True):
@@ -143,18 +178,14 @@ class Politeness(Part, frozen=True):
     response_factor: Annotated[float, Meta(ge=0, le=1000, description="a number from 0 to 1000")] = 5.0
     gentle: Flag = False
     robots: Flag = True
-    contact: Text = ""
-    user_agent: Text = ""
-    sender: Text = ""
+    contact: Line = ""
+    user_agent: Line = ""
+    sender: Line = ""
     block: Annotated[tuple[str, ...], Meta(description="a list of hostnames and domains")] = ()
-
-    def check(self) -> None:
-        for field in ("contact", "user_agent", "sender"):
-            checks.check_printable(f"politeness.{field}", getattr(self, field))
 
 
 class Budget(Part, frozen=True):
-    """What one visit may use before it must end; what is left out has the house's limit, or none."""
+    """The limits of one visit; a limit left out is the default one, or none."""
 
     table: ClassVar[str] = "budget"
 
@@ -170,7 +201,7 @@ class Budget(Part, frozen=True):
 
 
 class CrawlOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a spec says of the crawl as a whole, under the names of a crawl's options."""
+    """The settings of a crawl that a spec contains, under the names of the crawl's options."""
 
     seeds: tuple[str, ...] = ()
     max_pages: int | None = None
@@ -191,11 +222,11 @@ class CrawlOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Spec(Part, frozen=True):
-    """A crawler as its author describes it; a name and seeds are enough."""
+    """The description of a crawler; a name and seeds are enough."""
 
-    name: Annotated[str, Meta(description='a name such as "health"')]
+    name: Annotated[str, Meta(description='a name such as "health"'), _NAME]
     seeds: Annotated[tuple[str, ...], Meta(description="a list of web addresses")] = ()
-    facts: Annotated[tuple[Mapping[str, object], ...], Meta(description="a list of tables, a fact each")] = ()
+    facts: Facts = ()
     journey: Annotated[bool | tuple[str, ...], Meta(description="true, false or a list of sites")] = False
     scope: Scope = Scope()
     select: Select = Select()
@@ -208,52 +239,47 @@ class Spec(Part, frozen=True):
     budget: Budget = Budget()
 
     def check(self) -> None:
-        checks.check_name("name", self.name)
-        checks.check_files("rules", self.rules)
-        checks.check_files("gather", self.gather)
+        for field, names in (("rules", self.rules), ("gather", self.gather)):
+            for name in names:
+                if names.count(name) > 1:
+                    raise FieldError(field, f"names {name} twice: once is enough")
         for field, value, default in (("order", self.order, "breadth"), ("loading", self.loading, "links")):
             if value != default and not self.rules:
                 raise wrong(field, value, f'"{default}", or come with rules that decide it')
-        for fact in self.facts:
-            checks.check_fact("facts", fact)
         self._check_journey()
 
     def seed_urls(self) -> tuple[str, ...]:
-        """Where it starts, canonical: its seeds, and the root of each site of its journey that has none."""
+        """The canonical start URLs: its seeds, and the root of each site of its journey without a seed."""
         seeds = _urls("seeds", self.seeds, self.scope.drop_params)
         sites = {site_of(url) for url in seeds}
         roots = [f"{site}/" for site in self.journey_sites() if site not in sites]
         return tuple(dict.fromkeys((*seeds, *roots)))
 
     def journey_sites(self) -> tuple[str, ...]:
-        """The sites that are visited one after the other; none if the crawler goes on no journey."""
+        """The sites that are visited one after the other; empty without a journey."""
         if self.journey is False:
             return ()
         stops = self.seeds if self.journey is True else self.journey
         return tuple(dict.fromkeys(site_of(url) for url in _urls("journey", stops, ())))
 
     def options(self) -> dict[str, OptionValue]:
-        """What it says of the crawl as a whole, to be laid over the options of a crawl."""
+        """Its settings of the crawl, which override the crawl's own options."""
         scope, politeness = self.scope, self.politeness
+        names = CrawlOptions.__struct_fields__
+        same = {
+            name: getattr(part, name)
+            for part in (scope, politeness)
+            for name in part.__struct_fields__
+            if name in names
+        }
         options = CrawlOptions(
+            **same,
             seeds=self.seed_urls(),
             max_pages=_least(scope.pages, self.budget.pages),
-            stay=scope.stay,
-            include=scope.include,
-            exclude=scope.exclude,
             max_depth=scope.depth,
-            drop_params=scope.drop_params,
-            sitemaps=scope.sitemaps,
-            delay=politeness.delay,
-            response_factor=politeness.response_factor,
-            gentle=politeness.gentle,
             ignore_robots=not politeness.robots,
-            contact=politeness.contact,
-            user_agent=politeness.user_agent,
-            sender=politeness.sender,
-            block=politeness.block,
         )
-        # Who crawls may be said once for all crawlers, by the environment or the collection.
+        # The environment or the collection may name the operator once for all crawlers.
         silent = {name for name in ("contact", "user_agent", "sender", "block") if not getattr(options, name)}
         return {name: value for name, value in msgspec.structs.asdict(options).items() if name not in silent}
 
@@ -261,9 +287,31 @@ class Spec(Part, frozen=True):
         sites = self.journey_sites()
         for url in self.seed_urls():
             if sites and site_of(url) not in sites:
-                raise FieldError("seeds", f"hold {url}, which lies on no site of journey: add {site_of(url)}")
+                raise FieldError("seeds", f"contain {url}, which is not on the journey: add {site_of(url)}")
         if self.journey is True and len(sites) < 2:
             raise wrong("journey", True, "left out, or come with seeds on two sites or more")
+
+
+def load_spec(path: Path) -> Spec:
+    """The spec in a TOML file; SpecError names file, line, field, what was found and what is allowed."""
+    try:
+        text, data = toml.read(path, max_bytes=MAX_SPEC_BYTES)
+    except ConfigError as error:
+        raise SpecError(str(error)) from error
+    try:
+        spec = part_of(Spec, data)
+        _check_files(spec, path.parent)
+    except FieldError as error:
+        line = toml.line_of(text, (*error.field.split("."), 0))  # 0: the first of a list of tables
+        raise SpecError(f"{path}:{line}: {error}" if line else f"{path}: {error}") from error
+    return spec
+
+
+def _check_files(spec: Spec, folder: Path) -> None:
+    for field, names in (("rules", spec.rules), ("gather", spec.gather)):
+        for name in names:
+            if not (folder / name).is_file():
+                raise wrong(field, name, f"an existing file (looked for in {folder})")
 
 
 def _urls(field: str, texts: tuple[str, ...], drop_params: tuple[str, ...]) -> list[str]:

@@ -1,14 +1,14 @@
-"""The tables of a spec: how their fields are read, and how a wrong one is named."""
+"""The base of a spec's tables: how fields are read and checked, and how an error names them."""
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from typing import Any, ClassVar, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 
-from sterna.errors import SpecError
+from sterna.errors import SpecError, UsageError
 
 _SHOWN_LENGTH = 60
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*(B|kB|KB|MB|GB|KiB|MiB|GiB)")
@@ -18,15 +18,41 @@ _UNITS = {
 
 
 class FieldError(SpecError):
-    """A field of a spec that cannot be; `field` is its dotted name."""
+    """An invalid field of a spec; `field` is its dotted name."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field} {problem}")
         self.field = field
 
 
+class Each(NamedTuple):
+    """A check of a field, or of each item of a list: the value is wrong if `test` raises or returns False."""
+
+    test: Callable[[Any], object]  # may raise UsageError
+    allowed: str = ""  # what the value must be, if `test` returns False
+
+    @classmethod
+    def match(cls, pattern: str, allowed: str) -> "Each":
+        """The check that a text matches a regular expression."""
+        compiled = re.compile(pattern, re.ASCII)
+        return cls(lambda text: compiled.fullmatch(text) is not None, allowed)
+
+    def check(self, field: str, value: object) -> None:
+        """Raises FieldError if the value, or an item of it, is wrong."""
+        for item in value if isinstance(value, tuple) else (value,):
+            try:
+                is_right = self.test(item)
+            except UsageError as error:
+                raise FieldError(field, f"is invalid: {error}") from error
+            if is_right is False:
+                raise wrong(field, item, self.allowed)
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of a spec; when it is made, its fields are checked and brought to one form."""
+    """A table of a spec; its fields are converted and checked when it is created.
+
+    A field is declared once: `Annotated[type, Meta(description=what is allowed), Each(check)] = default`.
+    """
 
     table: ClassVar[str] = ""
 
@@ -37,7 +63,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         self.check()
 
     def check(self) -> None:
-        """Raises FieldError where values do not go together."""
+        """Raises FieldError where fields contradict each other."""
 
     @classmethod
     def name_of(cls, field: str) -> str:
@@ -49,7 +75,7 @@ _P = TypeVar("_P", bound=Part)
 
 
 def part_of(kind: type[_P], data: object) -> _P:
-    """A part from plain data; FieldError where a name is unknown or missing, or a value cannot be."""
+    """A part from plain data; FieldError if a name is unknown or missing, or a value is invalid."""
     if not isinstance(data, Mapping):
         raise wrong(kind.table, data, "a table")
     _check_names(kind, data, everything=list(names_of(kind)))
@@ -60,7 +86,7 @@ def part_of(kind: type[_P], data: object) -> _P:
 
 
 def names_of(kind: type[Part]) -> Iterator[str]:
-    """The dotted names of all fields, those of tables within it too."""
+    """The dotted names of all fields, including those of nested tables."""
     for name, hint in _hints(kind).items():
         yield kind.name_of(name)
         if _is_part(hint):
@@ -73,7 +99,7 @@ def wrong(field: str, found: object, allowed: str) -> FieldError:
 
 
 def shown(value: object) -> str:
-    """A value as an error message shows it: as it is written in TOML, and short."""
+    """A value for an error message: as written in TOML, and short."""
     try:
         text = str(value) if isinstance(value, float) else msgspec.json.encode(value).decode()
     except (TypeError, UnicodeEncodeError):
@@ -93,7 +119,7 @@ def _check_names(kind: type[Part], data: Mapping[object, object], *, everything:
 
 def _unknown(kind: type[Part], name: str, everything: list[str]) -> FieldError:
     near = difflib.get_close_matches(name, _hints(kind), n=1)
-    # A name below a table's head belongs to that table, even if its author meant it for another.
+    # A key below a table's header belongs to that table, even if its author meant it for another.
     elsewhere = [known for known in everything if known.rpartition(".")[2] == name]
     if elsewhere:
         advice = f"did you mean {elsewhere[0]}" + ("" if "." in elsewhere[0] else ", above all tables")
@@ -101,7 +127,7 @@ def _unknown(kind: type[Part], name: str, everything: list[str]) -> FieldError:
         advice = f"did you mean {kind.name_of(near[0])}"
     else:
         advice = f"known are {', '.join(_hints(kind))}"
-    return FieldError(kind.name_of(name), f"is no field of a spec: {advice}")
+    return FieldError(kind.name_of(name), f"is not a field of a spec: {advice}")
 
 
 def _read(field: str, value: object, hint: Any) -> object:
@@ -109,18 +135,20 @@ def _read(field: str, value: object, hint: Any) -> object:
         return value if isinstance(value, hint) else part_of(hint, value)
     if isinstance(value, str) and field.endswith("_bytes"):
         value = _size(value)
-    if isinstance(value, set | frozenset):  # whose order differs from run to run, and a crawler must not
+    if isinstance(value, set | frozenset):  # its order, and so the crawler's bytes, would differ per run
         raise wrong(field, value, _allowed(hint))
     try:
         read: object = msgspec.convert(value, hint)
         msgspec.msgpack.encode(read)
     except (msgspec.ValidationError, UnicodeEncodeError, OverflowError, TypeError) as error:
         raise wrong(field, value, _allowed(hint)) from error
+    for each in hint.__metadata__[1:]:
+        each.check(field, read)
     return read
 
 
 def _size(text: str) -> int | str:
-    """The bytes in a size such as "64 MB"; the text itself if it is none."""
+    """The bytes of a size such as "64 MB"; the text itself if it is not a size."""
     found = _SIZE.fullmatch(text.strip())
     return int(float(found[1]) * _UNITS[found[2]]) if found else text
 

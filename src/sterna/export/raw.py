@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from sterna import __version__
 from sterna.export.cdxj import blocks, index_line, timestamp
 from sterna.export.progress import ExportProgress
 from sterna.export.selection import Selection
 from sterna.export.spill import Lookup, Sorter
 from sterna.export.warc import Wants, WarcEntry, WarcFile, Write, check, copy_wanted, copy_whole, entries
+from sterna.version import __version__
 
 _IS_PAGE = "status = 200 AND content_type IN ('text/html', 'application/xhtml+xml')"
 _LISTED = "url, coalesce(title, '')"

@@ -1,39 +1,102 @@
-"""What follows from visits that are over: their facts are gathered, and a journey moves on."""
+"""What follows from visits that are over: a journey moves on, and gathering rules run over the facts.
 
-import asyncio
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
-from functools import partial
-from typing import TypeVar
+A journey visits sites one after the other; the crawler's own facts reach the next site from here, so no host
+has to trust another. Gathering rules run at home, in the jail, over the facts that came back; they make facts
+and seeds for later visits: `(follow URL)` names a start page, `(emit ...)` a fact. They start afresh each
+time, with all facts of all sites, so nothing of their result has to be kept and a crash loses nothing.
+"""
 
-from sterna.home.gathering import Gathering
-from sterna.home.journey import Journey
+from collections.abc import Callable, Iterable, Sequence
+
+from sterna.errors import EngineEnded, RulesError
+from sterna.home.ledger.desk import LedgerDesk
 from sterna.home.ledger.interface import Ledger
-from sterna.model import Parcel, Target
+from sterna.model import Budget, Ended, Parcel, Program, Source, Target
+from sterna.runtime.engine.client import Engines
 from sterna.web.clock import Clock
+from sterna.web.urls import Canonical
 
-T = TypeVar("T")
+_SETTING = "journey"
+# After these the same site gets another visit; after all others the crawler moves on.
+_STAYS = frozenset({Ended.BUDGET, Ended.STOPPED, Ended.LOST})
+_BUDGET = Budget(cpu_seconds=60.0)
+
+
+class Journey:
+    """The position of a crawler on its journey. All but may_visit() and note() run in the ledger's thread."""
+
+    def __init__(self, sites: Sequence[str], ledger: Ledger) -> None:
+        self._sites = tuple(sites)
+        self._ledger = ledger
+        self._at = int(ledger.setting(_SETTING) or 0)
+        self._is_over_here = False  # set by note(), cleared by move_on()
+
+    def may_visit(self, site: str) -> bool:
+        """True for the site whose turn it is, and for all once the journey is over."""
+        return site not in self._sites or site == self._current
+
+    def note(self, parcel: Parcel) -> None:
+        """Sees that a visit is over."""
+        if parcel.site == self._current and parcel.ended and parcel.ended not in _STAYS:
+            self._is_over_here = True
+
+    def move_on(self, *, now: float) -> None:
+        """Carries the facts to the next site, if this one is done with."""
+        if not self._is_over_here:
+            return
+        self._is_over_here = False
+        here = self._current
+        self._at += 1
+        if here and self._current:
+            self._ledger.set_state(self._current, self._ledger.state(here))
+        self._ledger.set_setting(_SETTING, str(self._at))
+        self._ledger.wake(now=now)
+
+    @property
+    def _current(self) -> str:
+        return self._sites[self._at] if self._at < len(self._sites) else ""
+
+
+class Gathering:
+    """The gathering rules of a crawl."""
+
+    def __init__(self, rules: tuple[Source, ...], engines: Engines) -> None:
+        self._program = Program(rules=rules)
+        self._engines = engines
+        self.facts: tuple[bytes, ...] = ()  # with which later visits set out; changed by gather()
+
+    async def gather(self, facts: Iterable[bytes]) -> tuple[Target, ...]:
+        """The seeds that the rules make of all facts; raises RulesError if the rules fail."""
+        try:
+            engine = await self._engines.open(self._program, facts=facts, budget=_BUDGET)
+            await engine.close()
+        except EngineEnded as error:
+            raise RulesError(f"the gathering rules failed: {error}") from error
+        if engine.first.ended:
+            raise RulesError(f"the gathering rules failed: {engine.first.ended} {engine.first.detail}")
+        self.facts = tuple(dict.fromkeys(engine.first.rows))
+        canonical = Canonical()
+        urls = (canonical(url) for url, _ in engine.first.follow)
+        return tuple(Target(url) for url in urls if url)
 
 
 class Aftermath:
-    """Notes which visits are over, and does what follows before the next sites are chosen."""
+    """Notes which visits are over, and acts on that before the next sites are chosen."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: LedgerDesk,
         *,
         journey: Journey | None,
         gathering: Gathering | None,
-        seed: Callable[[Sequence[Target]], None],
+        seed: Callable[[Sequence[Target]], None],  # called in the ledger's thread
         clock: Clock,
-        thread: Executor,
     ) -> None:
         self._ledger = ledger
         self._journey = journey
         self._gathering = gathering
         self._seed = seed
         self._clock = clock
-        self._thread = thread
         self._has_news = True  # an earlier run may have brought facts; set by note(), cleared by settle()
 
     def note(self, parcels: Sequence[Parcel]) -> None:
@@ -46,7 +109,7 @@ class Aftermath:
         return self._journey is None or self._journey.may_visit(site)
 
     def facts(self) -> tuple[bytes, ...]:
-        """With which later visits set out."""
+        """The facts with which later visits set out."""
         return self._gathering.facts if self._gathering else ()
 
     async def settle(self) -> None:
@@ -55,11 +118,8 @@ class Aftermath:
             return
         self._has_news = False
         if self._gathering:
-            facts = await self._in_thread(self._ledger.facts)
+            facts = await self._ledger.do(lambda ledger: ledger.facts())
             seeds = await self._gathering.gather(fact.data for fact in facts)
-            await self._in_thread(partial(self._seed, seeds))
-        if self._journey:
-            await self._in_thread(partial(self._journey.move_on, now=self._clock.now()))
-
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+            await self._ledger.do(lambda ledger: self._seed(seeds))
+        if journey := self._journey:
+            await self._ledger.do(lambda ledger: journey.move_on(now=self._clock.now()))

@@ -8,40 +8,37 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sterna import __version__
 from sterna.archive.disk import ignore_step
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.crawler import pack as crawler_pack
 from sterna.crawler.pack import PackedCrawler
 from sterna.errors import EngineEnded, RulesError
-from sterna.home.aftermath import Aftermath
-from sterna.home.away.composition import Common, Crossed, Envoy, open_carrier
-from sterna.home.away.outbox import call_back
-from sterna.home.belief.quarantine import WaitingRoom
-from sterna.home.borders import Borders
-from sterna.home.compaction import Compaction
-from sterna.home.dispatch import Carrier, Dispatch, Plan
+from sterna.home.aftermath import Aftermath, Gathering, Journey
+from sterna.home.away.composition import Migration, open_carrier
+from sterna.home.away.courier import call_back
+from sterna.home.belief.quarantine import Quarantine
+from sterna.home.dispatch import Borders, Carrier, Dispatch, Plan
 from sterna.home.errand import asks_more, choose_errand
 from sterna.home.errand import dump as dump_errand
 from sterna.home.errand import load as load_errand
-from sterna.home.folder import Collection
-from sterna.home.gathering import Gathering
-from sterna.home.intake import Intake, Step
-from sterna.home.journey import Journey
+from sterna.home.folder import CollectionFolder
+from sterna.home.intake import Intake, OnStep
+from sterna.home.ledger.desk import LedgerDesk
 from sterna.home.ledger.interface import UNDER_WAY, Counts, Ledger
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump, host_name, is_private_name
 from sterna.home.progress import Progress, Saved, Summary
-from sterna.model import Crawler, Ended, Etiquette, Hold, Parcel, Program, Target, Visit
-from sterna.runtime.memory import peak_memory_bytes
+from sterna.home.upkeep import Compaction, recover
+from sterna.model import Crawler, Ended, Etiquette, Parcel, Program, Target, Visit
+from sterna.runtime.cell.kernel import peak_memory_bytes
 from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
+from sterna.version import __version__
 from sterna.web.clock import Clock, SystemClock
-from sterna.web.politeness import TOTAL, Limits
 from sterna.web.urls import site_of
 
 COUNT_SECONDS = 1.0
-WAITING = "waiting"  # the folder of what hosts brought that are not believed yet
+QUARANTINE = "waiting"  # the folder of parcels from hosts that are not believed yet
 DEFAULT_READERS = 2
 SLOTS_PER_CONNECTION = 2  # a visit that waits for its site's delay needs no connection meanwhile
 
@@ -61,12 +58,12 @@ class Run:
     unblock: tuple[str, ...] = ()
     errand: PackedCrawler | None = None  # None goes on with the collection's own
     is_jailed: bool | None = None  # None: if this machine can
-    envoy: Envoy | None = None  # None: crawlers stay here
+    migration: Migration | None = None  # None: crawlers stay here
     on_parcels: Callable[[tuple[Parcel, ...]], bool] = _go_on  # just committed; True is enough
-    on_step: Step = ignore_step
+    on_step: OnStep = ignore_step
 
 
-async def crawl(collection: Collection, options: Options, *, run: Run, progress: Progress) -> Summary:
+async def crawl(collection: CollectionFolder, options: Options, *, run: Run, progress: Progress) -> Summary:
     """Crawls until nothing is left, a limit is reached or the run is stopped."""
     with collection.open_for_crawl(), _ledger(collection) as ledger, ThreadPoolExecutor(1) as thread:
         home = _Home(collection, options, ledger=ledger, thread=thread, run=run, progress=progress)
@@ -74,7 +71,7 @@ async def crawl(collection: Collection, options: Options, *, run: Run, progress:
 
 
 @contextmanager
-def _ledger(collection: Collection) -> Iterator[SqliteLedger]:
+def _ledger(collection: CollectionFolder) -> Iterator[SqliteLedger]:
     ledger = SqliteLedger(collection.ledger_path)
     try:
         yield ledger
@@ -85,7 +82,7 @@ def _ledger(collection: Collection) -> Iterator[SqliteLedger]:
 class _Home:
     def __init__(
         self,
-        collection: Collection,
+        collection: CollectionFolder,
         options: Options,
         *,
         ledger: Ledger,
@@ -96,14 +93,14 @@ class _Home:
         self._collection = collection
         self._options = options
         self._ledger = ledger
+        self._desk = LedgerDesk(ledger, thread)
         self._thread = thread
         self._run = run
         self._progress = progress
         self._segments = SegmentStore(collection.segments_folder, on_step=run.on_step)
         self._warc = self._open_warc() if options.warc else None
         self._dispatch: Dispatch | None = None  # made once the runtime is open
-        self._crossed = Crossed()
-        self._sends = run.envoy is not None and not options.here
+        self._sends = run.migration is not None and not options.here
 
     async def run(self) -> Summary:
         self._recover()
@@ -124,23 +121,14 @@ class _Home:
     # -- before ------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        """Brings the folder to what the ledger last committed."""
-        options, now = self._options, self._run.clock.now()
-        etiquette = options.etiquette(__version__)
-        lost = self._ledger.recover(now=now, least_pause=etiquette.delay_seconds)
-        if lost:
-            self._rest_after_crash(options.shared_limits(), now)
-        for name in self._ledger.forget_retired(before=now):
-            self._segments.remove(name)
-        self._segments.sweep({segment.name for segment in self._ledger.segments()})
-        if self._warc:
-            self._warc.recover(self._ledger.warc_positions())
-
-    def _rest_after_crash(self, limits: Limits, now: float) -> None:
-        """Requests that were never committed may have been made just now: all rates wait for one interval."""
-        slowest = [rate.requests for rate in (limits.address, limits.domain, limits.total) if rate.requests]
-        pause = 1.0 / min(slowest) if slowest else 0.0
-        self._ledger.hold([Hold(TOTAL, now + pause)])
+        recover(
+            self._ledger,
+            self._segments,
+            warc=self._warc,
+            limits=self._options.shared_limits(),
+            delay_seconds=self._options.etiquette(__version__).delay_seconds,
+            now=self._run.clock.now(),
+        )
 
     def _begin(self) -> None:
         options, run, ledger = self._options, self._run, self._ledger
@@ -163,7 +151,7 @@ class _Home:
         )
         call_back(ledger, self._is_waited_for, now=now)
         away = {row.visit for row in ledger.outbox(states=UNDER_WAY)}
-        WaitingRoom(self._collection.folder / WAITING).sweep(away)
+        Quarantine(self._collection.folder / QUARANTINE).sweep(away)
         ledger.forgive_hosts(and_ask=options.require_host)  # what was wrong with them may be right by now
         self._note_counts(ledger.counts(now=now))
 
@@ -185,7 +173,7 @@ class _Home:
         if is_new:
             starts = [target.url for target in errand.progress.frontier] or self._options.seed_urls()
             self._ledger.restore(site_of(starts[0]), errand.progress, now=self._run.clock.now())
-        return msgspec.structs.replace(errand, progress=crawler_pack.Progress())
+        return msgspec.structs.replace(errand, progress=crawler_pack.SavedProgress())
 
     def _is_waited_for(self, visit: Visit) -> bool:
         """True of a visit that is still at a host, and that this run could have sent there."""
@@ -229,21 +217,15 @@ class _Home:
         )
 
     def _open_carrier(self, runtime: Runtime) -> AbstractAsyncContextManager[Carrier]:
-        run = self._run
-        common = Common(
-            ledger=self._ledger,
-            clock=run.clock,
-            thread=self._thread,
-            progress=self._progress,
-            waiting_folder=self._collection.folder / WAITING,
-        )
         return open_carrier(
             runtime,
             self._options,
             etiquette=self._etiquette(),
-            envoy=run.envoy if self._sends else None,
-            common=common,
-            crossed=self._crossed,
+            migration=self._run.migration if self._sends else None,
+            ledger=self._desk,
+            clock=self._run.clock,
+            progress=self._progress,
+            quarantine=self._collection.folder / QUARANTINE,
         )
 
     def _etiquette(self) -> Etiquette:
@@ -267,11 +249,10 @@ class _Home:
             facts=self._aftermath.facts,
         )
         return Dispatch(
-            self._ledger,
+            self._desk,
             carrier,
             plan=plan,
             clock=self._run.clock,
-            thread=self._thread,
             deliver=intake.take,
             progress=self._progress,
             round_pages=self._ledger.counts(now=self._run.clock.now()).round_pages,
@@ -280,12 +261,11 @@ class _Home:
     def _make_aftermath(self, runtime: Runtime) -> Aftermath:
         errand, ledger = self._errand, self._ledger
         return Aftermath(
-            ledger,
+            self._desk,
             journey=Journey(errand.journey, ledger) if errand.journey else None,
             gathering=Gathering(errand.gather, runtime.engines) if errand.gather else None,
             seed=self._seed,
             clock=self._run.clock,
-            thread=self._thread,
         )
 
     def _may_visit(self, site: str) -> bool:
@@ -309,11 +289,10 @@ class _Home:
 
     def _intake(self) -> Intake:
         return Intake(
-            self._ledger,
+            self._desk,
             self._segments,
             warc=self._warc,
             clock=self._run.clock,
-            thread=self._thread,
             admit_outlink=self._borders.admits,
             on_commit=self._note_commit,
             crawler=self._errand.crawler.name,
@@ -331,13 +310,7 @@ class _Home:
     async def _work(self, dispatch: Dispatch, intake: Intake) -> str:
         """Runs dispatch to its end beside those who serve it; if one of them fails, the run fails."""
         with ThreadPoolExecutor(1) as merging:
-            compaction = Compaction(
-                self._ledger,
-                self._segments,
-                clock=self._run.clock,
-                ledger_thread=self._thread,
-                thread=merging,
-            )
+            compaction = Compaction(self._desk, self._segments, clock=self._run.clock, thread=merging)
             main = asyncio.create_task(dispatch.run(self._run.stop))
             services = [
                 asyncio.create_task(service)
@@ -362,12 +335,8 @@ class _Home:
         await asyncio.Event().wait()  # a service ends only by failing or by being cancelled
 
     async def _count(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            counts = await loop.run_in_executor(
-                self._thread, lambda: self._ledger.counts(now=self._run.clock.now())
-            )
-            self._note_counts(counts)
+            self._note_counts(await self._desk.do(lambda ledger: ledger.counts(now=self._run.clock.now())))
             await asyncio.sleep(COUNT_SECONDS)
 
     def _note_counts(self, counts: Counts) -> None:
@@ -388,7 +357,7 @@ class _Home:
             bytes_received=progress.bytes_received,
             errors=dict(sorted(progress.errors.items())),
             visits={"here": progress.visits["here"], "host": progress.visits["host"]},
-            saved=Saved(crossed=self._crossed.total, fetched=progress.fetched_at_hosts),
+            saved=Saved(crossed=progress.crossed, fetched=progress.fetched_at_hosts),
             seconds=round(seconds, 3),
             pages_per_second=round(progress.pages / seconds, 2) if seconds > 0 else 0.0,
             peak_memory_bytes=peak_memory_bytes() + readers_peak,

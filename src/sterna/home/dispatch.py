@@ -2,22 +2,23 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
 from sterna.errors import ParcelRefused
-from sterna.home.away.place import Place
-from sterna.home.ledger.interface import Arrival, Lease, Ledger
-from sterna.home.limits import Spent, has_limits, rest_of
+from sterna.home.away.place import HERE, Place
+from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import Lease, Ledger
 from sterna.home.progress import Progress
-from sterna.model import LIMITS, Budget, Crawler, Etiquette, Parcel, Visit
+from sterna.model import LIMITS, Budget, Crawler, Deliver, Etiquette, Parcel, Stay, Target, Usage, Visit
 from sterna.web.clock import Clock
+from sterna.web.domains import domain_of, is_within
+from sterna.web.urls import hostname_of, site_of
 
 VISIT_PAGES = 5_000
 HOST_VISIT_PAGES = 20_000  # where pages are left: each trip takes along all that is known of the site
@@ -27,32 +28,58 @@ POLL_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0
 CROWDED_PATIENCE_SECONDS = 1.0  # while other sites wait for a slot
 
-T = TypeVar("T")
-
-
-class Deliver(Protocol):
-    """Takes a parcel, and where it came from a host how; returns when home has it for good."""
-
-    async def __call__(self, parcel: Parcel, arrival: Arrival | None = None, /) -> None: ...
-
 
 async def _do_nothing() -> None:
     pass
 
 
 class Carrier(Protocol):
-    """Whatever carries visits out: the runtime here, a host, later a station."""
+    """Carries visits out: the runtime here, or the hosts of sites."""
 
     async def carry_out(
         self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
     ) -> Place:
-        """Tells where it was carried out; calls `leave` once the crawler needs no slot here."""
+        """Where it was carried out; calls `leave` once the crawler needs no slot here."""
 
     async def unfinished(self) -> list[Visit]:
         """Visits of an earlier run that are still under way somewhere: to be carried out first."""
 
     def may_visit(self, site: str) -> bool:
         """False where nobody is to go in this run; called from the ledger's thread."""
+
+
+class Borders:
+    """Judges sites, and links that lead to other ones."""
+
+    def __init__(self, stay: Stay, *, seed_sites: Collection[str], blocked: Collection[str]) -> None:
+        self._stay = stay
+        self._blocked = frozenset(blocked)
+        # Both grow when a start page turns out to have moved, and when home finds new ones.
+        self._sites: set[str] = set()
+        self._domains: set[str] = set()
+        self.add(seed_sites)
+
+    def add(self, sites: Iterable[str]) -> None:
+        """Takes sites for start sites from now on."""
+        for site in sites:
+            self._sites.add(site)
+            self._domains.add(domain_of(hostname_of(site)))
+
+    def admits(self, target: Target) -> bool:
+        """True if home takes the URL into its frontier."""
+        site = site_of(target.url)
+        if target.depth == 0:  # only a start page that moved is reported so
+            self.add([site])
+        return self.may_visit(site)
+
+    def may_visit(self, site: str) -> bool:
+        """True if the crawl enters the site; what waits there may be from a run with wider borders."""
+        hostname = hostname_of(site)
+        if is_within(hostname, self._blocked):
+            return False
+        if self._stay == "any" or site in self._sites:
+            return True
+        return self._stay == "domain" and domain_of(hostname) in self._domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +106,11 @@ class Dispatch:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: LedgerDesk,
         carrier: Carrier,
         *,
         plan: Plan,
         clock: Clock,
-        thread: Executor,
         deliver: Deliver,
         progress: Progress,
         round_pages: int,
@@ -93,7 +119,6 @@ class Dispatch:
         self._carrier = carrier
         self._plan = plan
         self._clock = clock
-        self._thread = thread
         self._deliver = deliver
         self._progress = progress
         # Changed by run() and by take_note() in the loop's thread.
@@ -101,7 +126,8 @@ class Dispatch:
         self._left: set[str] = set()  # those of them that take no slot
         self._granted: dict[str, int] = {}  # pages that visits under way may still bring
         self._committed = round_pages
-        self._spent: dict[str, Spent] = {}  # by site, where the crawler has limits of its own
+        self._spent: dict[str, Usage] = {}  # by site, if the crawler has limits of its own
+        self._began: dict[str, float] = {}  # when the run's first visit to such a site was sent out
         self._news = asyncio.Event()
         self._over: list[asyncio.Task[None]] = []  # visits that ended since anybody looked
 
@@ -111,8 +137,8 @@ class Dispatch:
             self._committed += parcel.usage.pages
             if parcel.visit in self._granted:
                 self._granted[parcel.visit] -= parcel.usage.pages
-            if has_limits(self._plan.budget):
-                self._spent.setdefault(parcel.site, Spent()).add(parcel)
+            if self._plan.budget.has_own_limits:
+                self._spent[parcel.site] = self._spent.get(parcel.site, Usage()).plus(parcel.usage)
             if parcel.ended in LIMITS:
                 self._progress.limits[parcel.ended] += 1
         self._news.set()
@@ -150,17 +176,16 @@ class Dispatch:
     async def _send_out(self, stop: asyncio.Event) -> None:
         """Fills the free slots; the pages that are left are shared among what is due."""
         while (free := self._plan.slots - len(self._visits) + len(self._left)) > 0:
-            due = await self._in_thread(partial(self._due_count, free + 1))
+            due = await self._ledger.do(partial(self._due_count, free + 1))
             left = self._pages_left()
             count = min(free, due, left, LEASES_AT_ONCE)
             if count <= 0:
                 return
             patience = PATIENCE_SECONDS if due <= free else CROWDED_PATIENCE_SECONDS
-            leases = await self._in_thread(partial(self._lease, count, left // count))
+            leases = await self._ledger.do(partial(self._lease, count, left // count))
             for lease in leases:
-                spent = self._spent.get(lease.site, Spent())
                 budget = msgspec.structs.replace(
-                    rest_of(self._plan.budget, spent, now=self._clock.now()),
+                    self._rest_of_budget(lease.site),
                     pages=lease.pages,
                     seconds=VISIT_SECONDS,
                     depth=lease.depth,
@@ -169,6 +194,14 @@ class Dispatch:
                 self._begin(self._visit(lease, budget), stop)
             if not leases:
                 return
+
+    def _rest_of_budget(self, site: str) -> Budget:
+        """What is left of the crawler's own limits at a site; a used-up limit ends the visit at once."""
+        budget, now = self._plan.budget, self._clock.now()
+        if not budget.has_own_limits:
+            return budget
+        spent = self._spent.get(site, Usage())
+        return budget.minus(spent, seconds=now - self._began.setdefault(site, now))
 
     def _begin(self, visit: Visit, stop: asyncio.Event) -> None:
         self._granted[visit.id] = visit.budget.pages
@@ -186,11 +219,11 @@ class Dispatch:
         self._over.append(task)
         self._news.set()
 
-    def _due_count(self, most: int) -> int:
-        return self._ledger.due_count(now=self._clock.now(), most=most)
+    def _due_count(self, most: int, ledger: Ledger) -> int:
+        return ledger.due_count(now=self._clock.now(), most=most)
 
-    def _lease(self, count: int, pages: int) -> list[Lease]:
-        return self._ledger.lease(
+    def _lease(self, count: int, pages: int, ledger: Ledger) -> list[Lease]:
+        return ledger.lease(
             [secrets.token_hex(8) for _ in range(count)],
             now=self._clock.now(),
             pages=min(VISIT_PAGES, pages),
@@ -230,8 +263,8 @@ class Dispatch:
             )
         except ParcelRefused:
             self._progress.errors["parcel_refused"] += 1
-            place = "host" if visit.id in self._left else "here"
-        self._progress.visits[place] += 1
+            place = Place("host") if visit.id in self._left else HERE
+        self._progress.visits[place.kind] += 1
 
     async def _wait_for_news(self) -> None:
         with suppress(TimeoutError):
@@ -247,7 +280,7 @@ class Dispatch:
 
     async def _why_idle(self, stop: asyncio.Event) -> str:
         """Why there is nothing under way; "" if it is only a matter of waiting a little."""
-        counts = await self._in_thread(lambda: self._ledger.counts(now=self._clock.now()))
+        counts = await self._ledger.do(lambda ledger: ledger.counts(now=self._clock.now()))
         if stop.is_set():
             return "stopped"
         if self._pages_left() <= 0:
@@ -260,6 +293,3 @@ class Dispatch:
         for task in self._visits:
             task.cancel()
         await asyncio.gather(*self._visits, return_exceptions=True)
-
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)

@@ -1,4 +1,4 @@
-"""The collection: the folder in which a user's crawl lives, and who may work in it."""
+"""The folder of a collection: where its files lie, and the lock that keeps a second crawl out."""
 
 import fcntl
 import os
@@ -11,7 +11,9 @@ from pathlib import Path
 import msgspec
 
 from sterna.archive.disk import sync_folder
+from sterna.archive.manifest import TABLES, Snapshot
 from sterna.errors import CollectionError, CollectionInUse, NotACollection, StorageError
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
 MARKER = "collection.json"
 MARKER_BEGUN = f"{MARKER}.tmp"
@@ -19,15 +21,15 @@ FORMAT = 1
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """What tells a collection from any other folder."""
+    """Contents of `collection.json`, the file that marks a folder as a collection."""
 
     sterna_collection: int
     id: str
     made: float
 
 
-class Collection:
-    """Where its things lie; nothing is opened by naming it."""
+class CollectionFolder:
+    """Paths of a collection; creating the object opens and creates nothing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,11 +52,11 @@ class Collection:
 
     @property
     def storage_path(self) -> Path:
-        """The rules by which facts go into the user's own databases; most collections have none."""
+        """Rules that copy rows into the user's own databases; most collections have none."""
         return self.folder / "storage.toml"
 
     def id(self) -> str:
-        """What tells it from every other one, wherever its folder goes; NotACollection unless it is one."""
+        """Id of the collection, kept when its folder is moved; raises NotACollection."""
         return self._marker().id
 
     def check(self) -> None:
@@ -62,13 +64,35 @@ class Collection:
         self._marker()
 
     @contextmanager
+    def open_ledger(self, *, is_reader: bool = True) -> Iterator[SqliteLedger]:
+        """The ledger while the context is open; a reader may be there beside a crawl."""
+        ledger = SqliteLedger(self.ledger_path, is_reader=is_reader)
+        try:
+            yield ledger
+        finally:
+            ledger.close()
+
+    def snapshot(self) -> Snapshot:
+        """The segments that are committed now, and the number of the last batch."""
+        with self.open_ledger() as ledger:
+            batch = ledger.batch()  # first: what is committed between the two lies after it
+            segments = ledger.segments()
+        return Snapshot(
+            tables={
+                name: tuple(self.segments_folder / each.name for each in segments if each.table == name)
+                for name in TABLES
+            },
+            batch=batch,
+        )
+
+    @contextmanager
     def open_for_crawl(self) -> Iterator[None]:
-        """Makes the folder if it is new, and keeps every other crawl out while it is open."""
+        """Creates the folder if it is new, and locks it against other crawls while the context is open."""
         self._make()
         try:
             handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise StorageError(f"{self.folder} cannot be written: {error.strerror}") from error
+            raise StorageError(f"cannot write to {self.folder}: {error.strerror}") from error
         try:
             _lock(handle, self.folder)
             yield
@@ -83,7 +107,7 @@ class Collection:
                 f"{self.folder} is not a collection: name a folder that 'sterna crawl' made"
             ) from None
         except (OSError, msgspec.MsgspecError) as error:
-            raise NotACollection(f"{self.folder / MARKER} cannot be read: {error}") from error
+            raise NotACollection(f"cannot read {self.folder / MARKER}: {error}") from error
         if marker.sterna_collection != FORMAT:
             raise CollectionError(
                 f"{self.folder} has format {marker.sterna_collection}, this Sterna reads {FORMAT}:"
@@ -92,7 +116,7 @@ class Collection:
         return marker
 
     def _make(self) -> None:
-        """The marker comes first: with it, whatever a crash leaves half made is a collection."""
+        """Writes the marker first, so that a folder left half made by a crash is still a collection."""
         try:
             if (self.folder / MARKER).exists():
                 self.check()
@@ -105,11 +129,11 @@ class Collection:
         except (FileExistsError, NotADirectoryError) as error:
             raise NotACollection(f"{self.folder} is not a folder") from error
         except OSError as error:
-            raise StorageError(f"{self.folder} cannot be made: {error.strerror}") from error
+            raise StorageError(f"cannot create {self.folder}: {error.strerror}") from error
 
     def _check_empty(self) -> None:
-        # A lock or half a marker may be there: of a crawl that begins, or died, in the same new folder.
-        # And who wants to store from the first page on writes the rules first.
+        # A lock or half a marker may be there, left by a crawl that is starting or died in the same folder.
+        # Storage rules may be written before the first crawl.
         ours = {"lock", MARKER_BEGUN, self.storage_path.name}
         if {entry.name for entry in self.folder.iterdir()} - ours:
             raise NotACollection(

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
 
 import msgspec
 
@@ -12,7 +11,8 @@ from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
-from sterna.home.ledger.interface import Arrival, Change, Ledger, Verdict
+from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import Change, Disposal
 from sterna.model import Page, Parcel, Target
 from sterna.web.clock import Clock
 
@@ -20,51 +20,46 @@ MAX_BATCH = 256
 MAX_URLS = 100_000  # in a batch, beyond which no further parcel is added: the ledger takes 300 bytes for each
 QUEUE_ROOM = 1024
 
-Step = Callable[[str], None]
+OnStep = Callable[[str], None]
 Admit = Callable[[Target], bool]
 _Key = tuple[str, int]  # of a page: its site and its fingerprint
 
 
-class _Waiting(msgspec.Struct, frozen=True):
+class _Queued(msgspec.Struct, frozen=True):
     parcel: Parcel
-    arrival: Arrival | None
     done: asyncio.Future[None]
 
 
 class Intake:
     """Parcels of many visits are committed together: one segment, one transaction, one flush to disk."""
 
-    def __init__(  # noqa: PLR0913 - each is somebody it works with
+    def __init__(
         self,
-        ledger: Ledger,
+        ledger: LedgerDesk,
         segments: SegmentStore,
         *,
         warc: WarcStore | None,
         clock: Clock,
-        thread: Executor,
         admit_outlink: Admit,
         on_commit: Callable[[tuple[Parcel, ...]], None],
-        on_step: Step,
+        on_step: OnStep,
         crawler: str = "default",
     ) -> None:
-        self._ledger = ledger
+        self._desk = ledger
+        self._ledger = ledger.ledger  # used in its thread alone
         self._segments = segments
         self._warc = warc
         self._clock = clock
-        self._thread = thread
         self._admit_outlink = admit_outlink
         self._on_commit = on_commit
         self._on_step = on_step
         self._crawler = crawler
-        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue(QUEUE_ROOM)
+        self._queue: asyncio.Queue[_Queued] = asyncio.Queue(QUEUE_ROOM)
 
-    async def take(self, parcel: Parcel, arrival: Arrival | None = None) -> None:
-        """Returns when the parcel is on disk; ParcelRefused if it is not of the lease in force.
-
-        One that came from a host has an arrival, which goes into the inbox.
-        """
+    async def take(self, parcel: Parcel) -> None:
+        """Returns when the parcel is on disk; raises ParcelRefused if its lease is no longer in force."""
         done = asyncio.get_running_loop().create_future()
-        await self._queue.put(_Waiting(parcel, arrival, done))
+        await self._queue.put(_Queued(parcel, done))
         await done
 
     async def run(self) -> None:
@@ -77,34 +72,32 @@ class Intake:
                 urls += _url_count(batch[-1].parcel)
             await self._commit(batch)
 
-    async def _commit(self, batch: list[_Waiting]) -> None:
-        loop = asyncio.get_running_loop()
-        parcels = [waiting.parcel for waiting in batch]
-        arrivals = tuple(waiting.arrival for waiting in batch if waiting.arrival)
+    async def _commit(self, batch: list[_Queued]) -> None:
+        parcels = [queued.parcel for queued in batch]
         try:
-            verdicts, new = await loop.run_in_executor(self._thread, self._store, parcels, arrivals)
+            disposals, new = await self._desk.do(lambda ledger: self._store(parcels))
         except Exception as error:
             # Nothing of the batch is acknowledged, and nothing more is taken: the files may be ahead of the
             # ledger now, and only the next start brings them together again.
-            for waiting in batch:
-                _settle(waiting.done, error)
+            for queued in batch:
+                _settle(queued.done, error)
             raise
         if new:
             self._on_commit(new)
-        for waiting, verdict in zip(batch, verdicts, strict=True):
-            refusal = None if verdict in (Verdict.NEW, Verdict.STORED) else _refusal(waiting.parcel, verdict)
-            _settle(waiting.done, refusal)
+        for queued, disposal in zip(batch, disposals, strict=True):
+            refusal = (
+                None if disposal in (Disposal.NEW, Disposal.STORED) else _refusal(queued.parcel, disposal)
+            )
+            _settle(queued.done, refusal)
 
-    def _store(
-        self, parcels: list[Parcel], arrivals: tuple[Arrival, ...]
-    ) -> tuple[list[Verdict], tuple[Parcel, ...]]:
-        """What becomes of each, and those that are stored now; runs in the ledger's thread."""
+    def _store(self, parcels: list[Parcel]) -> tuple[list[Disposal], tuple[Parcel, ...]]:
+        """The disposal of each parcel, and the parcels stored now; runs in the ledger's thread."""
         self._on_step("received")
-        verdicts = self._judge(parcels)
+        disposals = self._judge(parcels)
         taken = [
             self._taken(parcel)
-            for parcel, verdict in zip(parcels, verdicts, strict=True)
-            if verdict is Verdict.NEW
+            for parcel, disposal in zip(parcels, disposals, strict=True)
+            if disposal is Disposal.NEW
         ]
         new = tuple(parcel for parcel, _ in taken)
         if new:
@@ -116,24 +109,23 @@ class Intake:
             self._on_step("archived")
             change = Change(
                 parcels=new,
-                arrivals=arrivals,
                 segments=tuple(segments),
                 warc=positions,
                 batch=batch.number,
             )
             self._ledger.commit(change, now=self._clock.now())
             self._on_step("committed")
-        return verdicts, new
+        return disposals, new
 
-    def _judge(self, parcels: list[Parcel]) -> list[Verdict]:
+    def _judge(self, parcels: list[Parcel]) -> list[Disposal]:
         """As the ledger says, which does not know yet what came twice at once."""
         seen: set[tuple[str, int]] = set()
-        verdicts: list[Verdict] = []
+        disposals: list[Disposal] = []
         for parcel in parcels:
-            verdict, key = self._ledger.judge(parcel), (parcel.visit, parcel.number)
-            verdicts.append(Verdict.STORED if verdict is Verdict.NEW and key in seen else verdict)
+            disposal, key = self._ledger.judge(parcel), (parcel.visit, parcel.number)
+            disposals.append(Disposal.STORED if disposal is Disposal.NEW and key in seen else disposal)
             seen.add(key)
-        return verdicts
+        return disposals
 
     def _taken(self, parcel: Parcel) -> tuple[Parcel, list[FactRow]]:
         """What of the parcel home wants, and its facts; those that nobody can read count as errors."""
@@ -177,10 +169,10 @@ def _with_errors(parcel: Parcel, unreadable: int) -> Parcel:
     return msgspec.structs.replace(parcel, usage=usage)
 
 
-def _refusal(parcel: Parcel, verdict: Verdict) -> ParcelRefused:
+def _refusal(parcel: Parcel, disposal: Disposal) -> ParcelRefused:
     return ParcelRefused(
         f"parcel {parcel.number} of visit {parcel.visit} to {parcel.site} (epoch {parcel.epoch})"
-        f" was refused: {verdict}"
+        f" was refused: {disposal}"
     )
 
 

@@ -1,120 +1,86 @@
-"""What a crawl is to do, as the user says it; kept in the ledger, so that the next run goes on alike."""
+"""The options of a crawl as its user gives them; the ledger keeps them for the next run."""
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from sterna.crawler.compiler import crawler_of_fields
-from sterna.crawler.scope import ScopeRules
-from sterna.crawler.seeds import seed_url
-from sterna.crawler.spec import GENTLE_SECONDS
+from sterna.crawler.scope import ScopeRules, seed_url
+from sterna.crawler.spec import GENTLE_SECONDS, CrawlOptions
 from sterna.errors import ConfigError, UsageError, WireError
 from sterna.home.away.hosts import Configured
+from sterna.home.settings import SETTINGS, Setting, flag_of
 from sterna.model import Etiquette, Scope
 from sterna.web.dns import literal_address
 from sterna.web.politeness import NO_LIMITS, Limits
-from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, hostname_of, is_private, site_of
+from sterna.web.urls import Canonical, hostname_of, is_private, site_of
 from sterna.wire.handshake import MAX_PRIORITY
 from sterna.wire.keys import PublicKey
 
-MAX_CONNECTIONS = 1000
 MAX_SITE_CONNECTIONS = 64
-CHECKS = ("none", "auto", "strict")
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that can be set for a crawl; a configuration file has the same fields."""
+class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings of a crawl: those that a spec may make, and the rest. `SETTINGS` explains each."""
 
-    seeds: tuple[str, ...] = ()
-    max_pages: int | None = None
-    stay: str = "site"
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    max_depth: int = Scope().max_depth
-    drop_params: tuple[str, ...] = DEFAULT_DROP_PARAMS
-    sitemaps: bool = True
-    delay: float = 1.0
-    response_factor: float = 5.0
-    gentle: bool = False
     concurrency: int = 100
     limits: Limits | None = None
     keep: str = "all"
     warc: bool = False
-    block: tuple[str, ...] = ()
-    user_agent: str = ""
-    contact: str = ""
-    sender: str = ""
-    ignore_robots: bool = False
     allow_private: bool = False
     proxy: str = ""
     ca_file: str = ""
     timeout: float = 60.0
     wait: float = 300.0
     readers: int = 0
-    here: bool = False  # no crawler is sent to a host
+    here: bool = False
     require_host: bool = False
     hosts: tuple[str, ...] = ()  # SITE=URL[,KEY]
-    compression: int = 0  # of what hosts send; 0: by the line
-    keys: str = ""  # the folder of home's identity
-    checks: str = "auto"  # whether what hosts bring is checked: none, auto or strict
-    priority: tuple[str, ...] = ()  # SITE=N: how soon hosts are promised another visit, 0 to 10
-    index: bool = True  # pages are indexed for `sterna search` as they come in
+    compression: int = 0
+    keys: str = ""
+    checks: str = "auto"
+    priority: tuple[str, ...] = ()  # SITE=N
+    index: bool = True
 
     def check(self) -> None:
-        """Raises UsageError with the option's name if a value makes no sense."""
-        _check(self.stay in ("site", "domain", "any"), "--stay", self.stay, "site, domain or any")
+        """Raises UsageError with the flag and the value that is invalid."""
+        for name, setting in SETTINGS.items():
+            _check_value(name, getattr(self, name), setting)
         crawler_of_fields(self.keep)
-        _check(self.max_pages is None or self.max_pages > 0, "--max-pages", self.max_pages, "1 or more")
-        _check(self.max_depth >= 0, "--max-depth", self.max_depth, "0 or more")
-        _check(0 <= self.delay <= 86_400, "--delay", self.delay, "seconds from 0 to 86400")
-        _check(0 <= self.response_factor <= 1000, "response_factor", self.response_factor, "0 to 1000")
-        _check(
-            1 <= self.concurrency <= MAX_CONNECTIONS,
-            "--concurrency",
-            self.concurrency,
-            f"1 to {MAX_CONNECTIONS}",
-        )
-        _check(1 <= self.timeout <= 3600, "--timeout", self.timeout, "seconds from 1 to 3600")
-        _check(0 <= self.wait < math.inf, "--wait", self.wait, "seconds, 0 or more")
-        _check(0 <= self.readers <= 64, "readers", self.readers, "0 to 64")
-        _check(0 <= self.compression <= 22, "--compression", self.compression, "1 to 22, 0 for by the line")
-        _check(self.checks in CHECKS, "--check", self.checks, ", ".join(CHECKS))
         if self.here and self.require_host:
-            raise UsageError("--here and --require-host cannot be both: choose one")
+            raise UsageError("--here and --require-host exclude each other: choose one")
         self.configured_hosts()
         self.priorities_by_site()
-        for rate in (self.shared_limits().address, self.shared_limits().domain, self.shared_limits().total):
+        shared = self.shared_limits()
+        for rate in (shared.address, shared.domain, shared.total):
             _check(
                 0 <= rate.requests < math.inf, "limits", rate.requests, "requests a second, 0 for no limit"
             )
             _check(0 <= rate.bytes < math.inf, "limits", rate.bytes, "bytes a second, 0 for no limit")
         for text in (self.user_agent, self.contact, self.sender):
             _check(text.isprintable(), "--user-agent, --contact", text, "printable characters only")
-        _check(
-            not self.ca_file or Path(self.ca_file).is_file(),
-            "--ca-file",
-            self.ca_file,
-            "a file that is there",
-        )
+        is_there = not self.ca_file or Path(self.ca_file).is_file()
+        _check(is_there, "--ca-file", self.ca_file, "the name of an existing file")
         ScopeRules(self.scope())
         self.blocked_names()
         self.seed_urls()
 
     def blocked_names(self) -> tuple[str, ...]:
-        """The block list as hostnames are compared; UsageError names what is none."""
+        """The block list as hostnames are compared; raises UsageError for what is not a hostname."""
         return tuple(host_name("--block", name) for name in self.block)
 
     def seed_urls(self) -> list[str]:
-        """The start URLs, canonical; UsageError names the one that is none."""
+        """The start URLs, canonical; raises UsageError for an invalid one."""
         canonical = Canonical(self.drop_params)
         return [_seed_url(seed, canonical) for seed in self.seeds]
 
     def scope(self) -> Scope:
         return Scope(
-            stay=self.stay,  # type: ignore[arg-type]  # check() has seen to it
+            stay=self.stay,
             include=self.include,
             exclude=self.exclude,
             max_depth=self.max_depth,
@@ -137,11 +103,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
 
     def configured_hosts(self) -> dict[str, Configured]:
-        """What the user says of the hosts of sites, by site; UsageError names what cannot be."""
+        """The hosts that the user names, by site; raises UsageError for a malformed one."""
         return dict(_configured(text) for text in self.hosts)
 
     def priorities_by_site(self) -> dict[str, int]:
-        """The priority that home offers each site; UsageError names what cannot be."""
+        """The priority offered to the host of each site; raises UsageError for a malformed one."""
         return dict(_priority(text) for text in self.priority)
 
     def shared_limits(self) -> Limits:
@@ -151,27 +117,27 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def read_config(path: Path, over: Options) -> Options:
-    """The options with those of a TOML file over them; ConfigError says what is wrong and where."""
+    """The options, overridden by those of a TOML file; raises ConfigError with what is wrong and where."""
     try:
         text = path.read_bytes()
         given = msgspec.toml.decode(text)
         read = msgspec.toml.decode(text, type=Options)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}: see 'sterna crawl --help' for the options") from error
     return msgspec.structs.replace(over, **{name: getattr(read, name) for name in given})
 
 
 def load(text: str | None) -> Options:
-    """The options that the ledger kept; the defaults where it has none."""
+    """The options that the ledger keeps, or the defaults."""
     return msgspec.json.decode(text, type=Options) if text else Options()
 
 
 def dump(options: Options) -> str:
     """The options for the ledger, which keeps the block list itself.
 
-    A proxy's address may hold a password, so each run names it anew.
+    A proxy's address may contain a password, so it is not kept.
     """
     return msgspec.json.encode(msgspec.structs.replace(options, proxy="", block=())).decode()
 
@@ -181,7 +147,7 @@ def host_name(option: str, text: str) -> str:
     url = Canonical(())(text if "://" in text else f"http://{text.strip().strip('.')}/")
     name = hostname_of(url).rstrip(".") if url else ""
     if not name or any(sign in text.partition("://")[2] or sign in name for sign in " *@"):
-        raise UsageError(f"{option} {text} is no hostname or domain: write it like ads.example.org")
+        raise UsageError(f"{option} {text} is not a hostname or domain: write it like ads.example.org")
     return name
 
 
@@ -190,6 +156,16 @@ def is_private_name(url: str) -> bool:
     hostname = hostname_of(url)
     address = literal_address(hostname)
     return is_private(address) if address else hostname.rpartition(".")[2] == "localhost"
+
+
+def lay_over(options: Options, own: Mapping[str, object], flags: Mapping[str, Any]) -> Options:
+    """The options, overridden by a crawler's own and by the flags that were given (not None).
+
+    Seeds of the crawler are left out: they are merged with those of the collection.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    ours = {name: value for name, value in own.items() if name != "seeds"}
+    return msgspec.structs.replace(options, **{**ours, **given})
 
 
 def merge_seeds(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
@@ -231,7 +207,7 @@ def _configured(text: str) -> tuple[str, Configured]:
         is_good = False
     if not is_good or origin is None:
         example = "https://www.example.org=https://www.example.org/sterna,ed25519:..."
-        raise UsageError(f"--host {text} cannot be: write it like {example}, without the key if need be")
+        raise UsageError(f"--host {text} is invalid: write it like {example}; the key is optional")
     return site_of(origin), Configured(endpoint=url or "", key=key)
 
 
@@ -240,10 +216,18 @@ def _priority(text: str) -> tuple[str, int]:
     origin = Canonical(())(site if "://" in site else f"https://{site}") if site else None
     is_number = number.isascii() and number.isdigit() and len(number) <= 2
     if origin is None or not is_number or int(number) > MAX_PRIORITY:
-        raise UsageError(f"--priority {text} cannot be: write it like https://www.example.org=5, 0 to 10")
+        raise UsageError(f"--priority {text} is invalid: write it like https://www.example.org=5, 0 to 10")
     return site_of(origin), int(number)
+
+
+def _check_value(name: str, value: object, setting: Setting) -> None:
+    if isinstance(value, int | float):
+        is_good = setting.least <= value <= setting.most
+    else:
+        is_good = not setting.choices or value in setting.choices
+    _check(is_good, flag_of(name), value, setting.allowed)
 
 
 def _check(is_good: bool, option: str, value: object, allowed: str) -> None:
     if not is_good:
-        raise UsageError(f"{option} {value} cannot be: {allowed}")
+        raise UsageError(f"{option} {value} is invalid: {allowed}")

@@ -62,6 +62,7 @@ class Progress:
     away: set[str] = field(default_factory=set)  # visits at hosts now; changed by the outbox
     has_sent: bool = False  # any crawler to a host
     fetched_at_hosts: int = 0  # bytes, which are no part of those received
+    crossed: int = 0  # bytes to and from hosts, headers included; set when the carrier is closed
     checked: int = 0  # pages of hosts that were fetched from here too
     errors: Counter[str] = field(default_factory=Counter)
     visits: Counter[str] = field(default_factory=Counter)

@@ -1,7 +1,6 @@
 """The host's face for ASGI servers: a plain callable around the service, and uvicorn to run it."""
 
 import asyncio
-import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -14,7 +13,7 @@ from sterna.errors import Refused
 from sterna.host.routes import Shown, op_of
 from sterna.host.service import Reply, Service, nowhere, refusal
 from sterna.transport.interface import Call, Op
-from sterna.web.http_server import make_server
+from sterna.web.http_server import make_server, serve_until_signalled
 from sterna.wire.problems import problem_of
 
 if TYPE_CHECKING:
@@ -149,19 +148,9 @@ async def serve(
         grace_seconds=GRACE_SECONDS,
     )
 
-    def stop() -> None:
-        service.stop()
-        server.should_exit = True
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    on_ready()
     watching = asyncio.create_task(service.watch())
     try:
-        await server.serve(sockets=[listener])
+        await serve_until_signalled(server, listener, on_ready=on_ready, on_stop=service.stop)
     finally:
         watching.cancel()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
         await service.close()

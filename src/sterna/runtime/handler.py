@@ -15,7 +15,7 @@ from sterna.runtime.link_router import Following
 from sterna.runtime.packer import Packer
 from sterna.runtime.pages import Pages
 from sterna.runtime.sieve import Sifter, view_of
-from sterna.web.document import Answer, Document
+from sterna.web.document import Document, Fetched
 from sterna.web.http import Response, retry_after_seconds
 from sterna.web.robots import Rules
 from sterna.web.urls import fingerprint
@@ -110,9 +110,9 @@ class Handler:
             return self._fail(target, error.kind)
         self._failures = 0
         if not _is_special(reply.response.status, target):
-            answer, reply = self._pages.answer(target, reply.response, known), self._pages.slim(reply)
-            reading = self._read(target, reply, answer)
-            del answer  # the body may be large, and goes to the reader: nobody else keeps it
+            fetched, reply = self._pages.fetched(target, reply.response, known), self._pages.slim(reply)
+            reading = self._read(target, reply, fetched)
+            del fetched  # the body may be large, and goes to the reader: nobody else keeps it
             return await reading
         return self._take_special(target, reply, known)
 
@@ -127,10 +127,10 @@ class Handler:
         self._try_again(target)
         return None
 
-    async def _read(self, target: Target, reply: Reply, answer: Answer) -> _Found:
-        size = len(answer.body)
-        reading = self._kit.readers.read(answer, target=target, sift=self._sifter.encoded)
-        del answer
+    async def _read(self, target: Target, reply: Reply, fetched: Fetched) -> _Found:
+        size = len(fetched.body)
+        reading = self._kit.readers.read(fetched, target=target, sift=self._sifter.encoded)
+        del fetched
         try:
             document = await reading
         except ReadError as error:

@@ -5,7 +5,8 @@ from array import array
 from collections.abc import Mapping
 from functools import lru_cache
 
-from sterna.crawler.predicate import Judge, PageRow
+from sterna.crawler.grammar import PageRow
+from sterna.crawler.predicate import Judge
 from sterna.crawler.scope import ScopeRules
 from sterna.model import Target, Visit
 from sterna.runtime.engine.messages import Verdict

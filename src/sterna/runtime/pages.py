@@ -5,7 +5,7 @@ import msgspec
 from sterna.model import Links, Page, Raw, Target, Validator, Visit
 from sterna.runtime.access import Reply
 from sterna.web.clock import Clock
-from sterna.web.document import Answer, Document, Manner
+from sterna.web.document import Document, Fetched, Manner
 from sterna.web.http import Response, head_of
 from sterna.web.urls import fingerprint
 
@@ -30,9 +30,9 @@ class Pages:
             least_change=program.least_change,
         ).encoded()
 
-    def answer(self, target: Target, response: Response, known: Validator | None) -> Answer:
+    def fetched(self, target: Target, response: Response, known: Validator | None) -> Fetched:
         """What a reader is given."""
-        return Answer(
+        return Fetched(
             url=target.url,
             status=response.status,
             content_type=response.header("content-type"),

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from sterna.crawler.pack import Progress
+from sterna.crawler.pack import SavedProgress
 from sterna.model import Known, Parcel, State, StateChange, Target, Visit
 from sterna.web.urls import fingerprint
 
 
-def progress_of(visit: Visit, parcels: Iterable[Parcel]) -> Progress:
+def progress_of(visit: Visit, parcels: Iterable[Parcel]) -> SavedProgress:
     """The crawler's progress after these parcels, which are all of the visit and in their order."""
     seen = array("q")
     seen.frombytes(visit.known.fingerprints)
@@ -25,10 +25,12 @@ def progress_of(visit: Visit, parcels: Iterable[Parcel]) -> Progress:
             marks.add(mark)
         waiting.update((fingerprint(target.url), target) for target in parcel.checkpoint.again)
     marks.update(waiting)
-    return Progress(state=state, frontier=tuple(waiting.values()), seen=array("q", sorted(marks)).tobytes())
+    return SavedProgress(
+        state=state, frontier=tuple(waiting.values()), seen=array("q", sorted(marks)).tobytes()
+    )
 
 
-def continued(visit: Visit, progress: Progress) -> Visit:
+def continued(visit: Visit, progress: SavedProgress) -> Visit:
     """The visit as it goes on from there; its id, budget and epoch are the caller's to renew."""
     seen = array("q")
     seen.frombytes(progress.seen)

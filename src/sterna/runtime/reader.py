@@ -1,32 +1,32 @@
-"""The process that reads hostile bodies: answers in, documents out, until its input ends.
+"""What runs in a reader's cell: server responses in, documents out, until the host closes the line.
 
 A body that makes the parser crash or grow without bound ends this process and not the crawl.
 """
 
 import gc
-import resource
-import signal
-import sys
+import socket
 import time
-from typing import BinaryIO
+from collections.abc import Callable
 
 import msgspec
 
 from sterna.errors import ReadError
 from sterna.model import Record
-from sterna.runtime.memory import give_back_memory
+from sterna.runtime.cell.frame import CellLine, message_decoder
+from sterna.runtime.cell.kernel import give_back_memory
 from sterna.runtime.sieve import sift_document
-from sterna.web.document import Answer, Document, read_document
+from sterna.web.document import Document, Fetched, read_document
 
-MAX_MEMORY_BYTES = 2 * 1024**3
+MAX_TASK_BYTES = 256 * 1024**2
+MAX_OUTCOME_BYTES = 1024**3
 GARBAGE_OBJECTS = 100_000
 LARGE_BYTES = 1024 * 1024  # of a body whose tree leaves a lot of memory behind
 
 
 class Task(Record, frozen=True):
-    """An answer, what is known of its URL, and how its document is sifted."""
+    """A response, what is known of its URL, and how its document is sifted."""
 
-    answer: Answer
+    fetched: Fetched
     depth: int = 0
     referrer: str = ""
     sift: bytes = b""
@@ -40,52 +40,46 @@ class Outcome(Record, frozen=True):
     detail: str = ""
 
 
-def read(body: bytes) -> Outcome:
-    """The outcome for one encoded task."""
+_read_task: Callable[[bytes], Task] = message_decoder(Task)
+
+
+def prepare() -> None:
+    """Called before the cell is jailed."""
+    gc.set_threshold(GARBAGE_OBJECTS)  # a page makes thousands of objects and no cycles
+
+
+def serve(sock: socket.socket) -> None:
+    """Answers tasks in their order."""
+    line = CellLine(sock, _read_task, most_in=MAX_TASK_BYTES, most_out=MAX_OUTCOME_BYTES)
+    while True:
+        try:
+            task = line.receive()
+        except (EOFError, ConnectionError):
+            return
+        line.send(read(task))
+        if len(task.fetched.body) > LARGE_BYTES:
+            del task
+            give_back_memory()
+
+
+def read(task: Task) -> Outcome:
+    """The outcome of one task."""
     try:
-        return Outcome(_read(msgspec.msgpack.decode(body, type=Task)))
+        return Outcome(_read(task))
     except ReadError as error:
         return Outcome(kind=error.kind, detail=str(error))
     except MemoryError:
         return Outcome(kind="parser", detail="out of memory")
-    # Whatever a parser raises on hostile bytes is that page's error; the next page is read all the same.
+    # Whatever a parser raises on hostile bytes is an error of that page; the next page is read all the same.
     except Exception as error:
         return Outcome(kind="parser", detail=f"{type(error).__name__}: {error}")
 
 
 def _read(task: Task) -> Document:
     began = time.process_time()
-    document = read_document(task.answer)
+    document = read_document(task.fetched)
     if task.sift:
         document = sift_document(
-            document, task.answer, depth=task.depth, referrer=task.referrer, sift=task.sift
+            document, task.fetched, depth=task.depth, referrer=task.referrer, sift=task.sift
         )
     return msgspec.structs.replace(document, cpu_seconds=time.process_time() - began)
-
-
-def serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """Answers tasks (four bytes of length, then msgpack) in their order."""
-    encoder = msgspec.msgpack.Encoder()
-    while len(head := source.read(4)) == 4:
-        size = int.from_bytes(head, "big")
-        encoded = encoder.encode(read(source.read(size)))
-        sink.write(len(encoded).to_bytes(4, "big"))
-        sink.write(encoded)
-        sink.flush()
-        if size > LARGE_BYTES:
-            del encoded
-            give_back_memory()
-
-
-def main() -> None:
-    """Runs until the parent closes the pipe; Ctrl-C is the parent's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    gc.freeze()
-    gc.set_threshold(GARBAGE_OBJECTS)  # a page makes thousands of objects and no cycles
-    serve(sys.stdin.buffer, sys.stdout.buffer)
-
-
-if __name__ == "__main__":
-    main()

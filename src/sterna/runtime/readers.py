@@ -1,67 +1,99 @@
 """A pool of reader processes: hands bodies out, takes documents back, replaces a reader that broke."""
 
 import asyncio
-import sys
+import math
 from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 
-import msgspec
-
-from sterna.errors import ReadError
+from sterna.errors import JailError, ReadError
 from sterna.model import Record, Target
-from sterna.runtime.memory import peak_memory_bytes
-from sterna.runtime.reader import Outcome, Task
-from sterna.web.document import Answer, Document
+from sterna.runtime.cell.channel import CellEnded, Channel, Starter
+from sterna.runtime.cell.frame import framed, message_decoder
+from sterna.runtime.cell.jail import JailLimits
+from sterna.runtime.cell.pool import Death, Forker
+from sterna.runtime.reader import MAX_OUTCOME_BYTES, MAX_TASK_BYTES, Outcome, Task
+from sterna.web.document import Document, Fetched
 
+ENTRY = "sterna.runtime.reader:serve"
+LIMITS = JailLimits(memory_bytes=2 * 1024**3, cpu_seconds=math.inf)
 READ_SECONDS = 60.0
 RESTART_SECONDS = 1.0
 MAX_WAITING = 16  # bodies that wait in front of one reader
-CHUNK_BYTES = 1024 * 1024
-# -P keeps the working directory off the path: what lies there is nobody's to run.
-DEFAULT_COMMAND = (sys.executable, "-P", "-m", "sterna.runtime.reader")
-
-
-class _Job(Record, frozen=True):
-    frame: bytearray
-    done: asyncio.Future[Outcome]
 
 
 class Readers:
-    """Reads answers in other processes, which start when they are needed; an async context manager."""
+    """Reads server responses in other processes; an async context manager that owns them.
+
+    The processes start with start() or with the first response.
+    """
 
     def __init__(
-        self, count: int, *, command: tuple[str, ...] = DEFAULT_COMMAND, seconds: float = READ_SECONDS
+        self,
+        count: int,
+        *,
+        is_jailed: bool = False,
+        entry: str = ENTRY,
+        starter: Starter | None = None,
+        limits: JailLimits = LIMITS,
+        seconds: float = READ_SECONDS,
     ) -> None:
-        self._workers = [_Reader(command, seconds) for _ in range(count)]
-        self._encoder = msgspec.msgpack.Encoder()
+        # Without a jail, no wrapper either: it would only delay the first page.
+        self._forker = None if starter else Forker(entry, wrapper=None if is_jailed else ())
+        self._starter: Starter = starter or self._forker  # type: ignore[assignment]
+        self._is_jailed = is_jailed
+        self._limits = limits
+        self._workers = [_Reader(self._open, seconds) for _ in range(count)]
         self._room = asyncio.Semaphore(count * MAX_WAITING)
-        self._starting = asyncio.Lock()
+        # Both are changed by begin() and the task that it starts.
+        self._starting: asyncio.Task[None] | None = None
         self._has_started = False
 
     async def __aenter__(self) -> "Readers":
         return self
 
-    async def start(self) -> None:
-        """Starts the processes, unless they run: a crawl that has all its pages read elsewhere needs none."""
-        async with self._starting:
-            if not self._has_started:
-                for worker in self._workers:
-                    await worker.start()
-                self._has_started = True
-
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._starting:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
         for worker in self._workers:
             await worker.close()
+        if self._forker:
+            await self._forker.__aexit__(kind, error, trace)
 
-    async def read(self, answer: Answer, *, target: Target | None = None, sift: bytes = b"") -> Document:
-        """The document of an answer, sifted as told; ReadError if it cannot be read."""
+    def begin(self) -> None:
+        """Begins to start the processes, unless they run: some crawls have all their pages read elsewhere."""
+        if not self._has_started and (self._starting is None or self._starting.done()):
+            self._starting = asyncio.create_task(self._start())
+
+    async def start(self) -> None:
+        """Returns when the processes run; JailError if they cannot be started."""
+        self.begin()
+        assert self._starting
+        await asyncio.shield(self._starting)
+
+    async def _start(self) -> None:
+        for worker in self._workers:
+            await worker.start()
+        self._has_started = True
+
+    async def _open(self) -> Channel:
+        process = await self._starter.start(limits=self._limits, is_jailed=self._is_jailed)
+        channel = Channel(process, most_bytes=MAX_OUTCOME_BYTES)
+        await channel.open()
+        return channel
+
+    async def read(self, fetched: Fetched, *, target: Target | None = None, sift: bytes = b"") -> Document:
+        """The document of a response, sifted as `sift` says; ReadError if it is unreadable."""
         depth, referrer = (target.depth, target.referrer) if target else (0, "")
-        frame = bytearray(4)
-        self._encoder.encode_into(Task(answer, depth, referrer, sift), frame, 4)
-        frame[:4] = (len(frame) - 4).to_bytes(4, "big")
-        del answer
+        try:
+            frame = framed(Task(fetched, depth, referrer, sift), most_bytes=MAX_TASK_BYTES)
+        except ValueError as error:
+            raise ReadError("parser", str(error)) from error
+        del fetched
         if not self._has_started:
             await self.start()
         async with self._room:
@@ -71,27 +103,31 @@ class Readers:
         return outcome.document
 
     def peak_memory_bytes(self) -> int:
-        """The largest resident memory of the readers that run now, added up."""
+        """The sum of the peak resident memory of the readers that run now."""
         return sum(worker.peak_memory_bytes() for worker in self._workers)
 
 
-class _Reader:
-    """One process and the jobs it has; jobs are answered in their order."""
+class _Job(Record, frozen=True):
+    frame: bytearray
+    done: asyncio.Future[Outcome]
 
-    def __init__(self, command: tuple[str, ...], seconds: float) -> None:
-        self._command = command
+
+class _Reader:
+    """One process and the jobs it has, which it answers in their order."""
+
+    def __init__(self, open_channel: Callable[[], Awaitable[Channel]], seconds: float) -> None:
+        self._open_channel = open_channel
         self._seconds = seconds
         # All of these are changed in the loop's thread, by submit() and the watching task.
         self._jobs: deque[_Job] = deque()
-        self._process: asyncio.subprocess.Process | None = None
+        self._channel: Channel | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._decoder = msgspec.msgpack.Decoder(Outcome)
         self._has_jobs = asyncio.Event()
-        self._received = bytearray()  # of frames that are not whole yet
 
     async def start(self) -> None:
-        await self._spawn()
-        self._watch = asyncio.create_task(self._take_answers())
+        if self._watch is None:
+            self._channel = await self._open_channel()
+            self._watch = asyncio.create_task(self._take_outcomes())
 
     async def close(self) -> None:
         if self._watch:
@@ -100,108 +136,69 @@ class _Reader:
         for job in self._jobs:
             job.done.cancel()
         self._jobs.clear()
-        await self._end()
+        if self._channel:
+            await self._channel.close()
 
     def load(self) -> int:
         return len(self._jobs)
 
     def peak_memory_bytes(self) -> int:
-        if self._process is None or self._process.returncode is not None:
-            return 0
-        return peak_memory_bytes(self._process.pid)
+        return self._channel.usage().peak_bytes if self._channel else 0
 
     async def submit(self, frame: bytearray) -> Outcome:
         job = _Job(frame, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
         self._has_jobs.set()
-        self._send(job)
+        if self._channel:
+            self._channel.write(frame)
         return await job.done
 
-    def _send(self, job: _Job) -> None:
-        if self._process and self._process.stdin and not self._process.stdin.is_closing():
-            self._process.stdin.write(job.frame)
-
-    async def _take_answers(self) -> None:
+    async def _take_outcomes(self) -> None:
         while True:
             if not self._jobs:
                 self._has_jobs.clear()
                 await self._has_jobs.wait()
                 await self._revive()
-            for outcome in await self._answers():
-                job = self._jobs.popleft()
-                if not job.done.done():
-                    job.done.set_result(outcome)
+            try:
+                outcome = await self._receive()
+            except CellEnded as error:
+                outcome = await self._recover(error.death)
+            job = self._jobs.popleft()
+            if not job.done.done():
+                job.done.set_result(outcome)
+
+    async def _receive(self) -> Outcome:
+        assert self._channel
+        frame = await self._channel.receive(seconds=self._seconds)
+        try:
+            return _read_outcome(frame)
+        except ValueError as error:
+            raise await self._channel.condemn(str(error)) from error
 
     async def _revive(self) -> None:
-        """A reader that died while it had nothing to do is nobody's fault: another gets its job."""
-        assert self._process
-        assert self._process.stdout
-        if not self._process.stdout.at_eof():
-            return
-        try:
-            await self._spawn()
-        except OSError:
-            return  # asking the dead one for an answer tells it to whoever waits
-        for job in self._jobs:
-            self._send(job)
+        """Replaces a reader that died while it had nothing to do, so that this costs no page."""
+        if self._channel and self._channel.is_at_end:
+            with suppress(JailError):  # receiving from the dead one reports it to the caller
+                await self._replace(skip=0)
 
-    async def _answers(self) -> list[Outcome]:
-        """The answers to the first jobs; if the process dies over one, that is its answer."""
-        try:
-            async with asyncio.timeout(self._seconds):
-                return [self._decoder.decode(frame) for frame in await self._frames()]
-        except TimeoutError:
+    async def _recover(self, death: Death) -> Outcome:
+        """Replaces a reader that failed over its first job; the outcome of that job."""
+        detail = f"the reader died ({death.ended}: {death.detail})"
+        if death.ended == "wall_seconds":
             detail = f"not read within {self._seconds:g} seconds"
-        except (EOFError, ConnectionError, msgspec.MsgspecError):
-            detail = "the reader died"
-        await self._end()
         try:
-            await self._spawn()
-        except OSError as error:  # memory may be short for a while; the next job tries again
+            await self._replace(skip=1)
+        except JailError as error:  # memory may be short for a while; the next job tries again
             detail = f"{detail}, and no other could be started: {error}"
             await asyncio.sleep(RESTART_SECONDS)
-        for job in list(self._jobs)[1:]:
-            self._send(job)
-        return [Outcome(kind="parser", detail=detail)]
+        return Outcome(kind="parser", detail=detail)
 
-    async def _frames(self) -> list[bytes]:
-        """All that are there, at least one: while we were busy with other things, several may have come."""
-        assert self._process
-        assert self._process.stdout
-        while True:
-            data = await self._process.stdout.read(CHUNK_BYTES)
-            if not data:
-                raise EOFError
-            self._received += data
-            frames = _cut_frames(self._received)
-            if frames:
-                return frames
-
-    async def _spawn(self) -> None:
-        self._received.clear()
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=CHUNK_BYTES,
-            start_new_session=True,
-        )
-
-    async def _end(self) -> None:
-        if self._process and self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+    async def _replace(self, *, skip: int) -> None:
+        """Starts another process and gives it the jobs, but for the first `skip`."""
+        channel = await self._open_channel()
+        self._channel = channel
+        for job in list(self._jobs)[skip:]:
+            channel.write(job.frame)
 
 
-def _cut_frames(received: bytearray) -> list[bytes]:
-    """Takes the whole frames off the front of what was received."""
-    frames: list[bytes] = []
-    start = 0
-    while len(received) - start >= 4:
-        end = start + 4 + int.from_bytes(received[start : start + 4], "big")
-        if end > len(received):
-            break
-        frames.append(bytes(received[start + 4 : end]))
-        start = end
-    del received[:start]
-    return frames
+_read_outcome: Callable[[bytes], Outcome] = message_decoder(Outcome)

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import msgspec
 
-from sterna.model import Hold, Visit
+from sterna.model import Deliver, Hold, Visit
 from sterna.runtime.access import MAX_BODY_BYTES, Access, Kit
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.packer import FULL_BYTES
 from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
-from sterna.runtime.visit import Deliver, VisitLoop
+from sterna.runtime.visit import VisitLoop
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.dns import DnsResolver, Resolver
@@ -71,7 +71,7 @@ class Runtime:
 
         Whoever holds the reins may make it rest or end; its requests go `through` what he puts there.
         """
-        await self._kit.readers.start()  # while robots.txt is asked for
+        self._kit.readers.begin()  # while robots.txt is fetched
         gate = self._kit.gate if self._config.shares_holds else Gate(self._config.limits)
         fetcher = through(self._kit.fetcher)
         kit = replace(self._kit, gate=gate, fetcher=fetcher, reins=reins or Reins(self._kit.clock))

@@ -9,10 +9,11 @@ from typing import TypeVar
 
 import msgspec
 
-from sterna.crawler.predicate import Judge, PageRow, row_of
+from sterna.crawler.grammar import PageRow
+from sterna.crawler.predicate import Judge, row_of
 from sterna.model import Keep, Links, Page, Predicate, Program, Record, Visit
 from sterna.runtime.engine.messages import PageView, Verdict
-from sterna.web.document import Answer, Document
+from sterna.web.document import Document, Fetched
 from sterna.web.urls import site_of
 
 _EMPTY = {
@@ -57,10 +58,12 @@ class Sifter:
         return page if is_kept else msgspec.structs.replace(page, links=Links(), headers=())
 
 
-def sift_document(document: Document, answer: Answer, *, depth: int, referrer: str, sift: bytes) -> Document:
+def sift_document(
+    document: Document, fetched: Fetched, *, depth: int, referrer: str, sift: bytes
+) -> Document:
     """The document with its judgement; without rules, also stripped of what does not travel."""
     how, judge = _decoded(sift)
-    is_selected = judge is None or judge.judge(_row(document, answer, depth, referrer)) is True
+    is_selected = judge is None or judge.judge(_row(document, fetched, depth, referrer)) is True
     if not how.has_rules:
         document = _strip(document, how.keep, is_kept=is_selected)
     return msgspec.structs.replace(document, is_selected=is_selected)
@@ -106,13 +109,13 @@ def _decoded(sift: bytes) -> tuple[Sift, Judge | None]:
     return how, Judge(how.select) if how.select else None
 
 
-def _row(document: Document, answer: Answer, depth: int, referrer: str) -> PageRow:
+def _row(document: Document, fetched: Fetched, depth: int, referrer: str) -> PageRow:
     return PageRow(
-        url=answer.url,
-        site=site_of(answer.url),
+        url=fetched.url,
+        site=site_of(fetched.url),
         depth=depth,
         referrer=referrer or None,
-        status=answer.status,
+        status=fetched.status,
         content_type=document.content_type or None,
         title=document.title or None,
         description=document.description or None,

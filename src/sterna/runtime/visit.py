@@ -2,14 +2,14 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
 
 from sterna.errors import EngineEnded, FetchError
-from sterna.model import Ended, Parcel, RobotsState, StateChange, Target, Visit
+from sterna.model import Deliver, Ended, RobotsState, StateChange, Target, Visit
 from sterna.runtime.access import Access, Kit
 from sterna.runtime.budget import Spending
 from sterna.runtime.frontier import Frontier
@@ -25,8 +25,6 @@ FLUSH_SECONDS = 5.0
 STOP_GRACE_SECONDS = 5.0
 LOOK_SECONDS = 0.2
 REST_LOOK_SECONDS = 1.0  # while the visit rests, and its deadline moves on
-
-Deliver = Callable[[Parcel], Awaitable[None]]
 
 
 class VisitLoop:
@@ -78,6 +76,7 @@ class VisitLoop:
         reins.look = self._gauge
         try:
             if await self._unless_over(self._qualify()) and await self._open_engine():
+                await self._kit.readers.start()
                 await self._crawl()
             await self._send(is_last=True)
         finally:

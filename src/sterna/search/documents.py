@@ -1,7 +1,11 @@
-"""A page as the index takes it, bounded in everything that a hostile page could swell."""
+"""A page as a document of the index, bounded in everything that a hostile page could enlarge.
+
+Marks are numbers of 64 bits that stand for something longer: a URL, a digest, a title, the words of a text.
+"""
 
 import threading
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from urllib.parse import unquote
 
 from tantivy import Document
@@ -9,8 +13,7 @@ from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError
 
 from sterna.model import Record
 from sterna.search import schema
-from sterna.search.analysis import choose, tidy
-from sterna.search.marks import digest_mark, mark_of, title_mark
+from sterna.web.signature import likeness_of
 from sterna.web.urls import hostname_of, path_of, site_of
 
 MAX_TEXT_CHARS = 1_000_000
@@ -21,20 +24,24 @@ MAX_HEAD_CHARS = 300
 MAX_LANGUAGE_CHARS = 35  # RFC 5646, 4.4.1
 _MAX_BODY_BYTES = 4 * MAX_BODY_CHARS
 
+_SAMPLE_CHARS = 2_000
+_LEAST_WORDS = 32  # different ones within the sample
+_LIKENESS_CHARS = 20_000  # pages with one title and the same beginning are near-duplicates
 
-class _Own(threading.local):
-    """What each thread has for itself: making one costs more than a page does."""
+
+class _Codecs(threading.local):
+    """One pair per thread: making one costs more than compressing a page."""
 
     def __init__(self) -> None:
         self.compressor = ZstdCompressor(level=3)
         self.decompressor = ZstdDecompressor()
 
 
-_own = _Own()
+_codecs = _Codecs()
 
 
 class PageRow(Record, frozen=True, kw_only=True):
-    """What the index takes of a page's row."""
+    """The columns of a page's row that the index uses."""
 
     url: str
     title: str
@@ -47,12 +54,12 @@ class PageRow(Record, frozen=True, kw_only=True):
 
 def make_document(row: PageRow) -> Document:
     """The document of a page."""
-    title = tidy(row.title[:MAX_TITLE_CHARS])
-    text = tidy(row.text[:MAX_TEXT_CHARS])
+    title = schema.normalized(row.title[:MAX_TITLE_CHARS])
+    text = schema.normalized(row.text[:MAX_TEXT_CHARS])
     language = row.language[:MAX_LANGUAGE_CHARS]
-    analysis = choose(language, f"{title} {text}" if title else text)
-    path = tidy(unquote(path_of(row.url), errors="replace"))
-    heads = " \n".join(tidy(head[:MAX_HEAD_CHARS]) for head in row.heads[:MAX_HEADS])
+    analysis = schema.choose_analysis(language, f"{title} {text}" if title else text)
+    path = schema.normalized(unquote(path_of(row.url), errors="replace"))
+    heads = " \n".join(schema.normalized(head[:MAX_HEAD_CHARS]) for head in row.heads[:MAX_HEADS])
     document = Document()
     document.add_text(schema.URL, row.url)
     document.add_text(schema.ANALYSIS, analysis)
@@ -65,7 +72,7 @@ def make_document(row: PageRow) -> Document:
     if heads:
         document.add_text(schema.named(schema.HEADS, analysis), heads)
     everything = schema.named(schema.ALL, analysis)
-    # Not the host's name: it would make every page of a site one about its name.
+    # Without the host's name, for which every page of the site would match.
     for part in (title, heads, path, text):
         if part:
             document.add_text(everything, part)
@@ -73,13 +80,13 @@ def make_document(row: PageRow) -> Document:
         document.add_text(schema.HOSTS, host)
     document.add_bytes(schema.BODY, pack(text))
     document.add_unsigned(schema.NUMBER, mark_of(row.url))
-    document.add_unsigned(schema.DIGEST, digest_mark(row.digest))
-    document.add_unsigned(schema.TITLE_MARK, title_mark(title))
+    document.add_unsigned(schema.DIGEST, _digest_mark(row.digest))
+    document.add_unsigned(schema.TITLE_MARK, _title_mark(title))
     return document
 
 
 def make_position(batch: int, rows: int) -> Document:
-    """The document that says up to where the archive is in the index."""
+    """The document that says up to which batch the archive is indexed."""
     document = Document()
     document.add_text(schema.KIND, schema.POSITION)
     document.add_integer(schema.BATCH, batch)
@@ -103,12 +110,37 @@ def hosts_of(site: str) -> Iterator[str]:
 
 def pack(text: str) -> bytes:
     """The beginning of a text, compressed."""
-    return _own.compressor.compress(text[:MAX_BODY_CHARS].encode())
+    return _codecs.compressor.compress(text[:MAX_BODY_CHARS].encode())
 
 
 def unpack(body: bytes) -> str:
     """The text of `pack`; ValueError if it is damaged."""
     try:
-        return _own.decompressor.decompress(body, max_output_size=_MAX_BODY_BYTES).decode()
+        return _codecs.decompressor.decompress(body, max_output_size=_MAX_BODY_BYTES).decode()
     except ZstdError as error:
-        raise ValueError(f"a text in it is damaged: {error}") from error
+        raise ValueError(f"a stored text is damaged: {error}") from error
+
+
+# -- marks -------------------------------------------------------------------------------------------------
+
+
+def mark_of(text: str) -> int:
+    """A number that two texts share with a probability of 2^-64."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def _digest_mark(digest: str) -> int:
+    """The first half of a hexadecimal digest."""
+    return int(digest[:16], 16)
+
+
+def _title_mark(title: str) -> int:
+    """The same for titles that differ only in case and white space."""
+    return mark_of(" ".join(title.casefold().split()))
+
+
+def likeness_mark(text: str) -> int | None:
+    """The signature of a text's words; None for short texts, which would resemble each other by chance."""
+    if len(set(text[:_SAMPLE_CHARS].split())) < _LEAST_WORDS:
+        return None
+    return int.from_bytes(likeness_of(text[:_LIKENESS_CHARS]), "big")

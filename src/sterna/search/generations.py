@@ -1,7 +1,7 @@
-"""Where an index lies: a folder of generations, of which the file `current` names the one that counts.
+"""Where an index lies: a folder of generations, of which the file `current` names the valid one.
 
-An index that is made anew grows in a folder of its own and takes the place of the old one by a rename of
-`current`. Who reads the old one has its files open and goes on with them until he looks again.
+A rebuilt index grows in a folder of its own and replaces the old one when `current` is renamed. Readers of
+the old one have its files open and use them until their next check.
 """
 
 import fcntl
@@ -12,42 +12,68 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tantivy import Index, Query
+
 from sterna.archive.disk import make_folder, new_id, storage_errors, sync_folder
 from sterna.errors import CollectionInUse, IndexUnusable
-from sterna.search.schema import VERSION
+from sterna.search import schema
 
 _CURRENT = "current"
 _LOCK = "lock"
 _NAME = re.compile(r"(\d{1,9})-[0-9a-f]{8,64}")
 _OS_ERROR = re.compile(r"os error (\d{1,4})")
-_GONE = 2  # ENOENT: a file of the index is missing, which says nothing about the disk
+_GONE = 2  # ENOENT: a file of the index is missing; the disk is in order
 
 
 def current(folder: Path) -> Path | None:
-    """The generation that counts; None where there is no index yet."""
+    """The valid generation; None if there is no index yet."""
     try:
         name = (folder / _CURRENT).read_text().strip()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise unusable(folder, f"{_CURRENT} cannot be read") from error
+        raise unusable(folder, f"cannot read the file {_CURRENT!r}") from error
     match = _NAME.fullmatch(name)
     if not match:
-        raise unusable(folder, f"{_CURRENT} names no generation")
-    if int(match[1]) != VERSION:
-        raise unusable(folder, "it was made by another version of Sterna")
+        raise unusable(folder, f"the file {_CURRENT!r} does not name a generation")
+    if int(match[1]) != schema.VERSION:
+        raise unusable(folder, "another version of Sterna made it")
     return folder / name
 
 
+def read_position(folder: Path) -> int | None:
+    """The last batch that is completely in the index; None if there is no index."""
+    with index_errors(folder):
+        generation = current(folder)
+        if generation is None:
+            return None
+        position = position_of(Index.open(str(generation)), folder=folder)
+        if position is None:
+            raise unusable(folder, "it is empty")
+        return position
+
+
+def position_of(index: Index, *, folder: Path) -> int | None:
+    """The same of an open index; None if it is new and empty."""
+    searcher = index.searcher()
+    if not searcher.num_docs:
+        return None
+    query = Query.term_query(index.schema, schema.KIND, schema.POSITION)
+    hits = searcher.search(query, limit=2).hits
+    if len(hits) != 1:
+        raise unusable(folder, "its position is lost")
+    return int(searcher.doc(hits[0][1]).get_first(schema.BATCH))  # type: ignore[arg-type]
+
+
 def begin(folder: Path) -> Path:
-    """A new generation, which counts only when it is published."""
-    generation = folder / f"{VERSION}-{new_id()}"
+    """A new generation, which becomes valid when it is published."""
+    generation = folder / f"{schema.VERSION}-{new_id()}"
     make_folder(generation)
     return generation
 
 
 def publish(generation: Path) -> None:
-    """From now on this generation counts; all others are removed."""
+    """Makes this generation the valid one, and removes all others."""
     folder = generation.parent
     with storage_errors(folder):
         sync_folder(generation)
@@ -62,7 +88,7 @@ def publish(generation: Path) -> None:
 
 
 def sweep(folder: Path, *, keep: Path | None) -> None:
-    """Removes every generation but one: replaced ones, and what a killed rebuild left."""
+    """Removes every generation but one: replaced ones, and remains of a killed rebuild."""
     with storage_errors(folder):
         for entry in folder.iterdir():
             if _NAME.fullmatch(entry.name) and entry != keep:
@@ -80,7 +106,7 @@ def writing(folder: Path) -> Iterator[None]:
     except BlockingIOError:
         os.close(handle)
         raise CollectionInUse(
-            f"{folder} is being written already, by a crawl or another 'sterna index': wait for it"
+            f"{folder} is locked by a crawl or another 'sterna index': wait until it ends"
         ) from None
     try:
         yield
@@ -89,22 +115,22 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def unusable(folder: Path, reason: str) -> IndexUnusable:
-    """The error that names the command which helps."""
+    """The error, with the command that rebuilds the index."""
     return IndexUnusable(
-        f"the search index in {folder} cannot be used ({reason}): make it anew with"
+        f"the search index in {folder} is unusable ({reason}): rebuild it with"
         f" 'sterna index {folder.parent} --anew'"
     )
 
 
 @contextmanager
 def index_errors(folder: Path) -> Iterator[None]:
-    """Turns the errors and panics of tantivy into ours: a refusing disk, or an index that is damaged."""
+    """Translates errors and panics of tantivy: a disk error, or a damaged index."""
     try:
         yield
     except (ValueError, OSError, SystemError) as error:
         _raise_ours(folder, error)
     except BaseException as error:
-        # A panic of Rust, which is no Exception, so that nobody takes it for one of Python's.
+        # A panic of Rust: pyo3 derives it from BaseException.
         if type(error).__name__ != "PanicException":
             raise
         _raise_ours(folder, error)

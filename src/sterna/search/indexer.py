@@ -1,8 +1,9 @@
-"""Brings the pages of the archive into the index, batch after batch, each once.
+"""Indexes the pages of the archive, batch after batch, each exactly once.
 
-The position, the last batch that is in whole, is a document of the index and goes into the same commit as the
-pages: after a crash the index holds exactly the batches that it says. Of each URL there is one document, the
-version that came last; a page that is gone leaves the index, other failures change nothing.
+The position, which is the last batch that is completely in the index, is a document of the index and goes
+into the same commit as the pages. So after a crash the index holds exactly the batches that its position
+says. Each URL has one document, its newest version; a page that is gone is deleted, other failures change
+nothing.
 """
 
 import threading
@@ -16,52 +17,50 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tantivy import Index, IndexWriter, Query
+from tantivy import Index, IndexWriter
 
 from sterna.archive.arrivals import arrivals
 from sterna.archive.manifest import Snapshot
 from sterna.archive.parquet import batches_of, damage_named
 from sterna.search import generations, schema
-from sterna.search.analysis import register
-from sterna.search.documents import PageRow, make_document, make_position
-from sterna.search.link_count import Counting
-from sterna.search.marks import mark_of
+from sterna.search.documents import PageRow, make_document, make_position, mark_of
+from sterna.search.link_count import LinkCount
 
 HEAP_BYTES = 64_000_000
-COMMIT_SECONDS = 4.0  # a commit makes a segment: many small ones cost merges, and searches time
-COMMIT_SHARE = 10  # and committing itself takes at most a tenth of the time
-WORK_SECONDS = 30.0  # with one snapshot, whose files may be merged away meanwhile
-COUNT_SHARE = 50  # counting links takes at most a fiftieth
-NOTHING = -1  # the position of an empty index: batch 0 is what came before there were batches
+COMMIT_SECONDS = 4.0  # each commit makes a segment; many small ones slow merges and searches
+COMMIT_SHARE = 10  # committing takes at most a tenth of the time
+WORK_SECONDS = 30.0  # with one snapshot, whose files compaction may remove
+COUNT_SHARE = 50  # counting links takes at most a fiftieth of the time
+NOTHING = -1  # the position of an empty index; batch 0 is from before batches existed
 
 _COLUMNS = (
     *("url", "status", "error", "title", "text", "language", "digest", "fetched"),
     *("headings", "keywords", "again", "batch"),
 )
 _GONE = (404, 410)
-_NOBODY = "nobody"  # no document is of this kind
+_NO_KIND = "nobody"  # no document is of this kind
 
 
 class Indexer:
-    """The one writer of an index; `batch` is up to where it is searchable."""
+    """The only writer of an index; `batch` is its position."""
 
     def __init__(self, folder: Path, *, is_anew: bool = False) -> None:
         self._folder = folder
         self._is_anew = is_anew
         self._open = ExitStack()
-        # All of this changes only in the thread that calls catch_up.
-        self._taken = NOTHING  # the last batch of which everything was given to the writer
+        # Changed only by the thread that calls catch_up.
+        self._taken = NOTHING  # the last batch that the writer has completely
         self._committed = NOTHING
         self._pending = 0  # changes since the last commit
         self._committed_at = 0.0
         self._commit_seconds = 0.0
-        self._counting = Counting(folder)
+        self._links = LinkCount(folder)
         self._counted_at = 0.0
         if is_anew:
-            self._counting.batch = NOTHING
+            self._links.batch = NOTHING
         self._last: tuple[float, Snapshot, threading.Event] | None = None  # of catch_up
         self._highest: dict[Path, int] = {}  # the last batch of each file
-        self.pages = 0  # rows that were looked at
+        self.pages = 0  # rows that were read
 
     def __enter__(self) -> Self:
         try:
@@ -70,10 +69,12 @@ class Indexer:
             with generations.index_errors(self._folder):
                 self._index = Index(schema.make_schema(), path=str(self._generation))
                 self._index.config_reader("manual")
-                register(self._index)
+                schema.register_analyzers(self._index)
                 self._writer: IndexWriter | None = self._index.writer(HEAP_BYTES, 1)
                 self._begin_operations()
-            self._begin_at(self._read_position())
+                self._index.reload()
+                position = generations.position_of(self._index, folder=self._folder)
+            self._begin_at(position)
         except BaseException:
             self._open.close()
             raise
@@ -87,18 +88,18 @@ class Indexer:
                 self.commit()
                 self._count_the_rest()
         finally:
-            self._writer = None  # merges that are under way are given up and begun again by the next writer
+            self._writer = None  # cancels merges in progress; the next writer begins them again
             self._open.close()
 
     @property
     def batch(self) -> int:
-        """Up to which batch everything can be searched."""
+        """The last batch that can be searched completely."""
         return self._committed if self._pending else self._taken
 
     def catch_up(self, snapshot: Snapshot, *, stop: threading.Event) -> None:
-        """Takes what came since; returns early, at the end of a batch, when told to or after a while."""
+        """Indexes new batches; ends early, after a whole batch, at `stop` or after WORK_SECONDS."""
         if snapshot.batch < self._committed:
-            raise generations.unusable(self._folder, "it knows more than the archive")
+            raise generations.unusable(self._folder, "it is ahead of the archive")
         self._last = time.monotonic(), snapshot, stop
         until = time.monotonic() + WORK_SECONDS
         try:
@@ -113,7 +114,7 @@ class Indexer:
             self._count(snapshot, stop=stop, until=until)
 
     def settle(self) -> None:
-        """Commits and counts what is left, and waits for the merges; nothing can be added afterwards."""
+        """Commits, counts the remaining links and waits for merges; nothing can be added afterwards."""
         self.commit()
         self._count_the_rest()
         if self._writer is not None:
@@ -122,7 +123,7 @@ class Indexer:
             self._writer = None
 
     def publish(self) -> None:
-        """Lets an index that was made anew take the place of the old one."""
+        """Replaces the old index by this rebuilt one."""
         self.commit()
         generations.publish(self._generation)
 
@@ -139,19 +140,6 @@ class Indexer:
             raise generations.unusable(self._folder, "its files are missing")
         return found
 
-    def _read_position(self) -> int | None:
-        """None if the index is new."""
-        with generations.index_errors(self._folder):
-            self._index.reload()
-            searcher = self._index.searcher()
-            if not searcher.num_docs:
-                return None
-            query = Query.term_query(self._index.schema, schema.KIND, schema.POSITION)
-            hits = searcher.search(query, limit=2).hits
-            if len(hits) != 1:
-                raise generations.unusable(self._folder, "its position is lost")
-            return int(searcher.doc(hits[0][1]).get_first(schema.BATCH))  # type: ignore[arg-type]
-
     def _begin_at(self, position: int | None) -> None:
         self._taken = self._committed = NOTHING if position is None else position
         if position is None:
@@ -161,13 +149,13 @@ class Indexer:
                 generations.publish(self._generation)
 
     def _take_arrivals(self, snapshot: Snapshot, *, stop: threading.Event, until: float) -> bool:
-        """True if everything up to the snapshot's batch was given to the writer."""
+        """True if the writer has everything up to the snapshot's batch."""
         newest: dict[int, int] = {}
         paths = self._newer(snapshot.tables.get("page", ()))
         for rows in arrivals(paths, after=self._taken, upto=snapshot.batch, columns=_COLUMNS):
             for batch, part in _by_batch(rows):
                 if batch > self._taken + 1:
-                    self._taken = batch - 1  # what lies between has no pages, or is in
+                    self._taken = batch - 1  # batches in between have no pages or are indexed
                     if stop.is_set() or time.monotonic() > until:
                         return False
                     if self._is_due():
@@ -180,18 +168,18 @@ class Indexer:
         return True
 
     def _newer(self, paths: Sequence[Path]) -> list[Path]:
-        """Those that hold something new; files never change, so each is looked into once."""
+        """The files with new batches; files never change, so each is opened once."""
         known = self._highest
         self._highest = {path: known[path] if path in known else _highest_batch(path) for path in paths}
         return [path for path, highest in self._highest.items() if highest > self._taken]
 
     def _take(self, rows: pa.Table, newest: dict[int, int] | None) -> None:
-        """Gives rows of one batch to the writer; of batch 0 alone nobody knows in which order they came."""
+        """Gives rows of one batch to the writer; those of batch 0 come unordered, with `newest`."""
         assert self._writer is not None
         for fields in _rows(rows):
             self.pages += 1
-            verdict = _verdict(fields)
-            if verdict is None:
+            is_wanted = _is_wanted(fields)
+            if is_wanted is None:
                 continue
             url, fetched = fields["url"], fields["fetched"]
             if newest is not None:
@@ -201,7 +189,7 @@ class Indexer:
                 newest[number] = fetched
             if fields["again"] is not False:
                 self._writer.delete_documents_by_term(schema.URL, url)
-            if verdict:
+            if is_wanted:
                 self._writer.add_document(make_document(_page_row(fields)))
             self._pending += 1
 
@@ -212,7 +200,7 @@ class Indexer:
         return bool(self._pending) and time.monotonic() - self._committed_at >= pause
 
     def commit(self) -> None:
-        """Makes what was taken searchable, and the position with it."""
+        """Makes the pages that the writer has searchable, together with the position."""
         if not self._pending or self._writer is None:
             return
         began = time.monotonic()
@@ -227,11 +215,11 @@ class Indexer:
     def _begin_operations(self) -> None:
         """Gives the writer a first operation that may be lost.
 
-        tantivy (0.27) numbers the first one after it was opened like the last commit, and a merge that begins
-        at that moment takes it for one that was committed: half of all such deletions never happened.
+        tantivy (0.27) gives the first operation after opening the number of the last commit, and a merge that
+        begins at that moment takes it for a committed one: half of all such deletions never happened.
         """
         assert self._writer is not None
-        self._writer.delete_documents_by_term(schema.KIND, _NOBODY)
+        self._writer.delete_documents_by_term(schema.KIND, _NO_KIND)
 
     def _roll_back(self) -> None:
         if self._writer is not None:
@@ -243,20 +231,20 @@ class Indexer:
     # -- links ---------------------------------------------------------------------------------------------
 
     def _may_count(self) -> bool:
-        if self._counting.batch >= self._taken:
+        if self._links.batch >= self._taken:
             return False
-        return time.monotonic() - self._counted_at >= COUNT_SHARE * self._counting.seconds
+        return time.monotonic() - self._counted_at >= COUNT_SHARE * self._links.seconds
 
     def _count(self, snapshot: Snapshot, *, stop: threading.Event, until: float) -> None:
-        if self._counting.go_on(snapshot, stop=stop, until=until):
+        if self._links.go_on(snapshot, stop=stop, until=until):
             self._counted_at = time.monotonic()
 
     def _count_the_rest(self) -> None:
-        """At the end, unless somebody waits for it; the files of the last snapshot must be there still."""
+        """At the end, unless `stop` is set; the files of the last snapshot must still exist."""
         if self._last is None:
             return
         seen_at, snapshot, stop = self._last
-        if self._taken == snapshot.batch and self._counting.batch < self._taken and not stop.is_set():
+        if self._taken == snapshot.batch and self._links.batch < self._taken and not stop.is_set():
             self._count(snapshot, stop=stop, until=seen_at + 2 * WORK_SECONDS)
 
 
@@ -282,14 +270,14 @@ def _rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
         yield dict(zip(_COLUMNS, values, strict=True))
 
 
-def _verdict(fields: dict[str, Any]) -> bool | None:
-    """True: to be found from now on; False: no longer; None: this says nothing of the page."""
+def _is_wanted(fields: dict[str, Any]) -> bool | None:
+    """True: index the page; False: delete it; None: the row says nothing about the page."""
     status = fields["status"] or 0
     if status in _GONE:
         return False
     if not 200 <= status < 300 or fields["error"]:
         return None
-    return fields["digest"] is not None  # a page without one may not be indexed: its author says so
+    return fields["digest"] is not None  # a page with noindex has no digest
 
 
 def _page_row(fields: dict[str, Any]) -> PageRow:

@@ -1,7 +1,8 @@
-"""Counts the pages that link to each URL, piece by piece of the archive, over as many snapshots as it takes.
+"""Counts the pages that link to each URL, part by part of the archive, over as many snapshots as that takes.
 
-Links of the newest version of a page count, each page once for each URL, links to itself not at all. Of what
-came before there were batches, a page whose links lie in two pieces may count twice: it is a weight, no more.
+Only links of the newest version of a page count: each page once for each URL, links to itself not at all.
+Among rows from before batches existed, a page whose links are in two parts may count twice; the count is only
+a weight.
 """
 
 import threading
@@ -14,18 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sterna.archive.arrivals import arrivals
+from sterna.archive.disk import storage_errors
 from sterna.archive.manifest import Snapshot
-from sterna.search.inbound import read_batch, write
-from sterna.search.marks import mark_of
+from sterna.search.documents import mark_of
+from sterna.search.inbound import HEAD, MAGIC, MAX_COUNT, NAME, read_batch
 
-_MAX_ROWS = 2_000_000  # of counts that are not added up yet
+_MAX_ROWS = 2_000_000  # of counts that are not summed yet
 _COUNTS = pa.schema([("number", pa.uint64()), ("count", pa.int64())])
 _VERSIONS = pa.schema([("number", pa.uint64()), ("fetched", pa.int64())])
 _NONE_WHOLE = -1
 
 
-class Counting:
-    """The count that is being made; `batch` and `seconds` are those of the last one that was finished."""
+class LinkCount:
+    """The count in progress; `batch` and `seconds` are those of the last finished one.
+
+    Only the indexer's thread changes it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -34,12 +39,12 @@ class Counting:
         self._begun: _Count | None = None
 
     def go_on(self, snapshot: Snapshot, *, stop: threading.Event, until: float) -> bool:
-        """True if a count was finished and written; a fresh one is begun where none is under way."""
+        """Continues the count, or begins one; True if it was finished and written."""
         count = self._begun or _Count(snapshot.batch)
         if not count.go_on(snapshot, stop=stop, until=until):
             self._begun = None if count.is_lost else count
             return False
-        write(self._folder, count.result(), batch=count.upto)
+        write_counts(self._folder, count.result(), batch=count.upto)
         self.batch, self.seconds, self._begun = count.upto, count.seconds, None
         return True
 
@@ -48,8 +53,8 @@ class _Count:
     def __init__(self, upto: int) -> None:
         self.upto = upto
         self.seconds = 0.0
-        self.is_lost = False  # it was stopped where it cannot go on
-        self._done = {"page": -1, "link": -1}  # the last batch of each table that was counted whole
+        self.is_lost = False  # it stopped where it cannot continue
+        self._done = {"page": -1, "link": -1}  # the last batch of each table that was counted completely
         self._versions = _VERSIONS.empty_table()
         self._newest: _Newest | None = None
         self._counts = _COUNTS.empty_table()
@@ -69,19 +74,19 @@ class _Count:
             self.seconds += time.monotonic() - began
 
     def result(self) -> pa.Table:
-        """By number, each once."""
-        return _added_up(self._counts).sort_by("number")
+        """Each number once, sorted, with its count."""
+        return _summed(self._counts).sort_by("number")
 
     def _pieces(self, snapshot: Snapshot) -> Iterator[tuple[Sequence[str], pa.Table]]:
         for table, columns in (("page", _PAGE_COLUMNS), ("link", _LINK_COLUMNS)):
             paths = snapshot.tables.get(table, ())
             for rows, whole in _whole(paths, after=self._done[table], upto=self.upto, columns=columns):
                 self.is_lost = whole == _NONE_WHOLE
-                self._done[table] = max(whole, self._done[table])  # now: nobody may come back for more
+                self._done[table] = max(whole, self._done[table])  # the caller may stop at the yield
                 yield columns, rows
 
     def _note_versions(self, rows: pa.Table) -> None:
-        """Which pages came more than once, and when."""
+        """Notes which pages came more than once, and when."""
         again = rows.filter(pc.fill_null(rows["again"], True))
         numbers = [mark_of(url) for url in again["url"].to_pylist()]
         versions = [pa.array(numbers, pa.uint64()), again["fetched"].cast(pa.int64())]
@@ -92,7 +97,7 @@ class _Count:
             self._newest = _Newest(self._versions)
         self._counts = pa.concat_tables([self._counts, _linked(rows, self._newest)])
         if self._counts.num_rows > _MAX_ROWS:
-            self._counts = _added_up(self._counts)
+            self._counts = _summed(self._counts)
 
 
 _PAGE_COLUMNS = ("url", "fetched", "again", "batch")
@@ -102,9 +107,9 @@ _LINK_COLUMNS = ("from_url", "to_url", "fetched", "batch")
 def _whole(
     paths: Sequence[Path], *, after: int, upto: int, columns: Sequence[str]
 ) -> Iterator[tuple[pa.Table, int]]:
-    """The rows in whole batches, with the last batch of them.
+    """The rows in complete batches, each time with the last of these batches.
 
-    Batch 0, what came before there were batches, has no bound: it comes in pieces, of which none is whole.
+    Batch 0, from before batches existed, has no size limit: it comes in parts, none of which is complete.
     """
     held = None
     for rows in arrivals(paths, after=after, upto=upto, columns=columns):
@@ -122,7 +127,7 @@ def _whole(
 
 
 class _Newest:
-    """When the newest version of the pages that came more than once was fetched."""
+    """When the newest version was fetched of each page that came more than once."""
 
     def __init__(self, versions: pa.Table) -> None:
         newest = versions.group_by("number").aggregate([("fetched", "max")]).sort_by("number")
@@ -144,7 +149,7 @@ def _viewed(column: pa.ChunkedArray, kind: str) -> memoryview:
 
 
 def _linked(rows: pa.Table, newest: _Newest) -> pa.Table:
-    """How many of the pages in these rows link to each number."""
+    """How many pages of these rows link to each number."""
     rows = rows.filter(pc.and_(pc.is_valid(rows["from_url"]), pc.is_valid(rows["to_url"])))
     sources = rows["from_url"].combine_chunks().dictionary_encode()
     targets = rows["to_url"].combine_chunks().dictionary_encode()
@@ -164,6 +169,21 @@ def _linked(rows: pa.Table, newest: _Newest) -> pa.Table:
     return pa.table([numbers, counts["from_count"]], schema=_COUNTS)
 
 
-def _added_up(counts: pa.Table) -> pa.Table:
+def _summed(counts: pa.Table) -> pa.Table:
     sums = counts.group_by("number").aggregate([("count", "sum")])
     return pa.table([sums["number"], sums["count_sum"]], schema=_COUNTS)
+
+
+def write_counts(folder: Path, counts: pa.Table, *, batch: int) -> None:
+    """Replaces the file that `inbound` reads; `counts` has each number once, sorted."""
+    bounded = pc.min_element_wise(counts["count"], MAX_COUNT).cast(pa.uint32())
+    begun = folder / f"{NAME}.tmp"
+    with storage_errors(folder):
+        with begun.open("wb") as file:
+            file.write(HEAD.pack(MAGIC, batch, counts.num_rows))
+            for column, width in ((counts["number"], 8), (bounded, 4)):
+                array = column.combine_chunks()
+                if len(array):
+                    begin = array.offset * width
+                    file.write(memoryview(array.buffers()[1])[begin : begin + width * len(array)])
+        begun.replace(folder / NAME)

@@ -1,30 +1,107 @@
-"""What was asked for as a query of tantivy: which pages match, and how well.
+"""What somebody typed, as a query of tantivy: which pages match, and how well.
 
-Every word must be somewhere on the page. Where it stands in the title, a heading, a keyword or the URL, the
-page scores higher; higher still where the words stand in the title one after the other. A word is looked for
-as each analysis that occurs in the index would have written it.
+Words, "phrases", title:word, url:word, site:host, and -word to exclude. Every text is a valid query; what
+exceeds the bounds is left out, with a note.
+
+Every word must occur on the page. A page scores higher if a word is in its title, a heading, a keyword or the
+URL, and higher still if the words stand side by side in the title. Each word is looked up once for every
+analysis that occurs in the index.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from tantivy import Occur, Query, Schema, TextAnalyzer
 
+from sterna.archive.disk import clean
 from sterna.model import Record
 from sterna.search import schema
-from sterna.search.analysis import PLAIN
-from sterna.search.wording import Asked, Term
+
+MAX_CHARS = 2_000
+MAX_TERMS = 32
 
 TITLE_BOOST = 3.0
 HEADS_BOOST = 1.5
 ADDRESS_BOOST = 1.0
 TITLE_PHRASE_BOOST = 3.0
 
+Where = Literal["", "title", "url"]
+
+# An optional minus and field, then a phrase (its end may be missing) or anything without spaces.
+_PART = re.compile(
+    r'(?P<minus>-?)(?P<field>(?:title|url|site):)?(?:"(?P<phrase>[^"]*)(?:"|\Z)|(?P<word>[^\s"]+))', re.I
+)
+
+
+class Term(Record, frozen=True):
+    """A word or phrase, in which field, and whether it is required or excluded."""
+
+    text: str
+    where: Where = ""
+    is_phrase: bool = False
+    is_excluded: bool = False
+
+
+class ParsedQuery(Record, frozen=True, kw_only=True):
+    """The parts of what was typed."""
+
+    terms: tuple[Term, ...] = ()
+    sites: tuple[str, ...] = ()  # a page must be of one of these
+    excluded_sites: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def parse(words: str) -> ParsedQuery:
+    """The parts of what was typed; never fails."""
+    notes = []
+    text = schema.normalized(clean(words[: MAX_CHARS + 1]))
+    if len(text) > MAX_CHARS:
+        text = text[:MAX_CHARS]
+        notes.append(f"only the first {MAX_CHARS:,} characters were read")
+    terms: list[Term] = []
+    sites: dict[bool, list[str]] = {False: [], True: []}
+    for part in _PART.finditer(text):
+        is_excluded = bool(part["minus"])
+        field = (part["field"] or "").rstrip(":").lower()
+        content = part["phrase"] if part["phrase"] is not None else part["word"]
+        if len(terms) + len(sites[False]) + len(sites[True]) >= MAX_TERMS:
+            notes.append(f"only the first {MAX_TERMS} words were searched")
+            break
+        if field == "site":
+            host = host_named(content)
+            sites[is_excluded].extend([host] if host else [])
+        elif content.strip():
+            where: Where = "title" if field == "title" else "url" if field == "url" else ""
+            terms.append(Term(content.strip(), where, part["phrase"] is not None, is_excluded))
+    return ParsedQuery(
+        terms=tuple(dict.fromkeys(terms)),
+        sites=tuple(sites[False]),
+        excluded_sites=tuple(sites[True]),
+        notes=tuple(notes),
+    )
+
+
+def host_named(content: str) -> str:
+    """The host or whole site that `site:` names; a path after it is ignored."""
+    scheme, separator, rest = content.strip().lower().rpartition("://")
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0].strip(".")
+    if not authority.isascii():
+        try:
+            authority = authority.encode("idna").decode()
+        except UnicodeError:
+            return ""
+    return f"{scheme}{separator}{authority}" if authority else ""
+
+
+# -- as tantivy takes it -----------------------------------------------------------------------------------
+
 
 class Composed(Record, frozen=True, kw_only=True, gc=True):
-    """A query; `wanted` is what of it is to be marked, `lost` what of the words holds nothing to look for."""
+    """A query; `wanted` is the part that snippets mark, `lost` are words without any searchable part."""
 
     every: Query | None  # all words; None: there is nothing to look for
-    some: Query | None  # any of the words, where there are several
+    some: Query | None  # any of the words, if there are several
     wanted: Query | None
     lost: tuple[str, ...]
 
@@ -36,12 +113,12 @@ class Composer:
         self._schema = fields
         self._analyzers = analyzers
 
-    def compose(self, asked: Asked) -> Composed:
+    def compose(self, parsed: ParsedQuery) -> Composed:
         must: list[Query] = []
         should: list[Query] = []
         must_not: list[Query] = []
         lost: list[str] = []
-        for term in asked.terms:
+        for term in parsed.terms:
             found = self._anywhere(term)
             if found is None:
                 lost.append(term.text)
@@ -50,13 +127,13 @@ class Composer:
             else:
                 must.append(found)
                 should += self._better(term)
-        wanted = [term for term in asked.terms if not term.is_excluded and not term.where]
+        wanted = [term for term in parsed.terms if not term.is_excluded and not term.where]
         if len(wanted) > 1:
             should += self._title_phrases(" ".join(term.text for term in wanted))
-        filters = self._site_filters(asked)
-        if not must and not asked.sites:
+        filters = self._site_filters(parsed)
+        if not must and not parsed.sites:
             return Composed(every=None, some=None, wanted=None, lost=tuple(lost))
-        must_not += [_const(self._host(host), 0.0) for host in asked.excluded_sites]
+        must_not += [_const(self._host(host), 0.0) for host in parsed.excluded_sites]
         some = None
         if len(must) > 1:
             some = _joined([_any([*must, *should]), *filters], [], must_not)
@@ -70,9 +147,9 @@ class Composer:
         )
 
     def _anywhere(self, term: Term) -> Query | None:
-        """Pages that have the term where it must be; None if no analysis leaves anything of it."""
+        """Pages that have the term in its field; None if no analysis leaves anything of it."""
         if term.where == "url":
-            return self._written(schema.ADDRESS, PLAIN, term.text)
+            return self._written(schema.ADDRESS, schema.PLAIN, term.text)
         field = schema.TITLE if term.where == "title" else schema.ALL
         queries = self._analysed(field, term.text)
         return _any(queries) if queries else None
@@ -82,7 +159,7 @@ class Composer:
             return []
         titles = self._analysed(schema.TITLE, term.text)
         heads = self._analysed(schema.HEADS, term.text)
-        address = self._written(schema.ADDRESS, PLAIN, term.text)
+        address = self._written(schema.ADDRESS, schema.PLAIN, term.text)
         return [
             *(Query.boost_query(query, TITLE_BOOST) for query in titles),
             *(Query.boost_query(query, HEADS_BOOST) for query in heads),
@@ -97,7 +174,7 @@ class Composer:
         return [query for query in written if query is not None]
 
     def _written(self, field: str, analysis: str, text: str) -> Query | None:
-        """The tokens of a text one after the other in a field."""
+        """The tokens of a text, side by side in a field."""
         tokens = self._analyzers[analysis].analyze(text)
         if not tokens:
             return None
@@ -105,8 +182,8 @@ class Composer:
             return Query.term_query(self._schema, field, tokens[0])
         return Query.phrase_query(self._schema, field, list(tokens))
 
-    def _site_filters(self, asked: Asked) -> list[Query]:
-        return [_const(_any([self._host(host) for host in asked.sites]), 0.0)] if asked.sites else []
+    def _site_filters(self, parsed: ParsedQuery) -> list[Query]:
+        return [_const(_any([self._host(host) for host in parsed.sites]), 0.0)] if parsed.sites else []
 
     def _host(self, host: str) -> Query:
         return Query.term_query(self._schema, schema.HOSTS, host, "basic")

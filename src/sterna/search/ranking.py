@@ -1,60 +1,84 @@
-"""One search in one state of an index: candidates, their order, and the hits that are shown.
+"""One search in one view of an index: candidates, their order, near-duplicates, and the hits that are shown.
 
-Candidates are taken in chunks of a fixed size, whatever part of the hits is asked for, and each chunk is
-ranked and folded after the one before: so the hits are one list, of which every page of results is a part.
+Candidates are taken in chunks of a fixed size, whichever part of the hits is wanted. Each chunk is ordered
+anew by the score of the words and the number of inbound links, and added after the chunk before. So the hits
+are one list, of which every page of results is a slice.
+
+Near-duplicates are folded into the first of them: pages with the same body, or with the same title and nearly
+the same words. Pages that share only a template differ in their titles.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import log1p
+from operator import attrgetter
 from typing import Any
 
 from tantivy import DocAddress, Document, Query, Schema, Searcher
 
 from sterna.model import Record
 from sterna.search import schema
-from sterna.search.documents import unpack
-from sterna.search.folding import Candidate, Folding, Kept, weighed
+from sterna.search.documents import likeness_mark, unpack
 from sterna.search.inbound import Inbound
-from sterna.search.marks import likeness_mark
 from sterna.search.results import Hit
 from sterna.search.snippets import Snippets
 from sterna.web.urls import site_of
 
 CHUNK = 100
-MAX_HITS = 1_000  # how deep one can look
-MAX_FOLDED = 50  # URLs that are named for one hit
-MAX_LIKENESSES = 64  # that one search may make: a site may give all its pages one title
+MAX_HITS = 1_000
+MAX_FOLDED = 50  # URLs listed for one hit
+MAX_LIKENESSES = 64  # computed in one search: a site may give all its pages one title
+INBOUND_WEIGHT = 0.06
+MAX_DIFFERING_BITS = 3  # of the 64 of a signature: about a twentieth of the words differ
 _MAX_KNOWN = 20_000
 
 
-class State(Record, frozen=True, gc=True):
-    """What a search is made in."""
+class IndexView(Record, frozen=True, gc=True):
+    """The index as one search sees it."""
 
     searcher: Searcher
     fields: Schema
     inbound: Inbound
-    likenesses: dict[int, int | None]  # by digest: those that searches needed before
+    likenesses: dict[int, int | None]  # by digest: a cache that searches fill
+
+
+class Candidate(Record, frozen=True):
+    """A page that matches, by its place in the results of tantivy."""
+
+    place: int
+    score: float  # weighted by inbound links
+    inbound: int
+    digest: int
+    title: int
+
+
+class Kept(Record, frozen=True):
+    """A page that is shown, with the places of its near-duplicates."""
+
+    candidate: Candidate
+    folded: list[int]
 
 
 class Ranked(Record, frozen=True, kw_only=True, gc=True):
-    """The first of what matches a query, in order."""
+    """The first pages that match a query, in order."""
 
     kept: list[Kept]
     addresses: list[DocAddress]
-    total: int  # hits, or pages that match where not all were looked at
+    total: int  # hits; an estimate if not all matching pages were looked at
     is_exact: bool
 
 
-def rank(state: State, query: Query, *, count: int) -> Ranked:
+def rank(view: IndexView, query: Query, *, count: int) -> Ranked:
     """At least the first `count` hits, if there are as many."""
     addresses: list[DocAddress] = []
-    folding = Folding(_Likenesses(state, addresses).of)
+    folding = Folding(_Likenesses(view, addresses).of)
     matching = 0
     while True:
-        result = state.searcher.search(query, limit=CHUNK, offset=len(addresses))
+        result = view.searcher.search(query, limit=CHUNK, offset=len(addresses))
         matching = result.count or 0  # type: ignore[attr-defined]
         scores = [score for score, _ in result.hits]
         found = [address for _, address in result.hits]
-        candidates = _candidates(state, found, scores, first=len(addresses))
+        candidates = _candidates(view, found, scores, first=len(addresses))
         addresses += found
         folding.add(candidates)
         if len(found) < CHUNK or len(folding.kept) >= count or len(addresses) >= 2 * MAX_HITS:
@@ -65,65 +89,112 @@ def rank(state: State, query: Query, *, count: int) -> Ranked:
 
 
 def _candidates(
-    state: State, addresses: list[DocAddress], scores: Sequence[float], *, first: int
+    view: IndexView, addresses: list[DocAddress], scores: Sequence[float], *, first: int
 ) -> Iterator[Candidate]:
-    marks: list[list[Any]] = [state.searcher.fast_field_values(name, addresses) for name in schema.MARKS]
-    inbound_of = state.inbound.of
+    marks: list[list[Any]] = [view.searcher.fast_field_values(name, addresses) for name in schema.MARKS]
+    inbound_of = view.inbound.of
     for place, (score, number, digest, title) in enumerate(zip(scores, *marks, strict=True), first):
         inbound = inbound_of(number)
-        yield Candidate(place, weighed(score, inbound), inbound, digest, title)
+        yield Candidate(place, _weighted(score, inbound), inbound, digest, title)
+
+
+def _weighted(score: float, inbound: int) -> float:
+    return score * (1 + INBOUND_WEIGHT * log1p(inbound)) if inbound else score
+
+
+# -- near-duplicates ---------------------------------------------------------------------------------------
+
+
+class Folding:
+    """Folds chunk after chunk; a page that was kept takes in later near-duplicates and keeps its rank."""
+
+    def __init__(self, likeness: Callable[[Candidate], int | None]) -> None:
+        """`likeness` gives the signature of a page's words, None if it has too few; it is rarely called."""
+        self._likeness = likeness
+        self.kept: list[Kept] = []
+        self._by_digest: dict[int, Kept] = {}
+        self._by_title: defaultdict[int, list[Kept]] = defaultdict(list)
+
+    def add(self, candidates: Iterable[Candidate]) -> None:
+        """Adds the next chunk, in the order of tantivy; equal scores stay in that order."""
+        for candidate in sorted(candidates, key=attrgetter("score"), reverse=True):
+            same = self._same(candidate)
+            if same is not None:
+                same.folded.append(candidate.place)
+                continue
+            kept = Kept(candidate, [])
+            self.kept.append(kept)
+            self._by_digest[candidate.digest] = kept
+            self._by_title[candidate.title].append(kept)
+
+    def _same(self, candidate: Candidate) -> Kept | None:
+        if candidate.digest in self._by_digest:
+            return self._by_digest[candidate.digest]
+        namesakes = self._by_title.get(candidate.title)
+        likeness = self._likeness(candidate) if namesakes else None
+        if not namesakes or likeness is None:
+            return None
+        return next((kept for kept in namesakes if self._is_alike(kept.candidate, likeness)), None)
+
+    def _is_alike(self, candidate: Candidate, likeness: int) -> bool:
+        other = self._likeness(candidate)
+        return other is not None and (other ^ likeness).bit_count() <= MAX_DIFFERING_BITS
 
 
 class _Likenesses:
-    """The signatures of pages' words, made from their texts when two pages have the same title."""
+    """Signatures of pages' words, computed from the stored texts when two pages have one title."""
 
-    def __init__(self, state: State, addresses: Sequence[DocAddress]) -> None:
-        self._state = state
+    def __init__(self, view: IndexView, addresses: Sequence[DocAddress]) -> None:
+        self._view = view
         self._addresses = addresses
-        self._left = MAX_LIKENESSES
+        self._left = MAX_LIKENESSES  # decremented by `of`
 
     def of(self, candidate: Candidate) -> int | None:
-        """None if the page has too few words, or too many pages were asked for."""
-        known = self._state.likenesses
+        """None if the page has too few words, or this search computed too many already."""
+        known = self._view.likenesses
         if candidate.digest not in known:
             if not self._left:
                 return None
             self._left -= 1
             if len(known) >= _MAX_KNOWN:
                 known.clear()
-            known[candidate.digest] = likeness_mark(_body(self._state, self._addresses[candidate.place]))
+            document = self._view.searcher.doc(self._addresses[candidate.place])
+            known[candidate.digest] = likeness_mark(_body(document))
         return known.get(candidate.digest)
 
 
-def _body(state: State, address: DocAddress) -> str:
-    return unpack(bytes(state.searcher.doc(address).get_first(schema.BODY) or b""))
+# -- hits --------------------------------------------------------------------------------------------------
 
 
-def show(state: State, ranked: Ranked, snippets: Snippets, *, offset: int, limit: int) -> tuple[Hit, ...]:
+def show(view: IndexView, ranked: Ranked, snippets: Snippets, *, offset: int, limit: int) -> tuple[Hit, ...]:
     """The hits of this part of the list."""
     part = ranked.kept[offset : min(offset + limit, MAX_HITS)]
-    return tuple(_hit(state, kept, ranked.addresses, snippets) for kept in part)
+    return tuple(_hit(view, kept, ranked.addresses, snippets) for kept in part)
 
 
-def _hit(state: State, kept: Kept, addresses: Sequence[DocAddress], snippets: Snippets) -> Hit:
+def _hit(view: IndexView, kept: Kept, addresses: Sequence[DocAddress], snippets: Snippets) -> Hit:
     candidate = kept.candidate
-    document = state.searcher.doc(addresses[candidate.place])
+    document = view.searcher.doc(addresses[candidate.place])
     url = _text(document, schema.URL)
     analysis = _text(document, schema.ANALYSIS)
     title = " ".join(_text(document, schema.named(schema.TITLE, analysis)).split())
-    folded = (state.searcher.doc(addresses[place]) for place in kept.folded[:MAX_FOLDED])
+    folded = (view.searcher.doc(addresses[place]) for place in kept.folded[:MAX_FOLDED])
     return Hit(
         url=url,
         site=site_of(url),
         title=title,
         language=_text(document, schema.LANGUAGE),
-        snippet=snippets.of_text(unpack(bytes(document.get_first(schema.BODY) or b"")), analysis),
+        snippet=snippets.of_text(_body(document), analysis),
         title_pieces=snippets.of_title(title, analysis),
         score=candidate.score,
         inbound=candidate.inbound,
         fetched=float(document.get_first(schema.FETCHED) or 0.0),
         folded=tuple(_text(other, schema.URL) for other in folded),
     )
+
+
+def _body(document: Document) -> str:
+    return unpack(bytes(document.get_first(schema.BODY) or b""))
 
 
 def _text(document: Document, field: str) -> str:

@@ -1,17 +1,19 @@
-"""What a search finds: records that a terminal, a page and an API show alike."""
+"""The interface of search: who finds pages, and the records that a terminal, a page and an API show."""
+
+from typing import Protocol
 
 from sterna.model import Record
 
 
 class Piece(Record, frozen=True, array_like=False):
-    """A part of a text; marked where it is one of the words that were searched."""
+    """A part of a text; marked if it is one of the words searched for."""
 
     text: str
     is_marked: bool = False
 
 
 class Hit(Record, frozen=True, array_like=False, kw_only=True):
-    """A page that was found, and the near-duplicates that it stands for."""
+    """A page that matches, and its near-duplicates."""
 
     url: str
     site: str
@@ -20,19 +22,27 @@ class Hit(Record, frozen=True, array_like=False, kw_only=True):
     snippet: tuple[Piece, ...]
     title_pieces: tuple[Piece, ...]
     score: float
-    inbound: int  # pages that link to it
+    inbound: int  # number of pages that link to it
     fetched: float
-    folded: tuple[str, ...]  # URLs of near-duplicates that it stands for
+    folded: tuple[str, ...]  # URLs of near-duplicates that are not listed themselves
 
 
 class Found(Record, frozen=True, array_like=False, kw_only=True):
-    """One window of what a search found."""
+    """One page of the hits of a search."""
 
     words: str
     hits: tuple[Hit, ...]
     total: int
-    is_exact: bool  # False: there are at least `total`
+    is_exact: bool  # False: `total` is an estimate
     offset: int
     limit: int
     seconds: float
-    note: str = ""  # what of the query was not understood
+    note: str = ""  # which part of the query was not used
+
+
+class Searches(Protocol):
+    """What finds pages, from several threads at once: `search.searcher.Searcher`."""
+
+    def search(self, words: str, *, limit: int = 10, offset: int = 0) -> Found: ...
+
+    def page_count(self) -> int: ...

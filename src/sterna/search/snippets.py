@@ -1,4 +1,4 @@
-"""The part of a page's text that shows best why it was found, its words marked."""
+"""The part of a page's text that shows best why the page matches, with the words marked."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from sterna.search import schema
 from sterna.search.results import Piece
 
 SNIPPET_CHARS = 240
-WINDOW_CHARS = 3_000  # of a text, in which a snippet is looked for
+WINDOW_CHARS = 3_000  # of a text, from which the snippet is taken
 _BEFORE_CHARS = 300
-_STEP_CHARS = 6_000  # that are looked through at a time for where the words stand
+_STEP_CHARS = 6_000  # searched at a time for the words
 _MAX_WORD_CHARS = 100
-_TITLE_CHARS = 100_000  # more than any has: a title is never cut
+_TITLE_CHARS = 100_000  # more than any title has: titles are never cut
 _ELLIPSIS = "…"
 
 
@@ -25,12 +25,12 @@ class Snippets:
         self._searcher = searcher
         self._schema = fields
         self._wanted = wanted
-        # The longest first: it is likely to be the rarest.
+        # The longest first: it is probably the rarest.
         self._words = sorted((word.lower() for word in words), key=len, reverse=True)
         self._generators: dict[str, SnippetGenerator] = {}
 
     def of_text(self, text: str, analysis: str) -> tuple[Piece, ...]:
-        """The best part of a text; its beginning if no word stands there."""
+        """The best part of a text; its beginning if it contains none of the words."""
         begin = _window(text, self._words)
         window = " ".join(text[begin : begin + WINDOW_CHARS].split())
         found = self._marked(window, schema.ALL, analysis, max_chars=SNIPPET_CHARS)
@@ -54,7 +54,7 @@ class Snippets:
     def _marked(
         self, text: str, field: str, analysis: str, *, max_chars: int
     ) -> tuple[str, list[Piece]] | None:
-        """The fragment, and its pieces; None if none of the words is there."""
+        """The fragment and its pieces; None if it contains none of the words."""
         if self._wanted is None or not text:
             return None
         name = schema.named(field, analysis)
@@ -90,10 +90,10 @@ def pieces_of(fragment: str, ranges: Sequence[tuple[int, int]]) -> list[Piece]:
 
 
 def _window(text: str, words: Sequence[str]) -> int:
-    """Where the part of a long text begins in which the words stand, as far as can be told without stems."""
+    """Where the part of a long text begins that contains the words, found without stemming."""
     if len(text) <= WINDOW_CHARS:
         return 0
-    # All of them in a row, then each, then how each begins: it may stand there in another form.
+    # All of them in a row, then each, then the beginning of each: the text may have another form of it.
     sought = [" ".join(words), *words, *(word[: max(4, 2 * len(word) // 3)] for word in words)]
     for begin in range(0, len(text), _STEP_CHARS):
         step = text[begin : begin + _STEP_CHARS + _MAX_WORD_CHARS].lower()

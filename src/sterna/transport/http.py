@@ -11,8 +11,7 @@ import pycurl
 
 from sterna.errors import FetchError, LineBroken, Refused, WireError
 from sterna.model import Record
-from sterna.transport.interface import Answer, Call
-from sterna.transport.reading import read_whole
+from sterna.transport.interface import Answer, Call, read_whole
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, Multi, connect_to, set_up
 from sterna.web.dns import Resolver

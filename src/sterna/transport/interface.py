@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from sterna.errors import WireError
 from sterna.model import Record
 
 Op = Literal["discover", "hello", "order", "acknowledge"]
@@ -33,3 +34,15 @@ class Transport(Protocol):
         """Asks, and gives the answer as it comes; leaving the context ends the call."""
 
     async def close(self) -> None: ...
+
+
+async def read_whole(chunks: AsyncIterator[bytes], *, most: int) -> bytes:
+    """The whole answer; WireError as soon as it is longer than it may be."""
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > most:
+            raise WireError("too-large", f"an answer of more than {most} bytes")
+        parts.append(chunk)
+    return b"".join(parts)

@@ -1,31 +1,40 @@
-"""How many pages of a visit are checked, and which.
+"""Which pages of a visit are checked, and how many.
 
-A host that altered a share f of its pages is found out by k samples with the probability 1 - (1 - f)^k. A
-visit to an unknown host is worth as many as find one page in twenty with 95 %: 59. Who is proven is
-sampled less, in proportion to what may still be wrong with it. No visit is checked by more than one page in
-twenty, so that checking never costs more than a twentieth of ordinary crawling; and none by no page at all.
+A host that altered a share f of its pages is caught by k samples with probability 1 - (1 - f)^k. For an
+unknown host 59 samples are drawn, which catch one altered page in twenty with 95 %. A host with a good score
+is sampled less, in proportion to the doubt that is left. At most one page in twenty of a visit is checked, so
+that checking costs at most a twentieth of ordinary crawling; at least one page is.
 """
 
 from math import ceil, log
 from random import Random
 from typing import Generic, TypeVar
 
+from msgspec.structs import replace
+
+from sterna.errors import ReadError
+from sterna.model import Ended, Page, Parcel, Record
+from sterna.trust.judgement import is_checkable
 from sterna.trust.score import Belief, Score, belief
+from sterna.web.content_coding import decode_body
+from sterna.web.digest import digest_of
+from sterna.web.urls import fingerprint
 
 ALTERED_SHARE = 0.05
 WANTED_DETECTION = 0.95
 ONE_IN = 20  # pages of a visit, at most
+_MAX_RAW_BYTES = 8 * 1024 * 1024
 
 T = TypeVar("T")
 
 
 def detection(share: float, samples: int) -> float:
-    """How likely so many samples find a host out that altered this share of its pages."""
+    """The probability that this many samples catch a host that altered this share of its pages."""
     return 1.0 - (1.0 - share) ** samples
 
 
 def needed(share: float = ALTERED_SHARE, wanted: float = WANTED_DETECTION) -> int:
-    """The samples that it takes."""
+    """The number of samples that gives the wanted detection."""
     return ceil(log(1.0 - wanted) / log(1.0 - share))
 
 
@@ -34,7 +43,7 @@ _UNKNOWN = belief(Score(), 0.0)
 
 
 def sample_count(of: Belief, pages: int, *, is_strict: bool = False) -> int:
-    """How many of a visit's pages are checked; strictly as many as of an unknown host, whatever its size."""
+    """How many of a visit's pages to check; if strict, as many as for an unknown host, without the share."""
     if is_strict:
         return min(MOST_SAMPLES, pages)
     doubt = (1.0 - of.lower) / (1.0 - _UNKNOWN.lower)
@@ -43,19 +52,19 @@ def sample_count(of: Belief, pages: int, *, is_strict: bool = False) -> int:
 
 
 class Reservoir(Generic[T]):
-    """Keeps so many of what it is shown, each with the same chance, however many there are (Vitter's R).
+    """A uniform random sample of fixed size from a stream of unknown length (Vitter's algorithm R).
 
-    Nobody who does not see the random numbers can tell which.
+    Without the random numbers nobody can predict which items are kept.
     """
 
     def __init__(self, room: int, random: Random) -> None:
         self._room = room
         self._random = random
         self._kept: list[T] = []  # changed by keep() alone
-        self.shown = 0
+        self.shown = 0  # counted by place()
 
     def place(self) -> int | None:
-        """Where the next one goes; None: it is passed by. Each is asked for once, in its order."""
+        """The slot for the next item, or None to skip it. Call it once per item, in order."""
         self.shown += 1
         if len(self._kept) < self._room:
             return len(self._kept)
@@ -63,12 +72,74 @@ class Reservoir(Generic[T]):
         return place if place < self._room else None
 
     def keep(self, place: int, each: T) -> None:
-        """Puts it where `place` said."""
+        """Stores an item in the slot that `place` returned."""
         if place == len(self._kept):
             self._kept.append(each)
         else:
             self._kept[place] = each
 
     def draw(self, count: int) -> list[T]:
-        """So many of those that are kept, again each with the same chance."""
+        """A uniform sample of the items kept."""
         return self._random.sample(self._kept, min(count, len(self._kept)))
+
+
+class Told(Record, frozen=True):
+    """A page as a host reported it, without the raw response, which is compared on arrival."""
+
+    page: Page
+    has_false_raw: bool = False  # the raw response does not match the digest
+
+
+class Witness:
+    """Watches the parcels of one visit and keeps what a check needs: some pages, and every URL mentioned."""
+
+    def __init__(self, random: Random) -> None:
+        self._pages: Reservoir[Told] = Reservoir(MOST_SAMPLES, random)
+        # Changed by see() alone.
+        self.mentioned: set[int] = set()  # fingerprints
+        self.earliest: float | None = None  # when the first page was fetched, as the host says
+        self.pages = 0
+        self.ended: Ended | None = None
+
+    def see(self, parcel: Parcel) -> None:
+        for page in parcel.pages:
+            self._see(page)
+        checkpoint = parcel.checkpoint
+        self.mentioned.update(checkpoint.done)
+        self.mentioned.update(fingerprint(target.url) for target in (*checkpoint.found, *checkpoint.again))
+        self.ended = parcel.ended
+
+    def _see(self, page: Page) -> None:
+        self.pages += 1
+        self.mentioned.add(page.fingerprint)
+        self.earliest = page.fetched if self.earliest is None else min(page.fetched, self.earliest)
+        if is_checkable(page) and (place := self._pages.place()) is not None:
+            self._pages.keep(place, Told(replace(page, raw=None), _has_false_raw(page)))
+
+    @property
+    def checkable(self) -> int:
+        """The number of pages that can be checked."""
+        return self._pages.shown
+
+    def draw(self, count: int) -> list[Told]:
+        """The pages to check: see `Reservoir`."""
+        return self._pages.draw(count)
+
+
+def _has_false_raw(page: Page) -> bool:
+    """True if the response for the archive does not match the digest."""
+    if page.raw is None or not page.digest or page.is_unchanged:
+        return False
+    try:
+        body = decode_body(page.raw.body, _coding(page.raw.response_head), max_bytes=_MAX_RAW_BYTES)
+    except ReadError:
+        return False  # too large, or unreadable for a reader too: then the page reports the error
+    return digest_of(body) != page.digest
+
+
+def _coding(head: bytes) -> str:
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-encoding":
+            return value.strip().decode("latin-1")
+    return ""

@@ -1,21 +1,25 @@
-"""A host's score: how many of its pages were checked and found true or false, the older the less.
+"""A host's score: how many of its pages were checked and found true or false; older checks count less.
 
-The share of its pages that are true is taken for a beta distribution, which begins as Beta(1, 1): of a host
-that nobody checked every share is as likely as any other.
+The share of true pages is modelled by a beta distribution. It starts as Beta(1, 1): for a host that was never
+checked every share is equally likely.
 """
 
+from math import exp, lgamma, log, log1p
+
 from sterna.model import Record
-from sterna.trust.beta import quantile
 
 DAY = 24 * 3600.0
 HALF_LIFE_SECONDS = 30 * DAY
-TRUSTED = 0.9  # of whose pages, with 95 % certainty, at least so many are true: used before they are checked
+TRUSTED = 0.9  # a host is trusted if, with 95 % certainty, at least this share of its pages is true
 MOST_ALONE_DAYS = 30.0
 _DOUBT = 0.05
+_TERMS = 300  # of the continued fraction; the counts of a score need far fewer
+_HALVINGS = 60
+_TINY = 1e-300
 
 
 class Score(Record, frozen=True):
-    """Counts of pages as they were at a time."""
+    """Weighted counts of checked pages at a point in time."""
 
     good: float = 0.0
     bad: float = 0.0
@@ -23,10 +27,10 @@ class Score(Record, frozen=True):
 
 
 class Belief(Record, frozen=True):
-    """What share of a host's pages is likely to be true."""
+    """The estimated share of a host's pages that is true."""
 
     mean: float
-    lower: float  # with 95 % certainty it is not less
+    lower: float  # lower bound with 95 % certainty
 
     @property
     def is_trusted(self) -> bool:
@@ -34,29 +38,74 @@ class Belief(Record, frozen=True):
 
 
 def faded(score: Score, now: float) -> Score:
-    """What of a score still counts."""
+    """The score with its counts halved for every half-life that passed."""
     share = 0.5 ** (max(now - score.at, 0.0) / HALF_LIFE_SECONDS)
     return Score(score.good * share, score.bad * share, now)
 
 
 def counted(score: Score, *, good: int, bad: int, now: float) -> Score:
-    """The score after a check: who lied loses what it had earned, that of the same check too."""
+    """The score after a check; one bad page resets the good count, including that of the same check."""
     old = faded(score, now)
     return Score(0.0 if bad else old.good + good, old.bad + bad, now)
 
 
 def succeeded(score: Score) -> Score:
-    """The score of who comes with another key: it earned nothing yet, and washes nothing off."""
+    """The score of a host that returns with a new key: bad pages still count, good ones do not."""
     return Score(0.0, score.bad, score.at)
 
 
 def belief(score: Score, now: float) -> Belief:
-    """What to think of a host now."""
+    """The belief in a host at this time."""
     old = faded(score, now)
     a, b = 1.0 + old.good, 1.0 + old.bad
     return Belief(a / (a + b), quantile(_DOUBT, a, b))
 
 
 def alone_seconds(score: Score) -> float:
-    """For how long a host that was just found lying is left alone: a day for each bad page that counts."""
+    """How long a host caught lying is not contacted: a day for each bad page that still counts."""
     return min(score.bad, MOST_ALONE_DAYS) * DAY
+
+
+# -- the beta distribution ---------------------------------------------------------------------------------
+
+
+def quantile(share: float, a: float, b: float) -> float:
+    """The point below which this share of Beta(a, b) lies, by bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if below(middle, a, b) < share:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def below(x: float, a: float, b: float) -> float:
+    """The share of Beta(a, b) below x: the regularised incomplete beta function (Numerical Recipes 6.4)."""
+    if not 0.0 < x < 1.0:
+        return float(x >= 1.0)
+    if x > (a + 1) / (a + b + 2):  # the fraction of the mirrored distribution converges faster here
+        return 1.0 - below(1.0 - x, b, a)
+    front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
+    return front * _fraction(x, a, b) / a
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """The continued fraction of the incomplete beta function, by Lentz's method."""
+    c, d = 1.0, 1.0 / _away_from_zero(1.0 - (a + b) * x / (a + 1.0))
+    value = d
+    for m in range(1, _TERMS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for step in (even, odd):
+            d = 1.0 / _away_from_zero(1.0 + step * d)
+            c = _away_from_zero(1.0 + step / c)
+            value *= c * d
+        if abs(c * d - 1.0) < 1e-12:
+            break
+    return value
+
+
+def _away_from_zero(number: float) -> float:
+    return number if abs(number) > _TINY else _TINY

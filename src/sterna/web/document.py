@@ -1,4 +1,4 @@
-"""One answer of a server to what it says: the function that a reader process calls for every body."""
+"""A server's response to a document: the function that a reader process calls for every body."""
 
 import re
 from array import array
@@ -33,7 +33,7 @@ _LOOKS_LIKE_HTML = re.compile(
 
 
 class Manner(Record, frozen=True, kw_only=True):
-    """How answers are to be read: the same for all of a visit.
+    """How responses are to be read: the same for all of a visit.
 
     Links and the language are always read. Links have no texts where nothing is wanted that needs a tree.
     """
@@ -49,8 +49,8 @@ class Manner(Record, frozen=True, kw_only=True):
         return msgspec.msgpack.encode(self)
 
 
-class Answer(Record, frozen=True, kw_only=True):
-    """What a server answered, as it came, and in what manner it is to be read."""
+class Fetched(Record, frozen=True, kw_only=True):
+    """A server's response as it came, and in what manner it is to be read."""
 
     url: str
     status: int
@@ -93,38 +93,38 @@ class Document(Record, frozen=True, kw_only=True):
     cpu_seconds: float = 0.0  # that reading it took; set by whoever reads
 
 
-def read_document(answer: Answer) -> Document:
-    """Reads the body of an answer; ReadError where it cannot be decompressed or is no sitemap."""
-    manner = _manner(answer.manner)
-    body = decode_body(answer.body, answer.content_encoding, max_bytes=manner.max_bytes)
+def read_document(fetched: Fetched) -> Document:
+    """Reads a body; ReadError if it fails to decompress, or if it should be a sitemap and is none."""
+    manner = _manner(fetched.manner)
+    body = decode_body(fetched.body, fetched.content_encoding, max_bytes=manner.max_bytes)
     digest = digest_of(body)
-    may = read_may(answer.x_robots, agent=manner.agent)
+    may = read_may(fetched.x_robots, agent=manner.agent)
     document = Document(
         digest=digest,
         size=len(body),
-        content_type=_type_of(answer.content_type, body),
-        language=language_of(answer.content_language),
+        content_type=_type_of(fetched.content_type, body),
+        language=language_of(fetched.content_language),
         may_index=may.index,
         may_follow=may.follow,
         may_archive=may.archive,
-        is_unchanged=is_digest(answer.known_digest, digest),
+        is_unchanged=is_digest(fetched.known_digest, digest),
     )
-    if not 200 <= answer.status < 300:
+    if not 200 <= fetched.status < 300:
         return document
-    if answer.kind == "sitemap":
-        return _with_sitemap(document, answer, body=body)
+    if fetched.kind == "sitemap":
+        return _with_sitemap(document, fetched, body=body)
     if document.content_type in _HTML_TYPES:
-        return _compared(_with_html(document, answer, body=body), answer)
+        return _compared(_with_html(document, fetched, body=body), fetched)
     if document.content_type == "text/plain" and document.may_index:
-        return _compared(_with_text(document, answer, body=body), answer)
+        return _compared(_with_text(document, fetched, body=body), fetched)
     return document
 
 
-def _with_text(document: Document, answer: Answer, *, body: bytes) -> Document:
-    wants = _manner(answer.manner).wants
+def _with_text(document: Document, fetched: Fetched, *, body: bytes) -> Document:
+    wants = _manner(fetched.manner).wants
     if "text" not in wants and "keywords" not in wants:
         return document
-    decoded = decode_text(body, charset_of(answer.content_type))[0]
+    decoded = decode_text(body, charset_of(fetched.content_type))[0]
     text = collapse(decoded.replace("\0", "\ufffd"))
     return replace(
         document,
@@ -133,14 +133,14 @@ def _with_text(document: Document, answer: Answer, *, body: bytes) -> Document:
     )
 
 
-def _with_html(document: Document, answer: Answer, *, body: bytes) -> Document:
-    manner = _manner(answer.manner)
-    text = decode_html(body, charset_of(answer.content_type))[0]
+def _with_html(document: Document, fetched: Fetched, *, body: bytes) -> Document:
+    manner = _manner(fetched.manner)
+    text = decode_html(body, charset_of(fetched.content_type))[0]
     html = read_html(
         text,
-        answer.url,
+        fetched.url,
         _canonical(manner.drop_params),
-        x_robots=answer.x_robots,
+        x_robots=fetched.x_robots,
         agent=manner.agent,
         wants=manner.wants,
     )
@@ -162,20 +162,20 @@ def _with_html(document: Document, answer: Answer, *, body: bytes) -> Document:
     )
 
 
-def _with_sitemap(document: Document, answer: Answer, *, body: bytes) -> Document:
-    manner = _manner(answer.manner)
+def _with_sitemap(document: Document, fetched: Fetched, *, body: bytes) -> Document:
+    manner = _manner(fetched.manner)
     canonical = _canonical(manner.drop_params)
-    sitemap = read_sitemap(body, answer.url, canonical, max_bytes=manner.max_bytes)
+    sitemap = read_sitemap(body, fetched.url, canonical, max_bytes=manner.max_bytes)
     return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps)
 
 
-def _compared(document: Document, answer: Answer) -> Document:
+def _compared(document: Document, fetched: Fetched) -> Document:
     """The document with its likeness, and whether it changed by less than the visit minds."""
-    least_change = _manner(answer.manner).least_change
+    least_change = _manner(fetched.manner).least_change
     if not least_change or not document.may_index:
         return document
     likeness = likeness_of(document.text)
-    is_alike = not document.is_unchanged and change_between(answer.known_likeness, likeness) < least_change
+    is_alike = not document.is_unchanged and change_between(fetched.known_likeness, likeness) < least_change
     return replace(document, likeness=likeness, is_alike=is_alike)
 
 

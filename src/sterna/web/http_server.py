@@ -1,8 +1,10 @@
-"""Serving HTTP by uvicorn, so that nobody can hold a connection by saying nothing, or nearly nothing."""
+"""Serves an ASGI application by uvicorn; a client that sends nothing, or nearly nothing, is disconnected."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import h11
@@ -11,9 +13,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class _Protocol(H11Protocol):
-    """Closes a connection on which a request does not begin in time: uvicorn would wait for ever."""
+    """Closes a connection whose request head is not complete in time: uvicorn would wait for ever."""
 
-    head_seconds = 20.0  # in which a request's head must be whole
+    head_seconds = 20.0
     _head_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -23,7 +25,7 @@ class _Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             super().data_received(data)
-        except h11.LocalProtocolError:  # garbage behind a request whose answer is on its way
+        except h11.LocalProtocolError:  # garbage after a request whose response is being sent
             self.transport.close()
         self._watch()
 
@@ -38,7 +40,7 @@ class _Protocol(H11Protocol):
     def _watch(self) -> None:
         if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
             self._unwatch()
-        elif self._head_due is None:  # however often a letter comes
+        elif self._head_due is None:  # one byte now and then does not extend the time
             self._head_due = self.loop.call_later(self.head_seconds, self._give_up)
 
     def _unwatch(self) -> None:
@@ -53,7 +55,7 @@ class _Protocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Leaves the signals to whoever made it: it ends by `should_exit`."""
+    """Handles no signals itself; `should_exit` ends it."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -63,7 +65,11 @@ class Server(uvicorn.Server):
 def make_server(
     app: Any, *, head_seconds: float, connections: int, keep_alive_seconds: int, grace_seconds: int
 ) -> Server:
-    """The server of an ASGI application; `serve(sockets=[...])` runs it."""
+    """The server of an ASGI application, run by `serve_until_signalled` or `serving`.
+
+    `head_seconds` is the time in which a request's head must be complete, `grace_seconds` the time for
+    requests that are in progress when the server ends.
+    """
     protocol = type("Protocol", (_Protocol,), {"head_seconds": head_seconds})
     return Server(
         uvicorn.Config(
@@ -73,8 +79,8 @@ def make_server(
             lifespan="off",
             loop="none",
             log_config=None,
-            log_level="error",  # below that strangers could fill the log with what they garble
-            access_log=False,  # what people ask for is theirs
+            log_level="error",  # at lower levels malformed requests could fill the log
+            access_log=False,  # what people ask for is private
             server_header=False,
             proxy_headers=False,
             limit_concurrency=connections,
@@ -82,3 +88,41 @@ def make_server(
             timeout_graceful_shutdown=grace_seconds,
         )
     )
+
+
+async def serve_until_signalled(
+    server: Server,
+    listener: socket.socket,
+    *,
+    on_ready: Callable[[], None],
+    on_stop: Callable[[], None] = lambda: None,
+) -> None:
+    """Serves until SIGTERM or SIGINT, then finishes the requests in progress.
+
+    `on_ready` is called once signals are handled and requests are queued; `on_stop` at the signal.
+    """
+
+    def stop() -> None:
+        on_stop()
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    on_ready()
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def serving(server: Server, listener: socket.socket) -> AsyncIterator[None]:
+    """Serves beside other work until the block ends."""
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests import making
@@ -15,13 +15,16 @@ from tests.host.knocking import NAME, SITE, Home, answer, open_home
 from tests.transport.serving import MemoryTransport
 
 from sterna.errors import ParcelRefused
-from sterna.home.away.carrier import Placed, Ways
-from sterna.home.away.outbox import Outbox
-from sterna.home.away.place import Placement
-from sterna.home.away.sender import Away, Patience
 from sterna.home.away import line as home_line
+from sterna.home.away.carrier import Migrating
+from sterna.home.away.courier import Courier
+from sterna.home.away.hosts import Hosts
+from sterna.home.away.line import Lines
+from sterna.home.away.patience import Patience
+from sterna.home.away.place import Placement
 from sterna.home.dispatch import Dispatch, Plan
-from sterna.home.ledger.interface import Arrival, Change, Verdict
+from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import Change, Disposal
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
 from sterna.host.config import Caps, HostConfig, LoadRules, Policy
@@ -97,6 +100,15 @@ class ClockAhead(SystemClock):
         return super().now() + self.ahead_seconds
 
 
+class NotingCourier(Courier):
+    """A courier that keeps what hosts say."""
+
+    lines: list[str]  # set by its estate
+
+    def note_line(self, site: str, line: str) -> None:
+        self.lines.append(line)
+
+
 @dataclass
 class Estate:
     """A home with its ledger, and one site with a host."""
@@ -126,7 +138,7 @@ class Estate:
         self.ledger.recover(now=now, least_pause=0.0)
         self.ledger.wake(now=now)
         dispatch = Dispatch(
-            self.ledger,
+            LedgerDesk(self.ledger, self.thread),
             self.carrier(),
             plan=Plan(
                 crawler=self.crawler,
@@ -138,7 +150,6 @@ class Estate:
                 may_visit=lambda site: True,
             ),
             clock=self.clock,
-            thread=self.thread,
             deliver=self.deliver,
             progress=Progress(began=now),
             round_pages=0,
@@ -147,42 +158,31 @@ class Estate:
         async with asyncio.timeout(SOON_SECONDS):
             return await dispatch.run(self.stop)
 
-    def carrier(self) -> Placed:
-        def tell(site: str, line: str) -> None:
-            self.told.append(Placement(site=site, place="host", reason=line))
-
-        outbox = Outbox(
-            self.ledger,
-            lambda: self.away,
-            clock=self.clock,
-            thread=self.thread,
-            progress=Progress(began=0.0),
-            let_reach=lambda visit, offer: None,
-            tell=tell,
+    def carrier(self) -> Migrating:
+        desk = LedgerDesk(self.ledger, self.thread)
+        courier = NotingCourier(
+            lambda: self.away, desk, clock=self.clock, progress=Progress(began=0.0), tell=self.told.append
         )
-        return Placed(
-            Ways(
-                here=self,
-                hosts=self,
-                outbox=outbox,
-                ledger=self.ledger,
-                clock=self.clock,
-                thread=self.thread,
-                is_host_required=self.is_required,
-                tell=self.told.append,
-                warn=self.warnings.append,
-            )
+        courier.lines = self.lines
+        return Migrating(
+            self,
+            cast(Hosts, self),
+            courier,
+            ledger=desk,
+            clock=self.clock,
+            is_host_required=self.is_required,
+            tell=self.told.append,
+            warn=self.warnings.append,
         )
 
     @property
-    def away(self) -> Away:
-        return Away(
+    def away(self) -> Lines:
+        return Lines(
             MemoryTransport({ENDPOINT: self.home.service.answer}),
             self.home.identity,
             home=NAME,
             clock=self.clock,
             patience=QUICK,
-            on_line=lambda site, line: self.lines.append(line),
             priority_of=lambda site: self.priority,
         )
 
@@ -192,12 +192,11 @@ class Estate:
             self.orders.append(order)
         return seal_order(keys, ticket, order)
 
-    async def deliver(self, parcel: Parcel, arrival: Arrival | None = None, /) -> None:
+    async def deliver(self, parcel: Parcel) -> None:
         def store() -> None:
-            if self.ledger.judge(parcel) is not Verdict.NEW:
+            if self.ledger.judge(parcel) is not Disposal.NEW:
                 raise ParcelRefused("it is not the next one")
-            arrivals = (arrival,) if arrival else ()
-            self.ledger.commit(Change(parcels=(parcel,), arrivals=arrivals), now=self.clock.now())
+            self.ledger.commit(Change(parcels=(parcel,)), now=self.clock.now())
 
         await asyncio.get_running_loop().run_in_executor(self.thread, store)
         self.stored.append(parcel)
@@ -211,6 +210,9 @@ class Estate:
         reply = await self.home.service.answer(Call("discover"))
         assert isinstance(reply.body, bytes)
         return decode_offer(reply.body, SITE)
+
+    def let_reach(self, visit: Visit, offer: Offer) -> None:
+        pass
 
     async def fail(self, site: str, reason: str, *, seconds: float) -> None:
         self.faults.append(reason)

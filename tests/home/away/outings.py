@@ -1,10 +1,13 @@
 """Trips to a host that may lie, and what comes home of them."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import pytest
+from msgspec.structs import replace
 from tests.clocks import StillClock
 from tests.home.away import lying
 from tests.home.away.lying import (
@@ -13,16 +16,115 @@ from tests.home.away.lying import (
     LyingHost,
     parcels,
 )
-from tests.transport.serving import MemoryTransport
+from tests.transport.serving import MemoryTransport, Said
 
 from sterna.errors import HostGone
-from sterna.home.away.sender import Away, Patience, Traffic, Trip
+from sterna.home.away.courier import Courier, Journey
+from sterna.home.away.events import Fault, Outcome
+from sterna.home.away.line import Lines
+from sterna.home.away.patience import Patience
+from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import Estimate, HostRow, Ledger, Out, OutboxRow
+from sterna.home.progress import Progress
 from sterna.model import Parcel, Visit
+from sterna.transport.interface import Call, Transport
+from sterna.wire.discovery import Offer
+from sterna.wire.handshake import Session
 from sterna.wire.keys import Identity
 
 HOME = Identity(bytes([1]) * 32)
 QUICK = Patience(silence_seconds=0.3, stop_seconds=2.0, tries=3)
 SOON_SECONDS = 30.0
+
+T = TypeVar("T")
+Shape = Callable[[Visit, Session], Awaitable[Visit]]
+
+
+class ForgetfulLedger:
+    """Stands for a ledger in tests of the line: it takes what a trip writes, and knows of nothing."""
+
+    def write_out(self, row: OutboxRow, luggage: bytes) -> None:
+        pass
+
+    def mark_out(self, visit: str, state: Out, **fields: object) -> Out:
+        return state
+
+    def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
+        return True
+
+    def estimate(self, site: str, *, with_subtrees: bool = False) -> Estimate:
+        return Estimate()
+
+    def set_luggage(self, visit: str, luggage: bytes) -> None:
+        pass
+
+    def host_row(self, site: str) -> HostRow | None:
+        return None
+
+
+class FreeDesk(LedgerDesk):
+    """Calls its ledger at once."""
+
+    def __init__(self, ledger: object) -> None:
+        super().__init__(cast(Ledger, ledger), cast(Executor, None))
+
+    async def do(self, call: Callable[[Ledger], T]) -> T:
+        return call(self.ledger)
+
+
+async def send_whole(visit: Visit, session: Session) -> Visit:
+    """Sends a visit as it is, whatever was granted."""
+    return visit
+
+
+class PlainCourier(Courier):
+    """A courier that writes nothing down and sends visits as a test says."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Any,
+        patience: Patience = QUICK,
+        shape: Shape = send_whole,
+        identity: Identity = HOME,
+        lines: list[str] | None = None,
+        level: int = 0,
+        **fields: Any,
+    ) -> None:
+        line = Lines(transport, identity, home="lab", clock=clock, patience=patience, **fields)
+        self.lines = line
+        super().__init__(
+            lambda: line, FreeDesk(ForgetfulLedger()), clock=clock, progress=Progress(began=0.0), level=level
+        )
+        self._shape = shape
+        self._log = lines if lines is not None else []
+
+    async def shape(self, visit: Visit, offer: Offer, session: Session) -> Visit:
+        return await self._shape(visit, session)
+
+    def note_line(self, site: str, line: str) -> None:
+        self._log.append(line)
+
+    async def carry(
+        self,
+        visit: Visit,
+        offer: Offer,
+        *,
+        deliver: Callable[[Parcel], Awaitable[None]],
+        stop: asyncio.Event | None = None,
+        resume_from: int = 0,
+    ) -> Outcome:
+        """The trip; raises its failure."""
+
+        async def blame(fault: Fault) -> None:
+            pass
+
+        journey = Journey(visit=visit, offer=offer, is_live_only=offer.is_live_only, resume_from=resume_from)
+        outcome = await self.travel(journey, deliver=deliver, stop=stop or asyncio.Event(), blame=blame)
+        if outcome.failure:
+            raise outcome.failure
+        return outcome
 
 
 @dataclass
@@ -33,15 +135,21 @@ class Delivered:
     sizes: list[int] = field(default_factory=list)
     failure: Exception | None = None
 
-    async def __call__(self, parcel: Parcel, size_bytes: int) -> None:
+    async def __call__(self, parcel: Parcel) -> None:
         if self.failure:
             raise self.failure
-        self.parcels.append(parcel)
-        self.sizes.append(size_bytes)
+        assert parcel.arrival
+        self.parcels.append(as_sent(parcel))
+        self.sizes.append(parcel.arrival.size_bytes)
 
     @property
     def numbers(self) -> list[int]:
         return [parcel.number for parcel in self.parcels]
+
+
+def as_sent(parcel: Parcel) -> Parcel:
+    """The parcel without what home added to it: its arrival, and starts of the visit that were missed."""
+    return replace(parcel, arrival=None, checkpoint=replace(parcel.checkpoint, again=()))
 
 
 @dataclass
@@ -54,32 +162,29 @@ class Outing:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     patience: Patience = QUICK
     clock: StillClock = field(default_factory=StillClock)
-    traffic: Traffic = field(default_factory=Traffic)
     lines: list[str] = field(default_factory=list)
+    answer: Callable[[Call], Awaitable[Said]] | None = None  # instead of the host's
 
     def __post_init__(self) -> None:
         self.clock.time = lying.NOW
 
-    @property
-    def away(self) -> Away:
-        return Away(
-            MemoryTransport({ENDPOINT: self.host.answer}),
-            HOME,
-            home="lab",
+    def courier(self, **fields: Any) -> PlainCourier:
+        return PlainCourier(
+            MemoryTransport({ENDPOINT: self.answer or self.host.answer}),
             clock=self.clock,
             patience=self.patience,
-            on_line=lambda site, line: self.lines.append(line),
+            lines=self.lines,
+            **fields,
         )
 
-    async def go(self, **fields: Any) -> Trip:
+    async def go(self, *, resume_from: int = 0, offer: Offer | None = None, **fields: Any) -> Outcome:
         async with asyncio.timeout(SOON_SECONDS):
-            return await self.away.carry_out(
+            return await self.courier(**fields).carry(
                 self.visit,
-                fields.pop("offer", self.host.offer),
+                offer or self.host.offer,
                 deliver=self.delivered,
                 stop=self.stop,
-                traffic=self.traffic,
-                **fields,
+                resume_from=resume_from,
             )
 
     async def gone(self, **fields: Any) -> str:

@@ -4,18 +4,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import msgspec
 import pytest
 from tests.clocks import StillClock
+from tests.home.away.scripted import ScriptedLines
 from tests.home.away.visits import OFFER, SITE, parcel, target, visit
 
 from sterna.errors import FetchError, HostGone, LineBroken, Refused, SternaError
-from sterna.home.away.carrier import Placed, Stationary, Ways
-from sterna.home.away.outbox import Outbox
-from sterna.home.away.place import Placement
-from sterna.home.ledger.interface import Arrival, Change, HostRow
+from sterna.home.away.carrier import Migrating, Stationary
+from sterna.home.away.courier import Courier
+from sterna.home.away.hosts import Hosts
+from sterna.home.away.place import HERE, Placement
+from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import Change, HostRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Ended, Etiquette, Hold, Parcel, Scope, Target, Visit
@@ -44,42 +47,39 @@ class World:
         self.warnings: list[str] = []
         self.here: list[Visit] = []
         self.left = 0
+        self.reached: list[str] = []
         self._thread = thread
+        self.script = ScriptedLines()
+        self.script.sent_to = self.log
 
-    def placed(self) -> Placed:
-        outbox = Outbox(
-            self.ledger,
-            lambda: self,
+    def carrier(self) -> Migrating:
+        desk = LedgerDesk(self.ledger, self._thread)
+        self.script.error = self.error
+        courier = Courier(self.script.open, desk, clock=self.clock, progress=self.progress)
+        return Migrating(
+            Here(self),
+            cast(Hosts, self),
+            courier,
+            ledger=desk,
             clock=self.clock,
-            thread=self._thread,
-            progress=self.progress,
-            let_reach=lambda visit, offer: None,
-        )
-        ways = Ways(
-            here=Here(self),
-            hosts=self,
-            outbox=outbox,
-            ledger=self.ledger,
-            clock=self.clock,
-            thread=self._thread,
             is_host_required=self.is_required,
             tell=self.told.append,
             warn=self.warnings.append,
             welcome=lambda: "sterna keys allow KEY",
         )
-        return Placed(ways)
 
     async def carry(self, trip: Visit, stop: asyncio.Event | None = None) -> str:
-        return await self.placed().carry_out(
+        self.script.parcels = [] if self.error else [parcel(trip, 1, "/", ended=Ended.FINISHED)]
+        place = await self.carrier().carry_out(
             trip, deliver=self.deliver, stop=stop or asyncio.Event(), leave=self.leave
         )
+        return place.kind
 
     def leave(self) -> None:
         self.left += 1
 
-    async def deliver(self, each: Parcel, arrival: Arrival | None = None, /) -> None:
-        arrivals = (arrival,) if arrival else ()
-        self.ledger.commit(Change(parcels=(each,), arrivals=arrivals), now=self.clock.now())
+    async def deliver(self, each: Parcel) -> None:
+        self.ledger.commit(Change(parcels=(each,)), now=self.clock.now())
 
     # -- as the finder of hosts
 
@@ -98,15 +98,8 @@ class World:
     async def fail(self, site: str, reason: str, *, seconds: float) -> None:
         self.log.append(f"fail for {seconds:g}: {reason}")
 
-    # -- as the sender to hosts
-
-    async def carry_out(
-        self, visit: Visit, offer: Offer, *, deliver: Callable[[Parcel, int], Awaitable[None]], **others: Any
-    ) -> None:
-        self.log.append(f"sent to {offer.endpoint}")
-        if self.error:
-            raise self.error
-        await deliver(parcel(visit, 1, "/", ended=Ended.FINISHED), 100)
+    def let_reach(self, visit: Visit, offer: Offer) -> None:
+        self.reached.append(offer.endpoint)
 
 
 class Here:
@@ -140,7 +133,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 async def test_crawler_goes_to_the_host_of_its_site(world: World) -> None:
     assert await world.carry(WORTHY) == "host"
-    assert (world.here, world.left, world.log) == ([], 1, ["find at 1000", f"sent to {OFFER.endpoint}"])
+    assert (world.here, world.left, world.log) == ([], 1, ["find at 1000", OFFER.endpoint])
     assert [(each.site, each.place) for each in world.told] == [(SITE, "host")]
 
 
@@ -218,7 +211,7 @@ async def test_home_that_a_host_does_not_know_learns_how_it_is_let_in(world: Wor
     world.error = Refused("unknown-home", "key 1234 is not allowed")
     await world.carry(WORTHY)
     assert world.warnings == [
-        f"the host of {SITE} does not know this home; its owner lets it in by: sterna keys allow KEY"
+        f"the host of {SITE} does not know this home; its owner admits it with: sterna keys allow KEY"
     ]
 
 
@@ -270,14 +263,16 @@ async def test_visit_of_an_earlier_run_is_gone_on_with_and_its_site_not_asked(wo
         await world.carry(WORTHY)
     world.log.clear()
     world.error = None
-    placed = world.placed()
-    (again,) = await placed.unfinished()
-    place = await placed.carry_out(again, deliver=world.deliver, stop=asyncio.Event(), leave=world.leave)
-    assert (again.id, place, world.log) == ("v", "host", [f"sent to {OFFER.endpoint}"])
-    assert await placed.unfinished() == []
+    carrier = world.carrier()
+    world.script.parcels = [parcel(WORTHY, 1, "/", ended=Ended.FINISHED)]
+    (again,) = await carrier.unfinished()
+    place = await carrier.carry_out(again, deliver=world.deliver, stop=asyncio.Event(), leave=world.leave)
+    assert (again.id, place.kind, world.log) == ("v", "host", [OFFER.endpoint])
+    assert world.reached == [OFFER.endpoint]
+    assert await carrier.unfinished() == []
 
 
 async def test_stationary_carrier_stays_here(world: World) -> None:
     carrier = Stationary(Here(world))
     place = await carrier.carry_out(WORTHY, deliver=world.deliver, stop=asyncio.Event(), leave=world.leave)
-    assert (place, world.left, await carrier.unfinished(), carrier.may_visit(SITE)) == ("here", 0, [], True)
+    assert (place, world.left, await carrier.unfinished(), carrier.may_visit(SITE)) == (HERE, 0, [], True)

@@ -4,7 +4,6 @@ import pytest
 from msgspec.structs import replace
 from tests.home.away import lying
 from tests.home.away.lying import (
-    ENDPOINT,
     Chunks,
     LyingHost,
     Stream,
@@ -12,11 +11,10 @@ from tests.home.away.lying import (
     honest,
     parcels,
 )
-from tests.home.away.outings import HOME, QUICK, Outing, lying_by
-from tests.transport.serving import Cut, MemoryTransport, Said
+from tests.home.away.outings import QUICK, Outing, lying_by
+from tests.transport.serving import Cut, Said
 
 from sterna.errors import LineBroken, Refused
-from sterna.home.away.sender import Away
 from sterna.model import Ended
 from sterna.transport.interface import Call
 from sterna.wire.orders import Resume, Send
@@ -110,8 +108,8 @@ async def test_order_that_may_have_arrived_is_asked_after_before_it_is_sent_agai
         return await outing.host.answer(call)
 
     outing.host.refusals = [Refused("gone", "no such visit")]
-    away = Away(MemoryTransport({ENDPOINT: answer}), HOME, home="lab", clock=outing.clock, patience=QUICK)
-    trip = await away.carry_out(outing.visit, outing.host.offer, deliver=outing.delivered, stop=outing.stop)
+    outing.answer = answer
+    trip = await outing.go()
     assert trip.is_proven
     assert [type(order) for order in outing.host.orders] == [Resume, Send]
 

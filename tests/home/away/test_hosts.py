@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tests.clocks import StillClock
 from tests.home.away import lying
 from tests.home.away.lying import ENDPOINT, SITE
+from tests.home.away.outings import FreeDesk
 from tests.transport.serving import Cut, MemoryTransport, Said, Saying, refusing
 
 from sterna.home.away.hosts import CONFIGURED_SECONDS, ERROR_SECONDS, NONE_SECONDS, Configured, Hosts
@@ -60,10 +61,9 @@ class World:
     def open(self) -> Hosts:
         """Hosts as another run has them."""
         self.hosts = Hosts(
-            self.store,
+            FreeDesk(self.store),
             MemoryTransport({self.address: self.answer}),
             clock=self.clock,
-            thread=self.thread,
             configured=self.configured,
             let_private=self.private.append,
             warn=self.warnings.append,

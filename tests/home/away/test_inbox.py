@@ -9,7 +9,7 @@ from tests.home.away import lying
 from tests.home.away.lying import NOW, Chunks, page, parcel, parcels
 
 from sterna.errors import HostGone, WireError
-from sterna.home.away.inbox import Unloading, in_our_time, most_bytes
+from sterna.home.away.inbox import Inbox, in_our_time, most_bytes
 from sterna.model import Budget, Checkpoint, Ended, Known, Parcel, Target, Usage
 from sterna.wire.frames import FrameWriter, Kind
 from sterna.wire.keys import Identity
@@ -38,8 +38,8 @@ def ending() -> Ending:
 END = msgspec.msgpack.encode(ending())
 
 
-def unloading() -> Unloading:
-    made = Unloading(lying.visit(), MARKS, host_key=HOST.public, began=NOW)
+def unloading() -> Inbox:
+    made = Inbox(lying.visit(), MARKS, host_key=HOST.public, began=NOW)
     made.begin(KEY)
     return made
 
@@ -148,7 +148,7 @@ def test_stream_goes_on_after_another() -> None:
 
 
 def test_proof_is_left_to_nobody_where_parcels_came_before() -> None:
-    reading = Unloading(lying.visit(), MARKS, host_key=HOST.public, began=0.0, first=3)
+    reading = Inbox(lying.visit(), MARKS, host_key=HOST.public, began=0.0, first=3)
     reading.begin(KEY)
     came = [each for chunk in stream(PACKED[2:]) for each in reading.feed(chunk, now=NOW)]
     assert came == TRUE[2:]

@@ -24,7 +24,7 @@ from sterna.home.ledger.interface import Out
 from sterna.host.config import Caps, Policy, PriorityRules, SomeCaps
 from sterna.host.visiting import overseer
 from sterna.model import Crawler, Program, Source
-from sterna.runtime import seccomp
+from sterna.runtime.cell import seccomp
 from sterna.runtime.link_router import Following
 from sterna.transport.interface import Call
 from sterna.web.clock import SystemClock

@@ -15,18 +15,16 @@ from sterna.home.away.luggage import luggage
 from sterna.home.away.negotiation import (
     LIVE_PAGES,
     URL_BYTES,
-    Estimate,
     Facts,
-    Subtree,
     choose,
     is_hosts_own,
     is_renewed,
-    lesser,
     narrowed_words,
     needs_of,
     room_for,
     shape,
 )
+from sterna.home.ledger.interface import Estimate, Subtree
 from sterna.model import Budget, Crawler, Ended, Program, Scope, Source, Target, Visit
 from sterna.web.parts import part_of
 from sterna.web.urls import fingerprint
@@ -60,9 +58,9 @@ def paths_of(starts: tuple[Target, ...]) -> list[str]:
 def test_lesser_of_two_budgets_takes_no_limit_for_no_number() -> None:
     one = Budget(pages=100, seconds=60.0, requests=0, cpu_seconds=5.0, facts=7)
     other = Budget(pages=50, seconds=90.0, requests=9, cpu_seconds=0.0, facts=8)
-    both = lesser(one, other)
+    both = one.lesser(other)
     assert (both.pages, both.seconds, both.requests, both.cpu_seconds, both.facts) == (50, 60.0, 9, 5.0, 7)
-    assert lesser(other, one) == msgspec.structs.replace(both)
+    assert other.lesser(one) == msgspec.structs.replace(both)
 
 
 def test_visit_has_the_budget_that_holds_at_the_host() -> None:

@@ -13,7 +13,7 @@ from tests.home.away.test_carrier import WORTHY, World
 from tests.home.away.visits import SITE
 
 from sterna.errors import HostGone, Refused
-from sterna.home.away.patience import Patience, Resting, Waiting
+from sterna.home.away.patience import Clocks, Patience, Resting
 from sterna.home.away.place import closed_words
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Target
@@ -24,8 +24,8 @@ SIGNS = 10  # of life
 PATIENCE = Patience(idle_seconds=120.0, late_seconds=HOUR, paused_seconds=24 * HOUR)
 
 
-def waiting(seconds: float = 60.0) -> Waiting:
-    return Waiting(seconds, PATIENCE, now=0.0)
+def waiting(seconds: float = 60.0) -> Clocks:
+    return Clocks(seconds, PATIENCE, now=0.0)
 
 
 def test_home_waits_so_long_for_a_parcel_and_no_longer() -> None:
@@ -120,7 +120,7 @@ async def test_pause_is_heard_of_after_however_many_other_lines() -> None:
 async def test_trip_ends_where_nothing_says_why_it_takes_so_long(words: list[str], hours: float) -> None:
     outings: list[Outing] = []
     outings.append(Outing(resting_host(outings, *words, hours=hours)))
-    assert "does not get on" in await outings[0].gone()
+    assert "makes no progress" in await outings[0].gone()
     assert Kill("v1") in outings[0].host.orders
 
 
@@ -149,7 +149,9 @@ async def test_host_that_is_closed_is_left_alone_till_it_opens_and_one_line_says
     world.error = Refused("closed-now", "Mondays 00:00-04:00", retry_after=7_200.0)
     assert await world.carry(WORTHY) == "here"
     assert world.log[-1] == "fail for 7200: closed-now: Mondays 00:00-04:00"
-    assert world.warnings == [f"the host of {SITE} is closed for about 2 hours: it is visited from here"]
+    assert world.warnings == [
+        f"the host of {SITE} is closed for about 2 hours: the site is visited from here"
+    ]
 
 
 async def test_required_host_that_is_closed_ends_the_crawl(world: World) -> None:

@@ -12,15 +12,18 @@ import msgspec
 import pytest
 from tests.clocks import StillClock
 from tests.home.away import lying
-from tests.home.away import test_trips_to_a_service as test_away_service
+from tests.home.away import test_trips_to_a_service as service
 from tests.home.away.lying import ENDPOINT, NOW, SITE, Chunks, LyingHost, Stream, cut_after, parcels
+from tests.home.away.outings import PlainCourier
 from tests.home.away.test_trips_to_a_service import ALL, Cutter
 from tests.host import knocking
 from tests.host.knocking import GatedSite
 from tests.transport.serving import MemoryTransport
 
-from sterna.home.away.receipts import LOST_BYTES, SKEW_SECONDS, Costs, Witnessed, dispute, kept_in
-from sterna.home.away.sender import Away, Patience, Trip
+from sterna.home.away.events import Outcome
+from sterna.home.away.patience import Patience
+from sterna.home.away.receipts import LOST_BYTES, SKEW_SECONDS, Witnessed, dispute, kept_in
+from sterna.home.ledger.desk import LedgerDesk
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.host.owner.receipts import KeptReceipt, read_book
 from sterna.model import Ended, Parcel, Usage
@@ -53,28 +56,19 @@ class Kept:
 # -- at the real service -----------------------------------------------------------------------------------
 
 
-class Outing(test_away_service.Outing):
+@dataclass
+class Outing(service.Outing):
     """One that keeps receipts."""
 
-    kept: Kept
+    kept: Kept = field(default_factory=Kept)
 
-    @property
-    def away(self) -> Away:
-        away = super().away
-        self.kept = getattr(self, "kept", Kept())
-        return Away(
-            self.transport,
-            self.identity,
-            home="ada",
-            clock=away._clock,
-            patience=test_away_service.QUICK,
-            keep_receipt=self.kept,
-        )
+    def __post_init__(self) -> None:
+        self.keep_receipt = self.kept
 
 
 @asynccontextmanager
 async def outing_at(folder: Path, **fields: Any) -> AsyncIterator[Outing]:
-    async with test_away_service.outing_at(folder, **fields) as made:
+    async with service.outing_at(folder, **fields) as made:
         yield Outing(made.home, made.transport, made.identity)
 
 
@@ -111,9 +105,9 @@ async def test_cut_visit_is_signed_wherever_it_was_cut(tmp_path: Path) -> None:
 async def test_stopped_visit_is_signed(tmp_path: Path) -> None:
     async with outing_at(tmp_path, site=(site := GatedSite(1000))) as outing:
         going = asyncio.create_task(outing.go())
-        await test_away_service.trickle(site, lambda: len(outing.paths) >= 3)
+        await service.trickle(site, lambda: len(outing.paths) >= 3)
         outing.stop.set()
-        await test_away_service.trickle(site, going.done)
+        await service.trickle(site, going.done)
         trip = await going
     assert (trip.ended, trip.receipt) == (Ended.STOPPED, "signed")
     assert at_the_host(tmp_path).receipt.ended is Ended.STOPPED
@@ -154,14 +148,9 @@ async def test_visit_that_another_run_sent_and_never_read_is_signed(tmp_path: Pa
 async def test_receipts_are_kept_in_the_ledger(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "ledger.sqlite")
     with ThreadPoolExecutor(1) as thread:
-        keep = kept_in(ledger, thread)
-        async with test_away_service.outing_at(tmp_path) as outing:
-            away = Away(
-                outing.transport, outing.identity, home="ada", clock=outing.away._clock, keep_receipt=keep
-            )
-            await away.carry_out(
-                test_away_service.visit(), await outing.offer(), deliver=outing.deliver, stop=outing.stop
-            )
+        async with service.outing_at(tmp_path) as outing:
+            outing.keep_receipt = kept_in(LedgerDesk(ledger, thread))
+            await outing.go()
     ((visit, site, data),) = ledger.receipts()
     ledger.close()
     assert (visit, site) == ("v1", knocking.SITE)
@@ -237,25 +226,18 @@ class Trial:
         packed = made if isinstance(made, bytes) else made.encode()
         return [*chunks, writer.receipt(packed), writer.end(stream.ending)]
 
-    async def deliver(self, parcel: Parcel, size_bytes: int) -> None:
+    async def deliver(self, parcel: Parcel) -> None:
         self.delivered.append(parcel)
 
-    async def go(self, offer: Offer | None = None) -> Trip:
+    async def go(self, offer: Offer | None = None) -> Outcome:
         self.host.compose = self.compose
         clock = StillClock()
         clock.time = NOW
-        away = Away(
-            MemoryTransport({ENDPOINT: self.host.answer}),
-            HOME,
-            home="lab",
-            clock=clock,
-            patience=QUICK,
-            keep_receipt=self.kept,
+        courier = PlainCourier(
+            MemoryTransport({ENDPOINT: self.host.answer}), clock=clock, patience=QUICK, keep_receipt=self.kept
         )
         async with asyncio.timeout(SOON_SECONDS):
-            return await away.carry_out(
-                lying.visit(), offer or self.host.offer, deliver=self.deliver, stop=asyncio.Event()
-            )
+            return await courier.carry(lying.visit(), offer or self.host.offer, deliver=self.deliver)
 
     @property
     def signatures(self) -> list[bytes]:
@@ -372,7 +354,7 @@ SEEN = Witnessed(
     host=bytes(32),
     is_whole=True,
     ended=Ended.FINISHED,
-    costs=Costs(6, 9, 120_000, 0.75),
+    costs=Usage(pages=6, requests=9, bytes_received=120_000, cpu_seconds=0.75),
     root=bytes(32),
     received_bytes=10_000,
     lost_streams=0,

@@ -5,16 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 import zstandard
-from tests.clocks import StillClock
 from tests.home.away import lying
 from tests.home.away.lying import SITE, LyingHost, parcels
 from tests.home.away.outings import Outing
 from tests.home.away.visits import OFFER, parcel, target, visit
 
 from sterna.errors import Refused
-from sterna.home.away.homecoming import Homecoming
+from sterna.home.away import events as ev
 from sterna.home.away.luggage import pack, unpack, unpack_all
-from sterna.home.ledger.interface import Arrival
+from sterna.home.away.trip import Departure, Trip
 from sterna.model import Budget, Ended, Parcel, Target, Visit
 from sterna.wire.discovery import encode_offer
 from sterna.wire.handshake import Session
@@ -122,22 +121,22 @@ def test_luggage_of_an_earlier_version_is_read() -> None:
 # -- the end ---------------------------------------------------------------------------------------------
 
 
-async def came_home(*, own: Budget, granted: Budget, ended: Ended) -> tuple[Ended | None, str]:
-    """How a visit of one page counts that ended so, and what is wrong with its host."""
-    faults: list[str] = []
-    stored: list[Parcel] = []
-
-    async def deliver(each: Parcel, arrival: Arrival | None = None, /) -> None:
-        stored.append(each)
-
-    async def before_end(as_what: Ended, fault: str) -> None:
-        faults.append(fault)
-
-    whole = visit(target("/"), budget=own)
-    coming = Homecoming(whole, deliver, clock=StillClock(), before_end=before_end)
-    coming.expect(msgspec.structs.replace(whole, budget=granted))
-    await coming.take(parcel(whole, 1, "/", ended=ended), 100)
-    return stored[-1].ended, faults[0]
+def came_home(*, sent: Visit, own: Visit, last: Parcel) -> tuple[Parcel, str]:
+    """The last parcel as it is committed, and what is wrong with its host."""
+    trip = Trip(Departure(visit=sent, own=own.budget, is_live_only=False), now=0.0)
+    events: list[ev.Event] = [
+        ev.Begun(),
+        ev.Opened(),
+        ev.Greeted(seconds=0.0, ticket_seconds=60.0, level=9),
+        ev.Ready(sent),
+        ev.Accepted(),
+    ]
+    for event in events:
+        trip.on(event, now=0.0)
+    *blames, commit = trip.on(ev.Came(last, 100), now=0.0)
+    assert isinstance(commit, ev.Commit)
+    (fault,) = [each.fault.reason for each in blames if isinstance(each, ev.Blame)] or [""]
+    return commit.parcel, fault
 
 
 @pytest.mark.parametrize(
@@ -156,24 +155,17 @@ async def came_home(*, own: Budget, granted: Budget, ended: Ended) -> tuple[Ende
         (Budget(), Budget(cpu_seconds=5.0), Ended.CRASH, Ended.CRASH, ""),
     ],
 )
-async def test_only_the_crawlers_own_limits_end_it_at_a_site(
+def test_only_the_crawlers_own_limits_end_it_at_a_site(
     own: Budget, granted: Budget, ended: Ended, counts_as: Ended, fault: str
 ) -> None:
-    assert await came_home(own=own, granted=granted, ended=ended) == (counts_as, fault)
+    whole = visit(target("/"), budget=own)
+    sent = msgspec.structs.replace(whole, budget=granted)
+    last, said = came_home(sent=sent, own=whole, last=parcel(whole, 1, "/", ended=ended))
+    assert (last.ended, said) == (counts_as, fault)
 
 
-async def test_start_that_was_not_sent_is_not_missed() -> None:
-    stored: list[Parcel] = []
-    faults: list[str] = []
-
-    async def deliver(each: Parcel, arrival: Arrival | None = None, /) -> None:
-        stored.append(each)
-
-    async def before_end(ended: Ended, fault: str) -> None:
-        faults.append(fault)
-
+def test_start_that_was_not_sent_is_not_missed() -> None:
     whole = visit(target("/a/"), target("/b/"))
-    coming = Homecoming(whole, deliver, clock=StillClock(), before_end=before_end)
-    coming.expect(msgspec.structs.replace(whole, starts=whole.starts[:1], within=("/a/",)))
-    await coming.take(parcel(whole, 1, "/a/", ended=Ended.FINISHED), 100)
-    assert (stored[0].checkpoint.again, faults) == ((), [""])
+    sent = msgspec.structs.replace(whole, starts=whole.starts[:1], within=("/a/",))
+    last, fault = came_home(sent=sent, own=whole, last=parcel(whole, 1, "/a/", ended=Ended.FINISHED))
+    assert (last.checkpoint.again, fault) == ((), "")

@@ -15,9 +15,9 @@ from bench.fuzz_parts.reading import read
 from bench.fuzz_parts.spoiling import garbage, spoil_bytes, spoil_fields, tree_of
 from bench.fuzz_parts.storing import Desk
 
-from sterna.home.away.inbox import Unloading
-from sterna.home.away.receipts import Costs, Countersigning, Witnessed, dispute
-from sterna.model import Ended, Parcel
+from sterna.home.away.inbox import Inbox
+from sterna.home.away.receipts import Countersigning, Witnessed, dispute
+from sterna.model import Ended, Parcel, Usage
 from sterna.wire.parcels import pack_parcel
 from sterna.wire.receipts import Receipt, decode_receipt
 
@@ -67,7 +67,7 @@ def honest(count: int) -> list[Parcel]:
 def test_honest_host_is_proven() -> None:
     """Else all that the others are refused for could be a mistake of theirs."""
     parcels = honest(3)
-    unloading = Unloading(VISIT, MARKS, host_key=HOST.public, began=NOW)
+    unloading = Inbox(VISIT, MARKS, host_key=HOST.public, began=NOW)
     unloading.begin(KEYS.stream)
     packed = [pack_parcel(each, MARKS) for each in parcels]
     came = [
@@ -108,7 +108,7 @@ SEEN = Witnessed(
     host=HOST.public.data,
     is_whole=True,
     ended=Ended.FINISHED,
-    costs=Costs(10, 12, 5_000, 0.5),
+    costs=Usage(pages=10, requests=12, bytes_received=5_000, cpu_seconds=0.5),
     root=bytes(32),
     received_bytes=1_000,
     lost_streams=0,

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.clocks import StillClock
 from tests.home.away import lying
 from tests.home.away.lying import (
-    ENDPOINT,
     SITE,
     Chunks,
     LyingHost,
@@ -20,12 +18,11 @@ from tests.home.away.lying import (
     parcel,
     parcels,
 )
-from tests.home.away.outings import HOME, QUICK, Outing, lying_by
-from tests.transport.serving import Cut, MemoryTransport, Said, refusing
+from tests.home.away.outings import QUICK, Outing, lying_by
+from tests.transport.serving import Cut, Said, refusing
 
 from sterna.errors import ParcelRefused, Refused, StorageError
-from sterna.home.away.line import Line
-from sterna.home.away.sender import Away, Traffic, Trip
+from sterna.home.ledger.interface import Out
 from sterna.model import Budget, Ended, Known, Target, Usage, Validator
 from sterna.transport.interface import Call
 from sterna.web.urls import fingerprint
@@ -38,20 +35,12 @@ from sterna.wire.orders import Kill, Look, Send
 
 async def test_parcels_are_delivered_in_order_and_proven() -> None:
     outing = Outing(LyingHost(parcels(5)))
-    taken: list[bool] = []
-    trip = await outing.go(on_taken=lambda: taken.append(True))
+    trip = await outing.go()
     assert outing.delivered.parcels == outing.host.parcels
-    assert taken == [True]
-    assert trip == Trip(
-        ended=Ended.FINISHED,
-        parcels=5,
-        pages=10,
-        bytes_sent=outing.traffic.sent,
-        bytes_received=outing.traffic.received,
-        is_proven=True,
-    )
-    assert outing.traffic.sent == sum(len(call.body) for call in outing.host.calls)
-    assert 0 < sum(outing.delivered.sizes) < outing.traffic.received
+    assert (trip.out, trip.ended, trip.parcels, trip.pages) == (Out.RETURNED, Ended.FINISHED, 5, 10)
+    assert trip.is_proven
+    assert trip.bytes_sent == sum(len(call.body) for call in outing.host.calls)
+    assert 0 < sum(outing.delivered.sizes) < trip.bytes_received
 
 
 async def test_order_says_what_home_decides_and_no_more() -> None:
@@ -88,10 +77,8 @@ async def test_level_of_compression_is_by_the_round_trip(seconds: float, level: 
         await asyncio.sleep(seconds if call.op == "hello" else 0)
         return await outing.host.answer(call)
 
-    away = Away(
-        MemoryTransport({ENDPOINT: answer}), HOME, home="lab", clock=outing.clock, level=level, patience=QUICK
-    )
-    await away.carry_out(outing.visit, outing.host.offer, deliver=outing.delivered, stop=outing.stop)
+    outing.answer = answer
+    await outing.go(level=level)
     (order,) = outing.host.orders
     assert isinstance(order, Send)
     assert order.level == expected
@@ -127,8 +114,8 @@ async def test_clock_of_the_host_may_be_another() -> None:
         return await host.answer(call)
 
     outing = Outing(host)
-    away = Away(MemoryTransport({ENDPOINT: answer}), HOME, home="lab", clock=outing.clock, patience=QUICK)
-    trip = await away.carry_out(outing.visit, host.offer, deliver=outing.delivered, stop=outing.stop)
+    outing.answer = answer
+    trip = await outing.go()
     assert trip.is_proven
     assert outing.delivered.parcels[0].pages[0].fetched == lying.NOW
 
@@ -142,9 +129,9 @@ async def test_host_that_stays_stale_is_not_asked_a_third_time() -> None:
         return refusing("stale", time=lying.NOW + 9999)
 
     outing = Outing(LyingHost(parcels()))
-    away = Away(MemoryTransport({ENDPOINT: answer}), HOME, home="lab", clock=outing.clock, patience=QUICK)
+    outing.answer = answer
     with pytest.raises(Refused, match="stale"):
-        await away.carry_out(outing.visit, outing.host.offer, deliver=outing.delivered, stop=outing.stop)
+        await outing.go()
     assert calls == 2
 
 
@@ -200,8 +187,8 @@ async def test_stopped_visit_is_killed_and_what_it_still_sends_is_taken() -> Non
         return said
 
     outing = lying_by(lambda chunks, stream: wait_for_the_end(chunks))
-    away = Away(MemoryTransport({ENDPOINT: answer}), HOME, home="lab", clock=outing.clock, patience=QUICK)
-    trip = await away.carry_out(outing.visit, outing.host.offer, deliver=outing.delivered, stop=outing.stop)
+    outing.answer = answer
+    trip = await outing.go()
     assert (trip.parcels, trip.is_proven) == (5, True)
 
 
@@ -227,8 +214,8 @@ async def test_visit_that_is_stopped_before_it_left_stays() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    away = Away(MemoryTransport({ENDPOINT: answer}), HOME, home="lab", clock=outing.clock, patience=QUICK)
-    trip = await away.carry_out(outing.visit, outing.host.offer, deliver=outing.delivered, stop=outing.stop)
+    outing.answer = answer
+    trip = await outing.go()
     assert (trip.ended, trip.parcels, outing.host.orders) == (None, 0, [])
 
 
@@ -249,8 +236,8 @@ async def test_refused_acknowledgements_lead_to_another_session() -> None:
         return await outing.host.answer(call)
 
     outing.host.distort = lambda chunks, stream: slow(chunks)
-    away = Away(MemoryTransport({ENDPOINT: answer}), HOME, home="lab", clock=outing.clock, patience=QUICK)
-    trip = await away.carry_out(outing.visit, outing.host.offer, deliver=outing.delivered, stop=outing.stop)
+    outing.answer = answer
+    trip = await outing.go()
     assert (refusals, outing.host.streams, trip.is_proven) == (1, 2, True)
     assert outing.delivered.parcels == outing.host.parcels
     assert outing.host.acknowledged[-1] == 40
@@ -264,23 +251,22 @@ async def test_lost_last_acknowledgement_is_no_harm() -> None:
             raise Cut
         return await outing.host.answer(call)
 
-    away = Away(MemoryTransport({ENDPOINT: answer}), HOME, home="lab", clock=outing.clock, patience=QUICK)
-    trip = await away.carry_out(outing.visit, outing.host.offer, deliver=outing.delivered, stop=outing.stop)
+    outing.answer = answer
+    trip = await outing.go()
     assert trip.is_proven
 
 
 async def test_look_and_kill_bring_a_report() -> None:
     outing = Outing(LyingHost(parcels()))
-    assert (await outing.away.look(outing.host.offer, "v1")).state == "running"
-    assert (await outing.away.kill(outing.host.offer, "v1")).visit == "v1"
+    lines = outing.courier().lines
+    assert (await lines.look(outing.host.offer, "v1")).state == "running"
+    assert (await lines.kill(outing.host.offer, "v1")).visit == "v1"
     assert outing.host.orders == [Look("v1"), Kill("v1")]
 
 
 async def test_secrets_are_not_shown() -> None:
     host = LyingHost(parcels())
-    transport = MemoryTransport({ENDPOINT: host.answer})
-    line = Line(transport, HOME, host.offer, home="lab", clock=StillClock(), traffic=Traffic())
-    contact = await line.greet(Budget())
+    contact = await Outing(host).courier().lines.to(host.offer).contact(Budget())
     shown = f"{contact!r} {contact.session!r} {contact.session.keys!r}"
     for secret in (contact.session.ticket, contact.session.keys.stream, contact.session.keys.order):
         assert repr(secret) not in shown

@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 from tests import making
-from tests.host.knocking import NAME, SITE, GatedSite, Home, open_home
+from tests.home.away.outings import PlainCourier
+from tests.host.knocking import SITE, GatedSite, Home, open_home
 from tests.transport.serving import Answerer, Cut, HttpFace, MemoryTransport, Said, Saying
 
 from sterna.errors import HostGone, Refused
-from sterna.home.away.sender import Away, Patience, Trip
+from sterna.home.away.events import Outcome
+from sterna.home.away.patience import Patience
+from sterna.home.away.receipts import Keep as KeepReceipt
+from sterna.home.away.receipts import forget
 from sterna.model import (
     Budget,
     Crawler,
@@ -52,22 +56,30 @@ class Outing:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     on_parcel: Callable[[Parcel], None] = lambda parcel: None
 
+    keep_receipt: KeepReceipt = forget
+
     @property
-    def away(self) -> Away:
-        return Away(self.transport, self.identity, home=NAME, clock=SystemClock(), patience=QUICK)
+    def courier(self) -> PlainCourier:
+        return PlainCourier(
+            self.transport,
+            clock=SystemClock(),
+            identity=self.identity,
+            patience=QUICK,
+            keep_receipt=self.keep_receipt,
+        )
 
     async def offer(self) -> Offer:
         reply = await self.home.service.answer(Call("discover"))
         assert isinstance(reply.body, bytes)
         return decode_offer(reply.body, SITE)
 
-    async def deliver(self, parcel: Parcel, size_bytes: int) -> None:
+    async def deliver(self, parcel: Parcel) -> None:
         self.parcels.append(parcel)
         self.on_parcel(parcel)
 
-    async def go(self, sent: Visit | None = None, **fields: Any) -> Trip:
+    async def go(self, sent: Visit | None = None, **fields: Any) -> Outcome:
         async with asyncio.timeout(SOON_SECONDS):
-            return await self.away.carry_out(
+            return await self.courier.carry(
                 sent or visit(), await self.offer(), deliver=self.deliver, stop=self.stop, **fields
             )
 
@@ -109,7 +121,7 @@ ALL = {"/", *(f"/{number}" for number in range(12))}
 async def test_visit_brings_the_site_home_and_proves_it(tmp_path: Path) -> None:
     async with outing_at(tmp_path) as outing:
         trip = await outing.go()
-        report = await outing.away.look(await outing.offer(), "v1")
+        report = await outing.courier.lines.look(await outing.offer(), "v1")
     assert set(outing.paths) == ALL
     assert len(outing.paths) == len(ALL)
     assert (trip.ended, trip.is_proven, trip.cuts) == (Ended.FINISHED, True, 0)
@@ -124,7 +136,7 @@ async def test_visit_over_http_is_the_same(tmp_path: Path) -> None:
         outing = Outing(home, transport, home.identity)
         offer = await outing.offer()
         moved = Offer(site=SITE, key=offer.key, endpoint=f"{face.url}/sterna")
-        trip = await outing.away.carry_out(visit(), moved, deliver=outing.deliver, stop=outing.stop)
+        trip = await outing.courier.carry(visit(), moved, deliver=outing.deliver, stop=outing.stop)
         await transport.close()
     assert set(outing.paths) == ALL
     assert trip.is_proven
@@ -217,7 +229,7 @@ async def test_visit_that_is_killed_from_elsewhere_comes_home(tmp_path: Path) ->
     async with outing_at(tmp_path, site=(site := GatedSite(1000))) as outing:
         going = asyncio.create_task(outing.go())
         await trickle(site, lambda: len(outing.paths) >= 3)
-        killing = asyncio.create_task(outing.away.kill(await outing.offer(), "v1"))
+        killing = asyncio.create_task(outing.courier.lines.kill(await outing.offer(), "v1"))
         await trickle(site, killing.done)
         report, trip = await killing, await going
     assert report.visit == "v1"
@@ -227,7 +239,7 @@ async def test_visit_that_is_killed_from_elsewhere_comes_home(tmp_path: Path) ->
 async def test_unknown_visit_is_gone(tmp_path: Path) -> None:
     async with outing_at(tmp_path) as outing:
         offer = await outing.offer()
-        for ask in (outing.away.look, outing.away.kill):
+        for ask in (outing.courier.lines.look, outing.courier.lines.kill):
             with pytest.raises(HostGone, match="does not know the visit v9"):
                 await ask(offer, "v9")
         with pytest.raises(HostGone):

@@ -9,11 +9,11 @@ from typing import Any
 from msgspec.structs import replace
 from tests.runtime.fakes import SITE, FakeWeb, Home, VirtualClock, make_kit, reply, visit_of
 
-from sterna import __version__
 from sterna.home.belief.check import Check, Report
 from sterna.model import Page, Parcel, Visit
 from sterna.runtime.runtime import Runtime
-from sterna.trust.witness import Witness
+from sterna.trust.sampling import Witness
+from sterna.version import __version__
 from sterna.web.http import Request, Response
 from sterna.wire.discovery import Offer
 

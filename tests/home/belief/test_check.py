@@ -36,7 +36,7 @@ from sterna.model import (
     Target,
     Validator,
 )
-from sterna.trust.judgement import Verdict
+from sterna.trust.judgement import Judgement
 from sterna.web.digest import digest_of
 from sterna.web.urls import fingerprint
 
@@ -45,7 +45,7 @@ def verdicts(report: Report) -> Counter[str]:
     return Counter(each.verdict for each in report.findings)
 
 
-def paths(report: Report, verdict: Verdict) -> set[str]:
+def paths(report: Report, verdict: Judgement) -> set[str]:
     return {each.url.removeprefix(SITE) for each in report.findings if each.verdict is verdict}
 
 
@@ -58,7 +58,7 @@ def crawler(**fields: object) -> Crawler:
 
 def test_honest_host_of_a_still_site_is_found_true() -> None:
     report = run(Checking(web_of(pages())).run())
-    assert verdicts(report) == {Verdict.SAME: 41}
+    assert verdicts(report) == {Judgement.SAME: 41}
     assert report.good == report.seen == 41
 
 
@@ -78,13 +78,13 @@ def test_honest_host_is_found_true_whatever_the_crawler_keeps(program: dict[str,
     needs = ("title", "text", "language", "links", "keywords", "headings", "description")
     visit = visit_of(crawler=crawler(**({"needs": needs} | program)))
     report = run(Checking(web_of(pages()), visit=visit).run())
-    assert verdicts(report) == {Verdict.SAME: 41}
+    assert verdicts(report) == {Judgement.SAME: 41}
 
 
 def test_honest_host_of_pages_that_change_at_each_request_is_found_true() -> None:
     report = run(Checking(Changing(pages(), new=2)).run())
     assert not report.bad
-    assert verdicts(report)[Verdict.ALIKE] == MOST_SECOND_LOOKS  # so many were read twice
+    assert verdicts(report)[Judgement.ALIKE] == MOST_SECOND_LOOKS  # so many were read twice
 
 
 def test_site_that_changed_altogether_meanwhile_is_not_its_hosts_fault() -> None:
@@ -104,12 +104,12 @@ def test_page_that_was_edited_meanwhile_is_not_its_hosts_fault() -> None:
         }
     )
     report = run(Checking(now, at_host=web_of(pages())).run())
-    assert verdicts(report) == {Verdict.SAME: 40, Verdict.CHANGED: 1}
+    assert verdicts(report) == {Judgement.SAME: 40, Judgement.CHANGED: 1}
 
 
 def test_one_page_that_is_all_new_is_no_proof() -> None:
     report = run(Checking(web_of(pages() | {"/7": body("new")}, modified=""), at_host=web_of(pages())).run())
-    assert verdicts(report) == {Verdict.SAME: 40, Verdict.DOUBTFUL: 1}
+    assert verdicts(report) == {Judgement.SAME: 40, Judgement.DOUBTFUL: 1}
     assert not report.bad
 
 
@@ -118,7 +118,7 @@ def test_redirects_and_missing_pages_are_found_true() -> None:
     script["/"] = linking("/0", "/1", "/2", "/3", "/moved", "/nowhere")
     script["/moved"] = reply(301, location="/0")
     report = run(Checking(FakeWeb(script)).run())
-    assert verdicts(report) == {Verdict.SAME: 7}
+    assert verdicts(report) == {Judgement.SAME: 7}
 
 
 def test_page_that_robots_txt_forbids_is_not_asked_for() -> None:
@@ -154,7 +154,7 @@ def test_pages_that_are_unchanged_are_asked_for_by_their_validators() -> None:
     visit = visit_of(*texts, known=Known(validators=validators))
     site = FakeWeb(script)
     report = run(Checking(site, at_host=web_of(texts), visit=visit).run())
-    assert verdicts(report) == {Verdict.SAME: 10}
+    assert verdicts(report) == {Judgement.SAME: 10}
     conditions = [dict(sent.request.headers).get("If-None-Match") for sent in site.log]
     assert sum(each is not None for each in conditions) == 10
 
@@ -165,7 +165,7 @@ def test_pages_that_are_unchanged_are_asked_for_by_their_validators() -> None:
 def test_altered_page_is_found_by_its_digest() -> None:
     lies = pages() | {"/7": body("p7x", "/8", "/9", words="pills")}
     report = run(Checking(web_of(pages()), at_host=web_of(lies)).run())
-    assert paths(report, Verdict.ALTERED) == {"/7"}
+    assert paths(report, Judgement.ALTERED) == {"/7"}
     assert report.good == 40
 
 
@@ -177,13 +177,13 @@ def test_altered_page_with_the_right_digest_is_found_by_what_it_says(lie: dict[s
         return falsified(page, **lie) if page.url.endswith("/7") else page
 
     report = run(Checking(web_of(pages()), tamper=each_page(falsify)).run())
-    assert paths(report, Verdict.ALTERED) == {"/7"}
+    assert paths(report, Judgement.ALTERED) == {"/7"}
 
 
 def test_altered_pages_of_a_site_without_dates_are_found_where_there_are_two() -> None:
     lies = pages() | {"/7": body("pills"), "/8": body("more pills")}
     report = run(Checking(web_of(pages(), modified=""), at_host=web_of(lies)).run())
-    assert paths(report, Verdict.ALTERED) == {"/7", "/8"}
+    assert paths(report, Judgement.ALTERED) == {"/7", "/8"}
 
 
 def test_altered_pages_are_found_where_every_page_changes_at_each_request() -> None:
@@ -195,8 +195,8 @@ def test_altered_pages_are_found_where_every_page_changes_at_each_request() -> N
 def test_invented_pages_are_found() -> None:
     lies = pages() | {"/": body("front", *(f"/{n}" for n in range(40)), "/pills"), "/pills": body("pills")}
     report = run(Checking(web_of(pages()), at_host=web_of(lies)).run())
-    assert paths(report, Verdict.INVENTED) == {"/pills"}
-    assert paths(report, Verdict.ALTERED) == {"/"}
+    assert paths(report, Judgement.INVENTED) == {"/pills"}
+    assert paths(report, Judgement.ALTERED) == {"/"}
 
 
 @pytest.mark.parametrize("claim", [{"status": 404}, {"status": 0, "error": "robots"}])
@@ -207,7 +207,7 @@ def test_page_that_is_said_not_to_be_there_is_found(claim: dict[str, object]) ->
         return falsified(page, **claim, digest=b"", text="", title="", links=Links())
 
     report = run(Checking(web_of(pages()), tamper=each_page(hide)).run())
-    assert paths(report, Verdict.MISSING) == {"/7"}
+    assert paths(report, Judgement.MISSING) == {"/7"}
 
 
 def test_page_that_is_dropped_is_found_by_the_links_that_lead_there() -> None:
@@ -215,7 +215,7 @@ def test_page_that_is_dropped_is_found_by_the_links_that_lead_there() -> None:
         return None if page.url.endswith("/7") else page
 
     report = run(Checking(web_of(pages()), tamper=each_page(drop)).run())
-    assert paths(report, Verdict.OMITTED) == {"/7"}
+    assert paths(report, Judgement.OMITTED) == {"/7"}
     assert len(report.bad) == 1
 
 
@@ -227,7 +227,7 @@ def test_page_that_is_dropped_with_its_links_is_found_by_what_led_there() -> Non
         return falsified(page, links=left)
 
     report = run(Checking(web_of(pages()), tamper=each_page(drop)).run())
-    assert paths(report, Verdict.ALTERED) == {"/", "/5", "/6"}
+    assert paths(report, Judgement.ALTERED) == {"/", "/5", "/6"}
 
 
 def test_start_of_which_a_finished_visit_says_nothing_is_found_if_it_is_there() -> None:
@@ -236,14 +236,14 @@ def test_start_of_which_a_finished_visit_says_nothing_is_found_if_it_is_there() 
 
     starts = (*pages(), "/gone")
     report = run(Checking(web_of(pages()), tamper=each_page(drop), visit=visit_of(*starts)).run())
-    assert paths(report, Verdict.OMITTED) == {"/7"}
-    assert paths(report, Verdict.UNSEEN) == {"/gone"}
+    assert paths(report, Judgement.OMITTED) == {"/7"}
+    assert paths(report, Judgement.UNSEEN) == {"/gone"}
 
 
 def test_url_that_home_knew_is_not_missed() -> None:
     done = Known(fingerprint(f"{SITE}/7").to_bytes(8, "little", signed=True))
     report = run(Checking(web_of(pages()), visit=visit_of("/", known=done)).run())
-    assert verdicts(report) == {Verdict.SAME: 40}
+    assert verdicts(report) == {Judgement.SAME: 40}
 
 
 def test_visit_that_was_not_seen_from_its_beginning_is_not_asked_for_omissions() -> None:
@@ -262,7 +262,7 @@ def test_page_that_the_crawler_wants_and_its_host_keeps_back_is_found() -> None:
     select = Predicate("contains", "text", ("p7x3",))
     visit = visit_of(crawler=crawler(select=select))
     report = run(Checking(web_of(pages()), tamper=each_page(keep_back), visit=visit).run())
-    assert paths(report, Verdict.MISSING) == {"/7"}
+    assert paths(report, Judgement.MISSING) == {"/7"}
 
 
 # -- browsers --------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_page_that_the_crawler_wants_and_its_host_keeps_back_is_found() -> None:
 def test_site_that_shows_browsers_something_else_is_found_by_a_strict_check() -> None:
     to_browsers = pages() | {"/7": body("casino"), "/8": body("roulette")}
     report = run(Checking(Cloaking(pages(), to_browsers)).run(is_strict=True))
-    assert paths(report, Verdict.CLOAKED) == {"/7", "/8"}
+    assert paths(report, Judgement.CLOAKED) == {"/7", "/8"}
     assert report.good == 39
 
 
@@ -308,7 +308,7 @@ def test_check_reads_no_more_than_it_was_told_to() -> None:
 
 def test_site_that_is_out_of_reach_tells_nothing() -> None:
     report = run(Checking(FakeWeb({"/robots.txt": reply(503)}), at_host=web_of(pages())).run(count=3))
-    assert verdicts(report) == {Verdict.UNSEEN: 3}
+    assert verdicts(report) == {Judgement.UNSEEN: 3}
     assert report.seen == 0
 
 
@@ -348,7 +348,7 @@ def test_stop_ends_a_check_soon() -> None:
 
         from sterna.home.belief.check import Check  # noqa: PLC0415
         from sterna.runtime.runtime import Runtime  # noqa: PLC0415
-        from sterna.trust.witness import Witness  # noqa: PLC0415
+        from sterna.trust.sampling import Witness  # noqa: PLC0415
 
         visit = visit_of(etiquette=polite(delay_seconds=3.0))
         witness = Witness(Random(1))
@@ -374,7 +374,7 @@ def test_invented_page_is_found_hours_later_by_the_page_that_does_not_lead_there
         more = replace(last.pages[1], url=url, fingerprint=fingerprint(url), referrer=f"{SITE}/")
         return [*first, replace(last, pages=(*last.pages, more))]
 
-    assert paths(run(Checking(web_of(pages()), tamper=add, later=9_000.0).run()), Verdict.INVENTED) == {
+    assert paths(run(Checking(web_of(pages()), tamper=add, later=9_000.0).run()), Judgement.INVENTED) == {
         "/pills"
     }
     deleted = pages(9) | {"/": body("front", *(f"/{n}" for n in range(9)), "/pills")}
@@ -421,4 +421,4 @@ def test_known_page_that_a_finished_visit_passed_and_does_not_mention_is_missed(
     texts = {"/": body("front", "/a"), "/a": body("a"), "/b": body("b", "/c"), "/c": body("c")}
     checking = known_site(texts, budget_depth=9)
     checking.visit = replace(checking.visit, starts=checking.visit.starts[:-1])
-    assert paths(run(checking.run()), Verdict.OMITTED) == {"/c"}
+    assert paths(run(checking.run()), Judgement.OMITTED) == {"/c"}

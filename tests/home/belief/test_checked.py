@@ -15,17 +15,21 @@ from tests.clocks import StillClock
 from tests.home.away.lying import NOW, SITE, visit
 from tests.home.away.lying import page as plain_page
 from tests.home.away.lying import parcel as plain_parcel
+from tests.home.away.scripted import PARCEL_BYTES, ScriptedLines, do_nothing
 
-from sterna import __version__
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused
-from sterna.home.away.trip import Shape, as_it_is
-from sterna.home.belief.checked import Checked, Means
-from sterna.home.belief.quarantine import WaitingRoom
+from sterna.home.away.courier import Courier, Journey
+from sterna.home.away.events import Fault
+from sterna.home.belief.inquiry import Inquiries
+from sterna.home.belief.quarantine import Quarantine
+from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import Out
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.ledger.trust import TrustRow
 from sterna.home.progress import Progress
-from sterna.model import Checkpoint, Ended, Page, Parcel, Target, Usage, Visit
+from sterna.model import Checkpoint, Deliver, Ended, Page, Parcel, Target, Usage, Visit
 from sterna.trust.score import DAY, Score, belief
+from sterna.version import __version__
 from sterna.web.digest import digest_of
 from sterna.wire.discovery import Offer
 
@@ -57,40 +61,6 @@ def told(*, altered: int = 0, parcels: int = 5) -> list[Parcel]:
 
 
 @dataclass
-class FakeSender:
-    """Brings parcels as a host would; may fail after some of them."""
-
-    parcels: list[Parcel]
-    failure: Exception | None = None
-    calls: list[int] = field(default_factory=list)
-    during: Callable[[Parcel], Awaitable[None]] | None = None
-    stopped: bool = False
-
-    async def carry_out(
-        self,
-        visit: Visit,
-        offer: Offer,
-        *,
-        deliver: Callable[[Parcel, int], Awaitable[None]],
-        stop: asyncio.Event,
-        resume_from: int = 0,
-        traffic: object = None,
-        shape: Shape = as_it_is,
-    ) -> object:
-        self.calls.append(resume_from)
-        for each in self.parcels[max(resume_from - 1, 0) :]:
-            await deliver(each, 10)
-            if self.during:
-                await self.during(each)
-            if stop.is_set():
-                self.stopped = True
-                break
-        if self.failure:
-            raise self.failure
-        return "trip"
-
-
-@dataclass
 class FakeHere:
     """The site as it is seen from here."""
 
@@ -112,7 +82,7 @@ class World:
     """A home, a host that tells something, and what came of it."""
 
     folder: Path
-    sender: FakeSender
+    sender: ScriptedLines
     here: FakeHere
     ledger: SqliteLedger
     thread: ThreadPoolExecutor
@@ -122,35 +92,39 @@ class World:
     warnings: list[str] = field(default_factory=list)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     refuses: bool = False
+    trips: int = 0
 
-    def checked(self, **fields: Any) -> Checked:
-        means = Means(
+    async def take(self, parcel: Parcel) -> None:
+        if self.refuses:
+            raise ParcelRefused("stale")
+        assert parcel.arrival
+        assert parcel.arrival.size_bytes == PARCEL_BYTES
+        self.taken.append(parcel.number)
+
+    async def go(
+        self, *, resume_from: int = 0, offer: Offer = OFFER, deliver: Deliver | None = None, **fields: Any
+    ) -> Out:
+        desk = LedgerDesk(self.ledger, self.thread)
+        inquiries = Inquiries(
             here=self.here,
-            book=self.ledger.trust,
-            room=fields.pop("room", WaitingRoom(self.folder / "waiting")),
+            ledger=desk,
+            quarantine=fields.pop("room", Quarantine(self.folder / "waiting")),
             clock=self.clock,
-            thread=self.thread,
             progress=self.progress,
             warn=self.warnings.append,
             random=Random(3),
             **fields,
         )
-        return Checked(self.sender, means)
-
-    async def take(self, parcel: Parcel, size_bytes: int) -> None:
-        if self.refuses:
-            raise ParcelRefused("stale")
-        assert size_bytes == 10
-        self.taken.append(parcel.number)
-
-    async def go(self, *, resume_from: int = 0, offer: Offer = OFFER, **fields: Any) -> object:
-        return await self.checked(**fields).carry_out(
-            visit(starts=(Target(f"{SITE}/0"),)),
-            offer,
-            deliver=self.take,
-            stop=self.stop,
-            resume_from=resume_from,
+        courier = Courier(
+            self.sender.open, desk, clock=self.clock, progress=self.progress, inquiries=inquiries
         )
+        self.trips += not resume_from
+        start = visit(id=f"v{self.trips}", starts=(Target(f"{SITE}/0"),))
+        journey = Journey(visit=start, offer=offer, resume_from=resume_from)
+        outcome = await courier.travel(journey, deliver=deliver or self.take, stop=self.stop, blame=_forgive)
+        if outcome.failure:
+            raise outcome.failure
+        return outcome.out
 
     @property
     def score(self) -> TrustRow:
@@ -164,13 +138,17 @@ class World:
         return [path.name for path in folder.iterdir()] if folder.exists() else []
 
 
+async def _forgive(fault: Fault) -> None:
+    pass
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> Any:
     clock = StillClock()
     clock.time = NOW + 5.0
     ledger = SqliteLedger(tmp_path / "ledger.sqlite")
     with ThreadPoolExecutor(1) as thread:
-        yield World(tmp_path, FakeSender(told()), FakeHere(), ledger, thread, clock, Progress(began=NOW))
+        yield World(tmp_path, ScriptedLines(*told()), FakeHere(), ledger, thread, clock, Progress(began=NOW))
     ledger.close()
 
 
@@ -183,7 +161,7 @@ async def test_unknown_host_is_checked_before_anything_is_used(world: World) -> 
         assert world.here.asked == []
 
     world.sender.during = nothing_yet
-    assert await world.go() == "trip"
+    assert await world.go() is Out.RETURNED
     assert world.taken == [1, 2, 3, 4, 5]
     assert len(world.here.asked) == 5  # one page in twenty
     assert (world.score.good, world.score.bad, world.score.key) == (5.0, 0.0, "ed25519:k")
@@ -196,8 +174,10 @@ async def test_samples_are_requests_of_the_crawl(world: World) -> None:
     world.ledger.seed([Target(f"{SITE}/")], now=1.0)
     await world.go()
     counts = world.ledger.counts(now=1.0)
-    assert (counts.requests, counts.bytes_received) == (5, 500)
-    assert (world.progress.requests, world.progress.bytes_received, world.progress.checked) == (5, 500, 5)
+    received = 500 + 5 * PARCEL_BYTES  # the samples, and what the host sent
+    assert (counts.requests, counts.bytes_received) == (5, received)
+    assert (world.progress.requests, world.progress.bytes_received) == (5, received)
+    assert world.progress.checked == 5
     assert world.progress.pages == 0
 
 
@@ -212,10 +192,10 @@ async def test_nothing_of_a_lying_host_is_used_and_it_is_left_alone(world: World
     with pytest.raises(Refused, match="it lied") as refusal:
         await world.go()
     assert refusal.value.retry_after == pytest.approx(5 * DAY)
-    assert len(world.sender.calls) == 1
+    assert len(world.sender.asked) == 1
     world.clock.time += 6 * DAY
     world.sender.parcels = told()
-    assert await world.go() == "trip"
+    assert await world.go() is Out.RETURNED
 
 
 async def test_host_earns_trust_visit_by_visit(world: World) -> None:
@@ -241,7 +221,7 @@ async def test_results_that_cannot_be_checked_are_not_used(world: World) -> None
 
 async def test_what_came_before_a_host_broke_off_is_checked_and_used(world: World) -> None:
     world.sender.parcels = told()[:3]
-    world.sender.failure = HostGone("killed")
+    world.sender.error = HostGone("killed")
     with pytest.raises(HostGone, match="killed"):
         await world.go()
     assert world.taken == [1, 2, 3]
@@ -251,7 +231,7 @@ async def test_what_came_before_a_host_broke_off_is_checked_and_used(world: Worl
 
 async def test_lies_that_came_before_a_host_broke_off_are_lies(world: World) -> None:
     world.sender.parcels = told(altered=PAGES)[:3]
-    world.sender.failure = LineBroken("cut")
+    world.sender.error = LineBroken("cut")
     with pytest.raises(HostGone, match="lied"):
         await world.go()
     assert world.taken == []
@@ -259,7 +239,7 @@ async def test_lies_that_came_before_a_host_broke_off_are_lies(world: World) -> 
 
 async def test_host_that_refuses_a_visit_is_not_judged(world: World) -> None:
     world.sender.parcels = []
-    world.sender.failure = Refused("busy", retry_after=9.0)
+    world.sender.error = Refused("busy", retry_after=9.0)
     with pytest.raises(Refused, match="busy"):
         await world.go()
     assert world.ledger.trust.row(SITE) is None
@@ -280,7 +260,7 @@ async def test_stopped_run_uses_what_was_checked_in_the_time_that_is_left(world:
 
     world.sender.during = stop
     await world.go()
-    assert world.sender.stopped
+    assert world.sender.kills == ["v1"]
     assert world.taken == [1]
 
 
@@ -289,8 +269,8 @@ async def test_crawler_is_called_back_when_nothing_more_can_wait(world: World) -
         await asyncio.sleep(0.02)
 
     world.sender.during = look
-    await world.go(room=WaitingRoom(world.folder / "waiting", most_bytes=10))
-    assert world.sender.stopped
+    await world.go(room=Quarantine(world.folder / "waiting", most_bytes=10))
+    assert world.sender.kills == ["v1"]
     assert world.taken == [1]
 
 
@@ -307,14 +287,14 @@ async def killed_after(world: World, count: int) -> None:
     world.sender.during = die
     with pytest.raises(asyncio.CancelledError):
         await world.go()
-    world.sender.during = None
+    world.sender.during = do_nothing
 
 
 async def test_what_waited_when_home_was_killed_is_not_asked_for_again(world: World) -> None:
     await killed_after(world, 3)
     assert world.waiting == ["v1"]
-    assert await world.go(resume_from=1) == "trip"
-    assert world.sender.calls == [0, 4]
+    assert await world.go(resume_from=1) is Out.RETURNED
+    assert [first for _, first in world.sender.asked] == [0, 4]
     assert world.taken == [1, 2, 3, 4, 5]
     assert world.score.good == 5.0
     assert world.waiting == []
@@ -333,17 +313,16 @@ async def test_home_killed_while_it_stores_what_was_checked_goes_on_there(world:
     class Killed(BaseException):
         pass
 
-    async def take(parcel: Parcel, size_bytes: int) -> None:
+    async def take(parcel: Parcel) -> None:
         if parcel.number == 3:
             raise Killed
         world.taken.append(parcel.number)
 
-    start = visit(starts=(Target(f"{SITE}/0"),))
     with pytest.raises(Killed):
-        await world.checked().carry_out(start, OFFER, deliver=take, stop=world.stop)
+        await world.go(deliver=take)
     assert (world.taken, world.waiting) == ([1, 2], ["v1"])
     await world.go(resume_from=3)
-    assert world.sender.calls == [0]  # its end was proven: the host need not be asked
+    assert [first for _, first in world.sender.asked] == [0]  # its end was proven: the host need not be asked
     assert world.taken == [1, 2, 3, 4, 5]
 
 

@@ -17,8 +17,7 @@ from tests.runtime.fakes import SITE, Home, VirtualClock, make_kit, run, visit_o
 from sterna.home.belief.check import Check, Report
 from sterna.model import Ended, Links, Page, Parcel, Usage, Visit
 from sterna.runtime.runtime import Runtime
-from sterna.trust.sampling import MOST_SAMPLES, detection
-from sterna.trust.witness import Witness
+from sterna.trust.sampling import MOST_SAMPLES, Witness, detection
 from sterna.web.digest import digest_of
 from sterna.web.urls import fingerprint
 

@@ -6,10 +6,10 @@ import pytest
 from tests.home.away.lying import parcels
 
 from sterna.errors import StorageError
-from sterna.home.belief.quarantine import Stay, WaitingRoom
+from sterna.home.belief.quarantine import HeldVisit, Quarantine
 
 
-async def filled(room: WaitingRoom, visit: str = "v1", count: int = 3) -> Stay:
+async def filled(room: Quarantine, visit: str = "v1", count: int = 3) -> HeldVisit:
     stay = await room.open(visit)
     for each in parcels(count):
         await stay.add(each, 100 * each.number)
@@ -17,7 +17,7 @@ async def filled(room: WaitingRoom, visit: str = "v1", count: int = 3) -> Stay:
 
 
 async def test_parcels_come_out_as_they_went_in(tmp_path: Path) -> None:
-    room = WaitingRoom(tmp_path / "waiting")
+    room = Quarantine(tmp_path / "waiting")
     assert not room.has("v1")
     stay = await filled(room)
     assert [each.parcel for each in stay.parcels()] == parcels(3)
@@ -29,15 +29,15 @@ async def test_parcels_come_out_as_they_went_in(tmp_path: Path) -> None:
 
 
 async def test_what_waits_is_there_after_a_restart(tmp_path: Path) -> None:
-    stay = await filled(WaitingRoom(tmp_path))
+    stay = await filled(Quarantine(tmp_path))
     stay.close()
-    again = await WaitingRoom(tmp_path).open("v1")
+    again = await Quarantine(tmp_path).open("v1")
     assert (again.last, again.is_proven) == (3, False)
     await again.add(parcels(4)[3], 7)
     await again.prove()
     await again.prove()
     again.close()
-    third = await WaitingRoom(tmp_path).open("v1")
+    third = await Quarantine(tmp_path).open("v1")
     assert (third.last, third.is_proven) == (4, True)
     assert [each.parcel.number for each in third.parcels()] == [1, 2, 3, 4]
     third.leave()
@@ -45,11 +45,11 @@ async def test_what_waits_is_there_after_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [1, 8, 30])
 async def test_record_that_was_cut_off_is_forgotten_and_written_again(tmp_path: Path, cut: int) -> None:
-    stay = await filled(WaitingRoom(tmp_path))
+    stay = await filled(Quarantine(tmp_path))
     stay.close()
     file = tmp_path / "v1"
     file.write_bytes(file.read_bytes()[:-cut])
-    again = await WaitingRoom(tmp_path).open("v1")
+    again = await Quarantine(tmp_path).open("v1")
     assert again.last == 2
     await again.add(parcels(3)[2], 300)
     assert [each.parcel for each in again.parcels()] == parcels(3)
@@ -57,19 +57,19 @@ async def test_record_that_was_cut_off_is_forgotten_and_written_again(tmp_path: 
 
 
 async def test_record_that_was_damaged_ends_what_counts(tmp_path: Path) -> None:
-    stay = await filled(WaitingRoom(tmp_path))
+    stay = await filled(Quarantine(tmp_path))
     stay.close()
     file = tmp_path / "v1"
     data = bytearray(file.read_bytes())
     data[20] ^= 1
     file.write_bytes(data)
-    again = await WaitingRoom(tmp_path).open("v1")
+    again = await Quarantine(tmp_path).open("v1")
     assert (again.last, list(again.parcels())) == (0, [])
     again.leave()
 
 
 async def test_room_is_full_when_all_visits_together_take_too_much(tmp_path: Path) -> None:
-    room = WaitingRoom(tmp_path, most_bytes=1)
+    room = Quarantine(tmp_path, most_bytes=1)
     assert not room.full.is_set()
     stay = await filled(room)
     other = await room.open("v2")
@@ -80,7 +80,7 @@ async def test_room_is_full_when_all_visits_together_take_too_much(tmp_path: Pat
 
 
 async def test_what_nobody_waits_for_is_swept(tmp_path: Path) -> None:
-    room = WaitingRoom(tmp_path / "waiting")
+    room = Quarantine(tmp_path / "waiting")
     room.sweep(())
     for visit in ("v1", "v2"):
         (await filled(room, visit)).close()
@@ -91,4 +91,4 @@ async def test_what_nobody_waits_for_is_swept(tmp_path: Path) -> None:
 async def test_disk_that_refuses_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="file"):
-        await WaitingRoom(tmp_path / "file").open("v1")
+        await Quarantine(tmp_path / "file").open("v1")

@@ -4,23 +4,23 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.home.ledger.ledger_suite import OTHER, SITE, page, targets
 from tests.home.ledger.program_suite import ProgramSuite
 from tests.making import parcel
 
 from sterna.home.ledger.interface import (
     UNDER_WAY,
-    Arrival,
     Change,
+    Disposal,
     HostRow,
     InboxRow,
     Lease,
     Ledger,
     Out,
     OutboxRow,
-    Verdict,
 )
-from sterna.model import Checkpoint, Ended, Hold, Parcel, Robots, RobotsState, Target, Usage
+from sterna.model import Arrival, Checkpoint, Ended, Hold, Parcel, Robots, RobotsState, Target, Usage
 from sterna.web.politeness import site_key
 
 ENDPOINT = f"{SITE}/sterna"
@@ -39,8 +39,9 @@ def out_row(lease: Lease, **fields: object) -> OutboxRow:
     return OutboxRow(**{**base, **fields})  # type: ignore[arg-type]
 
 
-def arrival(of: Parcel, size_bytes: int = 50, received_at: float = 15.0) -> Arrival:
-    return Arrival(visit=of.visit, number=of.number, received_at=received_at, size_bytes=size_bytes)
+def arrived(of: Parcel) -> Parcel:
+    """The parcel as it comes from a host."""
+    return replace(of, arrival=Arrival(received_at=15.0, size_bytes=50))
 
 
 class HostSuite(ProgramSuite):
@@ -53,7 +54,7 @@ class HostSuite(ProgramSuite):
         return lease
 
     def arrive(self, ledger: Ledger, *parcels: Parcel, now: float = 20.0) -> None:
-        ledger.commit(Change(parcels=parcels, arrivals=tuple(map(arrival, parcels))), now=now)
+        ledger.commit(Change(parcels=tuple(map(arrived, parcels))), now=now)
 
     # -- what is known of a host -------------------------------------------------------------------------
 
@@ -164,7 +165,7 @@ class HostSuite(ProgramSuite):
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         first = parcel(self.send_out(ledger), pages=(page("/"),), usage=Usage(pages=1))
         self.arrive(ledger, first)
-        assert ledger.judge(first) is Verdict.STORED
+        assert ledger.judge(first) is Disposal.STORED
         self.arrive(ledger, first, now=30.0)
         assert ledger.counts(now=30.0).pages == 1
         assert [row.taken_at for row in ledger.inbox(first.visit)] == [20.0]
@@ -234,7 +235,7 @@ class HostSuite(ProgramSuite):
         assert again.lease(["other"], now=200.0, pages=5, max_depth=5) == []
         assert again.outbox(states=UNDER_WAY)[0].parcels == 1
         rest = parcel(lease, 2, pages=(page("/x"),), ended=Ended.FINISHED)
-        assert again.judge(rest) is Verdict.NEW
+        assert again.judge(rest) is Disposal.NEW
         self.arrive(again, rest, now=210.0)
         assert (again.counts(now=210.0).pages, again.counts(now=210.0).pending) == (2, 0)
 
@@ -244,7 +245,7 @@ class HostSuite(ProgramSuite):
         assert ledger.recover(now=100.0, least_pause=5.0) == 1
         (row,) = ledger.outbox()
         assert (row.state, row.over_at, ledger.luggage(lease.visit)) == (Out.LOST, 100.0, b"")
-        assert ledger.judge(parcel(lease)) is Verdict.STALE
+        assert ledger.judge(parcel(lease)) is Disposal.STALE
         assert ledger.holds(now=100.0) == (Hold(site_key(SITE), 105.0),)
         assert self.lease(ledger, 106.0).epoch == lease.epoch + 1
 
@@ -263,7 +264,7 @@ class HostSuite(ProgramSuite):
             Ended.LOST,
             30.0,
         )
-        assert ledger.judge(parcel(lease, 2)) is Verdict.STALE
+        assert ledger.judge(parcel(lease, 2)) is Disposal.STALE
         next_one = self.lease(ledger, 30.0)
         assert {start.url for start in next_one.starts} == {f"{SITE}/x", f"{SITE}/y"}
 

@@ -9,7 +9,7 @@ from tests import making
 from tests.making import parcel
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.home.ledger.interface import WHOLE, Change, Lease, Ledger, Verdict
+from sterna.home.ledger.interface import WHOLE, Change, Disposal, Lease, Ledger
 from sterna.model import (
     Checkpoint,
     Ended,
@@ -134,9 +134,9 @@ class LedgerSuite:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         usage = Usage(pages=1, requests=2, bytes_received=3)
         one = parcel(self.lease(ledger), pages=(page("/"),), usage=usage)
-        assert ledger.judge(one) is Verdict.NEW
+        assert ledger.judge(one) is Disposal.NEW
         self.commit(ledger, one)
-        assert ledger.judge(one) is Verdict.STORED
+        assert ledger.judge(one) is Disposal.STORED
         self.commit(ledger, one)
         counts = ledger.counts(now=20.0)
         assert (counts.pages, counts.requests, counts.bytes_received, counts.pending) == (1, 2, 3, 0)
@@ -144,7 +144,7 @@ class LedgerSuite:
     def test_parcel_after_a_missing_one_is_refused(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger)
-        assert ledger.judge(parcel(lease, 2)) is Verdict.GAP
+        assert ledger.judge(parcel(lease, 2)) is Disposal.GAP
 
     def test_parcel_of_an_old_epoch_is_refused(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
@@ -153,7 +153,7 @@ class LedgerSuite:
         new = self.lease(ledger, 30.0)
         late = parcel(old, pages=(page("/"),), usage=Usage(pages=1))
         assert new.epoch == old.epoch + 1
-        assert ledger.judge(late) is Verdict.STALE
+        assert ledger.judge(late) is Disposal.STALE
         self.commit(ledger, late)
         assert ledger.counts(now=30.0).pages == 0
 
@@ -163,7 +163,7 @@ class LedgerSuite:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         last = parcel(self.lease(ledger), pages=(page("/"),), usage=Usage(pages=1), ended=Ended.FINISHED)
         self.commit(ledger, last)
-        assert ledger.judge(last) is Verdict.STORED
+        assert ledger.judge(last) is Disposal.STORED
         self.commit(ledger, last)
         assert ledger.counts(now=20.0).pages == 1
 

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.home.ledger.host_suite import arrival, out_row
+from tests.home.ledger.host_suite import arrived, out_row
 from tests.home.ledger.ledger_suite import OTHER, SITE, page, targets
 from tests.making import parcel
 
-from sterna.home.away.negotiation import Estimate, Subtree
-from sterna.home.ledger.interface import Change, HostRow, Lease
+from sterna.home.ledger.interface import Change, Estimate, HostRow, Lease, Subtree
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Checkpoint, Ended, Page, Target, Usage
 
@@ -36,7 +35,7 @@ def visited(
     lease = leased(ledger, now)
     ledger.write_out(out_row(lease), b"luggage")
     last = parcel(lease, pages=pages, ended=Ended.BUDGET, **fields)
-    ledger.commit(Change(parcels=(last,), arrivals=(arrival(last),)), now=until)
+    ledger.commit(Change(parcels=(arrived(last),)), now=until)
 
 
 def test_of_a_site_that_nobody_visited_nothing_is_known(ledger: SqliteLedger) -> None:

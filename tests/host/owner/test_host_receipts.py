@@ -360,7 +360,7 @@ def written_cgi(folder: Path, policy: str = "") -> Cgi:
     write_site(folder / "site")
     found.program.parent.mkdir()
     allow(folder / "keys" / ALLOWED, found.identity.public, NAME)
-    command = [sys.executable, "-m", "sterna.cli", "host", "cgi", str(found.program), "--site", SITE]
+    command = [sys.executable, "-m", "sterna", "host", "cgi", str(found.program), "--site", SITE]
     folders = ["--root", folder / "site", "--keys", folder / "keys", "--state", folder / "state"]
     # A test does not wait for the machine to rest.
     (folder / "policy.toml").write_text(f"{policy}[load]\nmachine = 0\n")

@@ -74,7 +74,7 @@ def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-m",
-        "sterna.cli",
+        "sterna",
         "host",
         "check",
         *arguments,
@@ -105,7 +105,7 @@ def test_command_explains_and_refuses(tmp_path: Path) -> None:
 def test_host_with_a_broken_policy_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text('zone = "UTC"\nhours = ["Mon"]\n')
     folders = ["--keys", "keys", "--state", "state", "--policy", "bad.toml"]
-    command = [sys.executable, "-m", "sterna.cli", "host", "run", "--site", SITE, *folders]
+    command = [sys.executable, "-m", "sterna", "host", "run", "--site", SITE, *folders]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("sterna: bad.toml, line 2, hours: 'Mon' are no hours")

@@ -10,8 +10,7 @@ from tests.host.knocking import GatedSite, Home, Stream, limits_of, open_home, p
 
 from sterna.host.policy.terms import ALLOWED, allow
 from sterna.host.visiting import hosted, visits
-from sterna.host.visiting.hosted import added
-from sterna.model import Budget, Usage
+from sterna.model import Budget
 from sterna.wire.keys import Identity
 from sterna.wire.orders import Kill, Look, Resume
 from sterna.wire.stream import AliveCame, ParcelCame
@@ -333,11 +332,3 @@ async def test_failure_of_the_source_is_the_visits_problem(tmp_path: Path, caplo
         assert "nowhere" not in stream.problem.detail
         assert (await home.report(Look("v1"))).state == "killed"
         assert "nowhere" in caplog.text
-
-
-def test_usages_add_up() -> None:
-    one = Usage(requests=2, pages=1, errors={"dns": 1, "timeout": 1}, cpu_seconds=0.5)
-    other = Usage(requests=3, unchanged=1, errors={"timeout": 2}, sent_bytes=7)
-    assert added(one, other) == Usage(
-        requests=5, pages=1, unchanged=1, errors={"dns": 1, "timeout": 3}, cpu_seconds=0.5, sent_bytes=7
-    )

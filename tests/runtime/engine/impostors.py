@@ -5,27 +5,32 @@ import threading
 from collections.abc import Callable
 
 from sterna.model import Program, Source
-from sterna.runtime.deaths import Death
+from sterna.runtime.cell import frame
+from sterna.runtime.cell.frame import HEAD_BYTES
+from sterna.runtime.cell.jail import JailLimits
+from sterna.runtime.cell.pool import CellUsage, Death
 from sterna.runtime.engine.client import Engine, Engines
 from sterna.runtime.engine.messages import (
-    HEAD_BYTES,
-    Answer,
+    MAX_REPLY_BYTES,
+    EngineReply,
+    EngineRequest,
     PageView,
-    Question,
     Ready,
     Verdict,
-    framed,
-    read_question,
+    read_request,
 )
-from sterna.runtime.jail import JailLimits
 
 IMPATIENT = -0.9  # seconds for a page: with the grace of one second, a tenth remains
+
+
+def framed(reply: EngineReply) -> bytearray:
+    return frame.framed(reply, most_bytes=MAX_REPLY_BYTES)
 
 
 class Impostor:
     """A process that is a thread here, and answers as it likes."""
 
-    def __init__(self, answer: Callable[[Question], bytes | None]) -> None:
+    def __init__(self, answer: Callable[[EngineRequest], bytes | None]) -> None:
         self.socket, self._theirs = socket.socketpair()
         self.socket.setblocking(False)
         self._answer = answer
@@ -37,7 +42,7 @@ class Impostor:
             try:
                 while head := self._theirs.recv(HEAD_BYTES, socket.MSG_WAITALL):
                     data = self._theirs.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
-                    answer = self._answer(read_question(data))
+                    answer = self._answer(read_request(data))
                     if answer is None:
                         return
                     self._theirs.sendall(answer)
@@ -47,6 +52,9 @@ class Impostor:
     async def wait(self) -> Death:
         return Death(ended="exit", detail="exit code 3")
 
+    def usage(self) -> CellUsage:
+        return CellUsage(0.0, 0)
+
     def kill(self) -> None:
         self.is_killed = True
         self.socket.shutdown(socket.SHUT_RDWR)
@@ -55,7 +63,7 @@ class Impostor:
 class Impostors:
     """Starts one impostor after the other."""
 
-    def __init__(self, answer: Callable[[Question], bytes | None]) -> None:
+    def __init__(self, answer: Callable[[EngineRequest], bytes | None]) -> None:
         self._answer = answer
         self.last: Impostor | None = None
         self.limits: list[JailLimits] = []
@@ -67,11 +75,11 @@ class Impostors:
         return self.last
 
 
-def after_ready(*answers: Answer | bytes | None) -> Callable[[Question], bytes | None]:
+def after_ready(*answers: EngineReply | bytes | None) -> Callable[[EngineRequest], bytes | None]:
     """Is ready, then gives all answers at the next question."""
     said = iter([framed(Ready(Verdict(), True, 0.1))])
 
-    def answer(_: Question) -> bytes | None:
+    def answer(_: EngineRequest) -> bytes | None:
         ready = next(said, None)
         if ready is not None:
             return bytes(ready)
@@ -83,7 +91,7 @@ def after_ready(*answers: Answer | bytes | None) -> Callable[[Question], bytes |
 
 
 async def opened(
-    answer: Callable[[Question], bytes | None], *, page_seconds: float = 5.0
+    answer: Callable[[EngineRequest], bytes | None], *, page_seconds: float = 5.0
 ) -> tuple[Engine, Impostors]:
     """An engine that is none, and who started it."""
     impostors = Impostors(answer)

@@ -8,36 +8,34 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 import pytest
 import pytest_asyncio
-from tests.runtime.engine.impostors import IMPATIENT, Impostors, after_ready, opened, view
+from tests.runtime.engine.impostors import IMPATIENT, Impostors, after_ready, framed, opened, view
 from tests.runtime.engine.running import merged
 
 from sterna.crawler.facts import Fact, decode, encode
 from sterna.errors import EngineEnded
 from sterna.model import Budget, Program, Source, State, StateChange, Target
-from sterna.runtime import seccomp
-from sterna.runtime.cells import Cell, Forker
-from sterna.runtime.deaths import Death
+from sterna.runtime.cell import seccomp
+from sterna.runtime.cell.frame import HEAD_BYTES
+from sterna.runtime.cell.jail import JailLimits, Protection
+from sterna.runtime.cell.pool import Cell, CellUsage, Death, Forker
 from sterna.runtime.engine import client
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.engine.messages import (
-    HEAD_BYTES,
-    MAX_ANSWER_BYTES,
     MAX_FOLLOWS,
+    MAX_REPLY_BYTES,
     Admitted,
-    Answer,
     Change,
     Changed,
+    EngineReply,
+    EngineRequest,
     Over,
     PageView,
-    Question,
     Ready,
     Stopped,
     Verdict,
     Verdicts,
-    framed,
 )
 from sterna.runtime.engine.worker import serve
-from sterna.runtime.jail import JailLimits, Protection
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -167,7 +165,7 @@ async def test_100_000_facts_are_saved_and_restored(engines: Engines) -> None:
 
 
 def long_frame() -> bytes:
-    return (MAX_ANSWER_BYTES + 1).to_bytes(HEAD_BYTES, "big")
+    return (MAX_REPLY_BYTES + 1).to_bytes(HEAD_BYTES, "big")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +187,9 @@ def long_frame() -> bytes:
         Verdicts((Verdict(log=("x",) * 101),), 0.0),
     ],
 )
-async def test_an_answer_that_is_none_ends_the_process_and_is_a_violation(answer: Answer | bytes) -> None:
+async def test_an_answer_that_is_none_ends_the_process_and_is_a_violation(
+    answer: EngineReply | bytes,
+) -> None:
     engine, impostors = await opened(after_ready(answer))
     with pytest.raises(EngineEnded) as end:
         await engine.judge(view(1))
@@ -251,7 +251,7 @@ async def test_pages_that_wait_behind_a_stop_are_not_judged_and_the_state_can_st
     said = after_ready(Verdicts((Verdict(ended="facts"),), 1.0))
     changed = framed(Changed(StateChange(removed=(7,)), 1.0))
 
-    def answer(question: Question) -> bytes | None:
+    def answer(question: EngineRequest) -> bytes | None:
         return said(question) if not isinstance(question, Change) else bytes(changed)
 
     engine, _ = await opened(answer)
@@ -267,7 +267,7 @@ async def test_pages_that_wait_behind_a_stop_are_not_judged_and_the_state_can_st
 
 async def test_a_question_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, _ = await opened(after_ready())
-    monkeypatch.setattr("sterna.runtime.engine.messages.MAX_FRAME_BYTES", 1000)
+    monkeypatch.setattr("sterna.runtime.engine.messages.MAX_REQUEST_BYTES", 1000)
     with pytest.raises(EngineEnded, match="larger than") as end:
         await engine.judge(PageView(url="x", text="y" * 2000))
     assert end.value.ended == "memory_bytes"
@@ -292,6 +292,9 @@ class Thread:
 
     async def wait(self) -> Death:
         return Death(ended="exit")
+
+    def usage(self) -> CellUsage:
+        return CellUsage(0.0, 0)
 
     def kill(self) -> None:
         self.socket.shutdown(socket.SHUT_RDWR)

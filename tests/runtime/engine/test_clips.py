@@ -10,8 +10,7 @@ from tests.runtime.engine.running import fresh_clips, running
 from sterna.crawler.rules import FUNCTIONS, check_rules
 from sterna.errors import RulesError
 from sterna.model import Source
-from sterna.runtime.engine.allowed import ALLOWED, HIDDEN
-from sterna.runtime.engine.library import function_names
+from sterna.runtime.engine.library import ALLOWED, HIDDEN, function_names
 from sterna.runtime.engine.values import value_of
 
 DANGEROUS = [

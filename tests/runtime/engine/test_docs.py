@@ -10,7 +10,7 @@ from sterna.crawler.clp import read_constructs, tokens
 from sterna.crawler.facts import Fact, Symbol, Value, decode
 from sterna.crawler.rules import CONSTRUCTS, FUNCTIONS, TEMPLATES
 from sterna.model import Link, Links, Source
-from sterna.runtime.engine.allowed import ALLOWED, HIDDEN
+from sterna.runtime.engine.library import ALLOWED, HIDDEN
 from sterna.runtime.engine.messages import PageView, RequestView, Verdict
 
 PAGE = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()

@@ -10,23 +10,24 @@ import pytest
 from tests.runtime.engine.running import start_of
 
 from sterna.model import Links, State, StateChange
+from sterna.runtime.cell import frame
+from sterna.runtime.cell.frame import HEAD_BYTES, frame_size
 from sterna.runtime.engine.messages import (
-    HEAD_BYTES,
+    MAX_REPLY_BYTES,
+    MAX_REQUEST_BYTES,
     Admit,
     Admitted,
-    Answer,
     Change,
     Changed,
+    EngineReply,
+    EngineRequest,
     Judge,
     Over,
     PageView,
-    Question,
     Ready,
     RequestView,
     Verdicts,
-    frame_size,
-    framed,
-    read_answer,
+    read_reply,
 )
 from sterna.runtime.engine.worker import serve
 
@@ -35,22 +36,26 @@ RULES = (
 )
 
 
+def framed(message: EngineRequest | EngineReply) -> bytearray:
+    return frame.framed(message, most_bytes=MAX_REQUEST_BYTES)
+
+
 class Talk:
     """A host that asks by hand."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: EngineRequest) -> EngineReply:
         self._sock.sendall(framed(question))
         return self.hear()
 
-    def say(self, data: bytes) -> Answer:
+    def say(self, data: bytes) -> EngineReply:
         self._sock.sendall(data)
         return self.hear()
 
-    def hear(self) -> Answer:
-        return read_answer(self._read(frame_size(self._read(HEAD_BYTES))))
+    def hear(self) -> EngineReply:
+        return read_reply(self._read(frame_size(self._read(HEAD_BYTES), most_bytes=MAX_REPLY_BYTES)))
 
     def is_over(self) -> bool:
         return self._sock.recv(1) == b""
@@ -162,6 +167,6 @@ def test_records_cross_the_line_unchanged() -> None:
     )
     start = start_of(RULES, state=State(((1, b"x"),), b"m"), facts=[b"f"])
     for question in (start, Judge((view,)), Admit((RequestView("u", 1, "r", 2),)), Change()):
-        assert msgspec.msgpack.decode(framed(question)[HEAD_BYTES:], type=Question) == question
+        assert msgspec.msgpack.decode(framed(question)[HEAD_BYTES:], type=EngineRequest) == question
     answer = Changed(StateChange(((1, b"a"),), (2,), b"m"), 1.5)
-    assert read_answer(bytes(framed(answer)[HEAD_BYTES:])) == answer
+    assert read_reply(bytes(framed(answer)[HEAD_BYTES:])) == answer

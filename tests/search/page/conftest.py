@@ -7,8 +7,8 @@ from tests.crawl.running import crawl_here
 from tests.search.page.real_pages import APACHE, PAGES, SQLITE, Crawled
 from tests.servers.nginx import real_site, serve
 
-from sterna.cli.index import bring_up
-from sterna.home.folder import Collection
+from sterna.api.search import bring_up
+from sterna.home.folder import CollectionFolder
 
 
 @pytest.fixture(scope="session")
@@ -21,5 +21,5 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawled]:
         collection = folder / "manuals"
         seeds = (f"{SQLITE}/docs.html", f"{APACHE}/en/index.html")
         crawl_here(collection, *seeds, max_pages=PAGES, proxy=server.url)
-        bring_up(Collection(collection))
+        bring_up(CollectionFolder(collection))
         yield Crawled(collection, server.url)

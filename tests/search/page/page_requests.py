@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from starlette.types import ASGIApp, Message
 from tests.search.page.trees import Tree, read
 
-from sterna.search.page.interface import Bounds, Searches
-from sterna.search.page.server import page_server
-from sterna.search.page.service import make_app
+from sterna.search.page.api import Bounds
+from sterna.search.page.service import make_app, page_server
+from sterna.search.results import Searches
+from sterna.web.http_app import App, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Answer:
 
 def app_of(
     searcher: Searches, *, bounds: Bounds | None = None, is_local: bool = True, name: str = "Terns"
-) -> ASGIApp:
+) -> App:
     """The app, as a test wants it."""
     return make_app(searcher, name=name, is_local=is_local, bounds=bounds)
 
 
 async def ask(
-    app: ASGIApp,
+    app: App,
     target: str,
     *,
     method: str = "GET",

@@ -7,8 +7,8 @@ from tests.search.page.fakes import BrokenSearcher, FakeSearcher, many_pages
 from tests.search.page.hostile_hits import hostile_hits
 from tests.search.page.page_requests import app_of, ask
 
-from sterna.search.page.api import describe
-from sterna.search.page.interface import Bounds, Searches
+from sterna.search.page.api import Bounds, describe
+from sterna.search.results import Searches
 
 _TYPES: dict[str, Any] = {
     "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict

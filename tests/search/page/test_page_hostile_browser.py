@@ -15,7 +15,7 @@ from tests.search.page.serving import address_in, serving
 from tests.servers.browser import NARROW, is_within_the_window, open_browser, open_window, take_picture
 from tests.servers.nginx import serve
 
-from sterna.search.page.interface import Bounds
+from sterna.search.page.api import Bounds
 
 pytestmark = pytest.mark.servers
 

@@ -9,8 +9,8 @@ from tests.search.page.fakes import found_of, hit_of
 from tests.search.page.hostile_hits import LINKS, NO_LINKS, TEXTS, hostile_hits
 from tests.search.page.trees import Tree, read
 
+from sterna.search.page.api import Bounds
 from sterna.search.page.html import Face, hints_for, problem_page, results_page, start_page
-from sterna.search.page.interface import Bounds
 from sterna.search.results import Hit, Piece
 
 FACE = Face(name="Terns & gulls")
@@ -162,7 +162,7 @@ def test_pages_end_at_the_bound_and_say_so() -> None:
     face = Face(name="T", bounds=Bounds(pages=3))
     page = read(results_page(face, found_of("tern", TERN, total=5000, offset=20)))
     assert steps(page) == [("prev", "/?q=tern&page=2")]
-    assert "last of the 30 that are shown" in page.texts("main")[0]
+    assert "Only the first 30 hits are shown" in page.texts("main")[0]
 
 
 # -- nothing found, and what goes wrong --------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_nothing_found_gives_hints_that_fit() -> None:
     assert page.texts("h1") == ['Nothing found for "x y" site:a.test -b']
     assert len(page.texts("main > ul li")) == 5
     assert page.texts("dt code")[0] == '"forked tail"'
-    assert hints_for("tern") == ["Look at the spelling of each word."]
+    assert hints_for("tern") == ["Check the spelling of each word."]
 
 
 def test_problem_page_keeps_the_form() -> None:

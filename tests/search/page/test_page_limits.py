@@ -7,7 +7,7 @@ import pytest
 from tests.search.page.fakes import BrokenSearcher, FakeSearcher, StuckSearcher, many_pages
 from tests.search.page.page_requests import Answer, app_of, ask
 
-from sterna.search.page.interface import Bounds
+from sterna.search.page.api import Bounds
 
 PAGES = many_pages(3)
 
@@ -15,8 +15,8 @@ PAGES = many_pages(3)
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("q=" + "x" * 501, "The query has 501 letters: at most 500 are searched for."),
-        ("q=" + quote("é" * 501), "at most 500"),
+        ("q=" + "x" * 501, "The query has 501 letters; the limit is 500."),
+        ("q=" + quote("é" * 501), "the limit is 500"),
         ("q=a&page=0", "page must be a number from 1 to 100."),
         ("q=a&page=101", "page must be a number from 1 to 100."),
         ("q=a&page=-1", "page must be"),
@@ -40,7 +40,7 @@ async def test_page_out_of_bounds_is_one_clear_sentence(asked: str, said: str) -
     [
         ("", "q is missing: say what to search for, such as q=tern"),
         ("q=", "q is missing"),
-        ("q=" + "x" * 501, "at most 500"),
+        ("q=" + "x" * 501, "the limit is 500"),
         ("q=a&limit=0", "limit must be a number from 1 to 100."),
         ("q=a&limit=101", "limit must be"),
         ("q=a&offset=1001", "offset must be a number from 0 to 1,000."),
@@ -87,7 +87,7 @@ async def test_slow_search_is_given_up_with_a_clear_page() -> None:
     finally:
         stuck.go.set()
     assert (page.status, page.headers["retry-after"]) == (503, "5")
-    assert "given up after 0.1 seconds" in page.html.text("main")
+    assert "timed out after 0.1 seconds" in page.html.text("main")
     assert page.html.value("input", "value") == "select"
     assert (api.status, api.headers["content-type"]) == (503, "application/problem+json")
 

@@ -10,12 +10,12 @@ import pytest
 from tests.search.page.fakes import FakeSearcher, many_pages
 from tests.search.page.page_requests import served
 
-from sterna.search.page import server
+from sterna.search.page import service
 
 
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(service, "HEAD_SECONDS", 0.3)
     with served(FakeSearcher(many_pages(25))) as url:
         host, _, port = url.removeprefix("http://").partition(":")
         yield host, int(port)

@@ -7,8 +7,8 @@ import pytest
 from tests.search.page.fakes import FakeSearcher, many_pages
 from tests.search.page.page_requests import app_of, ask
 
-from sterna.search.page.files import ICON, STYLE
-from sterna.search.page.interface import Searches
+from sterna.search.page.html import ICON, STYLE
+from sterna.search.results import Searches
 
 WORD = "select"  # found by both on more than two pages of results
 

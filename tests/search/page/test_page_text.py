@@ -5,8 +5,7 @@ import unicodedata
 import pytest
 from tests.search.page.hostile_hits import LINKS, NO_LINKS, TEXTS
 
-from sterna.search.page.languages import name_of, tag_of
-from sterna.search.page.text import cut, cut_pieces, host_of, is_web, path_shown, plain
+from sterna.search.page.text import cut, cut_pieces, host_of, is_web, language_name, path_shown, plain, tag_of
 from sterna.search.results import Piece
 
 _TURNS = set(
@@ -108,7 +107,7 @@ def test_addresses_can_be_read_and_do_not_lie(url: str, host: str, path: str) ->
     ],
 )
 def test_languages(language: str, tag: str, name: str) -> None:
-    assert (tag_of(language), name_of(language)) == (tag, name)
+    assert (tag_of(language), language_name(language)) == (tag, name)
 
 
 def test_shortcut_for_simple_text_changes_nothing() -> None:

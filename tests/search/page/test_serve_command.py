@@ -15,9 +15,9 @@ from tests.search.page.real_pages import PAGES, Crawled
 from tests.search.page.serving import address_in, serving
 from tests.servers.nginx import serve
 
+from sterna.api.search import bring_up
 from sterna.cli.exits import Exit
-from sterna.cli.index import bring_up
-from sterna.home.folder import Collection
+from sterna.home.folder import CollectionFolder
 
 pytestmark = pytest.mark.servers
 
@@ -110,7 +110,7 @@ def test_what_a_crawl_brings_meanwhile_is_found(tmp_path: Path) -> None:
             assert hits_at(address, "arctic") == []
             (site / "tern.html").write_text("<title>Arctic tern</title><p>It flies far.")
             crawl_here(folder, f"{server.url}/", refresh=0.0)
-            bring_up(Collection(folder))
+            bring_up(CollectionFolder(folder))
             deadline = time.monotonic() + 20
             while not (found := hits_at(address, "arctic")) and time.monotonic() < deadline:
                 time.sleep(0.1)

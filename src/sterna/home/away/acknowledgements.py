@@ -1,4 +1,4 @@
-"""Acknowledgements of what home has for good: few of them, one at a time, so that the host can forget it."""
+"""Acknowledgements of stored parcels: few of them, one at a time, so that the host can forget the parcels."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,12 +11,12 @@ EVERY_BYTES = 8 << 20
 EVERY_SECONDS = 2.0  # after a parcel at the latest: a host with little room waits for it
 LAST_SECONDS = 5.0
 
-# Tells the host that all parcels up to this one are here; with the last one goes what home signed.
+# Takes the number of the last parcel that home has; with the last acknowledgement goes home's signature.
 Send = Callable[[int, bytes], Awaitable[None]]
 
 
-class Acknowledging:
-    """Noted by the one who delivers; run() sends, and what is noted meanwhile goes with the next."""
+class Acknowledgements:
+    """note() collects them; run() sends, and what is noted meanwhile goes with the next."""
 
     def __init__(self, send: Send, *, every_seconds: float = EVERY_SECONDS) -> None:
         self._send = send
@@ -29,7 +29,9 @@ class Acknowledging:
         self._news = asyncio.Event()
         self._enough = asyncio.Event()
         self._sending = asyncio.Lock()
-        self.failure: Refused | WireError | None = None  # the host takes none: another session may do better
+        self.failure: Refused | WireError | None = (
+            None  # set when the host refuses: a new session may succeed
+        )
 
     def note(self, number: int, size_bytes: int) -> None:
         """Home has this parcel for good, and all before it."""
@@ -41,7 +43,7 @@ class Acknowledging:
             self._enough.set()
 
     async def run(self) -> None:
-        """Sends until it is cancelled, or the host takes no more."""
+        """Runs until cancelled or until the host refuses."""
         while True:
             await self._news.wait()
             with suppress(TimeoutError):
@@ -50,7 +52,7 @@ class Acknowledging:
             try:
                 await self._tell()
             except LineBroken:
-                await asyncio.sleep(self._every_seconds)  # the next one says this too
+                await asyncio.sleep(self._every_seconds)  # the next one covers this too
             except (Refused, WireError) as error:
                 self.failure = error
                 return
@@ -58,7 +60,7 @@ class Acknowledging:
     async def finish(self, receipt: bytes = b"") -> None:
         """Sends the last one, with home's signature under the visit's receipt.
 
-        That it is lost is no harm: hosts forget by themselves in time, and home has the receipt.
+        If it is lost no harm is done: hosts forget by themselves in time, and home has the receipt.
         """
         with suppress(LineBroken, Refused, WireError, TimeoutError):
             async with asyncio.timeout(LAST_SECONDS):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from sterna.errors import WireError
-from sterna.home.away.negotiation import Facts, bounded, choose, lesser, room_for
+from sterna.home.away.negotiation import Facts, bounded, choose, room_for
 from sterna.home.dispatch import HOST_VISIT_PAGES, VISIT_SECONDS
 from sterna.home.ledger.interface import HostRow, Ledger
 from sterna.model import Budget, Crawler, Record
@@ -60,7 +60,7 @@ def bargain_words(each: Bargain, crawler: Crawler) -> Iterator[str]:
 def _bargain(ledger: Ledger, site: str, offer: Offer, row: HostRow, *, own: Budget, offered: int) -> Bargain:
     wanted = msgspec.structs.replace(own, pages=HOST_VISIT_PAGES, seconds=VISIT_SECONDS)
     facts = Facts.of(offer.platform, is_live_only=offer.is_live_only)
-    grants = lesser(wanted, _public(offer, wanted))
+    grants = wanted.lesser(_public(offer, wanted))
     estimate = ledger.estimate(site, with_subtrees=True)
     waiting = {each.path: each.waiting for each in estimate.subtrees if each.waiting}
     needs = waiting or {each.path: each.read for each in estimate.subtrees if each.read}

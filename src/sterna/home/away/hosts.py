@@ -1,18 +1,14 @@
 """Which sites have a host: asked once, remembered, and its key pinned on first contact."""
 
-import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
-from functools import partial
-from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from sterna.errors import LineBroken, Refused, WireError
+from sterna.home.ledger.desk import LedgerDesk
 from sterna.home.ledger.interface import HostRow
 from sterna.model import Record, RobotsState, Visit
-from sterna.transport.interface import Call, Transport
-from sterna.transport.reading import read_whole
+from sterna.transport.interface import Call, Transport, read_whole
 from sterna.web.clock import Clock
 from sterna.web.robots import Rules
 from sterna.web.urls import hostname_of
@@ -25,17 +21,6 @@ CONFIGURED_SECONDS = 60.0  # the same, where the user named the host
 LEAST_SECONDS = 300.0  # that an offer is kept, whatever it says itself
 MOST_SECONDS = 7 * 24 * 3600.0
 MAX_REASON = 200
-
-T = TypeVar("T")
-
-
-class HostStore(Protocol):
-    """Where home keeps what it knows of hosts: the ledger."""
-
-    def host_row(self, site: str) -> HostRow | None: ...
-
-    def set_host(self, row: HostRow) -> None:
-        """Replaces what was known of the site's host."""
 
 
 class Configured(Record, frozen=True, kw_only=True):
@@ -54,19 +39,17 @@ class Hosts:
 
     def __init__(
         self,
-        store: HostStore,
+        ledger: LedgerDesk,
         transport: Transport,
         *,
         clock: Clock,
-        thread: Executor,
         configured: Mapping[str, Configured] | None = None,
         let_private: Callable[[str], None] = _ignore,  # told a hostname that may be on a private network
         warn: Callable[[str], None] = _ignore,  # told a line, once for each site
     ) -> None:
-        self._store = store
+        self._ledger = ledger
         self._transport = transport
         self._clock = clock
-        self._thread = thread
         self._configured = configured or {}
         self._let_private = let_private
         self._warn = warn
@@ -76,7 +59,7 @@ class Hosts:
         """The offer of the host at the visit's site; None where there is none, or none to be trusted now."""
         site, now = visit.site, self._clock.now()
         told = self._configured.get(site, Configured())
-        row = await self._in_thread(partial(self._store.host_row, site)) or HostRow(site=site)
+        row = await self._row(site)
         if row.failed_until > now:
             return None
         if visit.may_be_private or visit.allow_private:
@@ -86,16 +69,21 @@ class Hosts:
         offer = _kept_offer(row) if row.until > now else None
         if offer is None and self._is_due(visit, row, told):
             row, offer = await self._ask(visit, row, told)
-            await self._in_thread(partial(self._store.set_host, row))
+            await self._ledger.do(lambda ledger: ledger.set_host(row))
         return self._believed(offer, row, told) if offer else None
+
+    def let_reach(self, visit: Visit, offer: Offer) -> None:
+        """Allows calls to the host of a visit that may be on a private network."""
+        if visit.may_be_private or visit.allow_private:
+            self._let_private(hostname_of(offer.endpoint))
 
     async def fail(self, site: str, reason: str, *, seconds: float) -> None:
         """Has the site visited from here for a while: its host refused, was not reached, or lied."""
-        row = await self._in_thread(partial(self._store.host_row, site)) or HostRow(site=site)
+        row = await self._row(site)
         failed_until = max(row.failed_until, self._clock.now() + seconds)
         # It is asked anew afterwards: it may have moved, or have another key.
         row = replace(row, failed_until=failed_until, until=0.0, reason=reason[:MAX_REASON])
-        await self._in_thread(partial(self._store.set_host, row))
+        await self._ledger.do(lambda ledger: ledger.set_host(row))
 
     # -- asking ------------------------------------------------------------------------------------------
 
@@ -174,8 +162,8 @@ class Hosts:
             return None
         return replace(offer, endpoint=told.endpoint.rstrip("/")) if told.endpoint else offer
 
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+    async def _row(self, site: str) -> HostRow:
+        return await self._ledger.do(lambda ledger: ledger.host_row(site)) or HostRow(site=site)
 
 
 def _kept_offer(row: HostRow) -> Offer | None:

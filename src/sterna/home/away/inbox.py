@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from sterna.errors import HostGone, WireError
 from sterna.home.away.patience import is_of_rest
-from sterna.home.away.receipts import Costs, Witnessed
-from sterna.model import Ended, Parcel, Target, Visit
+from sterna.home.away.receipts import Witnessed
+from sterna.model import Ended, Parcel, Target, Usage, Visit
 from sterna.wire.keys import PublicKey
 from sterna.wire.known import Marks
 from sterna.wire.merkle import Tree, leaf_of
@@ -32,7 +32,7 @@ SLACK_URLS = 100_000  # which the last page may have beyond a budget
 SLACK_PARCELS = 1_000
 
 
-class Unloading:
+class Inbox:
     """What of one visit has come so far; goes on over any number of streams."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Unloading:
         self.is_proven = False
         self.lines: list[str] = []  # of log; whoever shows them takes them out
         self._line_count = 0
-        self._costs = Costs()  # of all parcels together
+        self._costs = Usage()  # of all parcels together
         self._earlier_bytes = 0  # of streams that are over
         self.receipt: ReceiptCame | None = None  # of the last stream
 

@@ -1,23 +1,34 @@
-"""Home's end of the line to one host: greetings, orders, acknowledgements; its secrets are never stored."""
+"""Home's end of the line to one host: sessions, orders, the stream of a visit. Secrets are never stored."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
-from sterna.errors import Refused
-from sterna.model import Budget
-from sterna.transport.interface import Call, Transport
-from sterna.transport.reading import read_whole
+from sterna.errors import HostGone, LineBroken, Refused, WireError
+from sterna.home.away import events as ev
+from sterna.home.away.acknowledgements import Acknowledgements
+from sterna.home.away.inbox import Inbox
+from sterna.home.away.luggage import Cargo
+from sterna.home.away.negotiation import Facts
+from sterna.home.away.patience import Patience
+from sterna.home.away.receipts import Countersigning, Keep, forget
+from sterna.model import Budget, Etiquette, Visit
+from sterna.transport.interface import Call, Transport, read_whole
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import MAX_WELCOME_BYTES, Greeting, Session
 from sterna.wire.keys import Identity
 from sterna.wire.orders import (
     MAX_SMALL_BYTES,
+    Agent,
     Kill,
     Look,
     Order,
     Report,
+    Resume,
+    Send,
     open_report,
     seal_acknowledgement,
     seal_order,
@@ -26,11 +37,14 @@ from sterna.wire.receipts import TAKES_RECEIPTS
 
 UNDERSTANDS = ("zstd", TAKES_RECEIPTS)
 MAX_NAME = 100
+MAX_AGENT = 400
+
+StreamEvent = ev.Came | ev.Said | ev.StreamOver
 
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes of messages, without the heads that carry them; grows as they pass, of failures too."""
+    """Bytes of messages, without the headers that carry them; grows as they pass, failures included."""
 
     sent: int = 0
     received: int = 0
@@ -42,81 +56,278 @@ class Contact:
 
     session: Session
     seconds: float  # that the host's answer took
-    ahead_seconds: float = 0.0  # of its clock, where that differs so much that it said so
+    ahead_seconds: float = 0.0  # how far its clock is ahead, where that is so much that it refused
 
 
-class Line:
-    """Calls one host; raises Refused and LineBroken as the transport does, WireError for what cannot be."""
+class Lines:
+    """Opens lines to hosts in the name of this home."""
 
     def __init__(
         self,
         transport: Transport,
         identity: Identity,
-        offer: Offer,
         *,
-        home: str,
+        home: str,  # its name, as hosts may show it
         clock: Clock,
-        traffic: Traffic,
-        priority: int = 0,  # that home offers the site in its revisits
+        patience: Patience | None = None,
+        priority_of: Callable[[str], int] = lambda site: 0,  # that home offers a site in its revisits
+        keep_receipt: Keep = forget,
     ) -> None:
-        self._transport = transport
-        self._identity = identity
-        self._offer = offer
-        self._home = "".join(sign if sign.isprintable() else " " for sign in home)[:MAX_NAME] or "home"
-        self._clock = clock
-        self._priority = priority
-        self.traffic = traffic
+        self.transport = transport
+        self.identity = identity
+        self.home = "".join(sign if sign.isprintable() else " " for sign in home)[:MAX_NAME] or "home"
+        self.clock = clock
+        self.patience = patience or Patience()
+        self.priority_of = priority_of
+        self.countersigning = Countersigning(identity, keep=keep_receipt)
 
-    async def greet(self, wants: Budget) -> Contact:
-        """Opens a session; if the clocks differ, once more with the host's time."""
+    def to(self, offer: Offer) -> "Line":
+        return Line(self, offer)
+
+    async def look(self, offer: Offer, visit: str) -> Report:
+        """The state of a visit at its host; HostGone if the host does not know it."""
+        return await self._ask(offer, Look(visit))
+
+    async def kill(self, offer: Offer, visit: str) -> Report:
+        """Ends a visit at its host; its state then, or HostGone if the host does not know it."""
+        return await self._ask(offer, Kill(visit))
+
+    async def _ask(self, offer: Offer, order: Look | Kill) -> Report:
+        try:
+            return await self.to(offer).ask(order)
+        except Refused as refusal:
+            if refusal.problem != "gone":
+                raise
+            raise HostGone(f"the host of {offer.site} does not know the visit {order.visit}") from refusal
+
+
+class Line:
+    """Calls one host, for one trip; raises Refused and LineBroken as the transport does."""
+
+    def __init__(self, lines: Lines, offer: Offer) -> None:
+        self._lines = lines
+        self._offer = offer
+        self.traffic = Traffic()
+        # Changed by the methods in their order: greet, load, order, read ..., sign.
+        self._contact: Contact | None = None
+        self._visit: Visit | None = None
+        self._cargo: Cargo | None = None
+        self._inbox: Inbox | None = None
+        self._stream = AsyncExitStack()
+        self._events: AsyncGenerator[StreamEvent, None] | None = None
+        self._acknowledgements: Acknowledgements | None = None
+
+    @property
+    def session(self) -> Session:
+        assert self._contact
+        return self._contact.session
+
+    # -- sessions ----------------------------------------------------------------------------------------
+
+    async def greet(self, wants: Budget, *, is_known: bool) -> ev.Greeted:
+        """Opens a session. A wrong answer is Refused; HostGone if the host `is_known` to have the visit."""
+        try:
+            self._contact = await self.contact(wants)
+        except WireError as error:
+            if is_known:
+                raise HostGone(f"the host of {self._offer.site} has changed its identity: {error}") from error
+            raise Refused(error.problem, f"the greeting was answered wrongly: {error.detail}") from error
+        session = self._contact.session
+        return ev.Greeted(
+            seconds=self._contact.seconds,
+            ticket_seconds=session.seconds,
+            level=Facts.of(session.platform).level,
+            priority=session.priority,
+        )
+
+    async def contact(self, wants: Budget) -> Contact:
+        """A session; if the clocks differ, asked for once more with the host's time."""
         try:
             return await self._greet(wants, ahead_seconds=0.0)
         except Refused as refusal:
             if refusal.problem != "stale" or refusal.time is None:
                 raise
-            return await self._greet(wants, ahead_seconds=refusal.time - self._clock.now())
+            return await self._greet(wants, ahead_seconds=refusal.time - self._lines.clock.now())
 
     async def _greet(self, wants: Budget, *, ahead_seconds: float) -> Contact:
+        lines = self._lines
         greeting = Greeting.begin(
-            self._identity,
-            home=self._home,
+            lines.identity,
+            home=lines.home,
             audience=self._offer.site,
             wants=wants,
-            now=self._clock.now() + ahead_seconds,
+            now=lines.clock.now() + ahead_seconds,
             understands=UNDERSTANDS,
-            priority=self._priority,
+            priority=lines.priority_of(self._offer.site),
         )
         async with self._exchange(Call("hello", greeting.body)) as (chunks, seconds):
             reply = await read_whole(chunks, most=MAX_WELCOME_BYTES)
         return Contact(greeting.finish(reply, self._offer.public_key), seconds, ahead_seconds)
 
-    @asynccontextmanager
-    async def order(self, contact: Contact, order: Order) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Gives the session's one order; the answer comes in chunks, as long as the context is open."""
-        body = seal_order(contact.session.keys, contact.session.ticket, order)
-        async with self._exchange(Call("order", body)) as (chunks, _):
-            yield chunks
-
     async def ask(self, order: Look | Kill) -> Report:
-        """Greets, and has one of the orders carried out that a report answers."""
-        contact = await self.greet(Budget())
-        async with self.order(contact, order) as chunks:
+        """Greets, and gives an order that a report answers; a session of its own."""
+        contact = await self.contact(Budget())
+        async with self._order(contact, order) as chunks:
             data = await read_whole(chunks, most=MAX_SMALL_BYTES)
         return open_report(contact.session.keys, data)
 
-    async def acknowledge(self, contact: Contact, visit: str, number: int, *, receipt: bytes = b"") -> None:
-        """Tells the host that home has the parcels up to this one for good, and signs the receipt."""
-        body = seal_acknowledgement(contact.session.keys, visit, number, receipt=receipt)
+    async def kill(self, visit: str) -> None:
+        """Asks the host to end a visit; an unreachable host notices in time that nobody reads."""
+        with suppress(Refused, LineBroken, WireError, TimeoutError):
+            async with asyncio.timeout(self._lines.patience.stop_seconds):
+                await self.ask(Kill(visit))
+
+    # -- one visit ---------------------------------------------------------------------------------------
+
+    async def load(self, visit: Visit, *, first: int, began: float) -> None:
+        """Packs a visit for the next order; its parcels begin with `first`. Slow if much is known."""
+        self._visit = visit
+        self._cargo = await asyncio.to_thread(Cargo.of, visit)
+        self._inbox = Inbox(
+            visit, self._cargo.marks, host_key=self._offer.public_key, began=began, first=first
+        )
+
+    async def order(self, *, resume_from: int, level: int) -> ev.Accepted:
+        """Sends the visit, or resumes it; the stream is then read with read()."""
+        assert self._contact
+        assert self._inbox
+        contact = self._contact
+        await self._stream.aclose()
+        with self._translated():
+            chunks = await self._stream.enter_async_context(
+                self._order(contact, self._order_of(contact, resume_from, level))
+            )
+            self._inbox.begin(contact.session.keys.stream, ahead_seconds=contact.ahead_seconds)
+        self._acknowledgements = Acknowledgements(partial(self._acknowledge, contact))
+        sending = asyncio.create_task(self._acknowledgements.run())
+        self._stream.push_async_callback(_end, sending)
+        self._events = self._read(chunks)
+        return ev.Accepted()
+
+    def _order_of(self, contact: Contact, resume_from: int, level: int) -> Order:
+        visit, cargo = self._visit, self._cargo
+        assert visit
+        assert cargo
+        if resume_from:
+            return Resume(visit.id, resume_from, level)
+        return Send(
+            visit=visit.id,
+            part=visit.part,
+            epoch=visit.epoch,
+            crawler=visit.crawler,
+            agent=_agent(visit.etiquette),
+            starts=cargo.starts,
+            known=cargo.known,
+            state=visit.state,
+            budget=visit.budget,  # the host takes of it what it granted
+            level=level,
+            priority=contact.session.priority,
+            within=visit.within,
+        )
+
+    async def read(self) -> StreamEvent:
+        """The next of the stream; LineBroken if it is cut off or silent, HostGone if it is malformed."""
+        assert self._events
+        with self._translated():
+            return await anext(self._events)
+
+    async def _read(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[StreamEvent, None]:
+        inbox, clock, size = self._inbox, self._lines.clock, 0
+        assert inbox
+        async for chunk in self._timed(chunks):
+            size += len(chunk)
+            opened = inbox.feed(chunk, now=clock.now())
+            is_silent = True
+            while (parcel := await asyncio.to_thread(next, opened, None)) is not None:
+                yield ev.Came(parcel, size)
+                size, is_silent = 0, False
+            while inbox.lines:
+                yield ev.Said(inbox.lines.pop(0))
+                is_silent = False
+            if inbox.is_over:
+                yield ev.StreamOver(inbox.is_proven)
+                return
+            failure = self._acknowledgements and self._acknowledgements.failure
+            if failure:
+                raise LineBroken(f"the host refuses acknowledgements: {failure}")
+            if is_silent:
+                yield ev.Said()
+        inbox.finish()
+
+    async def _timed(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                async with asyncio.timeout(self._lines.patience.silence_seconds):
+                    chunk = await anext(chunks)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise LineBroken(f"{self._offer.site}: its host shows no sign of life") from None
+            yield chunk
+
+    def acknowledge(self, number: int, size_bytes: int) -> None:
+        """Home has this parcel for good, and all before it."""
+        if self._acknowledgements:
+            self._acknowledgements.note(number, size_bytes)
+
+    async def sign(self, *, lost_streams: int) -> ev.Signed:
+        """Countersigns the receipt if there is one, and sends the last acknowledgement."""
+        assert self._inbox
+        assert self._acknowledgements
+        signature, said = b"", ""
+        if self._inbox.receipt:
+            seen = self._inbox.witnessed(now=self._lines.clock.now(), lost_streams=lost_streams)
+            signing = await self._lines.countersigning.take(self._inbox.receipt.packed, seen)
+            signature, said = signing.signature, signing.reason or "signed"
+        await self._acknowledgements.finish(signature)
+        return ev.Signed(said)
+
+    async def close(self) -> None:
+        """Ends the stream."""
+        await self._stream.aclose()
+
+    # -- messages ----------------------------------------------------------------------------------------
+
+    async def _acknowledge(self, contact: Contact, number: int, receipt: bytes) -> None:
+        """Confirms the parcels up to this one, with home's signature under the receipt."""
+        assert self._visit
+        body = seal_acknowledgement(contact.session.keys, self._visit.id, number, receipt=receipt)
         async with self._exchange(Call("acknowledge", body)) as (chunks, _):
             await read_whole(chunks, most=MAX_SMALL_BYTES)
 
     @asynccontextmanager
+    async def _order(self, contact: Contact, order: Order) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Gives the session's one order; the answer comes in chunks while the context is open."""
+        body = seal_order(contact.session.keys, contact.session.ticket, order)
+        async with self._exchange(Call("order", body)) as (chunks, _):
+            yield chunks
+
+    @asynccontextmanager
     async def _exchange(self, call: Call) -> AsyncIterator[tuple[AsyncIterator[bytes], float]]:
         self.traffic.sent += len(call.body)
-        async with self._transport.exchange(self._offer.endpoint, call) as answer:
+        async with self._lines.transport.exchange(self._offer.endpoint, call) as answer:
             yield self._counted(answer.chunks), answer.seconds
 
     async def _counted(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for chunk in chunks:
             self.traffic.received += len(chunk)
             yield chunk
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except WireError as error:
+            if error.problem == "cut off":
+                raise LineBroken(str(error)) from error
+            raise HostGone(f"the host of {self._offer.site} sent a malformed stream: {error}") from error
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _agent(etiquette: Etiquette) -> Agent:
+    texts = (etiquette.user_agent, etiquette.robots_name, etiquette.sender)
+    return Agent(*(text.encode("ascii", "replace").decode()[:MAX_AGENT] for text in texts))

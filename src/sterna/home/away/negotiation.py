@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from sterna.errors import Refused
+from sterna.home.ledger.interface import Estimate
 from sterna.model import Budget, Ended, Known, Record, Scope, Target, Visit
 from sterna.web.parts import part_of
 from sterna.web.urls import fingerprint
@@ -20,29 +21,10 @@ LIVE_PAGES = 2_000  # of a visit that no host keeps: whoever loses the line begi
 MAX_LEVEL = 22  # of compression, that there is
 SHOWN = 5  # parts, where people are told of them
 URL_BYTES = 200  # of memory, for each URL that a visit holds
-# Of these 0 is a number like others; of the rest of a budget it stands for no limit.
-_COUNTED = ("pages", "seconds", "urls", "patience_seconds", "depth")
 # What another visit has anew. Of memory, scratch store and facts it would have as little again.
 _RENEWED = frozenset(
     {Ended.CPU_SECONDS, Ended.WALL_SECONDS, Ended.REQUESTS, Ended.FETCHED_BYTES, Ended.SENT_BYTES}
 )
-
-
-class Subtree(Record, frozen=True):
-    """A part of a site, as earlier visits know it."""
-
-    path: str  # as `web.parts` names it
-    read: int = 0  # pages that were read well
-    waiting: int = 0  # URLs that are to be fetched
-
-
-class Estimate(Record, frozen=True, kw_only=True):
-    """What earlier visits to a site teach of the next one; of a page 0 stands for not known."""
-
-    subtrees: tuple[Subtree, ...] = ()
-    page_bytes: float = 0.0
-    page_seconds: float = 0.0  # at its host
-    page_cpu_seconds: float = 0.0
 
 
 class Facts(Record, frozen=True, kw_only=True):
@@ -88,19 +70,10 @@ def shape(visit: Visit, grants: Budget, facts: Facts, estimate: Estimate) -> Vis
 
 def bounded(wanted: Budget, granted: Budget, facts: Facts) -> Budget:
     """What holds of a budget where so much of it is granted."""
-    budget = lesser(wanted, granted)
+    budget = wanted.lesser(granted)
     pages = min(budget.pages, LIVE_PAGES) if facts.is_live_only else budget.pages
     urls = min(budget.urls, facts.memory_bytes // URL_BYTES) if facts.memory_bytes else budget.urls
     return msgspec.structs.replace(budget, pages=pages, urls=urls)
-
-
-def lesser(one: Budget, other: Budget) -> Budget:
-    """The lesser of the two in everything."""
-    fields: dict[str, float] = {}
-    for name in Budget.__struct_fields__:
-        limits = getattr(one, name), getattr(other, name)
-        fields[name] = min(limits) if name in _COUNTED else min(filter(None, limits), default=0)
-    return msgspec.structs.replace(one, **fields)
 
 
 def room_for(budget: Budget, estimate: Estimate, *, wanted: Budget) -> int:

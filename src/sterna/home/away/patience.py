@@ -25,7 +25,7 @@ class Patience(Record, frozen=True, kw_only=True):
     longest_pause_seconds: float = 60.0
 
 
-class Waiting:
+class Clocks:
     """The clocks of one visit. They stand still from a line "paused:" to a parcel or a line "resumed:"."""
 
     def __init__(self, seconds: float, patience: Patience, *, now: float) -> None:

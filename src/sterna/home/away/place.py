@@ -8,7 +8,7 @@ from typing import Literal
 
 from sterna.model import Field, Keep, Record, Visit
 
-Place = Literal["here", "host"]
+PlaceKind = Literal["here", "host", "station"]
 
 TYPICAL_PAGES = 500  # of a site of which nothing is known yet (Crawlets 8)
 PAGE_BYTES = 4_000  # a page by ordinary crawling: request, answer, both heads
@@ -33,6 +33,16 @@ _EXTRACT_BYTES = 50
 _RAW_BYTES = 2_100
 
 
+class Place(Record, frozen=True):
+    """Where a visit is carried out: by the runtime here, or at an endpoint elsewhere."""
+
+    kind: PlaceKind = "here"
+    endpoint: str = ""
+
+
+HERE = Place()
+
+
 class Prospect(Record, frozen=True, kw_only=True):
     """What a visit is expected to be."""
 
@@ -49,7 +59,7 @@ class Prospect(Record, frozen=True, kw_only=True):
 class Choice(Record, frozen=True, kw_only=True):
     """Where a visit is to be carried out, and why."""
 
-    place: Place
+    place: PlaceKind
     reason: str
     saved_bytes: int = 0  # what need not cross the network, without what it costs to go there
     order_bytes: int = 0  # what it costs
@@ -59,7 +69,7 @@ class Placement(Record, frozen=True, array_like=False, kw_only=True):
     """Where a visit is carried out, and why: for people."""
 
     site: str
-    place: Place
+    place: PlaceKind
     reason: str
 
 
@@ -75,7 +85,7 @@ def choose(prospect: Prospect) -> Choice:
         + prospect.done * KNOWN_BYTES
         + prospect.known_again * VALIDATED_BYTES
     )
-    place: Place = "host" if saved > order else "here"
+    place: PlaceKind = "host" if saved > order else "here"
     return Choice(place=place, reason=_words(new, again, saved, order), saved_bytes=saved, order_bytes=order)
 
 

@@ -1,13 +1,10 @@
 """Receipts at home: held against what home itself saw of the visit, then signed, and kept either way."""
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
-from functools import partial
-from typing import Protocol
 
 from sterna.errors import WireError
+from sterna.home.ledger.desk import LedgerDesk
 from sterna.model import Ended, Record, Usage
 from sterna.wire.keys import Identity
 from sterna.wire.receipts import Receipt, decode_receipt
@@ -19,30 +16,6 @@ SKEW_SECONDS = 300.0  # between two clocks that agreed well enough for a greetin
 Keep = Callable[[str, str, bytes], Awaitable[None]]  # the visit, its site and the signed receipt
 
 
-class ReceiptStore(Protocol):
-    """Where home keeps receipts: the ledger."""
-
-    def add_receipt(self, visit: str, site: str, data: bytes) -> None: ...
-
-
-class Costs(Record, frozen=True):
-    """What the parcels of a visit say that it took."""
-
-    pages: int = 0
-    requests: int = 0
-    read_bytes: int = 0
-    cpu_seconds: float = 0.0
-
-    def plus(self, usage: Usage) -> "Costs":
-        """With those of one more parcel."""
-        return Costs(
-            self.pages + usage.pages,
-            self.requests + usage.requests,
-            self.read_bytes + usage.bytes_received,
-            self.cpu_seconds + usage.cpu_seconds,
-        )
-
-
 class Witnessed(Record, frozen=True, kw_only=True):
     """What home knows of a visit without its receipt; times are the host's."""
 
@@ -51,7 +24,7 @@ class Witnessed(Record, frozen=True, kw_only=True):
     host: bytes  # its key
     is_whole: bool  # seen from the first parcel to the proven end
     ended: Ended | None
-    costs: Costs
+    costs: Usage  # as the parcels say
     root: bytes
     received_bytes: int  # of all streams, until the receipt
     lost_streams: int  # that were cut, or of which nobody here knows
@@ -59,7 +32,7 @@ class Witnessed(Record, frozen=True, kw_only=True):
     latest: float
 
 
-class Outcome(Record, frozen=True):
+class Signing(Record, frozen=True):
     """What became of a receipt."""
 
     signature: bytes = b""  # home's, if it signed
@@ -70,12 +43,11 @@ async def forget(visit: str, site: str, data: bytes) -> None:
     """For those who send crawlers and keep nothing, such as a look at one that is away."""
 
 
-def kept_in(store: ReceiptStore, thread: Executor) -> Keep:
-    """Keeps receipts in a store that has its own thread."""
+def kept_in(desk: LedgerDesk) -> Keep:
+    """Keeps receipts in the ledger."""
 
     async def keep(visit: str, site: str, data: bytes) -> None:
-        call = partial(store.add_receipt, visit, site, data)
-        await asyncio.get_running_loop().run_in_executor(thread, call)
+        await desk.do(lambda ledger: ledger.add_receipt(visit, site, data))
 
     return keep
 
@@ -87,19 +59,19 @@ class Countersigning:
         self._identity = identity
         self._keep = keep
 
-    async def take(self, packed: bytes, seen: Witnessed) -> Outcome:
+    async def take(self, packed: bytes, seen: Witnessed) -> Signing:
         """Keeps the receipt, signed if it can be; one that proves nothing is not kept."""
         try:
             signed = decode_receipt(packed)
             receipt = signed.open()
             check_parties(receipt, seen, home=self._identity.public.data)
         except WireError as error:
-            return Outcome(reason=f"the receipt is none: {error}")
+            return Signing(reason=f"the receipt is none: {error}")
         reason = dispute(receipt, seen)
         if not reason:
             signed = signed.countersign(self._identity)
         await self._keep(seen.visit, seen.site, signed.encode())
-        return Outcome(b"" if reason else signed.by_home, reason)
+        return Signing(b"" if reason else signed.by_home, reason)
 
 
 def check_parties(receipt: Receipt, seen: Witnessed, *, home: bytes) -> None:
@@ -119,7 +91,7 @@ def dispute(receipt: Receipt, seen: Witnessed) -> str:
         "home has not seen all of the visit": not seen.is_whole,
         "it is of other pages than those that came": (receipt.ended, receipt.root) != (seen.ended, seen.root),
         "it counts other pages, requests or bytes than the parcels do": counted
-        != (costs.pages, costs.requests, costs.read_bytes),
+        != (costs.pages, costs.requests, costs.bytes_received),
         "it counts other CPU seconds than the parcels do": not math.isclose(
             receipt.cpu_seconds, costs.cpu_seconds, rel_tol=1e-6, abs_tol=1e-3
         ),

@@ -1,330 +1,408 @@
-"""One trip of a crawler to a host and back: the order, the stream, and another try after each cut."""
+"""One trip of a crawler to a host and back, as a state machine: events in, actions out. Pure.
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+`courier` carries the actions out and reports each result as the next event: a list of events replays a trip.
+Of the actions that `Trip.on` answers, the last one is the one whose event comes next.
+"""
 
-from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused, WireError
-from sterna.home.away.acknowledgements import Acknowledging
-from sterna.home.away.inbox import Unloading
-from sterna.home.away.line import Contact, Line
-from sterna.home.away.luggage import Cargo
-from sterna.home.away.negotiation import Facts
-from sterna.home.away.patience import Patience, Waiting
-from sterna.home.away.receipts import Countersigning
-from sterna.model import Ended, Etiquette, Known, Parcel, Record, Visit
-from sterna.web.clock import Clock
-from sterna.wire.discovery import Offer
-from sterna.wire.handshake import Session
-from sterna.wire.known import Marks
-from sterna.wire.orders import Agent, Kill, Order, Resume, Send
+from enum import StrEnum
 
-NEAR_SECONDS = 0.02  # an answer to a greeting in less: compressing takes longer than sending
+import msgspec
+
+from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused, SternaError
+from sterna.home.away import events as ev
+from sterna.home.away.luggage import is_negligent, with_missed
+from sterna.home.away.negotiation import is_hosts_own, is_renewed
+from sterna.home.away.patience import Clocks, Patience
+from sterna.home.ledger.interface import Out
+from sterna.model import Arrival, Budget, Ended, Hold, Parcel, Record, Visit
+from sterna.web.politeness import site_key
+
+NEAR_SECONDS = 0.02  # a greeting answered in less: compressing takes longer than sending
 NEAR_LEVEL, FAR_LEVEL = 3, 9
-MAX_AGENT = 400
+TROUBLED_SECONDS = 60.0
 
-# What a host says of an order that it may have taken the first time it came.
+# A host keeps its holds to itself: after these, home leaves the site alone for a while.
+_TROUBLES = frozenset({Ended.BLOCKED, Ended.FAILING, Ended.DISQUALIFIED})
+# Refusals of an order that the host may have accepted when it first came.
 _TAKEN_BEFORE = frozenset({"ticket-spent", "replayed"})
-# What another try can change, of a visit that is there.
+# Refusals that another try can overcome, for a visit that is there.
 _PASSING = frozenset({"busy", "ticket-spent", "ticket-expired", "replayed", "internal"})
 
-Deliver = Callable[[Parcel, int], Awaitable[None]]  # the parcel, and how many bytes brought it
-Shape = Callable[[Visit, Session], Awaitable[Visit]]  # what of a visit is sent where this was granted
+Actions = tuple[ev.Action, ...]
 
 
-async def as_it_is(visit: Visit, session: Session) -> Visit:
-    """Sends a visit whole, whatever was granted."""
-    return visit
+class Stage(StrEnum):
+    """How far a trip has come."""
+
+    LEAVING = "leaving"
+    GREETED = "greeted"  # a session is open
+    SHAPED = "shaped"  # the visit fits what the host grants
+    ORDERED = "ordered"  # the host may have the visit
+    STREAMING = "streaming"  # parcels come
+    CUT = "cut"  # the line broke; another try follows
+    WAITING = "waiting"  # all has come that will come; it waits until the host is believed
+    DONE = "done"
+    LOST = "lost"
 
 
-class Trip(Record, frozen=True, kw_only=True):
-    """What a visit to a host came to."""
+class Departure(Record, frozen=True, kw_only=True):
+    """What a trip starts from."""
 
-    ended: Ended | None  # None: it was stopped here, and its host did not say in time how it ended
-    parcels: int  # delivered in this trip
-    pages: int
-    bytes_sent: int
-    bytes_received: int
-    cuts: int = 0  # after which it was gone on with
-    is_proven: bool = False  # the pages that came are those whose root the host signed
-    receipt: str = ""  # "signed", or why home did not sign the one that came
+    visit: Visit
+    is_live_only: bool = False  # the host keeps no visits: a cut ends the trip
+    resume_from: int = 0  # the first parcel that is still to come; 0: the crawler has not left yet
+    own: Budget | None = None  # the crawler's own budget, if the visit has what the host granted
+    level: int = 0  # of compression; 0: by the time that a greeting takes
+    patience: Patience = Patience()
 
 
-class Travel:
-    """The trip while it is under way; run() once."""
+class Trip:
+    """The state of one trip; on() alone changes it."""
 
-    def __init__(  # noqa: PLR0913 - each is somebody it works with
-        self,
-        visit: Visit,
-        offer: Offer,
-        line: Line,
-        *,
-        shape: Shape,
-        deliver: Deliver,
-        clock: Clock,
-        patience: Patience,
-        level: int,
-        resume_from: int,
-        countersigning: Countersigning,
-        on_taken: Callable[[], None],
-        on_line: Callable[[str], None],
-    ) -> None:
-        self._whole = visit
-        self._offer = offer
-        self._line = line
-        self._shape = shape
-        self._deliver = deliver
-        self._clock = clock
-        self._patience = patience
-        self._level = level
-        self._countersigning = countersigning
-        self._on_taken = on_taken
-        self._on_line = on_line
-        # Changed as the trip goes on, by the task that reads.
-        self._first = max(resume_from, 1)
-        self._is_resumed = resume_from > 0
-        self._visit = visit  # what of it is sent, once the host has said what it grants
-        self._cargo: Cargo | None = None
-        self._unloading = self._begin_unloading(Marks(Known()))
-        self._was_sent = self._is_taken = self._is_resumed
-        self._streams = int(self._was_sent)  # that were asked for, and the one of an earlier run
-        self._receipt = ""
+    def __init__(self, departure: Departure, *, now: float) -> None:
+        self._departure = departure
+        self._patience = departure.patience
+        self._own = departure.own or departure.visit.budget
+        self.visit = departure.visit  # as it is sent, once the host has said what it grants
+        self.stage = Stage.LEAVING
+        self.outcome = ev.Outcome()
+        self._clocks = Clocks(self.visit.budget.seconds, self._patience, now=now)
+        # Tries and streams; set by _start_at() too.
+        self.next = self._first = self._tried_at = 1  # parcel numbers
+        self._was_sent = self._is_taken = False
+        self._streams = 0  # those asked for, and the one of an earlier run
+        self._tries = 0
         self._cuts = 0
-        self._waiting = Waiting(visit.budget.seconds, patience, now=clock.now())
+        self._start_at(departure.resume_from)
+        # How the parcels are treated, as Opened says.
+        self._is_checked = self._is_held = False
+        # The session.
+        self._greeting: ev.Greeted | None = None
+        self._greeted_at = now
+        self._is_packed = self._is_renewal = False
+        self._promised: int | None = None
+        # What has come.
+        self._ended: Ended | None = None  # as the last parcel says
+        self._pages = 0
+        self._size_bytes = 0  # of the parcel that is being stored
+        self._reported: set[int] = set()
+        self._last: tuple[Parcel, str] | None = None  # the last parcel, and what is wrong with the visit
+        self._final: Ended | None = None  # how the visit ended, once that is committed
+        self._is_stopping = self._is_run_stopped = False
+        self._failure: SternaError | None = None
 
-    async def run(self, stop: asyncio.Event) -> Trip:
-        """Goes on until the end; after `stop` only as long as it takes the host to end the visit."""
-        going = asyncio.create_task(self._go())
-        stopped = asyncio.create_task(stop.wait())
-        try:
-            await asyncio.wait({going, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if going.done():
-                return going.result()
-            return await self._end_soon(going)
-        finally:
-            going.cancel()
-            stopped.cancel()
-            await asyncio.gather(going, stopped, return_exceptions=True)
+    @property
+    def is_over(self) -> bool:
+        return self.outcome.out is not Out.WAITING
 
-    # -- tries -------------------------------------------------------------------------------------------
+    def on(self, event: ev.Event, *, now: float) -> Actions:  # noqa: PLR0911, PLR0912 - a case for each
+        """What is to be done next."""
+        match event:
+            case ev.Begun():
+                return (ev.Open(),) if self._departure.resume_from else (ev.WriteOut(), ev.Open())
+            case ev.Opened():
+                return self._open(event)
+            case ev.Greeted():
+                return self._greeted(event, now)
+            case ev.Ready():
+                return self._ready(event.visit, now)
+            case ev.Accepted():
+                return self._accepted(now)
+            case ev.Came():
+                return self._came(event, now)
+            case ev.Said():
+                return self._said(event.line, now)
+            case ev.StreamOver():
+                self.outcome = msgspec.structs.replace(self.outcome, is_proven=event.is_proven)
+                return (ev.Sign(self._streams - 1),)
+            case ev.Signed():
+                self.outcome = msgspec.structs.replace(self.outcome, receipt=event.receipt)
+                return self._arrive(self._ended)
+            case ev.Stored():
+                return self._stored(now)
+            case ev.Judged():
+                return self._judged(event)
+            case ev.Released():
+                return self._released(event, now)
+            case ev.Looked():
+                return self._looked(event)
+            case ev.Slept():
+                self._tried_at = self.next
+                return (ev.Greet(self._was_sent),)
+            case ev.Stopped():
+                return self._stop(event)
+            case ev.TimeUp():
+                return self._arrive(None)
+            case ev.Failed():
+                return self._failed(event.error)
+            case ev.Closed():
+                return self._closed(event.out)
 
-    async def _go(self) -> Trip:
-        tries = 0
-        while True:
-            before = self._unloading.next
-            try:
-                await self._follow(await self._make_ready())
-                return self._result(self._unloading.ended)
-            except (LineBroken, Refused) as error:
-                tries = 0 if self._unloading.next > before else tries
-                pause = self._pause_after(error, tries)
-            if pause is None:
-                return self._result(self._unloading.ended)
-            tries += 1
-            self._cuts += self._is_taken
-            await self._clock.sleep(pause)
+    def _start_at(self, number: int) -> None:
+        """Resumes from this parcel; 0 sends the visit."""
+        self._was_sent = self._is_taken = number > 0
+        self._streams = int(self._was_sent)
+        self.next = self._first = self._tried_at = max(number, 1)
 
-    def _pause_after(self, error: LineBroken | Refused, tries: int) -> float | None:
-        """Seconds until another try, None if all is here but the proof; raises where no try is worth it."""
+    # -- until the stream --------------------------------------------------------------------------------
+
+    def _open(self, opened: ev.Opened) -> Actions:
+        self._is_checked, self._is_held = opened.is_checked, opened.is_held
+        self._pages = opened.pages
+        if opened.last:
+            self._start_at(max(self._departure.resume_from, opened.last + 1))
+        if opened.is_held and opened.is_proven:
+            return self._check()
+        return (ev.Greet(self._was_sent),)
+
+    def _greeted(self, greeting: ev.Greeted, now: float) -> Actions:
+        self.stage = Stage.GREETED
+        self._greeting = greeting
+        if self._is_renewal or (self._was_sent and self._is_packed):
+            self._is_renewal = False
+            return self._order()
+        self._greeted_at = now
+        return (ev.Shape(is_new=not self._was_sent),)
+
+    def _ready(self, visit: Visit, now: float) -> Actions:
+        assert self._greeting
+        self.stage = Stage.SHAPED
+        self._is_packed = True
+        self.visit = visit
         if not self._was_sent:
-            raise error
-        may_try = not self._offer.is_live_only and tries + 1 < self._patience.tries
-        if isinstance(error, Refused):
-            may_try = may_try and self._may_change(error)
-        if may_try:
+            self._clocks = Clocks(visit.budget.seconds, self._patience, now=self._greeted_at)
+            self._promised = self._greeting.priority
+        # Where much is known packing takes a while, and a ticket soon expires.
+        if now - self._greeted_at > self._greeting.ticket_seconds / 2:
+            self._is_renewal = True
+            return (ev.Greet(self._was_sent),)
+        return self._order()
+
+    def _order(self) -> Actions:
+        assert self._greeting
+        self.stage = Stage.ORDERED
+        resume_from = self.next if self._was_sent else 0
+        self._was_sent = True
+        self._streams += 1
+        by_distance = NEAR_LEVEL if self._greeting.seconds < NEAR_SECONDS else FAR_LEVEL
+        level = min(self._departure.level or by_distance, self._greeting.level)
+        return (ev.Order(resume_from=resume_from, level=level),)
+
+    # -- the stream --------------------------------------------------------------------------------------
+
+    def _accepted(self, now: float) -> Actions:
+        self.stage = Stage.STREAMING
+        self._is_taken = True
+        self._clocks.begin(now)
+        return (ev.Read(),)
+
+    def _came(self, came: ev.Came, now: float) -> Actions:
+        if self._clocks.is_over(now):
+            return self._give_up()
+        parcel = came.parcel
+        self.next = parcel.number + 1
+        self._ended = parcel.ended
+        self._pages += len(parcel.pages)
+        self._size_bytes = came.size_bytes
+        if self._is_held:
+            return (ev.Hold(parcel, came.size_bytes),)
+        return self._deliver(parcel, now)
+
+    def _said(self, line: str, now: float) -> Actions:
+        if self._clocks.is_over(now):
+            return self._give_up()
+        self._clocks.note_line(line, now)
+        return (ev.Tell(line), ev.Read()) if line else (ev.Read(),)
+
+    def _stored(self, now: float) -> Actions:
+        if self._last:
+            self._final = self._last[0].ended
+        if self.stage is Stage.WAITING:
+            return (ev.Release(),)
+        self._clocks.note_parcel(now)
+        if self._departure.is_live_only:  # it keeps nothing that it could forget
+            return (ev.Read(),)
+        return ev.Acknowledge(self.next - 1, self._size_bytes), ev.Read()
+
+    def _give_up(self) -> Actions:
+        pages = self._pages
+        gone = HostGone(f"the host of {self.visit.site} makes no progress: {pages} pages so far")
+        return (ev.Kill(), *(self._arrive(None) if self._is_stopping else self._break(gone)))
+
+    # -- delivering --------------------------------------------------------------------------------------
+
+    def _deliver(self, parcel: Parcel, now: float) -> Actions:
+        arrival = Arrival(received_at=now, size_bytes=self._size_bytes)
+        parcel = msgspec.structs.replace(parcel, arrival=arrival)
+        self._reported.update(page.fingerprint for page in parcel.pages)
+        self._reported.update(parcel.checkpoint.done)
+        if not parcel.ended:
+            return (ev.Commit(parcel),)
+        fault = self._fault(parcel.ended)
+        parcel = self._completed(parcel, now)
+        self._last = (parcel, fault)
+        if parcel.ended is Ended.STOPPED:  # by its host, or by somebody here
+            return (ev.LookForKill(),)
+        return self._deliver_last(is_killed=False)
+
+    def _deliver_last(self, *, is_killed: bool) -> Actions:
+        """Blames the host before the last parcel frees the site for another visit."""
+        assert self._last
+        parcel, fault = self._last
+        is_fair = not (self._departure.resume_from or self._is_run_stopped or is_killed)
+        blame = self._blame(ev.Fault(site=self.visit.site, reason=fault)) if fault and is_fair else ()
+        return (*blame, ev.Commit(parcel))
+
+    def _fault(self, ended: Ended) -> str:
+        """What is wrong with a visit that came home whole: why the next one is better made from here."""
+        if not self._reported:
+            return f"its visit there ended as {ended} and brought nothing"
+        if ended is Ended.FINISHED and is_negligent(self.visit, reported=self._reported):
+            return "its host said nothing of URLs that it was given"
+        if self._is_hosts_own(ended) and not is_renewed(ended):
+            return f"its host grants too little for this crawler: {ended}"
+        return ""
+
+    def _is_hosts_own(self, ended: Ended) -> bool:
+        return is_hosts_own(ended, own=self._own, granted=self.visit.budget)
+
+    def _completed(self, parcel: Parcel, now: float) -> Parcel:
+        """The last parcel with what its host leaves to home: missed URLs, the next visit, a pause."""
+        parcel = with_missed(parcel, self.visit, reported=self._reported)
+        if parcel.ended and self._is_hosts_own(parcel.ended):
+            # Not the crawler's own limit, which would end it at this site: it is continued.
+            parcel = msgspec.structs.replace(parcel, ended=Ended.BUDGET)
+        if parcel.ended in _TROUBLES:
+            hold = Hold(site_key(parcel.site), now + TROUBLED_SECONDS)
+            parcel = msgspec.structs.replace(parcel, holds=(*parcel.holds, hold))
+        return parcel
+
+    # -- when the line breaks, or the run stops ----------------------------------------------------------
+
+    def _failed(self, error: SternaError) -> Actions:
+        if isinstance(error, ParcelRefused):
+            self._failure = error
+            return ev.Kill(), ev.Discard(), ev.Close(out=Out.LOST, reason=str(error), promised=self._promised)
+        if self._is_stopping:
+            return self._arrive(None)  # a host may well break off what it was told to end
+        if isinstance(error, (Refused, LineBroken)):
+            return self._cut(error)
+        return self._break(error)
+
+    def _cut(self, error: Refused | LineBroken) -> Actions:
+        """Another try after a pause, or the end of the trip."""
+        if not self._was_sent:
+            return self._break(error)
+        tries = 0 if self.next > self._tried_at else self._tries
+        if self._may_try(error, tries):
             pause = self._patience.pause_seconds * float(2**tries)
             asked = error.retry_after if isinstance(error, Refused) else None
-            return min(max(pause, asked or 0.0), self._patience.longest_pause_seconds)
-        if self._unloading.has_all:
-            return None
+            self.stage = Stage.CUT
+            self._tries = tries + 1
+            self._cuts += self._is_taken
+            return (ev.Sleep(min(max(pause, asked or 0.0), self._patience.longest_pause_seconds)),)
+        if self._ended:
+            return self._arrive(self._ended)  # all is here but the proof
         if isinstance(error, Refused) and not self._is_taken:
-            raise error
-        number = self._unloading.next - 1
-        raise HostGone(f"the host of {self._visit.site} was lost after parcel {number}: {error}")
+            return self._break(error)
+        number = self.next - 1
+        return self._break(HostGone(f"the host of {self.visit.site} was lost after parcel {number}: {error}"))
 
-    def _may_change(self, refusal: Refused) -> bool:
+    def _may_try(self, error: Refused | LineBroken, tries: int) -> bool:
+        if self._departure.is_live_only or tries + 1 >= self._patience.tries:
+            return False
+        if isinstance(error, LineBroken):
+            return True
         if self._is_taken:
-            return refusal.problem in _PASSING
-        if refusal.problem == "gone":  # it never had the visit: it is sent again
+            return error.problem in _PASSING
+        if error.problem == "gone":  # the order never arrived: it is sent again
             self._was_sent = False
             return True
-        return refusal.problem in _TAKEN_BEFORE
+        return error.problem in _TAKEN_BEFORE
 
-    async def _make_ready(self) -> Contact:
-        """A session, with the visit shaped to what it grants, and packed."""
-        contact = await self._greet()
-        if self._cargo and self._was_sent:
-            return contact
-        began = self._clock.now()
-        if not self._was_sent:
-            self._visit = await self._shape(self._whole, contact.session)
-            self._waiting = Waiting(self._visit.budget.seconds, self._patience, now=began)
-        self._cargo = await asyncio.to_thread(Cargo.of, self._visit)
-        self._unloading = self._begin_unloading(self._cargo.marks)
-        # Where much is known this takes a while, and a ticket is soon too old.
-        is_late = self._clock.now() - began > contact.session.seconds / 2
-        return await self._greet() if is_late else contact
-
-    def _begin_unloading(self, marks: Marks) -> Unloading:
-        return Unloading(
-            self._visit,
-            marks,
-            host_key=self._offer.public_key,
-            # Of one that is there since an earlier run nobody knows it any more.
-            began=0.0 if self._is_resumed else self._clock.now(),
-            first=self._first,
-        )
-
-    async def _greet(self) -> Contact:
-        try:
-            return await self._line.greet(self._whole.budget)
-        except WireError as error:
-            if self._was_sent:
-                raise HostGone(f"the host of {self._visit.site} is another now: {error}") from error
-            raise Refused(error.problem, f"the greeting was answered wrongly: {error.detail}") from error
-
-    # -- one stream --------------------------------------------------------------------------------------
-
-    async def _follow(self, contact: Contact) -> None:
-        """Reads a stream to its end; LineBroken if it is cut off, HostGone if it cannot be."""
-        order = self._order(contact)
-        self._streams += 1
-        self._was_sent = True
-        try:
-            async with self._line.order(contact, order) as chunks:
-                keys = contact.session.keys
-                self._unloading.begin(keys.stream, ahead_seconds=contact.ahead_seconds)
-                if not self._is_taken:
-                    self._is_taken = True
-                    self._on_taken()
-                await self._read(contact, chunks)
-        except WireError as error:
-            if error.problem == "cut off":
-                raise LineBroken(str(error)) from error
-            raise HostGone(f"the host of {self._visit.site} sent what cannot be: {error}") from error
-        except ParcelRefused:
-            await self._kill()
-            raise
-
-    async def _read(self, contact: Contact, chunks: AsyncIterator[bytes]) -> None:
-        async def tell(number: int, receipt: bytes) -> None:
-            await self._line.acknowledge(contact, self._visit.id, number, receipt=receipt)
-
-        acknowledging = Acknowledging(tell)
-        telling = asyncio.create_task(acknowledging.run())
-        try:
-            await self._take(chunks, acknowledging)
-            await acknowledging.finish(await self._countersign())
-        finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
-
-    async def _countersign(self) -> bytes:
-        """Home's signature under the receipt of the visit, which is kept by then; b"" if there is none."""
-        came = self._unloading.receipt
-        if came is None:
-            return b""
-        seen = self._unloading.witnessed(now=self._clock.now(), lost_streams=self._streams - 1)
-        outcome = await self._countersigning.take(came.packed, seen)
-        self._receipt = outcome.reason or "signed"
-        return outcome.signature
-
-    async def _take(self, chunks: AsyncIterator[bytes], acknowledging: Acknowledging) -> None:
-        unloading, size = self._unloading, 0
-        self._waiting.begin(self._clock.now())
-        async for chunk in self._timed(chunks):
-            size += len(chunk)
-            opened = unloading.feed(chunk, now=self._clock.now())
-            # In a thread: a large parcel takes long enough for others to notice.
-            while (parcel := await asyncio.to_thread(next, opened, None)) is not None:
-                await self._deliver(parcel, size)
-                if not self._offer.is_live_only:  # else the host keeps nothing that it could forget
-                    acknowledging.note(parcel.number, size)
-                size = 0
-                self._waiting.note_parcel(self._clock.now())
-            while unloading.lines:
-                line = unloading.lines.pop(0)
-                self._waiting.note_line(line, self._clock.now())
-                self._on_line(line)
-            if unloading.is_over:
-                return
-            if acknowledging.failure:
-                raise LineBroken(f"the host takes no acknowledgement: {acknowledging.failure}")
-        unloading.finish()
-
-    async def _timed(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The chunks; LineBroken after a silence, HostGone if the visit gets nowhere."""
-        while True:
-            try:
-                async with asyncio.timeout(self._patience.silence_seconds):
-                    chunk = await anext(chunks)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                raise LineBroken(f"{self._visit.site}: no sign of life of its host") from None
-            if self._waiting.is_over(self._clock.now()):
-                pages = self._unloading.pages
-                await self._kill()  # whatever it still did would be for nobody
-                raise HostGone(f"the host of {self._visit.site} does not get on: {pages} pages so far")
-            yield chunk
-
-    def _order(self, contact: Contact) -> Order:
-        visit, session = self._visit, contact.session
-        level = self._level or (NEAR_LEVEL if contact.seconds < NEAR_SECONDS else FAR_LEVEL)
-        level = min(level, Facts.of(session.platform).level)
-        assert self._cargo
-        if self._was_sent:
-            return Resume(visit.id, self._unloading.next, level)
-        return Send(
-            visit=visit.id,
-            part=visit.part,
-            epoch=visit.epoch,
-            crawler=visit.crawler,
-            agent=_agent(visit.etiquette),
-            starts=self._cargo.starts,
-            known=self._cargo.known,
-            state=visit.state,
-            budget=visit.budget,  # the host takes of it what it granted
-            level=level,
-            priority=session.priority,
-            within=visit.within,
-        )
-
-    # -- the end -----------------------------------------------------------------------------------------
-
-    async def _end_soon(self, going: asyncio.Task[Trip]) -> Trip:
+    def _stop(self, stopped: ev.Stopped) -> Actions:
         """Kills the visit, and takes what its host still sends of it."""
-        if self._was_sent and not self._offer.is_live_only:
-            killing = asyncio.create_task(self._kill())
-            await asyncio.wait({going}, timeout=self._patience.stop_seconds)
-            killing.cancel()
-            await asyncio.gather(killing, return_exceptions=True)
-        if not going.done():
-            return self._result(None)
-        try:
-            return going.result()
-        except (HostGone, LineBroken, Refused):
-            return self._result(None)  # a host may well break off what it was told to kill
+        self._is_run_stopped = stopped.is_run
+        self._is_stopping = True
+        if not self._was_sent or self._departure.is_live_only:
+            return self._arrive(None)
+        return ev.Kill(is_beside=True), ev.Wait(self._patience.stop_seconds)
 
-    async def _kill(self) -> None:
-        """Asks the host to end the visit; who cannot be asked sees in time that nobody is there."""
-        with suppress(Refused, LineBroken, WireError, TimeoutError):
-            async with asyncio.timeout(self._patience.stop_seconds):
-                await self._line.ask(Kill(self._visit.id))
+    # -- when all has come -------------------------------------------------------------------------------
 
-    def _result(self, ended: Ended | None) -> Trip:
-        return Trip(
-            ended=ended,
-            parcels=self._unloading.next - self._first,
-            pages=self._unloading.pages,
-            bytes_sent=self._line.traffic.sent,
-            bytes_received=self._line.traffic.received,
-            cuts=self._cuts,
-            is_proven=self._unloading.is_proven,
-            receipt=self._receipt,
+    def _arrive(self, ended: Ended | None) -> Actions:
+        """Nothing more will come, and nothing is wrong with that."""
+        self.outcome = msgspec.structs.replace(self.outcome, ended=ended)
+        if not self._is_checked:
+            return self._finish()
+        return (ev.Prove(), *self._check()) if self._is_held else self._check()
+
+    def _break(self, error: SternaError) -> Actions:
+        """The visit fails; what came before is checked and used all the same."""
+        self._failure = error
+        return self._check() if self._is_checked and self._pages else self._lose(error)
+
+    def _check(self) -> Actions:
+        self.stage = Stage.WAITING
+        return (ev.Check(self.visit, is_whole=self._is_held or self._departure.resume_from <= 1),)
+
+    def _judged(self, judged: ev.Judged) -> Actions:
+        if judged.error:
+            return self._lose(judged.error)
+        return (ev.Release(),) if self._is_held else self._finish()
+
+    def _released(self, released: ev.Released, now: float) -> Actions:
+        if released.parcel is None:
+            return (ev.Discard(), *self._finish())
+        if released.parcel.number < self._departure.resume_from:
+            return (ev.Release(),)  # an earlier run delivered it
+        self._size_bytes = released.size_bytes
+        return self._deliver(released.parcel, now)
+
+    def _finish(self) -> Actions:
+        if self._failure:
+            return self._lose(self._failure)
+        return (ev.Close(out=Out.RETURNED, reason=self._final or "stopped", promised=self._promised),)
+
+    def _lose(self, error: SternaError) -> Actions:
+        self._failure = error
+        self.stage = Stage.LOST
+        if not isinstance(error, (Refused, LineBroken)):
+            return ev.Discard(), ev.LookForKill()
+        # Nothing happened there, unless the visit is there since an earlier run.
+        was_taken = self._departure.resume_from > 0
+        self.outcome = msgspec.structs.replace(self.outcome, was_taken=was_taken)
+        close = ev.Close(
+            out=Out.LOST, reason=f"not taken: {error}", is_over=was_taken, promised=self._promised
         )
+        return ev.Discard(), *self._blame(self._fault_of(error)), close
 
+    def _looked(self, looked: ev.Looked) -> Actions:
+        if self.stage is not Stage.LOST:
+            return self._deliver_last(is_killed=looked.is_killed)
+        assert self._failure
+        blame = () if looked.is_killed else self._blame(self._fault_of(self._failure))
+        return *blame, ev.Close(out=Out.LOST, reason=str(self._failure), promised=self._promised)
 
-def _agent(etiquette: Etiquette) -> Agent:
-    texts = (etiquette.user_agent, etiquette.robots_name, etiquette.sender)
-    return Agent(*(text.encode("ascii", "replace").decode()[:MAX_AGENT] for text in texts))
+    def _blame(self, fault: ev.Fault) -> Actions:
+        self.outcome = msgspec.structs.replace(self.outcome, faults=(*self.outcome.faults, fault))
+        return (ev.Blame(fault),)
+
+    def _fault_of(self, error: SternaError) -> ev.Fault:
+        if isinstance(error, Refused):
+            return ev.Fault(
+                site=self.visit.site, reason=str(error), problem=error.problem, seconds=error.retry_after
+            )
+        return ev.Fault(site=self.visit.site, reason=str(error))
+
+    def _closed(self, out: Out) -> Actions:
+        self.stage = Stage.LOST if self._failure else Stage.DONE
+        self.outcome = msgspec.structs.replace(
+            self.outcome,
+            out=out,
+            failure=self._failure,
+            parcels=self.next - self._first,
+            pages=self._pages,
+            cuts=self._cuts,
+        )
+        return ()

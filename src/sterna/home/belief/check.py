@@ -5,6 +5,7 @@ as robots.txt allows, and read alike; what these bring goes to the judge instead
 """
 
 import asyncio
+import secrets
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,34 +13,40 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from sterna import __version__
 from sterna.crawler.predicate import Judge, row_of
 from sterna.home.away.luggage import luggage
-from sterna.home.belief.samples import reading, trimmed
 from sterna.model import (
+    Budget,
+    Crawler,
+    Deliver,
     Ended,
     Etiquette,
+    Field,
+    Keep,
+    Known,
+    Links,
     Page,
     Parcel,
+    Program,
     Record,
     Robots,
     Target,
     Usage,
     Visit,
 )
-from sterna.runtime.visit import Deliver
 from sterna.trust.judgement import (
     BAD,
     GOOD,
     Finding,
+    Judgement,
     Manner,
-    Verdict,
     cloaked,
     judge,
     needs_second_look,
     weighed,
 )
-from sterna.trust.witness import Told, Witness
+from sterna.trust.sampling import Told, Witness
+from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.web.urls import fingerprint
 from sterna.wire.discovery import Offer
@@ -47,6 +54,7 @@ from sterna.wire.discovery import Offer
 MOST_SECOND_LOOKS = 16  # at pages that differ: so many tell enough
 MOST_OMISSIONS = 5
 _NOT_THERE = (404, 410)
+READ_SECONDS = 600.0  # for the visit that reads a sample
 STOP_SECONDS = 5.0  # that a check goes on after the run was stopped
 # Pages are asked for under this name only where the user wants to know what browsers are shown.
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -76,7 +84,7 @@ class Report(Record, frozen=True, kw_only=True):
     @property
     def seen(self) -> int:
         """How many of the pages could be read from here at all."""
-        return sum(each.verdict is not Verdict.UNSEEN for each in self.findings)
+        return sum(each.verdict is not Judgement.UNSEEN for each in self.findings)
 
 
 @dataclass(slots=True)
@@ -168,7 +176,7 @@ class Check:
         findings = [
             self._cloaked(each, seen.get(fingerprint(each.url)), as_browser, again.pages) for each in findings
         ]
-        same = {each.url for each in findings if each.verdict is Verdict.SAME}
+        same = {each.url for each in findings if each.verdict is Judgement.SAME}
         # Of a page that is unchanged a host need not have read the links again.
         true = {page.url: page.depth for page in pages if page.url in same and not page.is_unchanged}
         findings += [_omitted(page, again.pages.get(page.fingerprint)) for page in missed]
@@ -196,12 +204,12 @@ class Check:
             now=self._clock.now(),
             referrer=referrers.get(fingerprint(page.referrer)) if page.referrer else None,
         )
-        if finding.verdict is not Verdict.SAME or ours is None:
+        if finding.verdict is not Judgement.SAME or ours is None:
             return finding
         if told.has_false_raw:
-            return Finding(page.url, Verdict.ALTERED, "its digest is right, and not its raw response")
+            return Finding(page.url, Judgement.ALTERED, "its digest is right, and not its raw response")
         if not page.is_kept and ours.digest == page.digest and self._wants(page, ours):
-            return Finding(page.url, Verdict.MISSING, "the crawler wants it, and the host kept it back")
+            return Finding(page.url, Judgement.MISSING, "the crawler wants it, and the host kept it back")
         return finding
 
     def _wants(self, told: Page, seen: Page) -> bool:
@@ -243,7 +251,7 @@ class Check:
             if link.referrer in true and self._is_news(link, depth=true[link.referrer] + 1)
         ]
         return [
-            Finding(link.url, Verdict.OMITTED, f"{link.referrer} leads there, and the host did not say so")
+            Finding(link.url, Judgement.OMITTED, f"{link.referrer} leads there, and the host did not say so")
             for link in omitted[:MOST_OMISSIONS]
         ]
 
@@ -292,8 +300,8 @@ class Check:
 
 def _omitted(start: Page, seen: Page | None) -> Finding:
     if seen is not None and 200 <= seen.status < 300 and not seen.error:
-        return Finding(start.url, Verdict.OMITTED, "the host was given it, and said nothing of it")
-    return Finding(start.url, Verdict.UNSEEN, "it is not to be had from here either")
+        return Finding(start.url, Judgement.OMITTED, "the host was given it, and said nothing of it")
+    return Finding(start.url, Judgement.UNSEEN, "it is not to be had from here either")
 
 
 def _holds(fingerprints: bytes, mark: int) -> bool:
@@ -306,3 +314,65 @@ async def _set_later(stop: asyncio.Event, halt: asyncio.Event) -> None:
     await stop.wait()
     await asyncio.sleep(STOP_SECONDS)
     halt.set()
+
+
+def reading(visit: Visit, pages: Sequence[Page], *, is_first: bool) -> Visit:
+    """A visit that reads these pages and follows nothing; what is said to be unchanged is asked for so."""
+    unchanged = {page.fingerprint for page in pages if page.is_unchanged} if is_first else set[int]()
+    return replace(
+        visit,
+        id=f"check-{secrets.token_hex(8)}",
+        crawler=_reader(visit.crawler),
+        starts=tuple(Target(page.url) for page in pages),
+        known=Known(
+            validators=tuple(each for each in visit.known.validators if each.fingerprint in unchanged)
+        ),
+        budget=Budget(
+            # Redirects are followed.
+            pages=2 * len(pages),
+            seconds=READ_SECONDS,
+            depth=0,
+        ),
+        within=(),
+    )
+
+
+def trimmed(page: Page, keep: Keep) -> Page:
+    """Of a page that was read here, what a crawler would have sent home."""
+    empty: dict[Field, object] = {
+        "title": "",
+        "description": "",
+        "keywords": (),
+        "headings": (),
+        "text": "",
+        "language": "",
+        "links": Links(),
+        "html": "",
+    }
+    is_redirect = 300 <= page.status < 400  # its link is where it leads, and goes home in any case
+    gone = {
+        name: value
+        for name, value in empty.items()
+        if name not in keep.fields and not (is_redirect and name == "links")
+    }
+    page = replace(page, **gone)
+    if keep.share >= 1.0:
+        return page
+    return replace(page, text=_begin(page.text, keep.share), html=_begin(page.html, keep.share))
+
+
+def _reader(crawler: Crawler) -> Crawler:
+    """The crawler that reads alike, and decides nothing."""
+    program = crawler.program
+    fields = tuple(dict.fromkeys((*program.keep.fields, *program.needs, "links")))
+    return replace(
+        crawler,
+        scope=replace(crawler.scope, use_sitemaps=False),
+        program=Program(keep=Keep(fields=fields, selectors=program.keep.selectors), needs=program.needs),
+        facts=(),
+        keeps_raw=False,
+    )
+
+
+def _begin(text: str, share: float) -> str:
+    return text[: round(len(text) * share)]

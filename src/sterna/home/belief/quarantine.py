@@ -1,7 +1,7 @@
-"""The waiting room: parcels of hosts that are not believed yet, on the disk until they are checked.
+"""Quarantine: parcels of hosts that are not believed yet, on the disk until they are checked.
 
-A file for each visit: records of a length, a checksum and a compressed parcel. What a crash cut off is not a
-record, and its host sends it again; who has a record here has it for good, as if it were stored.
+A file for each visit: records of a length, a checksum and a compressed parcel. A record that a crash cut off
+does not count, and its host sends the parcel again; a whole record is as safe as a committed parcel.
 """
 
 import asyncio
@@ -19,43 +19,43 @@ import zstandard
 from sterna.archive.disk import storage_errors, sync_folder
 from sterna.model import Parcel, Record
 
-ROOM_BYTES = 1 << 30  # of all visits together: beyond it they are asked to come home
+MAX_BYTES = 1 << 30  # of all visits together: beyond it their crawlers are called back
 _HEAD = Struct(">II")  # length, checksum
-_END = b"proven"  # the record after the last parcel: the host's end was seen
+_END = b"proven"  # the record after the last parcel, once the host's end was seen
 _MAX_RECORD_BYTES = 256 * 1024 * 1024
 _LEVEL = 3
 
 T = TypeVar("T")
 
 
-class Waiting(Record, frozen=True):
-    """A parcel that waits, and how many bytes brought it over the network."""
+class Held(Record, frozen=True):
+    """A parcel in quarantine, and in how many bytes it came over the network."""
 
     parcel: Parcel
     size_bytes: int
 
 
-class WaitingRoom:
-    """A folder of files, one for each visit; the loop's thread asks, other threads do the work."""
+class Quarantine:
+    """A folder of files, one for each visit; called from the event loop, the I/O runs in threads."""
 
-    def __init__(self, folder: Path, *, most_bytes: int = ROOM_BYTES) -> None:
+    def __init__(self, folder: Path, *, most_bytes: int = MAX_BYTES) -> None:
         self._folder = folder
         self._most_bytes = most_bytes
-        self._taken = 0  # bytes of the visits that are open; changed by their stays
-        self.full = asyncio.Event()  # set while nothing more should come
+        self._taken = 0  # bytes of the visits that are open; changed by them
+        self.full = asyncio.Event()  # set while there is no room for more
 
     def has(self, visit: str) -> bool:
         return self._path(visit).exists()
 
-    async def open(self, visit: str) -> "Stay":
-        """The stay of a visit, with what came in an earlier run."""
-        stay = Stay(self._path(visit), self._note)
-        await asyncio.to_thread(stay.begin)
-        self._note(stay.size_bytes)
-        return stay
+    async def open(self, visit: str) -> "HeldVisit":
+        """A visit's quarantine, with what came in an earlier run."""
+        held = HeldVisit(self._path(visit), self._note)
+        await asyncio.to_thread(held.begin)
+        self._note(held.size_bytes)
+        return held
 
     def sweep(self, visits: Collection[str]) -> None:
-        """Removes what nobody waits for any more; these visits are still under way."""
+        """Removes all files but those of these visits, which are still under way."""
         if self._folder.is_dir():
             for path in self._folder.iterdir():
                 if path.name not in visits:
@@ -72,8 +72,8 @@ class WaitingRoom:
             self.full.clear()
 
 
-class Stay:
-    """The parcels of one visit that wait; used by one task."""
+class HeldVisit:
+    """The quarantined parcels of one visit; used by one task."""
 
     def __init__(self, path: Path, note: Callable[[int], None]) -> None:
         self._path = path
@@ -81,7 +81,7 @@ class Stay:
         self._file: BinaryIO | None = None
         # Changed by begin(), add(), prove() and leave().
         self.size_bytes = 0
-        self.last = 0  # the number of the last parcel that waits
+        self.last = 0  # the number of the last parcel
         self.is_proven = False
 
     def begin(self) -> None:
@@ -94,7 +94,7 @@ class Stay:
             self._file.truncate(self.size_bytes)
 
     def _look(self) -> int:
-        """Where what is whole ends; all of it is forgotten where another version of Sterna wrote it."""
+        """Where the last whole record ends; 0 if another version of Sterna wrote the file."""
         whole = 0
         try:
             for end, data in self._records():
@@ -107,30 +107,30 @@ class Stay:
 
     async def add(self, parcel: Parcel, size_bytes: int) -> None:
         """Returns when the parcel is on the disk."""
-        await self._in_thread(partial(self._write, lambda: _encoded(Waiting(parcel, size_bytes))))
+        await self._in_thread(partial(self._write, lambda: _encoded(Held(parcel, size_bytes))))
         self.last = parcel.number
 
     async def prove(self) -> None:
-        """Notes that the host's end was seen: nothing more will come."""
+        """Notes that nothing more will come: the host's end was seen."""
         if not self.is_proven:
             await self._in_thread(partial(self._write, lambda: _END))
             self.is_proven = True
 
-    def parcels(self) -> Iterator[Waiting]:
-        """All that waits, in its order, read as it is asked for."""
+    def parcels(self) -> Iterator[Held]:
+        """All parcels in their order, read as they are asked for."""
         for _, data in self._records():
             if data != _END:
                 yield _decoded(data)
 
     def close(self) -> None:
-        """What waits stays for the next run."""
+        """Leaves the parcels for the next run."""
         if self._file:
             self._file.close()
             self._file = None
             self._grow(-self.size_bytes)
 
     def leave(self) -> None:
-        """Nothing waits any more."""
+        """Removes the parcels."""
         self.close()
         self._path.unlink(missing_ok=True)
 
@@ -161,9 +161,9 @@ class Stay:
                 yield file.tell(), data
 
 
-def _encoded(waiting: Waiting) -> bytes:
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(msgspec.msgpack.encode(waiting))
+def _encoded(held: Held) -> bytes:
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(msgspec.msgpack.encode(held))
 
 
-def _decoded(data: bytes) -> Waiting:
-    return msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(data), type=Waiting)
+def _decoded(data: bytes) -> Held:
+    return msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(data), type=Held)

@@ -7,8 +7,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.crawler.pack import Progress
-from sterna.home.away.negotiation import Estimate
+from sterna.crawler.pack import SavedProgress
 from sterna.home.ledger.trust import TrustBook
 from sterna.model import Hold, Known, Parcel, Record, Robots, State, Target
 
@@ -32,7 +31,7 @@ class Lease(Record, frozen=True, kw_only=True):
     state: State = State()  # what the crawler remembers of the part
 
 
-class Verdict(StrEnum):
+class Disposal(StrEnum):
     """What intake does with a parcel."""
 
     NEW = "new"
@@ -62,23 +61,30 @@ class Counts(Record, frozen=True, kw_only=True):
     errors: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class Arrival(Record, frozen=True, kw_only=True):
-    """That a parcel came from a host: for the inbox, written with the parcel."""
-
-    visit: str
-    number: int
-    received_at: float
-    size_bytes: int = 0  # that brought it over the network
-
-
 class Change(Record, frozen=True, kw_only=True):
     """What one commit stores: parcels, and where their facts lie in the archive."""
 
     parcels: tuple[Parcel, ...]
-    arrivals: tuple[Arrival, ...] = ()  # of those parcels that came from a host
     segments: tuple[Segment, ...] = ()
     batch: int = 0  # the number that its rows carry; 0: they have none
     warc: tuple[WarcPosition, ...] = ()
+
+
+class Subtree(Record, frozen=True):
+    """A part of a site, as earlier visits know it."""
+
+    path: str  # as `web.parts` names it
+    read: int = 0  # pages that were read well
+    waiting: int = 0  # URLs that are to be fetched
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """What earlier visits to a site teach of the next one; of a page 0 stands for not known."""
+
+    subtrees: tuple[Subtree, ...] = ()
+    page_bytes: float = 0.0
+    page_seconds: float = 0.0  # at its host
+    page_cpu_seconds: float = 0.0
 
 
 class SiteRow(Record, frozen=True, kw_only=True):
@@ -203,7 +209,7 @@ class Ledger(Protocol):
         Sites that `may_visit` refuses are idle until the next wake().
         """
 
-    def judge(self, parcel: Parcel) -> Verdict:
+    def judge(self, parcel: Parcel) -> Disposal:
         """Whether the parcel is to be stored."""
 
     def commit(self, change: Change, *, now: float) -> None:
@@ -313,10 +319,10 @@ class Ledger(Protocol):
     def forget_states(self) -> None:
         """Has every crawler set out anew: another one goes where these were."""
 
-    def progress(self, site: str) -> Progress:
+    def progress(self, site: str) -> SavedProgress:
         """How far the crawler has come at a site, for a crawler's file."""
 
-    def restore(self, site: str, progress: Progress, *, now: float) -> None:
+    def restore(self, site: str, progress: SavedProgress, *, now: float) -> None:
         """Has the next visit to a site go on from there; what is known of the site already stays."""
 
     def facts(self) -> list[SiteFact]:

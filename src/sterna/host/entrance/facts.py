@@ -1,13 +1,13 @@
 """Facts about this host's platform, by which a home shapes the crawler that it sends (Crawlets 6)."""
 
-from sterna import __version__
 from sterna.host.config import HostConfig
+from sterna.version import __version__
 
 
 def facts_of(config: HostConfig, *, is_live_only: bool) -> dict[str, str]:
     """Texts by name, for the offer and for each greeting."""
     # A greeting does without the rest of the runtime.
-    from sterna.runtime.seccomp import why_not  # noqa: PLC0415
+    from sterna.runtime.cell.seccomp import why_not  # noqa: PLC0415
 
     facts = {
         "sterna": __version__,

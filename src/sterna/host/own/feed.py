@@ -5,8 +5,8 @@ from itertools import islice
 
 import msgspec
 
-from sterna import __version__
 from sterna.host.own.index import Change
+from sterna.version import __version__
 from sterna.web.urls import path_of
 from sterna.web.xml import address, text, time
 

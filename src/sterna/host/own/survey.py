@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from sterna import __version__
 from sterna.errors import StorageError, UsageError
 from sterna.host.config import HostConfig
 from sterna.host.locks import lock
@@ -45,6 +44,7 @@ from sterna.model import (
     Visit,
 )
 from sterna.runtime.reins import Reins
+from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.web.http import Fetcher
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, site_of

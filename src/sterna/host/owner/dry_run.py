@@ -22,7 +22,7 @@ from sterna.host.visiting.accepting import visit_of
 from sterna.host.visiting.hosted import MAX_LINES
 from sterna.host.visiting.workshop import Workshop
 from sterna.model import Ended, Links, Page, Parcel, Raw, Record, Target, Usage, Visit
-from sterna.runtime.jail import protection
+from sterna.runtime.cell.jail import protection
 from sterna.web.clock import Clock
 from sterna.wire.known import Marks
 from sterna.wire.orders import Send

@@ -1,4 +1,4 @@
-"""The status page of a host: for its own machine, read-only, without scripts, and nothing in it unescaped."""
+"""The status page of a host: for its own machine, read-only, without scripts, with everything escaped."""
 
 import asyncio
 import hashlib
@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from html import escape
-from http import HTTPStatus
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol
 
@@ -19,10 +17,13 @@ from sterna.host.owner.measures import Amount, amounts_of, host_amounts, seconds
 from sterna.host.owner.spared import Spared
 from sterna.host.owner.status import HostStatus, VisitStatus
 from sterna.host.owner.verification import tail
+from sterna.web.http_app import App, HttpRequest, HttpResponse
+from sterna.web.http_server import make_server, serving
 
 REFRESH_SECONDS = 5
 HEAD_SECONDS = 10.0
-MAX_HEAD_BYTES = 16 * 1024
+KEEP_ALIVE_SECONDS = 2 * REFRESH_SECONDS
+GRACE_SECONDS = 2
 MAX_CONNECTIONS = 16
 LAST_LINES = 30  # of the audit log
 MAX_VISITS = 200
@@ -36,20 +37,7 @@ _STYLE = (
     "code{font-size:.9em;overflow-wrap:anywhere}time{white-space:nowrap}.wide{overflow-x:auto}"
 )
 _STYLE_HASH = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-_HEADERS = (
-    ("Content-Type", "text/html; charset=utf-8"),
-    (
-        "Content-Security-Policy",
-        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none';"
-        " frame-ancestors 'none'",
-    ),
-    ("X-Content-Type-Options", "nosniff"),
-    ("X-Frame-Options", "DENY"),
-    ("Referrer-Policy", "no-referrer"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-    ("Cache-Control", "no-store"),
-    ("Connection", "close"),
-)
+_POLICY = f"style-src 'sha256-{_STYLE_HASH}'; form-action 'none'"
 
 
 class Watched(Protocol):
@@ -69,81 +57,23 @@ def _none() -> Sequence[Spared]:
 async def open_page(
     service: Watched, audit: Path, listener: socket.socket, *, spared: SumReceipts = _none
 ) -> AsyncIterator[None]:
-    """Shows the page on the socket as long as the context lasts."""
-    page = _Page(service, audit, spared)
-    server = await asyncio.start_server(page.answer, sock=listener, limit=MAX_HEAD_BYTES)
-    try:
+    """Serves the page on the socket as long as the context lasts."""
+
+    def body(status: HostStatus) -> str:
+        return format_page(status, tail(audit, LAST_LINES), spared())
+
+    async def answer(_request: HttpRequest) -> HttpResponse:
+        return HttpResponse(body=(await asyncio.to_thread(body, service.status())).encode())
+
+    server = make_server(
+        App({"/": answer}, policy=_POLICY, is_local=True),
+        head_seconds=HEAD_SECONDS,
+        connections=MAX_CONNECTIONS,
+        keep_alive_seconds=KEEP_ALIVE_SECONDS,
+        grace_seconds=GRACE_SECONDS,
+    )
+    async with serving(server, listener):
         yield
-    finally:
-        server.close()
-
-
-class _Page:
-    def __init__(self, service: Watched, audit: Path, spared: SumReceipts) -> None:
-        self._service = service
-        self._audit = audit
-        self._spared = spared
-        self._open = asyncio.Semaphore(MAX_CONNECTIONS)
-
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request on one connection."""
-        if self._open.locked():
-            writer.close()
-            return
-        async with self._open:
-            try:
-                async with asyncio.timeout(HEAD_SECONDS):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(await self._reply(head))
-                    await writer.drain()
-            except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                return
-            finally:
-                writer.close()
-
-    async def _reply(self, head: bytes) -> bytes:
-        method, path, host = _request(head)
-        if method not in ("GET", "HEAD"):
-            return _response(HTTPStatus.METHOD_NOT_ALLOWED, "this page can only be read")
-        # A name that somebody else lets point here (DNS rebinding) must not show it to a page of his.
-        if not _is_here(host):
-            return _response(HTTPStatus.FORBIDDEN, "this page is shown by the machine's own name only")
-        if path != "/":
-            return _response(HTTPStatus.NOT_FOUND, "there is one page here: /")
-        status = self._service.status()
-        body = await asyncio.to_thread(self._body, status)
-        return _response(HTTPStatus.OK, body, is_head=method == "HEAD")
-
-    def _body(self, status: HostStatus) -> str:
-        return format_page(status, tail(self._audit, LAST_LINES), self._spared())
-
-
-def _request(head: bytes) -> tuple[str, str, str]:
-    """Method, path and host of a request; empty where they are not there, or the host is there twice."""
-    first, *fields = head.decode("latin-1").split("\r\n")
-    method, _, rest = first.partition(" ")
-    hosts = [
-        value.strip().lower()
-        for name, _, value in (field.partition(":") for field in fields)
-        if name.lower() == "host"
-    ]
-    return method, rest.partition(" ")[0], hosts[0] if len(hosts) == 1 else ""
-
-
-def _is_here(host: str) -> bool:
-    """Whether a Host header names this machine by itself."""
-    name = host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
-    try:
-        return name == "localhost" or ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
-def _response(status: HTTPStatus, body: str, *, is_head: bool = False) -> bytes:
-    content = (body if body.startswith("<") else f"<!doctype html><title>Sterna</title><p>{body}").encode()
-    headers = (*_HEADERS, ("Content-Length", str(len(content))))
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in headers)]
-    return "\r\n".join((*lines, "", "")).encode("latin-1") + (b"" if is_head else content)
 
 
 # -- what is shown -----------------------------------------------------------------------------------------

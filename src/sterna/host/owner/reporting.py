@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-from sterna import __version__
 from sterna.host.owner.status import HostStatus, VisitStatus
 from sterna.host.policy.load import LoadMeter, family_of
 from sterna.host.premises import Premises
 from sterna.host.visiting.hosted import HostedVisit
 from sterna.host.visiting.visits import Visits
+from sterna.version import __version__
 
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 

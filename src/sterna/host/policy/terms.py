@@ -28,8 +28,6 @@ from sterna.wire.keys import PublicKey
 ALLOWED = "allowed"  # the file's name in the folder of keys
 MAX_NAME = 64
 _PATIENCE_SECONDS = 60.0
-# Of these 0 is a number like others; of the rest it stands for no limit.
-_COUNTED = ("pages", "seconds", "urls", "depth")
 _ALWAYS = Hours((), UTC)
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -64,14 +62,9 @@ def check_name(name: str) -> None:
         raise ValueError(f"{name!r} cannot name a home: one word of at most {MAX_NAME} characters")
 
 
-def granted(asked: Budget, most: Caps | Budget) -> Budget:
-    """The lesser of the two in everything."""
-    fields: dict[str, float] = {"patience_seconds": min(asked.patience_seconds, _PATIENCE_SECONDS)}
-    for name in Caps.__struct_fields__:
-        wish, cap = getattr(asked, name), getattr(most, name)
-        limits = [each for each in (wish, cap) if each > 0]
-        fields[name] = min(wish, cap) if name in _COUNTED else min(limits, default=0)
-    return msgspec.structs.replace(asked, **fields)
+def granted(asked: Budget, caps: Caps) -> Budget:
+    """What a home gets of what it asks for."""
+    return asked.lesser(Budget(patience_seconds=_PATIENCE_SECONDS, **msgspec.structs.asdict(caps)))
 
 
 def terms_of(policy: Policy, name: str, home: HomeRules | None = None, *, priority: int = 0) -> Terms:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from sterna.crawler.compiler import check_crawler
-from sterna.crawler.like import MAX_PROGRAM, compiled
+from sterna.crawler.text_tests import MAX_PROGRAM, compiled
 from sterna.errors import Refused, UsageError
 from sterna.host.config import HostConfig
 from sterna.host.policy.terms import Terms, granted
@@ -52,7 +52,7 @@ def visit_of(order: Send, *, config: HostConfig, terms: Terms, grants: Budget) -
         ),
         starts=order.starts,
         known=known,
-        budget=granted(granted(order.budget, grants), terms.caps),
+        budget=granted(order.budget.lesser(grants), terms.caps),
         robots=Robots(),
         state=order.state,
         may_be_private=True,  # its own site, and nothing else has an address here

@@ -112,7 +112,7 @@ class HostedVisit:
         """Puts the packed parcel where its home can have it."""
         await self.spool.put(parcel.number, packed)
         self.pages += parcel.usage.pages
-        self.usage = added(self.usage, parcel.usage)
+        self.usage = self.usage.plus(parcel.usage)
         self.ended = parcel.ended
         self._news.set()
 
@@ -263,18 +263,6 @@ class HostedVisit:
         except TimeoutError:
             return False
         return True
-
-
-def added(one: Usage, other: Usage) -> Usage:
-    """Both together."""
-    fields = {
-        name: getattr(one, name) + getattr(other, name)
-        for name in Usage.__struct_fields__
-        if name != "errors"
-    }
-    kinds = {*one.errors, *other.errors}
-    errors = {kind: one.errors.get(kind, 0) + other.errors.get(kind, 0) for kind in sorted(kinds)}
-    return msgspec.structs.replace(one, errors=errors, **fields)
 
 
 def _encoded(name: str, detail: str) -> bytes:

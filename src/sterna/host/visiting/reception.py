@@ -28,7 +28,7 @@ from sterna.host.visiting.streams import Streams
 from sterna.host.visiting.visits import RETRY_SECONDS, Visits
 from sterna.host.visiting.workshop import Workshop
 from sterna.model import Usage
-from sterna.runtime.jail import protection
+from sterna.runtime.cell.jail import protection
 from sterna.wire.handshake import SessionKeys
 from sterna.wire.keys import PublicKey
 from sterna.wire.orders import Acknowledgement, Kill, Look, Order, Resume, Send, seal_report

@@ -21,7 +21,7 @@ from sterna.host.visiting.rules_log import CURRENT, listen_to_rules
 from sterna.host.visiting.spool import Room, Spool
 from sterna.host.visiting.workshop import Workshop
 from sterna.model import Visit
-from sterna.runtime.memory import give_back_memory
+from sterna.runtime.cell.kernel import give_back_memory
 from sterna.web.http import Fetcher
 from sterna.wire.keys import PublicKey
 from sterna.wire.problems import problem

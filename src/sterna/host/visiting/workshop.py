@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from sterna.host.config import HostConfig
 from sterna.host.policy.load import give_way
 from sterna.host.site.source import open_source, resolver_of
-from sterna.runtime.memory import give_back_memory
+from sterna.runtime.cell.kernel import give_back_memory
 from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
 from sterna.web.clock import Clock
 from sterna.web.http import Fetcher

@@ -1,4 +1,4 @@
-"""Engines as their host uses them: calls that come while one is busy go to it together in the next batch."""
+"""Engines as their host uses them: calls made while one is busy go to it together in the next batch."""
 
 import asyncio
 import logging
@@ -9,34 +9,45 @@ from typing import Any, NamedTuple, TypeVar
 
 from sterna.errors import EngineEnded
 from sterna.model import Budget, Ended, Program, State, StateChange, Target
-from sterna.runtime.cells import Cell, Forker
-from sterna.runtime.engine.line import Line, Starter, check_change, check_verdict
+from sterna.runtime.cell.channel import CellEnded, Channel, Starter
+from sterna.runtime.cell.jail import JailLimits, protection
+from sterna.runtime.cell.pool import Forker
 from sterna.runtime.engine.messages import (
+    ENDS,
+    MAX_REPLY_BYTES,
     Admit,
     Admitted,
     Change,
     Changed,
     EngineLimits,
+    EngineReply,
+    EngineRequest,
     Judge,
+    Over,
     PageView,
     Ready,
     RequestView,
     Start,
+    Stopped,
     Verdict,
     Verdicts,
+    check_change,
+    check_verdict,
+    read_reply,
+    request_frame,
 )
-from sterna.runtime.jail import JailLimits, protection
 
 _log = logging.getLogger(__name__)
 
+ENTRY = "sterna.runtime.engine.worker:serve"
 PAGE_SECONDS = 5.0  # for the rules of one page
 GRACE_SECONDS = 1.0  # for a soft stop, before the process is killed
-STATE_SECONDS = 30.0  # for taking rules and facts in, and for giving facts back
+STATE_SECONDS = 30.0  # for loading rules and facts, for returning facts, and after a soft stop
 MAX_WAITING = 256  # pages and requests in front of an engine
 BATCH_ITEMS = 64
 BATCH_CHARS = 4 * 1024 * 1024
 _NEW, _NO_LIMITS = State(), Budget()
-_CPU_GRACE_SECONDS = 2.0  # the kernel's limit lies behind our own, which is softer
+_CPU_GRACE_SECONDS = 2.0  # the kernel's hard limit lies behind our own soft one
 
 
 class Engines:
@@ -50,7 +61,7 @@ class Engines:
         page_seconds: float = PAGE_SECONDS,
     ) -> None:
         self._is_jailed = is_jailed
-        self._forker = None if starter else Forker()
+        self._forker = None if starter else Forker(ENTRY)
         self._starter: Starter = starter or self._forker  # type: ignore[assignment]
         self._page_seconds = page_seconds
         self._engines: set[Engine] = set()
@@ -79,7 +90,7 @@ class Engines:
     ) -> "Engine":
         """An engine with the program's rules, which have begun or gone on from `state`.
 
-        EngineEnded if they cannot; JailError if there can be no process, or none with a jail.
+        EngineEnded if they fail to; JailError if no process can be started, or none with a jail.
         """
         limits = JailLimits(
             memory_bytes=budget.memory_bytes,
@@ -99,19 +110,19 @@ class Engines:
             ),
             drives_loading=program.drives_loading,
         )
-        engine = Engine(Line(process), page_seconds=self._page_seconds, forget=self._engines.discard)
-        engine.cell = process if isinstance(process, Cell) else None
+        channel = Channel(process, most_bytes=MAX_REPLY_BYTES)
+        engine = Engine(channel, page_seconds=self._page_seconds, forget=self._engines.discard)
         self._engines.add(engine)
         await engine.begin(start)
         return engine
 
     async def _choose_jail(self) -> bool:
-        """As told; where nothing was said, the jail if this machine has one."""
+        """As configured; by default jailed if this machine can."""
         if self._is_jailed is None:
             offered = await asyncio.to_thread(protection)
             self._is_jailed = offered.has_seccomp
             if not offered.has_seccomp:
-                _log.warning("rules run without a jail: this machine has no seccomp (see sterna doctor)")
+                _log.warning("rules run without a jail: this machine has no seccomp; see `sterna doctor`")
         return self._is_jailed
 
 
@@ -132,17 +143,17 @@ class _Asking(NamedTuple):
 
 _Job = _Page | _Request | _Asking
 _Result = TypeVar("_Result")
+_Wanted = TypeVar("_Wanted", bound=EngineReply)
 
 
 class Engine:
     """The rules of one crawler in a process of their own; answers in the order of the calls."""
 
-    def __init__(self, line: Line, *, page_seconds: float, forget: Callable[["Engine"], None]) -> None:
+    def __init__(self, channel: Channel, *, page_seconds: float, forget: Callable[["Engine"], None]) -> None:
         self.first = Verdict()  # what the rules said before any page
         self.asks_before_fetch = False  # some rule is about requests
         self.cpu_seconds = 0.0
-        self.cell: Cell | None = None  # its process, where that can be looked at
-        self._line = line
+        self._channel = channel
         self._seconds = page_seconds + GRACE_SECONDS
         self._forget = forget
         # All of these are changed in the loop's thread, by the callers and the pump.
@@ -151,14 +162,15 @@ class Engine:
         self._has_jobs = asyncio.Event()
         self._room = asyncio.Semaphore(MAX_WAITING)
         self._over: EngineEnded | None = None  # nothing more is judged
-        self._is_dead = False  # and nobody answers any more
+        self._is_dead = False  # and nothing is answered any more
         self._pump: asyncio.Task[None] | None = None
 
     async def begin(self, start: Start) -> None:
-        """Starts the rules; EngineEnded if they cannot run."""
+        """Starts the rules; EngineEnded if they fail to run."""
         try:
-            await self._line.send(start, seconds=STATE_SECONDS)
-            ready = await self._line.receive(Ready, seconds=STATE_SECONDS)
+            await self._channel.open()
+            await self._send(start)
+            ready = await self._receive(Ready, seconds=STATE_SECONDS)
             await self._check(ready.first)
         except BaseException:
             await self.close()
@@ -190,18 +202,18 @@ class Engine:
         return await job.done
 
     def memory_bytes(self) -> int:
-        """What its process takes now; 0 if nobody can tell."""
-        return self.cell.usage().memory_bytes if self.cell else 0
+        """The resident memory of its process; 0 if it is over."""
+        return self._channel.usage().memory_bytes
 
     async def close(self) -> None:
-        """Ends the process; whoever still waits for it hears of it."""
+        """Ends the process; calls that still wait fail with EngineEnded."""
         self._forget(self)
         if self._pump:
             self._pump.cancel()
             await asyncio.gather(self._pump, return_exceptions=True)
         if not self._is_dead:
             self._die(EngineEnded(Ended.STOPPED, "the engine was closed"))
-        await self._line.close()
+        await self._channel.close()
 
     def _put(self, job: _Job) -> None:
         if self._over and (self._is_dead or not isinstance(job, _Asking)):
@@ -221,7 +233,7 @@ class Engine:
                     self._has_jobs.clear()
         except EngineEnded as error:
             self._die(error)
-        except Exception as error:  # a fault of ours must let nobody wait for ever
+        except Exception as error:  # a fault of ours must leave nobody waiting for ever
             self._die(EngineEnded(Ended.CRASH, f"the host failed: {error!r}"))
             raise
 
@@ -240,53 +252,85 @@ class Engine:
         pages = tuple(job.view for job in self._under_way if isinstance(job, _Page))
         requests = tuple(job.view for job in self._under_way if isinstance(job, _Request))
         if pages:
-            await self._line.send(Judge(pages), seconds=self._seconds)
+            await self._send(Judge(pages))
             await self._take_verdicts()
         elif requests:
-            await self._line.send(Admit(requests), seconds=self._seconds)
+            await self._send(Admit(requests))
             await self._take_admissions(len(requests))
         elif self._under_way:
-            await self._line.send(Change(), seconds=STATE_SECONDS)
+            await self._send(Change())
             await self._take_change()
 
     async def _take_verdicts(self) -> None:
         while self._under_way:
-            answer = await self._line.receive(Verdicts, seconds=self._seconds)
-            self.cpu_seconds = answer.cpu_seconds
-            if not 0 < len(answer.verdicts) <= len(self._under_way):
-                raise await self._line.condemn(f"{len(answer.verdicts)} verdicts")
-            for verdict in answer.verdicts:
+            reply = await self._receive(Verdicts, seconds=self._seconds)
+            self.cpu_seconds = reply.cpu_seconds
+            if not 0 < len(reply.verdicts) <= len(self._under_way):
+                raise await self._condemn(f"{len(reply.verdicts)} verdicts")
+            for verdict in reply.verdicts:
                 await self._check(verdict)
                 self._give(verdict)
                 if verdict.ended:
                     self._stop_judging(EngineEnded(verdict.ended, verdict.detail))
 
     async def _take_admissions(self, count: int) -> None:
-        answer = await self._line.receive(Admitted, seconds=self._seconds * count)
-        self.cpu_seconds = answer.cpu_seconds
-        if len(answer.admits) != count:
-            raise await self._line.condemn(f"{len(answer.admits)} admissions for {count} requests")
-        for is_admitted in answer.admits:
+        reply = await self._receive(Admitted, seconds=self._seconds * count)
+        self.cpu_seconds = reply.cpu_seconds
+        if len(reply.admits) != count:
+            raise await self._condemn(f"{len(reply.admits)} admissions for {count} requests")
+        for is_admitted in reply.admits:
             self._give(is_admitted)
-        if answer.ended:
-            self._stop_judging(EngineEnded(answer.ended, answer.detail))
+        if reply.ended:
+            self._stop_judging(EngineEnded(reply.ended, reply.detail))
 
     async def _take_change(self) -> None:
-        answer = await self._line.receive(Changed, seconds=STATE_SECONDS)
-        self.cpu_seconds = answer.cpu_seconds
+        reply = await self._receive(Changed, seconds=STATE_SECONDS)
+        self.cpu_seconds = reply.cpu_seconds
         try:
-            check_change(answer.change)
+            check_change(reply.change)
         except ValueError as error:
-            raise await self._line.condemn(str(error)) from error
-        self._give(answer.change)
-        while self._under_way:  # several asked at once: the first has it all
+            raise await self._condemn(str(error)) from error
+        self._give(reply.change)
+        while self._under_way:  # several asked at once: the first gets it all
             self._give(StateChange())
+
+    async def _send(self, request: EngineRequest) -> None:
+        try:
+            frame = request_frame(request)
+        except ValueError as error:
+            await self._channel.close()
+            raise EngineEnded(Ended.MEMORY_BYTES, str(error)) from error
+        self._channel.write(frame)
+
+    async def _receive(self, wanted: type[_Wanted], *, seconds: float) -> _Wanted:
+        """The next reply, which must be of this type; EngineEnded if the process ends instead."""
+        reply = await self._next(seconds)
+        if isinstance(reply, Stopped):  # it obeyed a soft stop, and puts its facts in order
+            reply = await self._next(STATE_SECONDS)
+        if isinstance(reply, Over):
+            await self._channel.close()
+            ended = reply.ended if reply.ended in frozenset(Ended) else Ended.CRASH
+            raise EngineEnded(ended, reply.detail[:1000])
+        if not isinstance(reply, wanted):
+            raise await self._condemn(f"a message {type(reply).__name__}")
+        return reply
+
+    async def _next(self, seconds: float) -> EngineReply:
+        try:
+            return read_reply(await self._channel.receive(seconds=seconds))
+        except CellEnded as error:
+            raise _engine_ended(error) from None
+        except ValueError as error:
+            raise await self._condemn(str(error)) from error
+
+    async def _condemn(self, detail: str) -> EngineEnded:
+        return _engine_ended(await self._channel.condemn(detail))
 
     async def _check(self, verdict: Verdict) -> None:
         try:
             check_verdict(verdict)
         except ValueError as error:
-            raise await self._line.condemn(str(error)) from error
+            raise await self._condemn(str(error)) from error
 
     def _give(self, result: Verdict | bool | StateChange) -> None:
         done: asyncio.Future[Any] = self._under_way.popleft().done
@@ -307,6 +351,13 @@ class Engine:
         _fail((*self._under_way, *self._jobs), error)
         self._under_way.clear()
         self._jobs.clear()
+
+
+def _engine_ended(error: CellEnded) -> EngineEnded:
+    death = error.death
+    if death.ended in ENDS:
+        return EngineEnded(death.ended, death.detail)
+    return EngineEnded(Ended.CRASH, f"its process is gone ({death.ended}: {death.detail})")
 
 
 def _future() -> asyncio.Future[_Result]:

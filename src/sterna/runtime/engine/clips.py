@@ -10,8 +10,7 @@ from sterna.crawler.clp import Construct
 from sterna.crawler.facts import Fact, Value, Values
 from sterna.errors import SternaError
 from sterna.model import Record
-from sterna.runtime.engine.allowed import ALLOWED
-from sterna.runtime.engine.library import C, address_of, check_layout, function_names, hook
+from sterna.runtime.engine.library import ALLOWED, C, address_of, check_layout, function_names, hook
 from sterna.runtime.engine.values import Maker, Pointer, argument_of, text_of, value_of
 
 UNBOUNDED = 65_535  # arguments of a function

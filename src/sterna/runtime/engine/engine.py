@@ -10,10 +10,9 @@ from sterna.crawler.rules import MULTISLOTS, TEMPLATES, check_rules, matches_ali
 from sterna.errors import RulesError
 from sterna.model import Ended, Record, State, StateChange
 from sterna.runtime.engine.clips import Clips, RuleFault, Troubles
-from sterna.runtime.engine.functions import Functions
+from sterna.runtime.engine.functions import Functions, Said
 from sterna.runtime.engine.messages import MAX_NUMBER, PageView, RequestView, Start, Verdict
-from sterna.runtime.engine.said import Said, Scratch
-from sterna.runtime.engine.state import OwnFacts
+from sterna.runtime.engine.state import OwnFacts, Scratch
 from sterna.runtime.engine.values import CannotTravel, value_of
 
 MAX_FAULTS_IN_A_ROW = 100

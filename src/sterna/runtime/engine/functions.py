@@ -1,4 +1,4 @@
-"""The functions that rules have besides those of CLIPS: to decide, to read the page, to remember.
+"""The functions that rules have besides those of CLIPS, to decide, read and remember; and what rules decided.
 
 `docs/rules.md` shows each with an example, and a test runs them.
 """
@@ -9,12 +9,19 @@ from functools import lru_cache
 from clips._clips import lib
 
 from sterna.crawler.facts import FALSE, Fact, Symbol, Value, Values, encode
-from sterna.crawler.like import TextTest, like_test, read_like, search_test
 from sterna.crawler.rules import TEMPLATES
-from sterna.crawler.words import any_test, check_words
+from sterna.crawler.text_tests import TextTest, any_test, check_words, like_test, read_like, search_test
 from sterna.runtime.engine.clips import UNBOUNDED, Clips, Native, RuleFault
-from sterna.runtime.engine.messages import PageView
-from sterna.runtime.engine.said import Said, Scratch
+from sterna.runtime.engine.messages import (
+    MAX_FOLLOW_CHARS,
+    MAX_FOLLOWS,
+    MAX_LINE_CHARS,
+    MAX_LOG_LINES,
+    MAX_ROW_BYTES,
+    PageView,
+    Verdict,
+)
+from sterna.runtime.engine.state import Scratch
 from sterna.runtime.engine.values import ANY, LEXEMES, SINGLE
 from sterna.web.urls import Canonical, path_of, site_of
 
@@ -22,9 +29,82 @@ _PATTERNS = 512  # tests of texts that are kept ready
 _INTEGER = lib.INTEGER_BIT
 _FIELDS = ("text", "html")  # besides the slots of a page
 
+MAX_URL_CHARS = 8 * 1024
+
+
+class Said:
+    """Decisions on one page, within bounds; new for each page, and changed by the functions of rules."""
+
+    def __init__(self, *, follows_links: bool = True) -> None:
+        self.is_kept: bool | None = None
+        self.follows_links = follows_links
+        self.refused: set[str] = set()
+        self._follow: dict[str, int] = {}
+        self._priorities: dict[str, int] = {}
+        self._url_chars = 0
+        self._rows: list[bytes] = []
+        self._row_bytes = 0
+        self._log: list[str] = []
+        self._line = ""  # printed so far without a line end
+
+    def follow(self, url: str, priority: int) -> None:
+        """The URL is to be fetched."""
+        self._note(self._follow, url, priority)
+
+    def raise_to(self, url: str, priority: int) -> None:
+        """The URL has this priority wherever it waits."""
+        self._note(self._priorities, url, priority)
+
+    def _note(self, notes: dict[str, int], url: str, priority: int) -> None:
+        if len(url) > MAX_URL_CHARS:
+            raise RuleFault(f"a URL of {len(url):,} characters is too long")
+        if url not in notes:
+            self._url_chars += len(url)
+            if len(notes) >= MAX_FOLLOWS or self._url_chars > MAX_FOLLOW_CHARS:
+                raise RuleFault(f"too many URLs for one page: {MAX_FOLLOWS:,} are allowed")
+        notes[url] = priority
+
+    def emit(self, row: bytes) -> None:
+        """The row goes home."""
+        if self._row_bytes + len(row) > MAX_ROW_BYTES:
+            raise RuleFault(f"more than {MAX_ROW_BYTES:,} bytes of rows for one page")
+        self._row_bytes += len(row)
+        self._rows.append(row)
+
+    def print(self, text: str) -> None:
+        """Adds text to the log, which takes whole lines."""
+        *lines, self._line = (self._line + text[: MAX_LINE_CHARS * MAX_LOG_LINES]).split("\n")
+        for line in lines:
+            self.log(line)
+
+    def log(self, line: str) -> None:
+        """Adds a line to the log, as long as there is room."""
+        if len(self._log) < MAX_LOG_LINES:
+            self._log.append(" ".join(line.split())[:MAX_LINE_CHARS])
+
+    def lines(self) -> tuple[str, ...]:
+        """The log."""
+        if self._line:
+            self.print("\n")
+        return tuple(self._log)
+
+    def verdict(self, *, error_count: int, ended: str, detail: str) -> Verdict:
+        """The decisions as a verdict."""
+        return Verdict(
+            is_kept=self.is_kept,
+            follows_links=self.follows_links,
+            follow=tuple(self._follow.items()),
+            priorities=tuple(self._priorities.items()),
+            rows=tuple(self._rows),
+            log=self.lines(),
+            error_count=error_count,
+            ended=ended,
+            detail=detail,
+        )
+
 
 class Functions:
-    """What native functions work on; whoever judges a page sets it before rules run."""
+    """What native functions work on; the engine sets it before it runs the rules on a page."""
 
     def __init__(self, clips: Clips, scratch: Scratch) -> None:
         self._clips = clips

@@ -1,21 +1,19 @@
-"""The records that cross the line between a host and its engine: pages in, verdicts out."""
+"""The messages between a host and its engine: pages in, verdicts out; and what a host believes of them."""
 
 from collections.abc import Callable
-from typing import TypeVar
 
-import msgspec
+from sterna.model import Ended, Links, Record, Source, State, StateChange
+from sterna.runtime.cell.frame import framed, message_decoder
 
-from sterna.model import Links, Record, Source, State, StateChange
-
-MAX_FRAME_BYTES = 256 * 1024 * 1024  # to an engine: a batch of pages, or a state of many facts
-MAX_ANSWER_BYTES = 64 * 1024 * 1024  # from it
+MAX_REQUEST_BYTES = 256 * 1024 * 1024  # to an engine: a batch of pages, or a state of many facts
+MAX_REPLY_BYTES = 64 * 1024 * 1024  # from it
 MAX_FOLLOWS = 10_000  # URLs that a page's rules may name
 MAX_FOLLOW_CHARS = 2 * 1024 * 1024  # of all of them
 MAX_ROW_BYTES = 1024 * 1024  # of rows that a page's rules may send home
 MAX_LOG_LINES = 100
 MAX_LINE_CHARS = 500
 MAX_NUMBER = 10**12  # of own facts; those of the crawl come after, and CLIPS prints no longer ones
-HEAD_BYTES = 4
+ENDS = frozenset({"", *Ended})  # "" while the rules go on
 
 
 class PageView(Record, frozen=True, kw_only=True):
@@ -102,7 +100,7 @@ class Change(Record, frozen=True, tag="change"):
     """What became of the state?"""
 
 
-Question = Start | Judge | Admit | Change
+EngineRequest = Start | Judge | Admit | Change
 
 # -- what the engine answers -------------------------------------------------------------------------------
 
@@ -150,46 +148,35 @@ class Over(Record, frozen=True, tag="over"):
     detail: str
 
 
-Answer = Ready | Stopped | Verdicts | Admitted | Changed | Over
+EngineReply = Ready | Stopped | Verdicts | Admitted | Changed | Over
 
-Message = TypeVar("Message")
-
-
-def framed(message: Question | Answer) -> bytearray:
-    """A message as it is sent: four bytes of length, then msgpack; ValueError if it is too large."""
-    frame = bytearray(HEAD_BYTES)
-    _ENCODER.encode_into(message, frame, HEAD_BYTES)
-    size = len(frame) - HEAD_BYTES
-    _check_size(size, MAX_FRAME_BYTES if isinstance(message, Question) else MAX_ANSWER_BYTES)
-    frame[:HEAD_BYTES] = size.to_bytes(HEAD_BYTES, "big")
-    return frame
+read_request: Callable[[bytes], EngineRequest] = message_decoder(EngineRequest)
+read_reply: Callable[[bytes], EngineReply] = message_decoder(EngineReply)
 
 
-def frame_size(head: bytes, most: int = MAX_FRAME_BYTES) -> int:
-    """How many bytes follow; ValueError if they are too many."""
-    size = int.from_bytes(head, "big")
-    _check_size(size, most)
-    return size
+def request_frame(request: EngineRequest) -> bytearray:
+    """A request as it is sent; ValueError if it is too large."""
+    return framed(request, most_bytes=MAX_REQUEST_BYTES)
 
 
-def _check_size(size: int, most: int) -> None:
-    if size > most:
-        raise ValueError(f"a message of {size:,} bytes is larger than {most:,}")
+# -- what a host believes ----------------------------------------------------------------------------------
 
 
-def _decoder(kind: type[Message] | object) -> Callable[[bytes], Message]:
-    decode = msgspec.msgpack.Decoder(kind).decode
-
-    def read(data: bytes) -> Message:
-        try:
-            message: Message = decode(data)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-            raise ValueError(f"a message that cannot be read: {error}") from error
-        return message
-
-    return read
+def check_change(change: StateChange) -> None:
+    """ValueError if a change has fact numbers that are out of range."""
+    numbers = (*(number for number, _ in change.added), *change.removed)
+    if numbers and not 0 < min(numbers) <= max(numbers) < MAX_NUMBER:
+        raise ValueError(f"fact numbers out of range (1 to {MAX_NUMBER:,})")
 
 
-_ENCODER = msgspec.msgpack.Encoder()
-read_question: Callable[[bytes], Question] = _decoder(Question)
-read_answer: Callable[[bytes], Answer] = _decoder(Answer)
+def check_verdict(verdict: Verdict) -> None:
+    """ValueError if a verdict claims more than rules can say."""
+    urls = [url for url, _ in (*verdict.follow, *verdict.priorities)]
+    if len(urls) > 2 * MAX_FOLLOWS or sum(map(len, urls)) > MAX_FOLLOW_CHARS:
+        raise ValueError(f"{len(urls):,} URLs for one page")
+    if sum(map(len, verdict.rows)) > MAX_ROW_BYTES:
+        raise ValueError("too many rows for one page")
+    if len(verdict.log) > MAX_LOG_LINES:
+        raise ValueError("too many log lines for one page")
+    if verdict.ended not in ENDS:
+        raise ValueError(f"unknown end of a visit: {verdict.ended[:40]!r}")

@@ -1,11 +1,13 @@
-"""The facts of the author's own: numbered, counted, and what became of them since the last parcel.
+"""What a crawler remembers: facts of its own, numbered and counted, and the scratch store.
 
-A number is a fact's for good: it survives modify, a save and a restore. CLIPS gets it as the fact's index and
-as its recency, so that whatever order CLIPS makes by those is the same before and after a move.
+A fact keeps its number for good: it survives modify, a save and a restore. CLIPS gets it as the fact's index
+and as its recency, so that every order that CLIPS derives from those is the same before and after a move.
 """
 
 from collections.abc import Callable, Container
 
+from sterna.crawler.facts import Value, Values, encode_value
+from sterna.runtime.engine.clips import RuleFault
 from sterna.runtime.engine.library import number_of, set_number, template_of
 from sterna.runtime.engine.messages import MAX_NUMBER
 
@@ -103,3 +105,33 @@ class OwnFacts:
         self._settled.clear()
         self._gone.clear()
         return added, removed
+
+
+class Scratch:
+    """Values that rules store under names, up to a number of bytes; changed by the functions of rules."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._values: dict[str, tuple[Value | Values, int]] = {}  # with their sizes
+        self._size = 0
+        self.is_full = False  # a rule tried to store more
+        self.is_changed = False  # set back by the engine when it has saved the contents
+
+    def store(self, name: str, value: Value | Values) -> None:
+        """Stores a value in place of the previous one; RuleFault if there is no room."""
+        size = len(name.encode()) + len(encode_value(value))
+        before = self._values[name][1] if name in self._values else 0
+        if self._size - before + size > self._most_bytes:
+            self.is_full = True
+            raise RuleFault(f"the scratch store is limited to {self._most_bytes:,} bytes")
+        self._size += size - before
+        self._values[name] = value, size
+        self.is_changed = True
+
+    def recall(self, name: str, default: Value | Values) -> Value | Values:
+        """The value stored under the name."""
+        return self._values[name][0] if name in self._values else default
+
+    def contents(self) -> dict[str, bytes]:
+        """All values, encoded."""
+        return {name: encode_value(value) for name, (value, _) in self._values.items()}

@@ -1,6 +1,6 @@
-"""The process in which an engine runs: questions in, answers out, until the line ends.
+"""What runs in an engine's cell: requests in, replies out, until the host closes the line.
 
-`prepare` is called before the jail is closed, because it starts a thread; then `serve` with the one socket.
+`prepare` is called before the cell is jailed, because it starts a thread; then `serve` with the one socket.
 """
 
 import gc
@@ -9,36 +9,40 @@ import socket
 import threading
 import time
 
+import clips
+
 from sterna.errors import RulesError, SternaError
 from sterna.model import Ended
+from sterna.runtime.cell.forker import EXIT_MEMORY
+from sterna.runtime.cell.frame import CellLine
 from sterna.runtime.engine.clips import Clips
 from sterna.runtime.engine.engine import RuleEngine
 from sterna.runtime.engine.messages import (
-    HEAD_BYTES,
+    MAX_REPLY_BYTES,
+    MAX_REQUEST_BYTES,
     Admit,
     Admitted,
-    Answer,
     Change,
     Changed,
     EngineLimits,
+    EngineRequest,
     Judge,
     Over,
-    Question,
     Ready,
     Start,
     Stopped,
     Verdict,
     Verdicts,
-    frame_size,
-    framed,
-    read_question,
+    read_request,
 )
-from sterna.runtime.forker import EXIT_MEMORY
 
 LOOK_SECONDS = 0.05  # between two looks at the time
-FLUSH_SECONDS = 0.1  # the host hears of an engine that is not stuck at least so often, and once a page
+FLUSH_SECONDS = 0.1  # an engine that is not stuck replies at least so often, and once a page
 FLUSH_BYTES = 1024 * 1024
 GARBAGE_OBJECTS = 100_000
+
+
+Line = CellLine[EngineRequest]
 
 
 class Watchdog:
@@ -82,20 +86,20 @@ def _die_of_memory() -> None:
     os._exit(EXIT_MEMORY)
 
 
-# Made in the warm parent, so that no cell has to; and made in a cell before its jail is closed.
+# The first is made in the warm parent, so that no cell has to; the second in a cell before it is jailed.
 _warm = [Clips(out_of_memory=_die_of_memory)]
 _prepared: list[Watchdog] = []
 
 
 def prepare() -> None:
-    """Starts the watchdog, for which it is too late in the jail."""
+    """Starts the watchdog: in the jail no thread can be started."""
     gc.set_threshold(GARBAGE_OBJECTS)  # a page makes many objects and no cycles
     _prepared.append(Watchdog())
 
 
 def serve(sock: socket.socket) -> None:
-    """Answers until the host closes the line, or the engine cannot go on."""
-    line = _Line(sock)
+    """Replies until the host closes the line or the engine fails."""
+    line = CellLine(sock, read_request, most_in=MAX_REQUEST_BYTES, most_out=MAX_REPLY_BYTES)
     try:
         _answer_all(line, _prepared[0] if _prepared else Watchdog())
     except RulesError as error:
@@ -104,14 +108,16 @@ def serve(sock: socket.socket) -> None:
         line.send(Over(Ended.CRASH, str(error)))
     except (EOFError, ConnectionError):
         return
+    finally:
+        line.close()
 
 
-def _answer_all(line: "_Line", watchdog: Watchdog) -> None:
+def _answer_all(line: Line, watchdog: Watchdog) -> None:
     start = line.receive()
     if not isinstance(start, Start):
         raise ValueError("the first message must be the start")
-    clips = _warm.pop() if _warm else Clips(out_of_memory=_die_of_memory)
-    engine = RuleEngine(start, clips, tell_stopped=lambda: line.send(Stopped()))
+    environment = _warm.pop() if _warm else Clips(out_of_memory=_die_of_memory)
+    engine = RuleEngine(start, environment, tell_stopped=lambda: line.send(Stopped()))
     watchdog.begin(engine, start.limits)
     watchdog.wake()
     first = engine.begin(start.state, start.facts)
@@ -122,23 +128,23 @@ def _answer_all(line: "_Line", watchdog: Watchdog) -> None:
         _answer(line, watchdog, engine, line.receive())
 
 
-def _answer(line: "_Line", watchdog: Watchdog, engine: RuleEngine, question: Question) -> None:
-    match question:
+def _answer(line: Line, watchdog: Watchdog, engine: RuleEngine, request: EngineRequest) -> None:
+    match request:
         case Judge():
-            _judge(line, watchdog, engine, question)
+            _judge(line, watchdog, engine, request)
         case Admit():
-            line.send(_admit(watchdog, engine, question))
+            line.send(_admit(watchdog, engine, request))
         case Change():
             line.send(Changed(engine.change(), time.process_time()))
         case _:
             raise ValueError("a second start")
 
 
-def _judge(line: "_Line", watchdog: Watchdog, engine: RuleEngine, question: Judge) -> None:
+def _judge(line: Line, watchdog: Watchdog, engine: RuleEngine, request: Judge) -> None:
     """Answers for all pages, or until the engine is stopped; in parts, so that the host knows it is alive."""
     ready: list[Verdict] = []
     size, begun = 0, time.monotonic()
-    for view in question.pages:
+    for view in request.pages:
         watchdog.wake()
         verdict = engine.judge(view)
         watchdog.rest()
@@ -153,36 +159,18 @@ def _judge(line: "_Line", watchdog: Watchdog, engine: RuleEngine, question: Judg
         line.send(Verdicts(tuple(ready), time.process_time()))
 
 
-def _admit(watchdog: Watchdog, engine: RuleEngine, question: Admit) -> Admitted:
+def _admit(watchdog: Watchdog, engine: RuleEngine, request: Admit) -> Admitted:
     admits: list[bool] = []
     log: list[str] = []
-    for request in question.requests:
+    for view in request.requests:
         watchdog.wake()
-        is_admitted, lines = engine.admits(request)
+        is_admitted, lines = engine.admits(view)
         watchdog.rest()
         admits.append(is_admitted)
         log += lines
     return Admitted(tuple(admits), tuple(log), time.process_time(), engine.ended, engine.detail)
 
 
-class _Line:
-    """Frames on a socket that blocks; only plain reads and writes, which a jail allows."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-
-    def receive(self) -> Question:
-        return read_question(self._read(frame_size(self._read(HEAD_BYTES))))
-
-    def send(self, answer: Answer) -> None:
-        self._sock.sendall(framed(answer))
-
-    def _read(self, size: int) -> bytes:
-        data = bytearray(size)
-        view = memoryview(data)
-        while view:
-            count = self._sock.recv_into(view)
-            if not count:
-                raise EOFError
-            view = view[count:]
-        return bytes(data)
+def serve_trial(sock: socket.socket) -> None:
+    """Sends what CLIPS makes of one and two: `sterna doctor` measures how long that takes."""
+    sock.sendall(str(clips.Environment().eval("(+ 1 2)")).encode())

@@ -1,4 +1,4 @@
-"""The pages as HTML: pure functions from what was found to text, and nothing in them unescaped."""
+"""The pages as HTML: pure functions from search results to text, with everything escaped."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -6,22 +6,35 @@ from html import escape
 from urllib.parse import urlencode
 
 from sterna.model import Record
-from sterna.search.page.files import ICON, STYLE
-from sterna.search.page.interface import Bounds
-from sterna.search.page.languages import name_of, tag_of
-from sterna.search.page.text import ELLIPSIS, cut, cut_pieces, host_of, href_of, is_web, path_shown, plain
+from sterna.search.page.api import Bounds
+from sterna.search.page.text import (
+    ELLIPSIS,
+    cut,
+    cut_pieces,
+    host_of,
+    href_of,
+    is_web,
+    language_name,
+    path_shown,
+    plain,
+    tag_of,
+)
 from sterna.search.results import Found, Hit, Piece
+from sterna.web.http_app import read_asset
+
+STYLE = read_asset("sterna.search.page", "style.css", "text/css; charset=utf-8")
+ICON = read_asset("sterna.search.page", "icon.svg", "image/svg+xml")
 
 MAX_NAME = 80
 MAX_TITLE = 160
 MAX_SNIPPET = 400
 MAX_ADDRESS = 100
-MAX_ALIKE = 8  # that are listed
+MAX_ALIKE = 8  # listed near-duplicates
 _FIRST_YEAR, _LAST_YEAR = 631_152_000, 253_402_300_799  # 1990 and the end of 9999, in seconds
 _CUT = f" {ELLIPSIS}"
 
 _WAYS = (
-    ('"forked tail"', "these words side by side"),
+    ('"forked tail"', "exactly these words in this order"),
     ("title:tern", "a word of the title"),
     ("site:example.org", "pages of one site only"),
     ("-gull", "pages without this word"),
@@ -29,14 +42,14 @@ _WAYS = (
 
 
 class Face(Record, frozen=True, kw_only=True):
-    """What all pages of one collection have in common."""
+    """What all pages of a collection share."""
 
     name: str
     bounds: Bounds = Bounds()
 
 
 def start_page(face: Face, *, page_count: int) -> str:
-    """The form, and how to ask."""
+    """The form, and the query syntax."""
     body = (
         f'<main class="start" id="main" tabindex="-1"><img src="{ICON.path}" alt="" width="88" height="88">'
         f"<h1>{_text(cut(face.name, MAX_NAME))}</h1>{_form(face, '', is_first=True)}"
@@ -46,7 +59,7 @@ def start_page(face: Face, *, page_count: int) -> str:
 
 
 def results_page(face: Face, found: Found) -> str:
-    """What was found, on one of its pages."""
+    """One page of the hits."""
     number = found.offset // found.limit + 1
     body = (
         f'{_header(face, found.words)}<main id="main" tabindex="-1">{_heading(found)}'
@@ -58,10 +71,10 @@ def results_page(face: Face, found: Found) -> str:
 
 
 def problem_page(face: Face, title: str, detail: str, *, words: str = "") -> str:
-    """Why there is nothing to see, and the form to go on with."""
+    """An error, and the form for the next search."""
     body = (
         f'{_header(face, words)}<main id="main" tabindex="-1"><h1>{_text(title)}</h1><p>{_text(detail)}</p>'
-        '<p><a href="/">To the search page</a></p></main>'
+        '<p><a href="/">Back to the search page</a></p></main>'
     )
     return _document(face, f"{title} - {face.name}", body)
 
@@ -100,8 +113,8 @@ def _form(face: Face, words: str, *, is_first: bool = False) -> str:
 
 
 def _ways() -> str:
-    rows = "".join(f"<dt><code>{_text(way)}</code></dt><dd>{_text(told)}</dd>" for way, told in _WAYS)
-    heading = '<h2 id="ways">Ways to ask</h2>'
+    rows = "".join(f"<dt><code>{_text(way)}</code></dt><dd>{_text(meaning)}</dd>" for way, meaning in _WAYS)
+    heading = '<h2 id="ways">Query syntax</h2>'
     return f'<section aria-labelledby="ways">{heading}<dl class="ways">{rows}</dl></section>'
 
 
@@ -150,12 +163,12 @@ def _title(hit: Hit) -> str:
 def _marked(pieces: Iterable[Piece]) -> str:
     texts = ((escape(piece.text), piece.is_marked) for piece in pieces)
     html = "".join(f"<mark>{text}</mark>" if is_marked else text for text, is_marked in texts)
-    # So that it never stands alone in the last line.
+    # A no-break space keeps it from standing alone in the last line.
     return f"{html.removesuffix(_CUT)}&nbsp;{ELLIPSIS}" if html.endswith(_CUT) else html
 
 
 def _link(url: str, html: str) -> str:
-    """A link to a page of the web; to anything else there is none."""
+    """A link if the URL is an HTTP address, the text alone if not."""
     if not is_web(url):
         return html
     return f'<a href="{escape(href_of(url))}" rel="noreferrer nofollow ugc">{html}</a>'
@@ -170,7 +183,7 @@ def _address(url: str) -> str:
 
 
 def _about(hit: Hit, words: str) -> str:
-    said = [_text(name_of(hit.language)), _moment(hit.fetched), _same_site(hit, words)]
+    said = [_text(language_name(hit.language)), _moment(hit.fetched), _same_site(hit, words)]
     return '<span class="dot" aria-hidden="true"> · </span>'.join(part for part in said if part)
 
 
@@ -183,7 +196,7 @@ def _same_site(hit: Hit, words: str) -> str:
 
 
 def _unseen(text: str) -> str:
-    """For those who hear the page, to whom the same link ten times says nothing."""
+    """For screen readers, which would otherwise read the same link ten times."""
     return f'<span class="unseen">{_text(cut(text, MAX_NAME))}</span>'
 
 
@@ -211,16 +224,16 @@ def _nothing(found: Found) -> str:
 
 
 def hints_for(words: str) -> Sequence[str]:
-    """What could help where nothing was found."""
-    hints = ["Look at the spelling of each word."]
+    """What may help where nothing was found."""
+    hints = ["Check the spelling of each word."]
     if '"' in words:
-        hints.append("Leave the quotation marks out: the words then need not stand side by side.")
+        hints.append("Remove the quotation marks: the words then need not stand side by side.")
     if "site:" in words:
-        hints.append("Leave site: out, to search all sites of the collection.")
+        hints.append("Remove site: to search all sites of the collection.")
     if "title:" in words:
-        hints.append("Leave title: out, to search the text of the pages, too.")
+        hints.append("Remove title: to search the text of the pages, too.")
     if any(word.startswith("-") for word in words.split()):
-        hints.append("Leave out the words with a minus sign: they exclude pages.")
+        hints.append("Remove the words with a minus sign: they exclude pages.")
     if len(words.split()) > 1:
         hints.append("Try fewer words, or more common ones.")
     return hints
@@ -246,13 +259,11 @@ def _pager(face: Face, found: Found, number: int) -> str:
 def _end(face: Face, found: Found, number: int) -> str:
     if number < face.bounds.pages or found.total <= face.bounds.reach:
         return ""
-    return (
-        f"<p>These are the last of the {face.bounds.reach:,} that are shown: a further word finds less.</p>"
-    )
+    return f"<p>Only the first {face.bounds.reach:,} hits are shown: add a word to narrow the search.</p>"
 
 
 def _step(words: str, number: int, rel: str, text: str, label: str) -> str:
-    # The label holds the visible word, so that who speaks to his browser can say it.
+    # The label contains the visible word, which people say who control the browser by voice.
     return f'<a href="{_results(words, number)}" rel="{rel}" aria-label="{label}">{text}</a>'
 
 

@@ -1,4 +1,4 @@
-"""The desk: work that blocks is done in threads, some at once, some that wait, and nobody waits for long."""
+"""Runs blocking work in threads: some at once, some waiting, none for longer than its time."""
 
 import asyncio
 import threading
@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Busy(Exception):
-    """So many wait already that nobody else is taken."""
+class Overloaded(Exception):
+    """Too many requests are waiting already."""
 
 
-class TooSlow(Exception):
+class TimedOut(Exception):
     """The work took too long."""
 
 
-class Desk:
+class ThreadPool:
     """Does work for requests; made inside a running loop."""
 
     def __init__(self, *, at_once: int, waiting: int, seconds: float) -> None:
@@ -27,20 +27,20 @@ class Desk:
         self._seconds = seconds
 
     async def do(self, work: Callable[[], T]) -> T:
-        """What the work gives; Busy or TooSlow if it cannot be had in time."""
+        """The result of the work; Overloaded or TimedOut if there is none in time."""
         try:
             async with asyncio.timeout(self._seconds):
                 await self._take()
                 return await self._start(work)
         except TimeoutError:
-            raise TooSlow from None
+            raise TimedOut from None
 
     async def _take(self) -> None:
         if not self._free.locked():
             await self._free.acquire()
             return
         if self._waiting >= self._most_waiting:
-            raise Busy
+            raise Overloaded
         self._waiting += 1
         try:
             await self._free.acquire()
@@ -53,11 +53,11 @@ class Desk:
 
         def run() -> None:
             result, error = _outcome(work)
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            with suppress(RuntimeError):  # the loop is closed: nobody waits for the result
                 loop.call_soon_threadsafe(self._finish, answer, result, error)
 
-        # A thread cannot be stopped: its place stays taken until it ends, also where nobody waits for it any
-        # more. It must not hold up the end of the process.
+        # A thread cannot be cancelled: its place stays taken until it ends, even if nobody waits for it any
+        # more. As a daemon it does not delay the end of the process.
         threading.Thread(target=run, name="search", daemon=True).start()
         return answer
 
@@ -74,5 +74,5 @@ class Desk:
 def _outcome(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
     try:
         return work(), None
-    except BaseException as error:  # a panic of Rust is no Exception; it belongs to the one who asked, too
+    except BaseException as error:  # a Rust panic is no Exception; it too belongs to the request
         return None, error

@@ -1,52 +1,69 @@
-"""The page's service: a request comes in, HTML or JSON goes out, and nothing that is asked breaks it."""
+"""The search page as a web service: HTML for people, JSON for programs, and bounds that no request breaks."""
 
 import logging
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from sterna.errors import SternaError
-from sterna.search.page.answers import JSON_TYPE, PROBLEM_TYPE, Health, encode, problem_of
-from sterna.search.page.api import describe
-from sterna.search.page.asking import BadQuestion, Question, api_question, page_question
-from sterna.search.page.files import FOR_EVER, ICON, STYLE, Asset
-from sterna.search.page.guard import Guard
-from sterna.search.page.html import Face, problem_page, results_page, start_page
-from sterna.search.page.interface import Bounds, Searches
-from sterna.search.page.pool import Busy, Desk, TooSlow
-from sterna.search.results import Found
+from sterna.search.page.api import (
+    JSON_TYPE,
+    PROBLEM_TYPE,
+    Bounds,
+    Health,
+    SearchRequest,
+    api_request,
+    describe,
+    encode,
+    page_request,
+    problem_of,
+)
+from sterna.search.page.html import ICON, STYLE, Face, problem_page, results_page, start_page
+from sterna.search.page.pool import Overloaded, ThreadPool, TimedOut
+from sterna.search.results import Found, Searches
+from sterna.web.http_app import TEXT_TYPE, App, Handler, Headers, HttpError, HttpRequest, HttpResponse
+from sterna.web.http_server import Server, make_server, serve_until_signalled
 
+MAX_CONNECTIONS = 256
+KEEP_ALIVE_SECONDS = 15
+HEAD_SECONDS = 15.0
+GRACE_SECONDS = 6  # longer than a search may take
 RETRY_SECONDS = 5
+
+_POLICY = "style-src 'self'; img-src 'self'; form-action 'self'"
 _FOR_PROGRAMS = ("/api/", "/healthz", "/openapi.json")
-_HTML_TYPE = "text/html; charset=utf-8"
+_LATER: Headers = (("retry-after", str(RETRY_SECONDS)),)
+_ROBOTS = b"User-agent: *\nDisallow: /\n"  # the links of result pages never end
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
-def make_app(searcher: Searches, *, name: str, is_local: bool, bounds: Bounds | None = None) -> ASGIApp:
+def make_app(searcher: Searches, *, name: str, is_local: bool, bounds: Bounds | None = None) -> App:
     """The app for a collection of this name; called inside a running loop."""
-    bounds = bounds or Bounds()
-    service = _Service(searcher, Face(name=name, bounds=bounds))
-    app = Starlette(
-        routes=service.routes(),
-        exception_handlers={
-            HTTPException: service.on_http_error,
-            BadQuestion: service.on_bad_question,
-            Busy: service.on_busy,
-            TooSlow: service.on_too_slow,
-            SternaError: service.on_sterna_error,
-            Exception: service.on_mistake,
-        },
+    service = _Service(searcher, Face(name=name, bounds=bounds or Bounds()))
+    return App(service.routes(), policy=_POLICY, is_local=is_local, show_error=service.show_error)
+
+
+def page_server(app: App) -> Server:
+    """The server of the page."""
+    return make_server(
+        app,
+        head_seconds=HEAD_SECONDS,
+        connections=MAX_CONNECTIONS,
+        keep_alive_seconds=KEEP_ALIVE_SECONDS,
+        grace_seconds=GRACE_SECONDS,
     )
-    app.router.redirect_slashes = False  # what is not there is not there
-    return Guard(app, is_local=is_local)
+
+
+async def serve(
+    make_app: Callable[[], App], *, listener: socket.socket, on_ready: Callable[[], None]
+) -> None:
+    """Serves the page until SIGTERM or SIGINT."""
+    await serve_until_signalled(page_server(make_app()), listener, on_ready=on_ready)
 
 
 class _Service:
@@ -54,95 +71,69 @@ class _Service:
         bounds = face.bounds
         self._searcher = searcher
         self._face = face
-        self._desk = Desk(at_once=bounds.searches, waiting=bounds.waiting, seconds=bounds.seconds)
+        self._pool = ThreadPool(at_once=bounds.searches, waiting=bounds.waiting, seconds=bounds.seconds)
         self._description = msgspec.json.encode(describe(face.name, bounds))
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/", self.page),
-            Route("/api/search", self.api),
-            Route("/openapi.json", self.description),
-            Route("/healthz", self.health),
-            Route("/robots.txt", self.robots),
-            *(Route(each.path, partial(self.file, asset=each)) for each in (STYLE, ICON)),
-        ]
+    def routes(self) -> dict[str, Handler]:
+        return {
+            "/": self.page,
+            "/api/search": self.api,
+            "/openapi.json": self.description,
+            "/healthz": self.health,
+            "/robots.txt": self.robots,
+            **{asset.path: asset.answer for asset in (STYLE, ICON)},
+        }
 
-    # -- what is asked for ---------------------------------------------------------------------------------
+    async def page(self, request: HttpRequest) -> HttpResponse:
+        wanted = page_request(request.query, self._face.bounds)
+        if wanted is None:
+            count = await self._do(self._searcher.page_count)
+            return HttpResponse(body=start_page(self._face, page_count=count).encode())
+        return HttpResponse(body=results_page(self._face, await self._search(wanted)).encode())
 
-    async def page(self, request: Request) -> Response:
-        question = page_question(request.query_params, self._face.bounds)
-        if question is None:
-            count = await self._desk.do(self._searcher.page_count)
-            return _html(start_page(self._face, page_count=count))
-        return _html(results_page(self._face, await self._search(question)))
+    async def api(self, request: HttpRequest) -> HttpResponse:
+        wanted = api_request(request.query, self._face.bounds)
+        return HttpResponse(body=encode(await self._search(wanted)), media_type=JSON_TYPE)
 
-    async def api(self, request: Request) -> Response:
-        question = api_question(request.query_params, self._face.bounds)
-        return Response(encode(await self._search(question)), media_type=JSON_TYPE)
+    async def description(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse(body=self._description, media_type=JSON_TYPE)
 
-    async def description(self, request: Request) -> Response:
-        return Response(self._description, media_type=JSON_TYPE)
+    async def health(self, request: HttpRequest) -> HttpResponse:
+        count = await self._do(self._searcher.page_count)
+        return HttpResponse(body=encode(Health(pages=count)), media_type=JSON_TYPE)
 
-    async def health(self, request: Request) -> Response:
-        count = await self._desk.do(self._searcher.page_count)
-        return Response(encode(Health(pages=count)), media_type=JSON_TYPE)
+    async def robots(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse(body=_ROBOTS, media_type=TEXT_TYPE)
 
-    async def robots(self, request: Request) -> Response:
-        return PlainTextResponse("User-agent: *\nDisallow: /\n")  # a crawler would never come to an end here
+    def show_error(self, request: HttpRequest, error: HttpError) -> HttpResponse:
+        """The error as a page with the form, or as JSON where programs ask."""
+        problem = problem_of(error)
+        if request.path.startswith(_FOR_PROGRAMS):
+            body, media_type = encode(problem), PROBLEM_TYPE
+            return HttpResponse(status=error.status, body=body, media_type=media_type, headers=error.headers)
+        words = request.query.get("q", "")[: self._face.bounds.letters]
+        page = problem_page(self._face, problem.title, error.detail, words=words)
+        return HttpResponse(status=error.status, body=page.encode(), headers=error.headers)
 
-    async def file(self, request: Request, *, asset: Asset) -> Response:
-        headers = {"Cache-Control": FOR_EVER, "Content-Type": asset.media_type}
-        return Response(asset.content, headers=headers)
-
-    async def _search(self, question: Question) -> Found:
-        search = partial(self._searcher.search, question.words, limit=question.limit, offset=question.offset)
-        return await self._desk.do(search)
-
-    # -- what goes wrong -----------------------------------------------------------------------------------
-
-    async def on_http_error(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        told = {404: "There is nothing at this address.", 405: "Here one can only read: GET or HEAD."}
-        return self._wrong(
-            request, error.status_code, told.get(error.status_code, error.detail), error.headers
+    async def _search(self, wanted: SearchRequest) -> Found:
+        return await self._do(
+            partial(self._searcher.search, wanted.words, limit=wanted.limit, offset=wanted.offset)
         )
 
-    async def on_bad_question(self, request: Request, error: Exception) -> Response:
-        return self._wrong(request, 400, str(error))
-
-    async def on_busy(self, request: Request, error: Exception) -> Response:
-        return self._wrong(
-            request, 503, "Too many searches are waiting: try again in some seconds.", _later()
-        )
-
-    async def on_too_slow(self, request: Request, error: Exception) -> Response:
-        seconds = self._face.bounds.seconds
-        told = f"The search was given up after {seconds:g} seconds: try it with fewer or rarer words."
-        return self._wrong(request, 503, told, _later())
-
-    async def on_sterna_error(self, request: Request, error: Exception) -> Response:
-        _log.error("a search failed: %s", error)  # it names files, which are the owner's business
-        told = (
-            "The index cannot be searched now. Whoever runs this page finds the reason where it was started."
-        )
-        return self._wrong(request, 503, told, _later())
-
-    async def on_mistake(self, request: Request, error: Exception) -> Response:
-        return self._wrong(request, 500, "That is a mistake of this page, not yours.")
-
-    def _wrong(
-        self, request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
-    ) -> Response:
-        problem = problem_of(status, detail)
-        if request.scope["path"].startswith(_FOR_PROGRAMS):
-            return Response(encode(problem), status, headers, media_type=PROBLEM_TYPE)
-        words = request.query_params.get("q", "")[: self._face.bounds.letters]
-        return _html(problem_page(self._face, problem.title, detail, words=words), status, headers)
-
-
-def _html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(text.encode(), status, headers, media_type=_HTML_TYPE)
-
-
-def _later() -> Mapping[str, str]:
-    return {"Retry-After": str(RETRY_SECONDS)}
+    async def _do(self, work: Callable[[], T]) -> T:
+        try:
+            return await self._pool.do(work)
+        except Overloaded:
+            raise HttpError(
+                503, "Too many searches are waiting: try again in a few seconds.", _LATER
+            ) from None
+        except TimedOut:
+            seconds = self._face.bounds.seconds
+            detail = f"The search timed out after {seconds:g} seconds: try fewer or rarer words."
+            raise HttpError(503, detail, _LATER) from None
+        except SternaError as error:
+            _log.error("a search failed: %s", error)  # for the operator alone: it names files
+            detail = (
+                "The index cannot be searched now. The operator finds the reason in the log of this page."
+            )
+            raise HttpError(503, detail, _LATER) from error

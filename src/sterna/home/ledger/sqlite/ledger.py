@@ -6,13 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.crawler.pack import Progress
+from sterna.crawler.pack import SavedProgress
 from sterna.errors import StorageError
-from sterna.home.away.negotiation import Estimate
 from sterna.home.ledger.interface import (
     WHOLE,
     Change,
     Counts,
+    Disposal,
+    Estimate,
     HostRow,
     InboxRow,
     Lease,
@@ -20,7 +21,6 @@ from sterna.home.ledger.interface import (
     OutboxRow,
     SiteFact,
     SiteRow,
-    Verdict,
     VisitRow,
 )
 from sterna.home.ledger.sqlite import outbox, standing
@@ -90,7 +90,7 @@ class SqliteLedger:
                     leases.append(lease)
         return leases
 
-    def judge(self, parcel: Parcel) -> Verdict:
+    def judge(self, parcel: Parcel) -> Disposal:
         with self._database.reading() as db:
             return Storing(db, self._database.lookup, now=0.0).judge(parcel)
 
@@ -263,12 +263,12 @@ class SqliteLedger:
             db.execute("DELETE FROM crawler_fact")
             db.execute("DELETE FROM crawler_memory")
 
-    def progress(self, site: str) -> Progress:
+    def progress(self, site: str) -> SavedProgress:
         with self._database.reading() as db:
             row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
-            return read_progress(db, row[0], site) if row else Progress()
+            return read_progress(db, row[0], site) if row else SavedProgress()
 
-    def restore(self, site: str, progress: Progress, *, now: float) -> None:
+    def restore(self, site: str, progress: SavedProgress, *, now: float) -> None:
         with self._database.transaction() as db:
             restore_progress(db, self._database.lookup, site, progress, now=now)
 

@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Collection
 from typing import Any
 
-from sterna.home.ledger.interface import UNDER_WAY, Arrival, InboxRow, Out, OutboxRow
+from sterna.home.ledger.interface import UNDER_WAY, InboxRow, Out, OutboxRow
 from sterna.home.ledger.sqlite.links import free_at
 from sterna.home.ledger.sqlite.tally import add_to_tally
-from sterna.model import Ended
+from sterna.model import Arrival, Ended, Parcel
 
 _ROW = (
     "SELECT o.visit, o.site, endpoint, key, state, written_at, sent_at, over_at, order_bytes, bytes_sent,"
@@ -76,14 +76,14 @@ def read_luggage(db: sqlite3.Connection, visit: str) -> bytes:
     return bytes(row[0]) if row and row[0] else b""
 
 
-def add_arrival(db: sqlite3.Connection, arrival: Arrival, *, now: float) -> None:
+def add_arrival(db: sqlite3.Connection, parcel: Parcel, arrival: Arrival, *, now: float) -> None:
     """A parcel from a host is stored: so the crawler was there."""
     db.execute(
         "INSERT INTO inbox VALUES (?, ?, ?, ?, ?)",
-        (arrival.visit, arrival.number, arrival.received_at, arrival.size_bytes, now),
+        (parcel.visit, parcel.number, arrival.received_at, arrival.size_bytes, now),
     )
-    db.execute("UPDATE visit SET place = 'host' WHERE id = ?", (arrival.visit,))
-    mark_out(db, arrival.visit, Out.AWAY, now=arrival.received_at)
+    db.execute("UPDATE visit SET place = 'host' WHERE id = ?", (parcel.visit,))
+    mark_out(db, parcel.visit, Out.AWAY, now=arrival.received_at)
 
 
 def write_luggage(db: sqlite3.Connection, visit: str, luggage: bytes) -> None:

@@ -3,7 +3,7 @@
 import sqlite3
 from array import array
 
-from sterna.crawler.pack import Progress
+from sterna.crawler.pack import SavedProgress
 from sterna.home.ledger.interface import WHOLE
 from sterna.home.ledger.sqlite.links import add_targets, ids_of_sites, lengthen
 from sterna.home.ledger.sqlite.lookup import Lookup
@@ -13,7 +13,7 @@ from sterna.model import Target
 from sterna.web.urls import fingerprint
 
 
-def read_progress(db: sqlite3.Connection, site_id: int, origin: str) -> Progress:
+def read_progress(db: sqlite3.Connection, site_id: int, origin: str) -> SavedProgress:
     """What the crawler remembers of the site, what it still has to fetch there, and what it has seen."""
     waiting = db.execute(
         "SELECT url, rank, referrer, kind, hops, attempts, not_before FROM frontier"
@@ -34,7 +34,7 @@ def read_progress(db: sqlite3.Connection, site_id: int, origin: str) -> Progress
         for path, rank, referrer, kind, hops, attempts, not_before in waiting
     )
     seen = db.execute("SELECT fingerprint FROM known WHERE site_id = ? ORDER BY fingerprint", (site_id,))
-    return Progress(
+    return SavedProgress(
         state=read_state(db, site_id, WHOLE),
         frontier=frontier,
         seen=array("q", (mark for (mark,) in seen)).tobytes(),
@@ -42,7 +42,7 @@ def read_progress(db: sqlite3.Connection, site_id: int, origin: str) -> Progress
 
 
 def restore_progress(
-    db: sqlite3.Connection, lookup: Lookup, origin: str, progress: Progress, *, now: float
+    db: sqlite3.Connection, lookup: Lookup, origin: str, progress: SavedProgress, *, now: float
 ) -> None:
     """Has the next visit to the site go on from there; of what the ledger knows already nothing changes."""
     site_id = ids_of_sites(db, [origin])[origin]

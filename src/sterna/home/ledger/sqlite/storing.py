@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.home.ledger.interface import WHOLE, Change, Verdict
+from sterna.home.ledger.interface import WHOLE, Change, Disposal
 from sterna.home.ledger.sqlite.batches import count_batch
 from sterna.home.ledger.sqlite.links import add_targets, free_at
 from sterna.home.ledger.sqlite.lookup import Lookup
@@ -28,12 +28,10 @@ class Storing:
     def store(self, change: Change) -> None:
         new = self._accept(change.parcels)
         self._add_links(new)
-        arrivals = {(each.visit, each.number): each for each in change.arrivals}
         for parcel in new:
-            arrival = arrivals.get((parcel.visit, parcel.number))
-            self._store_parcel(parcel, is_from_host=arrival is not None)
-            if arrival:
-                add_arrival(self._db, arrival, now=self._now)
+            self._store_parcel(parcel)
+            if parcel.arrival:
+                add_arrival(self._db, parcel, parcel.arrival, now=self._now)
         self._db.executemany(
             "INSERT INTO segment VALUES (?, ?, ?, ?, ?, NULL)",
             [_segment_row(each) for each in change.segments],
@@ -42,7 +40,7 @@ class Storing:
         if change.batch:
             count_batch(self._db, change.batch)
 
-    def judge(self, parcel: Parcel) -> Verdict:
+    def judge(self, parcel: Parcel) -> Disposal:
         row = self._db.execute(
             "SELECT part.visit, part.epoch, part.parcel FROM part JOIN site ON site.id = site_id"
             " WHERE origin = ? AND part = ?",
@@ -51,19 +49,19 @@ class Storing:
         if row is None or row[:2] != (parcel.visit, parcel.epoch):
             return self._judge_ended(parcel)
         if parcel.number <= row[2]:
-            return Verdict.STORED
-        return Verdict.NEW if parcel.number == row[2] + 1 else Verdict.GAP
+            return Disposal.STORED
+        return Disposal.NEW if parcel.number == row[2] + 1 else Disposal.GAP
 
-    def _judge_ended(self, parcel: Parcel) -> Verdict:
+    def _judge_ended(self, parcel: Parcel) -> Disposal:
         """A visit that is over may have its parcels acknowledged again, but not stored."""
         row = self._db.execute("SELECT parcels FROM visit WHERE id = ?", (parcel.visit,)).fetchone()
-        return Verdict.STORED if row and parcel.number <= row[0] else Verdict.STALE
+        return Disposal.STORED if row and parcel.number <= row[0] else Disposal.STALE
 
     def _accept(self, parcels: Sequence[Parcel]) -> list[Parcel]:
         """Those to be stored; their numbers are taken at once, for the next ones of the same visits."""
         new, over = list[Parcel](), set[str]()
         for parcel in parcels:
-            if parcel.visit not in over and self.judge(parcel) is Verdict.NEW:
+            if parcel.visit not in over and self.judge(parcel) is Disposal.NEW:
                 self._db.execute("UPDATE part SET parcel = ? WHERE visit = ?", (parcel.number, parcel.visit))
                 new.append(parcel)
                 if parcel.ended:
@@ -79,7 +77,7 @@ class Storing:
         moved = {site_of(target.url) for _, targets in outlinks for target in targets if target.depth == 0}
         self._db.executemany("UPDATE site SET is_seed = 1 WHERE id = ?", [(sites[each],) for each in moved])
 
-    def _store_parcel(self, parcel: Parcel, *, is_from_host: bool) -> None:
+    def _store_parcel(self, parcel: Parcel) -> None:
         db, part = self._db, parcel.part
         (site_id,) = db.execute("SELECT id FROM site WHERE origin = ?", (parcel.site,)).fetchone()
         self._finish(site_id, part, [*(page.fingerprint for page in parcel.pages), *parcel.checkpoint.done])
@@ -90,7 +88,7 @@ class Storing:
         add_holds(db, parcel.holds)
         if parcel.robots:
             self._store_robots(site_id, parcel.robots)
-        self._count(site_id, parcel, is_from_host=is_from_host)
+        self._count(site_id, parcel)
         if parcel.ended:
             self._end(site_id, parcel)
 
@@ -175,7 +173,7 @@ class Storing:
             ),
         )
 
-    def _count(self, site_id: int, parcel: Parcel, *, is_from_host: bool) -> None:
+    def _count(self, site_id: int, parcel: Parcel) -> None:
         """The site and the visit count what was fetched there, the collection what came over the network."""
         usage = parcel.usage
         used = (usage.pages, usage.requests, usage.bytes_received, usage.kept, usage.cpu_seconds)
@@ -195,7 +193,7 @@ class Storing:
             {
                 "round_pages": usage.pages,
                 "requests": usage.requests,
-                "bytes_received": 0 if is_from_host else usage.bytes_received,
+                "bytes_received": 0 if parcel.arrival else usage.bytes_received,
                 "unchanged": usage.unchanged,
                 "redirects": usage.redirects,
                 "kept": usage.kept,

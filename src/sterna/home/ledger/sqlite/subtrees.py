@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from sterna.home.away.negotiation import Estimate, Subtree
+from sterna.home.ledger.interface import Estimate, Subtree
 
 VISITS = 20  # the last ones, by which a page is reckoned
 LEAST_PAGES = 10  # of such a visit

@@ -1,0 +1,71 @@
+"""Crawlers that are away at hosts: which there are, and how to stop them from here."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from sterna.errors import CollectionInUse, SternaError, UsageError
+from sterna.home.away.composition import lines_of, open_transport
+from sterna.home.away.luggage import unpack
+from sterna.home.folder import CollectionFolder
+from sterna.home.ledger.interface import UNDER_WAY, Out, OutboxRow
+from sterna.home.options import Options, load
+from sterna.host.keyring import Keyring
+from sterna.model import Visit
+from sterna.version import __version__
+from sterna.web.clock import SystemClock
+from sterna.web.urls import hostname_of
+from sterna.wire.discovery import Offer
+from sterna.wire.receipts import SignedReceipt, decode_receipt
+
+KILL_SECONDS = 30.0
+
+
+def sent_crawlers(collection: CollectionFolder) -> tuple[list[OutboxRow], dict[str, SignedReceipt]]:
+    """The crawlers that were sent to hosts, and the receipts of their visits."""
+    with collection.open_ledger() as ledger:
+        return ledger.outbox(), {visit: decode_receipt(data) for visit, _, data in ledger.receipts()}
+
+
+def note_kill(collection: CollectionFolder, visit: str | None) -> tuple[list[tuple[Visit, Offer]], Options]:
+    """Marks the crawler, or all that are away, as killed, which counts even if their host is unreachable.
+
+    Returns them with the options of their crawl, for `tell_hosts`. Raises UsageError for an unknown visit.
+    """
+    with ExitStack() as stack:
+        is_alone = True
+        try:
+            stack.enter_context(collection.open_for_crawl())
+        except CollectionInUse:
+            is_alone = False  # the running crawl learns it from the host, and ends the lease
+        ledger = stack.enter_context(collection.open_ledger(is_reader=False))
+        rows = [row for row in ledger.outbox(states=UNDER_WAY) if visit in (None, row.visit)]
+        away = [unpack(ledger.luggage(row.visit)) for row in rows]
+        for row in rows:
+            ledger.mark_out(row.visit, Out.KILLED, now=time.time(), reason="killed from here")
+            if is_alone:
+                ledger.lose(row.visit, now=time.time())
+        if visit and not away:
+            raise UsageError(f"no crawler {visit} is away: sterna crawlers {collection.folder} lists them")
+        return away, load(ledger.setting("options"))
+
+
+async def tell_hosts(away: Sequence[tuple[Visit, Offer]], options: Options, *, keyring: Keyring) -> list[str]:
+    """Tells the hosts to stop these crawlers; returns a line for each."""
+    clock = SystemClock()
+    async with open_transport(options, etiquette=options.etiquette(__version__), clock=clock) as transport:
+
+        async def tell(visit: Visit, offer: Offer) -> str:
+            if visit.may_be_private or visit.allow_private:
+                transport.let_private(hostname_of(offer.endpoint))
+            name = f"{visit.id} at {visit.site}"
+            try:
+                lines = lines_of(transport, keyring.read("home"), options, clock)
+                async with asyncio.timeout(KILL_SECONDS):
+                    report = await lines.kill(offer, visit.id)
+            except (SternaError, TimeoutError) as error:
+                return f"{name}: killed here, but its host was not told ({error or 'timeout'})"
+            return f"{name}: {report.state}"
+
+        return list(await asyncio.gather(*(tell(visit, offer) for visit, offer in away)))

@@ -1,0 +1,82 @@
+"""The search index of a collection: brought up to date, and how far it is."""
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import msgspec
+
+from sterna.archive.arrivals import count
+from sterna.errors import IndexUnusable
+from sterna.home.folder import CollectionFolder
+from sterna.search.generations import current, read_position
+from sterna.search.indexer import Indexer
+from sterna.search.results import Found
+from sterna.search.searcher import Searcher
+
+# Shows how far it is, while the context is open: pages done so far, and how many there are.
+Show = Callable[[Callable[[], int], int], AbstractContextManager[None]]
+
+
+class IndexState(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the search index is."""
+
+    is_there: bool = True
+    pages_left: int = 0  # stored, but not searchable yet
+    trouble: str = ""
+
+
+def index_state(collection: CollectionFolder) -> IndexState:
+    """How far the search index is behind the archive."""
+    if not collection.index_folder.exists():
+        return IndexState(is_there=False)
+    try:
+        position = read_position(collection.index_folder)
+    except IndexUnusable as error:
+        return IndexState(trouble=str(error))
+    if position is None:
+        return IndexState(is_there=False)
+    snapshot = collection.snapshot()
+    return IndexState(pages_left=count(snapshot.tables["page"], after=position, upto=snapshot.batch))
+
+
+def has_index(collection: CollectionFolder) -> bool:
+    """True if there is an index that can be searched."""
+    return current(collection.index_folder) is not None
+
+
+def bring_up(
+    collection: CollectionFolder,
+    *,
+    is_anew: bool = False,
+    stop: threading.Event | None = None,
+    show: Show = lambda done, total: nullcontext(),
+) -> tuple[bool, int]:
+    """Indexes everything in the archive; False if `stop` was set, and the number of rows processed."""
+    stop = stop or threading.Event()
+    with Indexer(collection.index_folder, is_anew=is_anew) as indexer:
+        snapshot = collection.snapshot()
+        total = count(snapshot.tables["page"], after=indexer.batch, upto=snapshot.batch)
+        with show(lambda: indexer.pages, total):
+            while indexer.batch < snapshot.batch and not stop.is_set():
+                indexer.catch_up(snapshot, stop=stop)
+                indexer.commit()
+                snapshot = collection.snapshot()
+            if stop.is_set():
+                return False, indexer.pages
+            indexer.settle()
+        if is_anew:
+            indexer.publish()
+        return True, indexer.pages
+
+
+def page_count(collection: CollectionFolder) -> int:
+    """How many pages can be searched."""
+    with Searcher(collection.index_folder) as searcher:
+        return searcher.page_count()
+
+
+def search(collection: CollectionFolder, words: str, *, limit: int = 10, offset: int = 0) -> Found:
+    """The pages that match; the index must be there."""
+    with Searcher(collection.index_folder) as searcher:
+        return searcher.search(words, limit=limit, offset=offset)

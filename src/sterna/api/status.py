@@ -1,0 +1,31 @@
+"""Where a crawl stands; it may be running."""
+
+import time
+
+import msgspec
+
+from sterna.api.search import IndexState, index_state
+from sterna.home.folder import CollectionFolder
+from sterna.home.ledger.interface import Counts, SiteRow
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What the ledger and the search index say of a collection."""
+
+    counts: Counts
+    index: IndexState
+    sites: tuple[SiteRow, ...]
+    has_storage: bool  # rules copy rows into other databases
+
+
+def status(collection: CollectionFolder) -> Status:
+    """Where the crawl of a collection stands now; raises NotACollection."""
+    collection.check()
+    with collection.open_ledger() as ledger:
+        counts, sites = ledger.counts(now=time.time()), tuple(ledger.site_rows())
+    return Status(
+        counts=counts,
+        index=index_state(collection),
+        sites=sites,
+        has_storage=collection.storage_path.exists(),
+    )

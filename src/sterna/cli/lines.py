@@ -1,0 +1,122 @@
+"""Lines for people: numbers in words, output and warnings, progress, and Ctrl-C."""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sterna.query.terminal import harmless
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+def bytes_text(count: float) -> str:
+    """12.3 MB and the like."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def duration_text(seconds: float) -> str:
+    """12.3 s, 4 min 5 s, 2 h 3 min and the like."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
+
+
+def plural(count: int, noun: str) -> str:
+    """1 site, 2 sites and the like."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
+    """Rows of a table as aligned lines; `right` are the numbers of the columns that are flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if number in right else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def say(*lines: str) -> None:
+    """Writes lines to stdout, at once and harmless to the terminal."""
+    sys.stdout.write("".join(f"{harmless(line)}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def say_json(answer: object) -> None:
+    """Writes one JSON object as a line to stdout."""
+    sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
+    sys.stdout.flush()
+
+
+def fields_of(record: msgspec.Struct) -> dict[str, object]:
+    """A record by its field names, for JSON; records inside it stay as they are."""
+    return {name: getattr(record, name) for name in record.__struct_fields__}
+
+
+def warn(text: str) -> None:
+    """Writes a line to stderr; a closed stderr does not end the command."""
+    with suppress(OSError):
+        sys.stderr.write(f"sterna: {harmless(text)}\n")
+
+
+@contextmanager
+def every(seconds: float, show: Callable[[], object]) -> Iterator[None]:
+    """Calls `show` at this interval from a thread of its own, so that one long call is shown too."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        while not over.wait(seconds):
+            show()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def bars() -> Iterator["Progress"]:
+    """Progress bars on stderr, gone at the end."""
+    # rich takes as long to load as the rest of a command, and a script never sees it.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        yield shown
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set, so that what was done is kept; the second one ends it at once."""
+    stop = threading.Event()
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,259 @@
+"""The plan of a query: what is shipped with the crawler, what runs at home, and why."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal, NamedTuple
+
+from sqlglot import exp
+
+from sterna.crawler.algebra import TRUE, joined, or_none, prunable_of, prune_of
+from sterna.crawler.grammar import check, describe
+from sterna.crawler.sql.pushdown import marks_of, shipped, translate
+from sterna.crawler.sql.query import (
+    Part,
+    Where,
+    check_names,
+    conjuncts,
+    read_condition,
+    read_query,
+    trimmed,
+    where_of,
+    with_parts,
+    without_limit,
+)
+from sterna.crawler.sql.reads import (
+    PAGE_COLUMNS,
+    TABLES,
+    Names,
+    PageReader,
+    bounds_of,
+    columns_read,
+    fields_read,
+    find_reader,
+    is_streamable,
+    needs_other_rows,
+)
+from sterna.errors import UsageError
+from sterna.model import Field, Predicate, Record
+
+WIDTH = 100
+
+Stage = Literal[
+    "before the fetch",
+    "at the site",
+    "at the site, and again at home",
+    "at the site, weakened, and again at home",
+    "at home",
+]
+
+_AT_HOME = {
+    "joins": ("JOIN", "tables are joined at home"),
+    "group": ("GROUP BY", "groups need all rows"),
+    "having": ("HAVING", "groups need all rows"),
+    "qualify": ("QUALIFY", "windows need all rows"),
+    "distinct": ("DISTINCT", "rows are compared with each other at home"),
+    "order": ("ORDER BY", "rows are sorted at home"),
+    "with_": ("WITH", "common table expressions run at home"),
+    "sample": ("SAMPLE", "rows are drawn at home"),
+}
+
+
+class Step(Record, frozen=True):
+    """A part of a query, the stage at which it runs, and why."""
+
+    text: str
+    stage: Stage
+    why: str
+
+
+class QueryPlan(Record, frozen=True, kw_only=True):
+    """How a query is carried out."""
+
+    sql: str
+    prune: Predicate | None  # URLs that fail it are not fetched; no page of the result is lost
+    prunable: Predicate | None  # the same for a crawl that follows only URLs that match
+    select: Predicate | None  # pages that fail it are not kept
+    columns: tuple[str, ...]  # of page, that home reads
+    fields: tuple[Field, ...]  # the same as fields that a crawler keeps
+    is_exact: bool  # home repeats nothing of the WHERE
+    is_streamable: bool  # each page yields its rows independently
+    home_sql: str  # runs over the kept pages alone
+    stream_sql: str  # the same for a batch of pages, without LIMIT; empty if not streamable
+    limit: int | None  # rows wanted, in any order, after skipping `offset`
+    offset: int
+    steps: tuple[Step, ...]
+
+
+class ConditionPlan(Record, frozen=True):
+    """A condition that is judged at the site alone."""
+
+    prune: Predicate | None
+    select: Predicate | None
+
+
+class _Judged(NamedTuple):
+    """A condition, its shipped form, whether home repeats it, and whether the shipped form is weaker."""
+
+    part: Part
+    shipped: Predicate
+    is_again: bool
+    is_weaker: bool
+    why: str
+
+    @classmethod
+    def only_at_home(cls, part: Part, why: str) -> "_Judged":
+        return cls(part, TRUE, is_again=True, is_weaker=True, why=why)
+
+
+def plan_query(sql: str) -> QueryPlan:
+    """The plan of a query; UsageError, in one line, if it is invalid."""
+    with _no_deeper():
+        return _plan(trimmed(sql))
+
+
+def plan_condition(text: str) -> ConditionPlan:
+    """The plan of a condition that is shipped whole; UsageError if the site cannot judge it exactly."""
+    with _no_deeper():
+        node = read_condition(text)
+        check_names(node.root(), {"page": PAGE_COLUMNS})
+        found = translate(node, frozenset({"page"}))
+    for mark in marks_of(found):
+        raise UsageError(f"the site cannot judge {text!r}: {mark.values[0]}")
+    check(found)
+    return ConditionPlan(prune_of(found), or_none(found))
+
+
+@contextmanager
+def _no_deeper() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError as error:
+        raise UsageError("the query nests too deep: use fewer parentheses") from error
+
+
+def _plan(sql: str) -> QueryPlan:
+    query = read_query(sql)
+    check_names(query, TABLES)
+    reader = find_reader(query)
+    where = where_of(sql, query) if isinstance(query, exp.Select) else None
+    judged = _judged(query, reader, where)
+    select = joined("and", (each.shipped for each in judged))
+    again = [each.part for each in judged if each.is_again]
+    home_sql = with_parts(sql, where, again) if where and len(again) < len(judged) else sql
+    columns = tuple(columns_read(query, {id(each.part.node) for each in judged if not each.is_again}))
+    streams = is_streamable(query)
+    limit, offset = bounds_of(query) if streams else (None, 0)
+    return QueryPlan(
+        sql=sql,
+        prune=prune_of(select),
+        prunable=prunable_of(select),
+        select=or_none(select),
+        columns=columns,
+        fields=fields_read(query, columns),
+        is_exact=not again,
+        is_streamable=streams,
+        home_sql=home_sql,
+        stream_sql=without_limit(home_sql) if streams else "",
+        limit=limit,
+        offset=offset,
+        steps=(*map(_step, judged), *_home_steps(query)),
+    )
+
+
+# --- the conditions
+
+
+def _judged(query: exp.Expr, reader: PageReader, where: Where | None) -> list[_Judged]:
+    if reader.select is None:
+        return [_Judged.only_at_home(part, reader.why) for part in _parts(query, where)]
+    is_outer = reader.select is query and where is not None
+    parts = _parts(reader.select, where if is_outer else None)
+    found = [_judge(part, reader.names, is_outer=is_outer) for part in parts]
+    try:
+        check(joined("and", (each.shipped for each in found)))
+    except UsageError as error:
+        return [_Judged.only_at_home(part, str(error)) for part in parts]
+    return found
+
+
+def _parts(select: exp.Expr, where: Where | None) -> Sequence[Part]:
+    if where:
+        return where.parts
+    node = select.args.get("where")
+    return [Part(each, each.sql(dialect="duckdb")) for each in conjuncts(node.this)] if node else []
+
+
+def _judge(part: Part, names: Names, *, is_outer: bool) -> _Judged:
+    found = translate(part.node, names)
+    for mark in marks_of(found):
+        return _Judged(part, shipped(found), is_again=True, is_weaker=True, why=str(mark.values[0]))
+    why = "it means the same there as in DuckDB" if is_outer else "it is part of a subquery"
+    return _Judged(part, found, is_again=not is_outer, is_weaker=False, why=why)
+
+
+def _step(judged: _Judged) -> Step:
+    text, prune = judged.part.text, prune_of(judged.shipped)
+    if judged.is_weaker:
+        is_home = judged.shipped == TRUE
+        return Step(text, "at home" if is_home else "at the site, weakened, and again at home", judged.why)
+    if judged.is_again:
+        return Step(text, "at the site, and again at home", judged.why)
+    if prune == judged.shipped:
+        return Step(
+            text, "before the fetch", "a page that fails it, or is found through one, is not in the result"
+        )
+    if prune:
+        why = f"a URL is fetched only if {describe(prune)}; the rest is judged at the site"
+        return Step(text, "before the fetch", why)
+    return Step(text, "at the site", judged.why)
+
+
+def _home_steps(query: exp.Expr) -> Iterator[Step]:
+    for name, (text, why) in _AT_HOME.items():
+        if query.args.get(name):
+            yield Step(text, "at home", why)
+    if isinstance(query, exp.SetOperation):
+        yield Step(query.key.upper(), "at home", "the results of its queries are combined at home")
+    if (
+        isinstance(query, exp.Select)
+        and not query.args.get("group")
+        and any(map(needs_other_rows, query.expressions))
+    ):
+        yield Step("functions of several rows", "at home", "they need all rows")
+
+
+# --- in words
+
+
+def explain_query(sql: str) -> str:
+    """The plan of a query in words, step by step."""
+    return "\n".join(_lines(plan_query(sql)))
+
+
+def _lines(plan: QueryPlan) -> Iterator[str]:
+    yield "How the query is carried out:"
+    for number, step in enumerate(plan.steps, start=1):
+        yield f"{number:2}. {step.text}"
+        yield from _wrapped(f"{step.stage}: {step.why}" if step.why else step.stage)
+    if not plan.steps:
+        yield from _wrapped("no conditions: every page is wanted")
+    yield ""
+    yield from _wrapped(f"Columns that travel home: {', '.join(plan.columns) or 'none'}.", "")
+    yield from _wrapped(_of_rows(plan), "")
+    if plan.home_sql:
+        yield ""
+        yield "At home, over the pages kept:"
+        yield f"    {plan.home_sql}"
+
+
+def _of_rows(plan: QueryPlan) -> str:
+    if not plan.is_streamable:
+        return "Rows are printed at the end of the crawl: they need all pages."
+    if plan.limit is None:
+        return "Rows are printed as pages arrive."
+    return f"Rows are printed as pages arrive; the crawl ends after {plan.limit + plan.offset} rows."
+
+
+def _wrapped(text: str, indent: str = "      ") -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)

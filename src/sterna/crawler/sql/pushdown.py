@@ -1,0 +1,429 @@
+"""From a condition in SQL to the predicate that is shipped, with the parts that stay at home marked in it.
+
+Only what means the same at the site as in DuckDB becomes a predicate. The rest is marked: `home` for a part
+that only home can judge, `weak` for one of which the site can judge a weaker form.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from sterna.crawler.algebra import joined, negated, unknown, weakened
+from sterna.crawler.grammar import COLUMNS, check, is_term, term_of
+from sterna.crawler.sql.reads import Names
+from sterna.crawler.text_tests import Token, Wild, is_stable, lowered, read_like
+from sterna.errors import UsageError
+from sterna.model import Predicate, Scalar
+
+HOME, WEAK = "home", "weak"
+
+_ESCAPE = "\\"
+_LARGEST = 2**63
+
+# Columns that are known only after a page is judged, or only at home, and why.
+LATE = {
+    "etag": "the reader of a page does not know its etag",
+    "fetched": "the time of a fetch is noted after the page is judged",
+    "modified": "Last-Modified is evaluated at home",
+    "headers": "headers are judged at home",
+    "extracts": "what selectors find is judged at home",
+}
+
+
+def translate(node: exp.Expr, names: Names) -> Predicate:
+    """The condition as a predicate with marks; UsageError for a comparison of unlike types."""
+    if isinstance(node, exp.Paren):
+        return translate(node.this, names)
+    if isinstance(node, exp.And | exp.Or):
+        op = "and" if isinstance(node, exp.And) else "or"
+        return joined(op, [translate(each, names) for each in node.flatten(unnest=False)])
+    if isinstance(node, exp.Not):
+        return negated(translate(node.this, names))
+    if isinstance(node, exp.Boolean):
+        return Predicate("true" if node.this else "false")
+    if isinstance(node, exp.Null):
+        return Predicate("null")
+    read = _READERS.get(type(node))
+    found = read(node, names) if read else None
+    return _affordable(found) if found else _home(_why(node, names))
+
+
+def marks_of(predicate: Predicate) -> Iterator[Predicate]:
+    """The parts that are not shipped unchanged."""
+    if predicate.op in (HOME, WEAK):
+        yield predicate
+    else:
+        for part in predicate.parts:
+            yield from marks_of(part)
+
+
+def shipped(predicate: Predicate) -> Predicate:
+    """The predicate without marks: equal to it or weaker, so that the site can judge it."""
+
+    def leaf(part: Predicate, is_negated: bool) -> Predicate:
+        if part.op == WEAK and not is_negated:
+            return part.parts[0]
+        return unknown(is_negated) if part.op in (HOME, WEAK) else part
+
+    return weakened(predicate, leaf)
+
+
+def _home(why: str) -> Predicate:
+    return Predicate(HOME, values=(why,))
+
+
+def _weak(part: Predicate, why: str) -> Predicate:
+    return Predicate(WEAK, values=(why,), parts=(part,))
+
+
+def _affordable(found: Predicate) -> Predicate:
+    if next(marks_of(found), None) is None:
+        try:
+            check(found)
+        except UsageError as error:
+            return _home(str(error))
+    return found
+
+
+def _why(node: exp.Expr, names: Names) -> str:
+    """The reason why this part stays at home."""
+    if node.find(exp.Query):
+        return "it contains a subquery"
+    for column in node.find_all(exp.Column):
+        if column.name.lower() in LATE:
+            return LATE[column.name.lower()]
+        if not is_page_column(column, names):
+            return f"{column.sql()} is not a column of page"
+    return "the site has no operator that means exactly the same"
+
+
+# --- operands: columns of page, functions of them, and constants
+
+
+class Constant(NamedTuple):
+    """A literal value in a query."""
+
+    value: Scalar
+    is_whole: bool = True  # False for a number with a fraction or an exponent
+
+
+def is_page_column(node: exp.Column, names: Names) -> bool:
+    """True if the name is a column of page; DuckDB refuses an unqualified one that is ambiguous."""
+    is_name = isinstance(node.this, exp.Identifier) and not node.args.get("db")
+    return is_name and (not node.table or node.table.lower() in names)
+
+
+def read_term(node: exp.Expr, names: Names) -> str | None:
+    """The term of a predicate that this column, or function of a column, is; None if there is none."""
+    if isinstance(node, exp.Paren):
+        return read_term(node.this, names)
+    if isinstance(node, exp.Column):
+        name = node.name.lower()
+        return name if name in COLUMNS and name not in LATE and is_page_column(node, names) else None
+    if isinstance(node, exp.Anonymous) and len(node.expressions) == 1:
+        name = f"{_FUNCTIONS.get(node.name.lower())}({read_term(node.expressions[0], names)})"
+        return name if is_term(name) else None
+    return None
+
+
+_FUNCTIONS = {
+    **dict.fromkeys(("lower", "lcase"), "lower"),
+    **dict.fromkeys(("upper", "ucase"), "upper"),
+    **dict.fromkeys(("length", "len", "char_length", "character_length"), "length"),
+}
+
+
+def constant_of(node: exp.Expr | None) -> Constant | None:
+    """The value of a literal, NULL, true or false; None for anything else."""
+    if isinstance(node, exp.Paren):
+        return constant_of(node.this)
+    if isinstance(node, exp.Null):
+        return Constant(None)
+    if isinstance(node, exp.Boolean):
+        return Constant(bool(node.this))
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+        return _number(f"-{node.this.this}")
+    if isinstance(node, exp.Literal):
+        return Constant(str(node.this)) if node.is_string else _number(str(node.this))
+    return None
+
+
+def _number(written: str) -> Constant:
+    is_whole = bool(re.fullmatch(r"-?\d{1,19}", written)) and -_LARGEST <= int(written) < _LARGEST
+    return Constant(int(written) if is_whole else 0, is_whole)
+
+
+def text_of(node: exp.Expr | None) -> str | None:
+    """The value of a text literal; None for anything else."""
+    constant = constant_of(node)
+    return constant.value if constant and isinstance(constant.value, str) else None
+
+
+def value_for(term: str, constant: Constant) -> Constant | None:
+    """The constant in the term's type; None if only DuckDB can convert it, UsageError if it does not fit."""
+    type_, value = term_of(term).type, constant.value
+    if value is None:
+        return constant
+    if type_ == "list":
+        raise UsageError(f"{term} is a list: write list_contains({term}, 'word')")
+    if type_ == "text" and not isinstance(value, str):
+        raise UsageError(f"{term} is a text and its value is not: put the value in single quotes")
+    if type_ == "number" and isinstance(value, bool):
+        raise UsageError(f"{term} is a number and is compared with true or false: write a number")
+    if type_ == "number" and isinstance(value, str):
+        constant = _number(value)
+        if not constant.is_whole:
+            raise UsageError(f"{term} is a number, and {value!r} is not a whole number: write a number")
+    return constant if constant.is_whole else None
+
+
+# --- operators
+
+
+def _extras(node: exp.Expr, *known: str) -> bool:
+    """True if the operator has arguments other than the known ones."""
+    return any(value for name, value in node.args.items() if name not in known)
+
+
+def _comparison(node: exp.Expr, names: Names) -> Predicate | None:
+    if _extras(node, "this", "expression"):
+        return None
+    op, left, right = COMPARISONS[type(node)], node.this, node.args["expression"]
+    if read_term(left, names) is None:
+        op, left, right = FLIPPED.get(op, op), right, left
+    return _between_sides(op, read_term(left, names), constant_of(right))
+
+
+def _between_sides(op: str, term: str | None, constant: Constant | None) -> Predicate | None:
+    if term is None or constant is None:
+        return None
+    value = value_for(term, constant)
+    return _compared(op, term, value.value) if value else None
+
+
+COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "is_same",
+    exp.NullSafeNEQ: "is_distinct",
+}
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _compared(op: str, term: str, value: Scalar) -> Predicate | None:
+    if op in ("<>", "is_same"):
+        inner = _compared("=" if op == "<>" else "is_distinct", term, value)
+        return negated(inner) if inner else None
+    if not term_of(term).case:
+        return Predicate(op, term, (value,))
+    if op != "=":
+        return None
+    return Predicate("=", term, (value,)) if value is None else _cased(term, str(value), list(str(value)))
+
+
+def _cased(term: str, written: str, tokens: Sequence[Token]) -> Predicate:
+    """A LIKE in lower or upper case; letters whose case depends on the version of Unicode match any."""
+    if is_stable(written):
+        return Predicate("like", term, (_pattern(tokens), _ESCAPE))
+    loose = [token if isinstance(token, Wild) or is_stable(token) else Wild.ONE for token in tokens]
+    part = Predicate("like", term, (_pattern(loose), _ESCAPE))
+    return _weak(part, "the case of some letters differs between versions of Unicode")
+
+
+def _pattern(tokens: Sequence[Token]) -> str:
+    return "".join(token.value if isinstance(token, Wild) else _literally(token) for token in tokens)
+
+
+def _literally(char: str) -> str:
+    return _ESCAPE + char if char in "%_\\" else char
+
+
+def _between(node: exp.Expr, names: Names) -> Predicate | None:
+    term = read_term(node.this, names)
+    ends = _alike(term, [node.args["low"], node.args["high"]])
+    if _extras(node, "this", "low", "high") or term is None or ends is None:
+        return None
+    parts = [_compared(op, term, end) for op, end in zip((">=", "<="), ends, strict=True)]
+    return joined("and", _all(parts)) if _all(parts) else None
+
+
+def _in(node: exp.Expr, names: Names) -> Predicate | None:
+    if field := node.args.get("field"):
+        found = None if _extras(node, "this", "field") else _contains([field, node.this], names)
+        return found if found and found.op == "list_contains" else None
+    term = read_term(node.this, names)
+    values = _alike(term, node.expressions)
+    if _extras(node, "this", "expressions") or term is None or not values:
+        return None
+    if not term_of(term).case:
+        return Predicate("in", term, tuple(values))
+    parts = [_compared("=", term, value) for value in values]
+    return joined("or", _all(parts)) if _all(parts) else None
+
+
+def _alike(term: str | None, nodes: Sequence[exp.Expr]) -> list[Scalar] | None:
+    """The constants if all have the term's type; DuckDB converts mixed ones to a type of its choice."""
+    constants = [constant_of(node) for node in nodes]
+    if term is None or not all(constants):
+        return None
+    checked = [value_for(term, constant) for constant in constants if constant]
+    return [each.value for each in checked if each] if checked == constants else None
+
+
+def _all(parts: Sequence[Predicate | None]) -> list[Predicate]:
+    """The parts if none is missing, else an empty list."""
+    return [part for part in parts if part] if all(parts) else []
+
+
+def _is(node: exp.Expr, names: Names) -> Predicate | None:
+    term = read_term(node.this, names)
+    is_null = isinstance(node.args["expression"], exp.Null) and not _extras(node, "this", "expression")
+    return Predicate("is_null", term_of(term).column) if term and is_null else None
+
+
+def _like(node: exp.Expr, names: Names, escape: str = "") -> Predicate | None:
+    term, pattern = read_term(node.this, names), text_of(node.args["expression"])
+    if term is None or term_of(term).type != "text" or pattern is None:
+        return None
+    if _extras(node, "this", "expression", "negate"):
+        return None
+    found = _liked(node, term, pattern, escape)
+    return negated(found) if found and node.args.get("negate") else found
+
+
+def _liked(node: exp.Expr, term: str, pattern: str, escape: str) -> Predicate | None:
+    tokens = read_like(pattern, escape)
+    if isinstance(node, exp.Like):
+        if term_of(term).case:
+            return _cased(term, pattern, tokens)
+        return Predicate("like", term, (pattern, escape) if escape else (pattern,))
+    # DuckDB lower-cases the pattern before it looks for the escape.
+    if term_of(term).case or escape.isalpha() or not escape.isascii():
+        return None
+    small = [token if isinstance(token, Wild) else lowered(token) for token in tokens]
+    return _cased(f"lower({term})", pattern, small)
+
+
+def _escape(node: exp.Expr, names: Names) -> Predicate | None:
+    escape = text_of(node.args["expression"])
+    if (
+        not isinstance(node.this, exp.Like | exp.ILike)
+        or escape is None
+        or _extras(node, "this", "expression")
+    ):
+        return None
+    if len(escape) > 1 or not escape.isascii():
+        raise UsageError(f"ESCAPE {escape!r} is not a single ASCII character")
+    return _like(node.this, names, escape)
+
+
+def _starts_with(node: exp.Expr, names: Names) -> Predicate | None:
+    return _affix("starts_with", [node.this, node.args["expression"]], names)
+
+
+def _affix(op: str, sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
+    term, text = read_term(sides[0], names), text_of(sides[1])
+    if term is None or text is None or term_of(term).type != "text":
+        return None
+    if not term_of(term).case:
+        return Predicate(op, term, (text,))
+    before = [Wild.MANY] if op in ("contains", "ends_with") else []
+    after = [Wild.MANY] if op in ("contains", "starts_with") else []
+    return _cased(term, text, [*before, *text, *after])
+
+
+def _contains(sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
+    # In DuckDB contains() finds the empty text in every list, unlike list_contains().
+    found = _list_contains(sides, names) if text_of(sides[1]) else None
+    return found or _affix("contains", sides, names)
+
+
+def _list_contains(sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
+    term, text = read_term(sides[0], names), text_of(sides[1])
+    is_list = term in COLUMNS and COLUMNS[term] == "list"
+    return Predicate("list_contains", term, (text,)) if term and is_list and text is not None else None
+
+
+def _has_several(op: str) -> "_FunctionReader":
+    def read(sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
+        items = sides[1].expressions if isinstance(sides[1], exp.Array) else []
+        parts = [_list_contains([sides[0], item], names) for item in items]
+        return joined(op, _all(parts)) if _all(parts) else None
+
+    return read
+
+
+def _overlap(node: exp.Expr, names: Names) -> Predicate | None:
+    return _has_several("or")([node.this, node.args["expression"]], names)
+
+
+def _regexp(op: str) -> "_FunctionReader":
+    def read(sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
+        term, pattern = read_term(sides[0], names), text_of(sides[1])
+        options = text_of(sides[2]) if len(sides) > 2 else ""
+        if term not in COLUMNS or COLUMNS[term] != "text" or pattern is None:
+            return None
+        if options not in ("", "i", "s", "is", "si") or not _is_same_everywhere(pattern, options):
+            return None
+        return Predicate(op, term, (pattern, options) if options else (pattern,))
+
+    return read
+
+
+# Versions of RE2 differ in Unicode classes, in the case of letters beyond ASCII and in the syntax of named
+# groups; \C may split a character.
+_UNLIKE = re.compile(r"\\[pPC]|\(\?<")
+_IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
+
+
+def _is_same_everywhere(pattern: str, options: str) -> bool:
+    if _UNLIKE.search(pattern):
+        return False
+    ignores_case = "i" in options or _IGNORES_CASE.search(pattern)
+    return not ignores_case or (pattern.isascii() and "\\x" not in pattern)
+
+
+def _function(node: exp.Expr, names: Names) -> Predicate | None:
+    least, most, read = _FUNCTION_READERS.get(node.name.lower(), (0, 0, None))
+    sides = node.expressions
+    if read is None or not least <= len(sides) <= most or _extras(node, "this", "expressions"):
+        return None
+    return read(sides, names)
+
+
+_Reader = Callable[[exp.Expr, Names], Predicate | None]
+_FunctionReader = Callable[[Sequence[exp.Expr], Names], Predicate | None]
+
+
+def _affix_reader(op: str) -> _FunctionReader:
+    return lambda sides, names: _affix(op, sides, names)
+
+
+_FUNCTION_READERS: dict[str, tuple[int, int, _FunctionReader]] = {
+    "contains": (2, 2, _contains),
+    **dict.fromkeys(("starts_with", "prefix"), (2, 2, _affix_reader("starts_with"))),
+    **dict.fromkeys(("ends_with", "suffix"), (2, 2, _affix_reader("ends_with"))),
+    **dict.fromkeys(("list_contains", "list_has", "array_contains", "array_has"), (2, 2, _list_contains)),
+    **dict.fromkeys(("list_has_any", "array_has_any"), (2, 2, _has_several("or"))),
+    **dict.fromkeys(("list_has_all", "array_has_all"), (2, 2, _has_several("and"))),
+    "regexp_matches": (2, 3, _regexp("regexp")),
+    "regexp_full_match": (2, 3, _regexp("regexp_full")),
+}
+_READERS: dict[type[exp.Expr], _Reader] = {
+    **dict.fromkeys(COMPARISONS, _comparison),
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Is: _is,
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Escape: _escape,
+    exp.StartsWith: _starts_with,
+    exp.ArrayOverlaps: _overlap,
+    exp.Anonymous: _function,
+}

@@ -1,0 +1,307 @@
+"""The events and actions of a trip to a host: what `trip` is told and what it asks for."""
+
+from sterna.errors import SternaError
+from sterna.home.ledger.interface import Out
+from sterna.model import Ended, Parcel, Record, Visit
+
+
+class Fault(Record, frozen=True, kw_only=True):
+    """Why the next visit to a site is better made from here than at its host."""
+
+    site: str
+    reason: str
+    problem: str = ""  # its name on the wire, if the host itself refused
+    seconds: float | None = None  # how long to stay away, if the host said so
+
+
+class Outcome(Record, frozen=True, kw_only=True):
+    """What became of a trip: where the crawler is now, and what was delivered."""
+
+    out: Out = Out.WAITING
+    was_taken: bool = True  # False: the crawler never left, and its visit is still to be made
+    failure: SternaError | None = None
+    faults: tuple[Fault, ...] = ()
+    ended: Ended | None = None  # None: stopped here before the host reported an end
+    parcels: int = 0
+    pages: int = 0
+    cuts: int = 0  # after which the visit was resumed
+    is_proven: bool = False  # the pages match the root that the host signed
+    receipt: str = ""  # "signed", or why home did not sign the receipt
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+
+# -- events ------------------------------------------------------------------------------------------------
+
+
+class Begun(Record, frozen=True):
+    """The trip begins."""
+
+
+class Opened(Record, frozen=True, kw_only=True):
+    """What is believed of the host, and what an earlier run left in quarantine."""
+
+    is_checked: bool = False  # pages are checked at the end of the visit
+    is_held: bool = False  # parcels are quarantined until then
+    last: int = 0  # the last parcel in quarantine
+    is_proven: bool = False  # the host's end was seen by an earlier run
+    pages: int = 0  # in quarantine
+
+
+class Greeted(Record, frozen=True, kw_only=True):
+    """The host opened a session."""
+
+    seconds: float  # that its answer took
+    ticket_seconds: float  # for which the session's ticket is valid
+    level: int  # the highest compression level it offers
+    priority: int = 0  # for which it grants what it does
+
+
+class Ready(Record, frozen=True):
+    """The visit is shaped to what the host grants, written down and packed."""
+
+    visit: Visit
+
+
+class Accepted(Record, frozen=True):
+    """The host took the order: its stream begins."""
+
+
+class Came(Record, frozen=True):
+    """A parcel came whole, in so many bytes."""
+
+    parcel: Parcel
+    size_bytes: int
+
+
+class Said(Record, frozen=True):
+    """A line of the host's log, or "" for a bare sign of life."""
+
+    line: str = ""
+
+
+class StreamOver(Record, frozen=True):
+    """The host's signed end was seen and verified."""
+
+    is_proven: bool
+
+
+class Signed(Record, frozen=True):
+    """The receipt was settled: "signed", the reason it was not, or "" if none came."""
+
+    receipt: str = ""
+
+
+class Stored(Record, frozen=True):
+    """A parcel is on the disk: committed, or in quarantine."""
+
+
+class Released(Record, frozen=True):
+    """The next parcel out of quarantine; None after the last."""
+
+    parcel: Parcel | None = None
+    size_bytes: int = 0
+
+
+class Judged(Record, frozen=True):
+    """The check is over; an error if the host lied or could not be checked."""
+
+    error: SternaError | None = None
+
+
+class Looked(Record, frozen=True):
+    """Whether the user killed the crawler meanwhile, as the outbox says."""
+
+    is_killed: bool
+
+
+class Slept(Record, frozen=True):
+    """The pause before the next try is over."""
+
+
+class Stopped(Record, frozen=True):
+    """The run is stopped, or quarantine is full."""
+
+    is_run: bool = True
+
+
+class TimeUp(Record, frozen=True):
+    """The host did not end a killed visit in time."""
+
+
+class Failed(Record, frozen=True):
+    """An action failed: Refused, LineBroken, HostGone or ParcelRefused."""
+
+    error: SternaError
+
+
+class Closed(Record, frozen=True):
+    """The outbox has the end of the trip."""
+
+    out: Out
+
+
+Event = (
+    Begun
+    | Opened
+    | Greeted
+    | Ready
+    | Accepted
+    | Came
+    | Said
+    | StreamOver
+    | Signed
+    | Stored
+    | Released
+    | Judged
+    | Looked
+    | Slept
+    | Stopped
+    | TimeUp
+    | Failed
+    | Closed
+)
+
+# -- actions: those that no event answers ------------------------------------------------------------------
+
+
+class WriteOut(Record, frozen=True):
+    """Write the crawler into the outbox, before anything is sent."""
+
+
+class Acknowledge(Record, frozen=True):
+    """Let the host forget the parcels up to this one."""
+
+    number: int
+    size_bytes: int
+
+
+class Tell(Record, frozen=True):
+    """Show a line of the host's log."""
+
+    line: str
+
+
+class Kill(Record, frozen=True):
+    """Ask the host to end the visit; beside what else happens if `is_beside`."""
+
+    is_beside: bool = False
+
+
+class Blame(Record, frozen=True):
+    """Keep visits away from the host for a while."""
+
+    fault: Fault
+
+
+class Prove(Record, frozen=True):
+    """Note in quarantine that nothing more will come."""
+
+
+class Discard(Record, frozen=True):
+    """Empty the visit's quarantine."""
+
+
+# -- actions that an event answers -------------------------------------------------------------------------
+
+
+class Open(Record, frozen=True):
+    """Look up what is believed of the host: Opened."""
+
+
+class Greet(Record, frozen=True):
+    """Open a session: Greeted. A host that `is_known` must be the one that has the visit."""
+
+    is_known: bool
+
+
+class Shape(Record, frozen=True):
+    """Pack the visit, shaped to the session's grants unless the host has it already: Ready."""
+
+    is_new: bool
+
+
+class Order(Record, frozen=True, kw_only=True):
+    """Send the visit, or resume it from a parcel: Accepted."""
+
+    resume_from: int  # 0: send
+    level: int
+
+
+class Read(Record, frozen=True):
+    """Read on in the stream: Came, Said or StreamOver."""
+
+
+class Wait(Record, frozen=True):
+    """Wait this long for the action under way: its event, or TimeUp."""
+
+    seconds: float
+
+
+class Sign(Record, frozen=True):
+    """Settle the receipt and send the last acknowledgement: Signed."""
+
+    lost_streams: int
+
+
+class Hold(Record, frozen=True):
+    """Put a parcel into quarantine: Stored."""
+
+    parcel: Parcel
+    size_bytes: int
+
+
+class Commit(Record, frozen=True):
+    """Commit a parcel: Stored."""
+
+    parcel: Parcel
+
+
+class Sleep(Record, frozen=True):
+    """Pause before the next try: Slept."""
+
+    seconds: float
+
+
+class Check(Record, frozen=True):
+    """Fetch a sample of the pages from here and compare: Judged."""
+
+    visit: Visit  # as it was sent
+    is_whole: bool  # all its parcels were seen, in this run or in quarantine
+
+
+class Release(Record, frozen=True):
+    """Take the next parcel out of quarantine: Released."""
+
+
+class LookForKill(Record, frozen=True):
+    """See whether the user killed the crawler: Looked."""
+
+
+class Close(Record, frozen=True, kw_only=True):
+    """Write the end of the trip into the outbox: Closed."""
+
+    out: Out
+    reason: str
+    is_over: bool = True  # the visit's lease ends with it
+    promised: int | None = None  # the priority that home owes the site
+
+
+Effect = WriteOut | Acknowledge | Tell | Kill | Blame | Prove | Discard
+Question = (
+    Open
+    | Greet
+    | Shape
+    | Order
+    | Read
+    | Wait
+    | Sign
+    | Hold
+    | Commit
+    | Sleep
+    | Check
+    | Release
+    | LookForKill
+    | Close
+)
+Action = Effect | Question

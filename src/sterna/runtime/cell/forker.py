@@ -1,0 +1,265 @@
+"""The warm parent: imports a module once, then forks a cell for each request and reports how each one died.
+
+    python -P -m sterna.runtime.cell.forker MODULE:FUNCTION
+
+Its standard input is a SEQPACKET socket to its host; when the host closes it, the forker and its cells end.
+The function gets the cell's socket. If the module has a function `prepare`, the cell calls it before the
+seccomp filter is installed, the last time that a thread can be started.
+"""
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from sterna.errors import JailError
+from sterna.model import Record
+from sterna.runtime.cell import jail, kernel, seccomp
+from sterna.runtime.cell.jail import JailLimits
+
+MAX_CELLS = 500
+MAX_MESSAGE_BYTES = 64 * 1024
+# Exit codes of a cell; below those that shells and signals use.
+EXIT_BROKEN, EXIT_MEMORY, EXIT_NO_JAIL = 70, 77, 78
+
+Serve = Callable[[socket.socket], None]
+Prepare = Callable[[], None]
+
+
+class Request(Record, frozen=True):
+    """Asks for a cell; one end of its socket comes along."""
+
+    number: int
+    limits: JailLimits
+    is_jailed: bool
+
+
+class Ready(Record, frozen=True, tag=True):
+    """The module is imported; `no_jail` says why no cell can be jailed, empty if one can."""
+
+    no_jail: str
+
+
+class Broken(Record, frozen=True, tag=True):
+    """Importing the module failed; the forker ends."""
+
+    words: str
+
+
+class Started(Record, frozen=True, tag=True):
+    """A cell runs; a descriptor of its process comes along."""
+
+    number: int
+    pid: int
+
+
+class Failed(Record, frozen=True, tag=True):
+    """A cell did not start."""
+
+    number: int
+    words: str
+
+
+class Unjailed(Record, frozen=True, tag=True):
+    """Sent by a cell that failed to enter its jail, and ends; this may come before Started."""
+
+    number: int
+    words: str
+
+
+class Died(Record, frozen=True, tag=True):
+    """A cell is over."""
+
+    number: int
+    status: int  # as wait(2) returns it
+    cpu_seconds: float
+    memory_bytes: int  # peak resident
+    inherited_bytes: int  # the part of it that it was forked with
+
+
+Report = Ready | Broken | Started | Failed | Unjailed | Died
+
+
+class _Child(Record, frozen=True):
+    number: int
+    pid: int
+    inherited_bytes: int
+
+
+class _Forker:
+    def __init__(self, line: socket.socket, serve: Serve, prepare: Prepare | None) -> None:
+        self._line = line
+        self._serve = serve
+        self._prepare = prepare
+        self._children: dict[int, _Child] = {}  # by the descriptors of their processes
+        self._poll = select.poll()
+        self._decoder = msgspec.msgpack.Decoder(Request)
+
+    def run(self) -> None:
+        """Serves until the host is gone, then ends whoever still runs."""
+        self._poll.register(self._line, select.POLLIN)
+        try:
+            while self._turn():
+                pass
+        except ConnectionError:
+            return
+        finally:
+            for child in self._children.values():
+                os.kill(child.pid, signal.SIGKILL)
+                os.waitpid(child.pid, 0)
+
+    def _turn(self) -> bool:
+        """Handles one event or more; False if the host is gone."""
+        for descriptor, _ in self._poll.poll():
+            if descriptor in self._children:
+                self._bury(descriptor)
+            elif not self._take_request():
+                return False
+        return True
+
+    def _take_request(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self._line, MAX_MESSAGE_BYTES, 4, socket.MSG_CMSG_CLOEXEC)
+        sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        try:
+            if data:
+                self._answer(data, sockets)
+        finally:
+            for sock in sockets:
+                sock.close()
+        return bool(data)
+
+    def _answer(self, data: bytes, sockets: list[socket.socket]) -> None:
+        try:
+            request = self._decoder.decode(data)
+        except msgspec.MsgspecError as error:
+            self._tell(Failed(0, f"malformed request: {error}"))
+            return
+        try:
+            if len(self._children) >= MAX_CELLS:
+                raise JailError(f"{MAX_CELLS} cells run already")
+            if len(sockets) != 1:
+                raise JailError("more than one descriptor came along" if sockets else "no socket came along")
+            self._fork(request, sockets[0])
+        except (JailError, OSError) as error:
+            self._tell(Failed(request.number, f"cannot start a cell: {error}"))
+
+    def _fork(self, request: Request, sock: socket.socket) -> None:
+        parent = os.getpid()
+        inherited_bytes = _resident_bytes()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._live(request, sock, parent)
+            finally:  # a cell must never return into the loop
+                os._exit(EXIT_BROKEN)
+        try:
+            process = os.pidfd_open(pid)
+        except OSError:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+        self._children[process] = _Child(request.number, pid, inherited_bytes)
+        self._poll.register(process, select.POLLIN)
+        self._tell(Started(request.number, pid), process)
+
+    def _live(self, request: Request, sock: socket.socket, parent: int) -> None:
+        """The whole life of a cell."""
+        try:
+            self._confine(request, sock, parent)
+        except (JailError, OSError) as error:
+            with suppress(OSError):  # the line may be closed already; the exit code says it too
+                self._tell(Unjailed(request.number, str(error)))
+            os._exit(EXIT_NO_JAIL)
+        try:
+            self._serve(sock)
+        except MemoryError:
+            os._exit(EXIT_MEMORY)
+        os._exit(0)
+
+    def _confine(self, request: Request, sock: socket.socket, parent: int) -> None:
+        gc.enable()
+        if request.is_jailed:
+            jail.enter(request.limits, keep=sock.fileno(), parent=parent, prepare=self._prepare)
+            return
+        jail.limit(request.limits, parent=parent)
+        jail.close_all_but(sock.fileno())
+        if self._prepare:
+            self._prepare()
+
+    def _bury(self, process: int) -> None:
+        child = self._children.pop(process)
+        self._poll.unregister(process)
+        os.close(process)
+        _, status, usage = os.wait4(child.pid, 0)
+        self._tell(
+            Died(
+                number=child.number,
+                status=status,
+                cpu_seconds=usage.ru_utime + usage.ru_stime,
+                memory_bytes=usage.ru_maxrss * 1024,
+                inherited_bytes=child.inherited_bytes,
+            )
+        )
+
+    def _tell(self, report: Report, *descriptors: int) -> None:
+        tell(self._line, report, *descriptors)
+
+
+def tell(line: socket.socket, report: Report, *descriptors: int) -> None:
+    """Sends a report, with descriptors if there are any."""
+    data = msgspec.msgpack.encode(report)
+    if descriptors:
+        socket.send_fds(line, [data], list(descriptors))
+    else:
+        line.send(data)
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def _load(entry: str) -> tuple[Serve, Prepare | None]:
+    name, _, function = entry.partition(":")
+    module = importlib.import_module(name)
+    if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - only their number matters
+        raise JailError(f"{name} starts threads when it is imported, and a fork loses them")
+    return getattr(module, function), getattr(module, "prepare", None)
+
+
+def _warm_up() -> None:
+    """Does what each cell would otherwise do by itself, or must not do in its jail."""
+    kernel.use_one_heap()
+    warnings.simplefilter("ignore")
+    gc.collect()
+    gc.disable()
+    gc.freeze()  # keeps the memory pages shared
+
+
+def main() -> None:
+    """Runs until the host is gone; the host handles Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    line = socket.socket(fileno=os.dup(0))
+    line.setblocking(True)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # cells inherit this, and must not have the line
+    try:
+        serve, prepare = _load(sys.argv[1])
+    # Importing may fail in any way; the host reports it.
+    except Exception as error:
+        tell(line, Broken(f"{type(error).__name__}: {error}"))
+        return
+    _warm_up()
+    tell(line, Ready(seccomp.why_not()))
+    _Forker(line, serve, prepare).run()
+
+
+if __name__ == "__main__":
+    main()

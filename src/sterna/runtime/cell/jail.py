@@ -1,0 +1,243 @@
+"""The jail: after enter() a process can compute, talk over one socket, and do nothing else.
+
+Import everything before: afterwards opening a file, even for a late import or the lines of a traceback, ends
+the process. `docs/decisions/010-jail.md` says what the jail stops and what it does not.
+"""
+
+import math
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from sterna.errors import JailError
+from sterna.model import Record
+from sterna.runtime.cell import kernel, seccomp
+
+DEFAULT_MEMORY_BYTES = 512 * 1024**2
+DEFAULT_CPU_SECONDS = 3600.0
+STACK_BYTES = 8 * 1024**2
+NOBODY = 65534
+TRIAL_SECONDS = 20.0
+# No network, no message queues, no host name of its own, and a read-only filesystem. No process namespace:
+# the host must know its cells by their numbers.
+BUBBLEWRAP = (
+    "--die-with-parent",
+    *("--ro-bind", "/", "/"),
+    *("--dev", "/dev"),
+    "--unshare-net",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--",
+)
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_MDWE = 1, 4, 38, 65
+_CLOSE_RANGE = 436  # the same on every architecture
+_READ_IMPLIES_EXEC, _ASK = 0x40_0000, 0xFFFF_FFFF
+_NOTHING_OF = (
+    resource.RLIMIT_NOFILE,
+    resource.RLIMIT_FSIZE,
+    resource.RLIMIT_NPROC,
+    resource.RLIMIT_MEMLOCK,
+    resource.RLIMIT_MSGQUEUE,
+)
+_TRIAL = "from sterna.runtime.cell import jail; jail.try_out()"
+
+
+class JailLimits(Record, frozen=True, kw_only=True):
+    """What a cell may use; 0 stands for the default."""
+
+    memory_bytes: int = 0  # address space, beyond what it inherits from the warm parent
+    cpu_seconds: float = 0.0  # rounded up, because the kernel counts whole seconds; math.inf for no limit
+
+    def or_defaults(self) -> "JailLimits":
+        """The same limits with defaults for zeros."""
+        return JailLimits(
+            memory_bytes=self.memory_bytes or DEFAULT_MEMORY_BYTES,
+            cpu_seconds=self.cpu_seconds or DEFAULT_CPU_SECONDS,
+        )
+
+
+class Protection(Record, frozen=True, kw_only=True):
+    """What this machine offers against foreign crawlers, and what is missing, in words."""
+
+    has_seccomp: bool
+    landlock_abi: int  # 0 for none
+    bubblewrap: str  # its path
+    has_bubblewrap: bool  # it is installed and works
+    is_root: bool
+    kernel: str
+    machine: str
+    missing: tuple[str, ...]
+
+
+def limit(limits: JailLimits, *, parent: int) -> None:
+    """Limits memory and CPU time of this process, in its own session, and ties its life to its parent."""
+    os.setsid()
+    limits = limits.or_defaults()
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory_bytes)
+    if math.isfinite(limits.cpu_seconds):
+        seconds = math.ceil(limits.cpu_seconds)
+        _lower(resource.RLIMIT_CPU, seconds, seconds + 1)  # SIGXCPU, then SIGKILL if that is blocked
+    _lower(resource.RLIMIT_CORE, 0)
+    _die_with(parent)
+
+
+def enter(limits: JailLimits, *, keep: int, parent: int, prepare: Callable[[], None] | None = None) -> None:
+    """Jails this process for good, with nothing open but the descriptor `keep`; JailError if that fails.
+
+    No thread can be started afterwards, so `prepare` is called before the last step, the seccomp filter:
+    threads that it starts are jailed like this one.
+    """
+    if reason := seccomp.why_not():
+        raise JailError(f"cannot sandbox a process: {reason}; see `sterna doctor`")
+    assert keep > 2
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+        _forget_surroundings()
+        _become_nobody()
+        _give_up_privileges()
+        limit(limits, parent=parent)  # after the change of user, which would undo the tie to the parent
+        kernel.restrict_by_landlock()
+        if prepare:
+            prepare()
+        for standard in range(3):
+            os.dup2(null, standard)
+        close_all_but(keep)
+        for kind in _NOTHING_OF:
+            _lower(kind, 0)
+        _lower(resource.RLIMIT_STACK, STACK_BYTES)
+    except OSError as error:
+        raise JailError(f"cannot sandbox a process: {error}; see `sterna doctor`") from error
+    seccomp.install()
+
+
+def _forget_surroundings() -> None:
+    os.environ.clear()
+    # Without TZ the C library opens /etc/localtime to tell the time of day.
+    os.environ["TZ"] = "UTC0"
+    time.tzset()
+    # Python opens source files to print an error; without these streams it prints none.
+    sys.stdin = sys.stdout = sys.stderr = None
+
+
+def _become_nobody() -> None:
+    if 0 not in os.getresuid():
+        return
+    try:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    except OSError as error:
+        raise JailError(
+            f"cannot sandbox a process: root cannot become user {NOBODY} ({error.strerror});"
+            " run Sterna as an ordinary user"
+        ) from error
+
+
+def _give_up_privileges() -> None:
+    kernel.drop_capabilities()
+    kernel.prctl(_PR_SET_DUMPABLE, 0)
+    kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    kernel.personality(kernel.personality(_ASK) & ~_READ_IMPLIES_EXEC)
+    # No page becomes executable; before Linux 6.3 the filter alone prevents it.
+    with suppress(OSError):
+        kernel.prctl(_PR_SET_MDWE, 1)
+
+
+def _die_with(parent: int) -> None:
+    kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # the parent died before prctl took effect
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def close_all_but(keep: int) -> None:
+    """Closes every descriptor but this one and the three standard ones."""
+    try:
+        for first, last in ((3, keep - 1), (keep + 1, 2**32 - 1)):
+            if first <= last:
+                kernel.call(_CLOSE_RANGE, first, last, 0)
+    except OSError:  # before Linux 5.9, which has no Landlock that would hide /proc
+        for path in list(Path("/proc/self/fd").iterdir()):
+            if int(path.name) not in (0, 1, 2, keep):
+                with suppress(OSError):  # the descriptor of the listing itself is closed by now
+                    os.close(int(path.name))
+
+
+def _lower(kind: int, soft: int, hard: int | None = None) -> None:
+    """Sets a limit, but never above the present one."""
+    most = resource.getrlimit(kind)[1]
+    wanted = (soft, soft if hard is None else hard)
+    resource.setrlimit(kind, wanted if most < 0 else (min(wanted[0], most), min(wanted[1], most)))
+
+
+def try_out() -> None:
+    """Enters the jail and makes a forbidden call; if this returns, there is no jail."""
+    try:
+        enter(JailLimits(), keep=os.open(os.devnull, os.O_RDONLY), parent=os.getppid())
+    except JailError as error:
+        os.write(1, str(error).encode())
+        return
+    os.getppid()
+
+
+def protection() -> Protection:
+    """What this machine offers; slow, because everything is tried."""
+    why_no_jail = _try_jail()
+    version = kernel.landlock_abi()
+    path = shutil.which("bwrap") or ""
+    works = bool(path) and _run(path, *BUBBLEWRAP, "true")[0] == 0
+    machine = os.uname()
+    return Protection(
+        has_seccomp=not why_no_jail,
+        landlock_abi=version,
+        bubblewrap=path,
+        has_bubblewrap=works,
+        is_root=os.geteuid() == 0,
+        kernel=f"{machine.sysname} {machine.release}",
+        machine=machine.machine,
+        missing=tuple(_missing(why_no_jail, version, path if not works else "works")),
+    )
+
+
+def _missing(why_no_jail: str, version: int, bubblewrap: str) -> list[str]:
+    words = []
+    if why_no_jail:
+        words.append(f"{why_no_jail}: foreign crawlers are refused, your own run without a jail")
+    if not version:
+        words.append("the kernel has no Landlock: the seccomp filter alone denies files to engines")
+    elif version < 6:
+        words.append(
+            f"Landlock ABI {version} does not cover signals (6 does): the seccomp filter alone stops them"
+        )
+    if not bubblewrap:
+        words.append("bubblewrap is not installed: no namespaces around the engines (apt install bubblewrap)")
+    elif bubblewrap != "works":
+        words.append(f"{bubblewrap} does not work here: no namespaces around the engines")
+    return words
+
+
+def _try_jail() -> str:
+    """Why no process can be jailed here; empty if one can."""
+    code, words = _run(sys.executable, "-P", "-c", _TRIAL)
+    if code == -signal.SIGSYS:
+        return ""
+    return words or f"the jail does not hold here (its test ended with exit code {code})"
+
+
+def _run(*command: str) -> tuple[int, str]:
+    """The exit code of a command and what it printed, or why it did not run."""
+    try:
+        done = subprocess.run(  # noqa: S603 - our own
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return 1, str(error)
+    return done.returncode, done.stdout.decode(errors="replace").strip()

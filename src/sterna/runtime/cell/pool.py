@@ -1,0 +1,397 @@
+"""Cells as their host sees them: started by a warm parent, watched, ended, and what each of them died of."""
+
+import asyncio
+import os
+import resource
+import shutil
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+import msgspec
+
+from sterna.errors import JailError
+from sterna.model import Record
+from sterna.runtime.cell.forker import (
+    EXIT_BROKEN,
+    EXIT_MEMORY,
+    EXIT_NO_JAIL,
+    MAX_MESSAGE_BYTES,
+    Broken,
+    Died,
+    Failed,
+    Ready,
+    Report,
+    Request,
+    Started,
+    Unjailed,
+)
+from sterna.runtime.cell.jail import BUBBLEWRAP, JailLimits
+from sterna.runtime.cell.kernel import peak_memory_bytes
+
+READY_SECONDS = 30.0
+START_SECONDS = 10.0
+WAIT_SECONDS = 10.0
+CLOSE_SECONDS = 5.0
+OOM_SCORE = "500"
+MAX_STARTING = 32  # requests on their way; the line to the warm parent holds a few hundred
+FULL_SHARE = 0.5  # of the memory limit; a structure that grows by doubling may fail at half of it
+
+Cause = Literal["exit", "violation", "cpu_seconds", "wall_seconds", "memory_bytes", "killed", "crash"]
+
+_BY_CODE: dict[int, tuple[Cause, str]] = {
+    0: ("exit", ""),
+    EXIT_MEMORY: ("memory_bytes", "it needed more memory than its limit"),
+    EXIT_NO_JAIL: ("crash", "it failed to enter its jail"),
+    EXIT_BROKEN: ("crash", "its program raised an error"),
+    -signal.SIGSYS: ("violation", "it made a system call that the jail forbids"),
+    -signal.SIGXCPU: ("cpu_seconds", "it computed for longer than its limit"),
+}
+
+
+class Death(Record, frozen=True, kw_only=True):
+    """How a cell ended, and what it used."""
+
+    ended: Cause
+    detail: str = ""
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0  # peak resident, with what it shared with the warm parent
+
+
+def death_of(died: Died, limits: JailLimits) -> Death:
+    """The death of a cell that had these limits (none of them 0)."""
+    ended, detail = _cause(died, limits)
+    return Death(ended=ended, detail=detail, cpu_seconds=died.cpu_seconds, memory_bytes=died.memory_bytes)
+
+
+def _cause(died: Died, limits: JailLimits) -> tuple[Cause, str]:
+    code = os.waitstatus_to_exitcode(died.status)
+    if code in _BY_CODE:
+        return _BY_CODE[code]
+    if code == -signal.SIGKILL:
+        # The kernel sends it a second after SIGXCPU to a process that blocks that signal.
+        if died.cpu_seconds >= limits.cpu_seconds:
+            return _BY_CODE[-signal.SIGXCPU]
+        return "killed", "not by its host: perhaps the machine ran out of memory"
+    # C code that gets no memory fails in its own way: exit(1), abort(), or a null pointer.
+    if died.memory_bytes - died.inherited_bytes >= FULL_SHARE * limits.memory_bytes:
+        return "memory_bytes", "it failed when its memory was nearly used up"
+    return ("exit", f"exit code {code}") if code > 0 else ("crash", signal.Signals(-code).name)
+
+
+class CellUsage(Record, frozen=True):
+    """What a cell has used until now."""
+
+    cpu_seconds: float
+    memory_bytes: int  # resident now
+    peak_bytes: int = 0
+
+
+class Cell:
+    """A child process and its socket; an async context manager that ends it."""
+
+    def __init__(self, pid: int, *, sock: socket.socket, process: int, limits: JailLimits) -> None:
+        self.pid = pid
+        self.socket = sock
+        self._process = process  # its pidfd, closed when it is dead; its number may be reused by then
+        self._limits = limits.or_defaults()
+        self._was_killed = False
+        self._death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
+
+    async def __aenter__(self) -> "Cell":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        await self.wait()
+        self.socket.close()
+
+    async def wait(self, seconds: float = WAIT_SECONDS) -> Death:
+        """How it ended; it is killed if it has not ended after `seconds`."""
+        await asyncio.wait([self._death], timeout=seconds)
+        if not self._death.done():
+            self.kill()
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                return await asyncio.shield(self._death)
+        except TimeoutError:
+            raise JailError(
+                f"cell {self.pid} was killed, but its end was not reported within {WAIT_SECONDS:g} seconds"
+            ) from None
+
+    def kill(self) -> None:
+        """Ends it at once; does nothing if it is dead."""
+        if not self._death.done():
+            self._was_killed = True
+            with suppress(ProcessLookupError):  # it died a moment ago, and the report is on its way
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+
+    def usage(self) -> CellUsage:
+        """What it has used until now."""
+        if self._death.done():
+            return CellUsage(self._death.result().cpu_seconds, 0)
+        try:
+            # clock_getcpuclockid(3): the clock of another process; finer than the ticks in /proc.
+            seconds = time.clock_gettime((~self.pid << 3) | 2)
+            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        except OSError:  # it died a moment ago
+            return CellUsage(0.0, 0)
+        return CellUsage(seconds, pages * resource.getpagesize(), peak_memory_bytes(self.pid))
+
+    def bury(self, died: Died, words: str) -> None:
+        """Records its death, with its last words if it had any."""
+        death = death_of(died, self._limits)
+        if death.ended == "killed" and self._was_killed:
+            words = "by its host"
+        self.settle(msgspec.structs.replace(death, detail=words) if words else death)
+
+    def settle(self, death: Death) -> None:
+        """Wakes everyone who waits for its death."""
+        os.close(self._process)
+        self._death.set_result(death)
+
+
+class Forker:
+    """Starts cells; an async context manager that owns their warm parent, which starts with the first cell.
+
+    `entry` is what runs in them, MODULE:FUNCTION; `wrapper` is a command to run the warm parent in, which is
+    bubblewrap by default.
+    """
+
+    def __init__(self, entry: str, *, wrapper: tuple[str, ...] | None = None) -> None:
+        self._entry = entry
+        # Emptied when it turns out not to work here.
+        self._wrapper = _bubblewrap() if wrapper is None else wrapper
+        self._parent: _Parent | None = None
+        self._is_closed = False
+        self._spawning = asyncio.Lock()
+        self._room = asyncio.Semaphore(MAX_STARTING)
+
+    async def __aenter__(self) -> "Forker":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_closed = True
+        if self._parent:
+            await self._parent.close()
+
+    async def start(self, *, limits: JailLimits, is_jailed: bool) -> Cell:
+        """A new cell; JailError if none can be started, or none with a jail."""
+        async with self._room:
+            for _ in range(2):  # the warm parent may have died unnoticed; then a new one is started
+                parent = await self._warm_parent()
+                with suppress(ConnectionError):
+                    return await parent.start(limits, is_jailed)
+        raise JailError("cannot start a cell: the warm parent keeps dying")
+
+    async def _warm_parent(self) -> "_Parent":
+        async with self._spawning:
+            if self._is_closed:
+                raise JailError("cannot start a cell: the forker is closed")
+            if self._parent and self._parent.is_over:
+                await self._parent.close()
+                self._parent = None
+            if self._parent is None:
+                self._parent = await self._spawn()
+            return self._parent
+
+    async def _spawn(self) -> "_Parent":
+        if self._wrapper:
+            try:
+                return await _spawn((*self._wrapper, *_command(self._entry)))
+            except OSError:  # it does not start, or ends before the warm parent is ready
+                self._wrapper = ()
+        try:
+            return await _spawn(_command(self._entry))
+        except OSError as error:
+            raise JailError(f"cannot start the warm parent of {self._entry} ({error})") from error
+
+
+class _Parent:
+    """One warm parent's process, the line to it, and the cells that it has."""
+
+    def __init__(self, process: asyncio.subprocess.Process, line: socket.socket) -> None:
+        self.is_over = False
+        self._process = process
+        self._line = line
+        self._loop = asyncio.get_running_loop()
+        self._numbers = count(1)
+        # These are changed by start() and, in the same thread, by what the line brings.
+        self._ready: asyncio.Future[Ready] = self._loop.create_future()
+        self._starting: dict[int, _Start] = {}
+        self._cells: dict[int, Cell] = {}
+        self._last_words: dict[int, str] = {}
+        self._decoder = msgspec.msgpack.Decoder(Report)
+        self._loop.add_reader(line.fileno(), self._hear)
+
+    async def ready(self) -> None:
+        """Waits until the module is imported; ConnectionError if the process ends before."""
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self._ready
+        except TimeoutError:
+            raise ConnectionError(f"not ready after {READY_SECONDS:g} seconds") from None
+
+    async def start(self, limits: JailLimits, is_jailed: bool) -> Cell:
+        if is_jailed and self._ready.result().no_jail:
+            raise JailError(f"cannot sandbox a process: {self._ready.result().no_jail}; see `sterna doctor`")
+        number = next(self._numbers)
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            start = self._starting[number] = _Start(self._loop.create_future(), ours, limits)
+            try:
+                request = msgspec.msgpack.encode(Request(number, limits, is_jailed))
+                socket.send_fds(self._line, [request], [theirs.fileno()])
+                async with asyncio.timeout(START_SECONDS):
+                    return await start.cell
+            except TimeoutError:
+                raise JailError(f"cannot start a cell: none came within {START_SECONDS:g} seconds") from None
+            except ConnectionError:
+                self._end("the warm parent died")
+                raise
+            finally:
+                if not start.has_cell():
+                    ours.close()
+
+    async def close(self) -> None:
+        """Ends the process and its cells."""
+        self._end("the warm parent was closed")
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+    def _hear(self) -> None:
+        while not self.is_over:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(
+                    self._line, MAX_MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC
+                )
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                data = b""
+            if data:
+                self._take(self._decoder.decode(data), descriptors)
+            else:
+                self._end("the warm parent died")
+
+    def _take(self, report: Report, descriptors: list[int]) -> None:
+        match report:
+            case Ready() if not self._ready.done():
+                self._ready.set_result(report)
+            case Broken(words) if not self._ready.done():
+                self._ready.set_exception(
+                    JailError(f"cannot start a cell: its program failed to import: {words}")
+                )
+            case Started(number, pid):
+                self._welcome(number, pid, *descriptors)
+            case Failed(number, words) if number in self._starting:
+                self._starting.pop(number).fail(JailError(words))
+            case Unjailed(number, words):
+                self._last_words[number] = words
+            case Died(number):
+                self._cells.pop(number).bury(report, self._last_words.pop(number, ""))
+
+    def _welcome(self, number: int, pid: int, process: int) -> None:
+        start = self._starting.pop(number)
+        cell = Cell(pid, sock=start.socket, process=process, limits=start.limits)
+        self._cells[number] = cell
+        if start.cell.done():  # the caller gave up
+            cell.kill()
+        else:
+            start.cell.set_result(cell)
+
+    def _end(self, detail: str) -> None:
+        if self.is_over:
+            return
+        self.is_over = True
+        self._loop.remove_reader(self._line.fileno())
+        self._line.close()
+        if not self._ready.done():
+            self._ready.set_exception(ConnectionError(detail))
+        for start in self._starting.values():
+            start.fail(ConnectionError(detail))
+        for cell in self._cells.values():
+            cell.kill()
+            cell.settle(Death(ended="killed", detail=detail))
+        self._starting.clear()
+        self._cells.clear()
+
+
+class _Start(Record, frozen=True):
+    """A cell that was requested and has not been reported yet."""
+
+    cell: asyncio.Future[Cell]
+    socket: socket.socket
+    limits: JailLimits
+
+    def has_cell(self) -> bool:
+        return self.cell.done() and not self.cell.cancelled() and self.cell.exception() is None
+
+    def fail(self, error: Exception) -> None:
+        if not self.cell.done():
+            self.cell.set_exception(error)
+
+
+async def _spawn(command: tuple[str, ...]) -> _Parent:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=theirs.fileno(),
+            stdout=asyncio.subprocess.DEVNULL,
+            env=_environment(),
+            start_new_session=True,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    parent = _Parent(process, ours)
+    try:
+        await parent.ready()
+    except BaseException:
+        await parent.close()
+        raise
+    _send_ahead(process.pid)
+    return parent
+
+
+def _send_ahead(pid: int) -> None:
+    """Lets the kernel kill cells before their host when memory is short: they inherit the score."""
+    with suppress(OSError):  # without the right to do so, nothing is lost
+        inside = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()  # of the wrapper
+        for each in (pid, *inside):
+            Path(f"/proc/{each}/oom_score_adj").write_text(OOM_SCORE)
+
+
+def _command(entry: str) -> tuple[str, ...]:
+    # -P keeps the working directory off the path, so that nothing in it is imported.
+    return (sys.executable, "-P", "-m", "sterna.runtime.cell.forker", entry)
+
+
+def _environment() -> dict[str, str]:
+    """What Python needs to find the same modules, and nothing that a cell could leak."""
+    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONHOME") if name in os.environ}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **kept}
+
+
+def _bubblewrap() -> tuple[str, ...]:
+    path = shutil.which("bwrap")
+    return (path, *BUBBLEWRAP) if path else ()

@@ -1,0 +1,228 @@
+"""The filter of system calls, as raw BPF: what a cell needs once everything is imported, and nothing else.
+
+Any other call ends the process (SIGSYS). `tests/runtime/cell/test_jail.py` runs the filter in the kernel and,
+for every number and both architectures, in an interpreter of its own.
+"""
+
+import ctypes
+import os
+import socket
+import struct
+import sys
+
+from sterna.errors import JailError
+from sterna.model import Record
+from sterna.runtime.cell import kernel
+
+KILL, ALLOW = 0x8000_0000, 0x7FFF_0000  # SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW
+_SET_MODE_FILTER, _GET_ACTION_AVAIL, _FLAG_TSYNC = 1, 2, 1
+_LOAD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06  # of linux/bpf_common.h
+_NR, _ARCH, _ARGS = 0, 4, 16  # offsets in struct seccomp_data
+_WORD = 0xFFFF_FFFF
+
+_PROT_READ_WRITE = 0x3
+_MAP_PRIVATE_ANONYMOUS, _MAP_NORESERVE, _MAP_STACK = 0x22, 0x4000, 0x2_0000
+_MREMAP_MAYMOVE = 0x1
+_MADV_DONTNEED, _MADV_FREE = 4, 8
+_FUTEX_WAIT, _FUTEX_WAKE, _FUTEX_REQUEUE, _FUTEX_WAIT_BITSET, _FUTEX_WAKE_BITSET = 0, 1, 3, 9, 10
+_FUTEX_FLAGS = 0x180  # private, realtime clock
+
+
+class Check(Record, frozen=True):
+    """A word of the arguments that must be one of `values` after masking."""
+
+    offset: int
+    values: tuple[int, ...]
+    mask: int = _WORD
+
+
+class Machine(Record, frozen=True):
+    """An architecture: the kernel's mark for it, its seccomp call, and the numbers of the allowed calls."""
+
+    mark: int
+    seccomp: int
+    numbers: dict[str, int]
+
+
+def _low(argument: int, *values: int, but: int = 0) -> Check:
+    """The low word of an argument is one of `values`; the bits in `but` are ignored."""
+    return Check(_ARGS + 8 * argument, values, _WORD & ~but)
+
+
+def _null(argument: int) -> tuple[Check, Check]:
+    return Check(_ARGS + 8 * argument, (0,)), Check(_ARGS + 8 * argument + 4, (0,))
+
+
+_NO_EXEC = _low(2, 0, but=_PROT_READ_WRITE)
+
+ALLOWED: dict[str, tuple[Check, ...]] = {
+    # The one open socket. No sendmsg: it carries descriptors. No address, and none of the flags that reach
+    # rarely used corners of the kernel (MSG_OOB on Unix sockets: CVE-2025-38236).
+    "read": (),
+    "write": (),
+    "recvfrom": (_low(3, 0, socket.MSG_WAITALL), *_null(4)),
+    "sendto": (_low(3, 0, socket.MSG_NOSIGNAL), *_null(4)),
+    "close": (),
+    # Memory: never executable, shared or mapped from a file.
+    "brk": (),
+    "mmap": (_NO_EXEC, _low(3, _MAP_PRIVATE_ANONYMOUS, but=_MAP_NORESERVE | _MAP_STACK)),
+    "mprotect": (_NO_EXEC,),
+    "mremap": (_low(3, 0, but=_MREMAP_MAYMOVE),),
+    "munmap": (),
+    "madvise": (_low(2, _MADV_DONTNEED, _MADV_FREE),),
+    # Locks among threads; not the kinds with priority inheritance.
+    "futex": (
+        _low(
+            1,
+            _FUTEX_WAIT,
+            _FUTEX_WAKE,
+            _FUTEX_REQUEUE,
+            _FUTEX_WAIT_BITSET,
+            _FUTEX_WAKE_BITSET,
+            but=_FUTEX_FLAGS,
+        ),
+    ),
+    "sched_yield": (),
+    # Time: on most machines, but not all, the vDSO answers the first two.
+    "clock_gettime": (),
+    "gettimeofday": (),
+    "clock_nanosleep": (),
+    "restart_syscall": (),
+    "getrandom": (),
+    "getpid": (),
+    "gettid": (),
+    # A thread blocks its signals before it ends.
+    "rt_sigprocmask": (),
+    "rt_sigreturn": (),
+    "exit": (),
+    "exit_group": (),
+}
+
+MACHINES = {
+    "x86_64": Machine(
+        mark=0xC000_003E,
+        seccomp=317,
+        numbers={
+            "read": 0,
+            "write": 1,
+            "close": 3,
+            "mmap": 9,
+            "mprotect": 10,
+            "munmap": 11,
+            "brk": 12,
+            "rt_sigprocmask": 14,
+            "rt_sigreturn": 15,
+            "sched_yield": 24,
+            "mremap": 25,
+            "madvise": 28,
+            "getpid": 39,
+            "sendto": 44,
+            "recvfrom": 45,
+            "exit": 60,
+            "gettimeofday": 96,
+            "gettid": 186,
+            "futex": 202,
+            "restart_syscall": 219,
+            "clock_gettime": 228,
+            "clock_nanosleep": 230,
+            "exit_group": 231,
+            "getrandom": 318,
+        },
+    ),
+    "aarch64": Machine(
+        mark=0xC000_00B7,
+        seccomp=277,
+        numbers={
+            "close": 57,
+            "read": 63,
+            "write": 64,
+            "exit": 93,
+            "exit_group": 94,
+            "futex": 98,
+            "clock_gettime": 113,
+            "clock_nanosleep": 115,
+            "sched_yield": 124,
+            "restart_syscall": 128,
+            "rt_sigprocmask": 135,
+            "rt_sigreturn": 139,
+            "gettimeofday": 169,
+            "getpid": 172,
+            "gettid": 178,
+            "sendto": 206,
+            "recvfrom": 207,
+            "brk": 214,
+            "munmap": 215,
+            "mremap": 216,
+            "mmap": 222,
+            "mprotect": 226,
+            "madvise": 233,
+            "getrandom": 278,
+        },
+    ),
+}
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def filter_of(machine: Machine) -> bytes:
+    """The BPF program for a machine: its architecture first, then one number after the other.
+
+    Numbers are compared whole, so those of x32, which have a bit more, are not allowed either.
+    """
+    code = [
+        _step(_LOAD, _ARCH),
+        _step(_JUMP_IF_EQUAL, machine.mark, then=1),
+        _step(_RETURN, KILL),
+        _step(_LOAD, _NR),
+    ]
+    for name, checks in ALLOWED.items():
+        block = [step for check in checks for step in _check(check)]
+        block.append(_step(_RETURN, ALLOW))
+        code += [_step(_JUMP_IF_EQUAL, machine.numbers[name], otherwise=len(block)), *block]
+    code.append(_step(_RETURN, KILL))
+    return b"".join(code)
+
+
+def _check(check: Check) -> list[bytes]:
+    count = len(check.values)
+    tests = [
+        _step(_JUMP_IF_EQUAL, value, then=count - place) for place, value in enumerate(check.values)
+    ]  # each jumps over those that follow and over the end
+    return [_step(_LOAD, check.offset), _step(_AND, check.mask), *tests, _step(_RETURN, KILL)]
+
+
+def _step(code: int, operand: int, *, then: int = 0, otherwise: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, then, otherwise, operand)
+
+
+def why_not() -> str:
+    """Why the filter cannot be installed on this machine; empty if it can."""
+    name = os.uname().machine
+    machine = MACHINES.get(name)
+    if machine is None or sys.maxsize < 2**32:
+        known = " and ".join(MACHINES)
+        return f"no filter of system calls for {name} with this Python, only for 64-bit {known}"
+    action = ctypes.c_uint32(KILL)
+    try:
+        kernel.call(machine.seccomp, _GET_ACTION_AVAIL, 0, ctypes.addressof(action))
+    except OSError as error:
+        return f"the kernel has no seccomp filter ({error.strerror})"
+    return ""
+
+
+def install() -> None:
+    """Puts the filter on every thread of this process for good; set no_new_privs before."""
+    if reason := why_not():
+        raise JailError(f"cannot sandbox a process: {reason}; see `sterna doctor`")
+    machine = MACHINES[os.uname().machine]
+    code = filter_of(machine)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = _Program(len(code) // 8, ctypes.addressof(buffer))
+    try:
+        thread = kernel.call(machine.seccomp, _SET_MODE_FILTER, _FLAG_TSYNC, ctypes.addressof(program))
+    except OSError as error:
+        raise JailError(f"cannot sandbox a process: seccomp failed ({error.strerror})") from error
+    if thread:
+        raise JailError(f"cannot sandbox a process: its thread {thread} has a filter of its own")

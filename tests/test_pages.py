@@ -1,0 +1,36 @@
+"""The documents as a whole: links lead somewhere, pages say whom they are for, the site has all of them."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DECISIONS = sorted((ROOT / "docs/decisions").glob("0*.md"))
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(ROOT / f"{folder}/README.md" for folder in ("bench", "deploy", "examples", "docs/decisions")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for document in [*PAGES, *DECISIONS]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
+            assert (document.parent / target).exists(), (
+                f"{document.name} points to {target}, which is not there"
+            )
+
+
+def test_every_page_says_whom_it_is_for() -> None:
+    pages = [page for page in PAGES if page not in (ROOT / "README.md", ROOT / "docs/architecture.md")]
+    assert [page.name for page in pages if not page.read_text().split("\n\n")[1].startswith("*For ")] == []
+
+
+def test_site_has_every_page() -> None:
+    listed = (ROOT / "mkdocs.yml").read_text()
+    names = [str(page.relative_to(ROOT)) for page in PAGES]
+    assert [name for name in names if f": {name}\n" not in listed] == []
+
+
+def test_list_of_decisions_is_whole() -> None:
+    listed = (ROOT / "docs/decisions/README.md").read_text()
+    assert [path.name for path in DECISIONS if f"({path.name})" not in listed] == []
