@@ -11,19 +11,19 @@ from tests.export.exported import SITE, page
 from sterna.archive.segments import SegmentStore
 
 PAGES, TEXT = 1_000, "tern " * 1_500  # of a segment; of a page
-MORE_BYTES = 40_000_000
+MORE_BYTES = 80_000_000
 
 # Exports the segments that it is given, and tells the most memory that it ever had.
 EXPORT = """
 import resource, sys
 from pathlib import Path
 from sterna.export.progress import Unseen
-from sterna.export.tables import write_rows
-from sterna.export.selection import Selection
+from sterna.export.rows import write_rows
+from sterna.export.selection import Source
 from sterna.query.engine import Engine
 form, *files = sys.argv[1:]
 with Engine({"page": [Path(file) for file in files]}) as engine, open("/dev/null", "wb") as out:
-    count = write_rows(Selection(Path("made-up"), engine), out, table="page", form=form, progress=Unseen())
+    count = write_rows(Source(Path("made-up"), engine), out, table="page", form=form, progress=Unseen())
 print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
@@ -32,7 +32,7 @@ print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 def segments(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     store = SegmentStore(tmp_path_factory.mktemp("segments"))
     found = []
-    for number in range(15):
+    for number in range(26):
         pages = [page(f"/{number}/{each}", text=f"{each} {TEXT}") for each in range(PAGES)]
         found += [store.path(each.name) for each in store.write_pages([(SITE, one) for one in pages])]
     return found
