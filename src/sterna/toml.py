@@ -44,9 +44,11 @@ def stamp(path: Path) -> tuple[int, ...]:
 def read(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> tuple[str, dict[str, Any]]:
     """The text of a file, and what it says; ConfigError if it is no TOML."""
     try:
-        if path.stat().st_size > max_bytes:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:
             raise ConfigError(f"{path} is too large: the limit is {max_bytes:,} bytes")
-        text = path.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
         return text, tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error

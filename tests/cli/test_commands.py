@@ -162,7 +162,7 @@ def test_full_disk_under_the_output_is_one_line(words: list[str]) -> None:
         command = [sys.executable, "-m", "sterna", *words]
         result = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 6
-    assert result.stderr == "sterna: the output cannot be written: No space left on device\n"
+    assert result.stderr == "sterna: cannot write the output: No space left on device\n"
 
 
 def test_query_prints_table_csv_and_json(server: PageServer, tmp_path: Path) -> None:

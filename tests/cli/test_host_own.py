@@ -150,7 +150,7 @@ def test_search_that_finds_nothing_says_so(owner: Owner) -> None:
         assert (result.exit_code, result.stdout, result.stderr) == (
             1,
             "",
-            "sterna: no page has these words\n",
+            "sterna: no page contains these words\n",
         )
 
 

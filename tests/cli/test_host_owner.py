@@ -252,4 +252,4 @@ def test_page_is_shown_to_this_machine_only(tmp_path: Path, address: str) -> Non
     words = ("--keys", tmp_path / "k", "--state", tmp_path / "s", "--listen", "127.0.0.1:0")
     result = sterna("host", "run", "--site", SITE, *words, "--page", address)
     assert result.returncode == 2
-    assert "it is for this machine alone" in result.stderr
+    assert "it must be on this machine" in result.stderr

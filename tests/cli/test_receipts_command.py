@@ -70,7 +70,7 @@ def test_log_shows_before_and_after(state: Path, logs: list[Path]) -> None:
     assert "#" * 40 in result.stdout  # plain where it is not a terminal
     assert "█" not in result.stdout
     assert "log: 536 lines, 1 passed over" in result.stdout
-    assert "log: 30 requests of crawlers at the host and of itself: not counted" in result.stdout
+    assert "log: 30 requests by the host and crawlers at it: not counted" in result.stdout
 
 
 def test_scripts_get_json(state: Path, logs: list[Path]) -> None:
@@ -103,7 +103,7 @@ def test_changed_line_is_said(state: Path) -> None:
     with open_state(state).transaction() as db:
         db.execute("UPDATE receipt SET by_host = x'00' WHERE visit = 'v0'")
     result = sterna("host", "receipts", "--state", state)
-    assert "1 line of the file cannot be read, or was changed" in result.stdout
+    assert "1 line of the file unreadable or changed" in result.stdout
 
 
 def test_name_that_colours_terminals_does_not(tmp_path: Path) -> None:

@@ -96,13 +96,13 @@ def test_reader_who_goes_away_is_one_line(collection: Path) -> None:
     )
     os.close(write)
     _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (3, "sterna: whoever read the output is gone: stopped\n")
+    assert (process.returncode, errors) == (3, "sterna: the reader of the output is gone: stopped\n")
 
 
 def test_full_disk_is_one_line_and_leaves_nothing(real_collection: Path, tmp_path: Path) -> None:
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))
     result = export(real_collection, "--to", "csv", "--out", tmp_path / "out.csv", preexec_fn=limit)
-    assert "files may not grow so large here" in one_line(result, 6)
+    assert "the file exceeds the size limit" in one_line(result, 6)
     assert list(tmp_path.iterdir()) == []
     full = export(real_collection, "--to", "csv", "--out", "/dev/full")
     assert "the disk is full: free some space" in one_line(full, 6)

@@ -5,8 +5,18 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import ConfigError
-from sterna.storage.config import CommandSpec, Config, ConnectionSpec, RuleSpec, StoreSpec
-from sterna.storage.config_file import ConfigFile, as_toml, merged, read_config, write_config
+from sterna.storage.config import (
+    CommandSpec,
+    Config,
+    ConfigFile,
+    ConnectionSpec,
+    RuleSpec,
+    StoreSpec,
+    as_toml,
+    merged,
+    read_config,
+    write_config,
+)
 
 GOOD = """\
 [connections.main]
@@ -45,7 +55,12 @@ def changed(old: str, new: str) -> str:
             "no connection 'x'",
         ),
         (changed('connection = "main"', ""), 4, "commands.AddPage", "missing required field `connection`"),
-        (changed("INSERT INTO a VALUES (:url);", "COMMIT;"), 6, "commands.AddPage.sql", "COMMIT cannot be"),
+        (
+            changed("INSERT INTO a VALUES (:url);", "COMMIT;"),
+            6,
+            "commands.AddPage.sql",
+            "a command may not COMMIT",
+        ),
         (
             changed('connection = "main"', 'connection = "main"\ncall = "a:b"'),
             4,
@@ -56,7 +71,7 @@ def changed(old: str, new: str) -> str:
             changed('["AddPage"]', '["Add"]'),
             16,
             "rules.pages.store.0.commands",
-            "no command 'Add': there are AddPage",
+            "no command 'Add' (defined: AddPage)",
         ),
         (changed('["AddPage"]', "[]"), 16, "rules.pages.store.0.commands", "at least one command"),
         (
@@ -68,7 +83,7 @@ def changed(old: str, new: str) -> str:
         (changed('"health*"', '""'), 12, "rules.pages.crawler", "empty"),
         (changed("[[rules.pages.store]]", "[rules.pages.stores]"), 14, "rules.pages.stores", "unknown field"),
         (changed("[rules.pages]", '[rules."p q"]'), 11, "rules.p q", "missing required field `store`"),
-        ("[connections.'a b']\nurl = 'x'\n", 1, "connections.a b", "only letters, digits"),
+        ("[connections.'a b']\nurl = 'x'\n", 1, "connections.a b", "letters, digits"),
         ("rules = 3\n", 1, "rules", "Expected `object`, got `int`"),
         ("other = 3\n", 1, "other", "unknown field"),
     ],

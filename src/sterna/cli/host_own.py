@@ -33,8 +33,7 @@ from sterna.host.own.index import MAX_PAGES, NAME, Change, Found, Index, search
 from sterna.host.own.shelf import atom_of, lines_of
 from sterna.host.site.closed import Closed
 from sterna.query.terminal import harmless
-from sterna.web import xml
-from sterna.web.sitemap_file import write_sitemap
+from sterna.web.sitemap_file import write_sitemap, xml_time
 
 if TYPE_CHECKING:
     from sterna.host.own.survey import Outcome
@@ -202,7 +201,7 @@ def changes(
 
 def _line_of(change: Change) -> bytes:
     title = f"  {change.title}" if change.title else ""
-    return (harmless(f"{xml.time(change.at)}  {change.kind}  {change.url}{title}") + "\n").encode()
+    return (harmless(f"{xml_time(change.at)}  {change.kind}  {change.url}{title}") + "\n").encode()
 
 
 def find(
@@ -221,11 +220,8 @@ def find(
             _write(msgspec.json.encode(page) + b"\n")
         return
     for page in pages:
-        say(
-            "\n".join(
-                (harmless(page.title or page.url), f"  {harmless(page.url)}", f"  {_excerpt(page)}", "")
-            )
-        )
+        lines = (harmless(page.title or page.url), f"  {harmless(page.url)}", f"  {_excerpt(page)}", "")
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
     if not pages:
         warn("no page contains these words")
         raise typer.Exit(int(Exit.NOTHING))

@@ -20,6 +20,7 @@ import msgspec
 import typer
 import uvloop
 
+from sterna.cli.flags import listen as listen_on
 from sterna.cli.flags import with_flags
 from sterna.cli.host_options import (
     EndpointFlag,
@@ -169,7 +170,7 @@ def _page(
 
 
 def _keeping(config: HostConfig, hours: float) -> AbstractAsyncContextManager[None]:
-    from sterna.host.own.keeper import keeping  # noqa: PLC0415 - it brings the runtime
+    from sterna.host.own.keeper import keeping  # noqa: PLC0415 - it loads the runtime
 
     return keeping(config, hours=hours, announce=_tell)
 
@@ -184,7 +185,7 @@ def _closed(doors: Doors) -> list[str]:
 
 async def _try_source(config: HostConfig) -> list[str]:
     """A warning if the source of pages does not answer; raises ConfigError for an invalid one."""
-    from sterna.host.site.source import check_source  # noqa: PLC0415 - only a host that runs has to know
+    from sterna.host.site.source import check_source  # noqa: PLC0415 - only a running host needs it
     from sterna.host.site.upstream import Upstream  # noqa: PLC0415
 
     check_source(config)
@@ -197,7 +198,7 @@ async def _try_source(config: HostConfig) -> list[str]:
 
 
 def _circumstances(listener: socket.socket) -> list[str]:
-    from sterna.runtime.cell.jail import protection  # noqa: PLC0415 - only a host that runs has to know
+    from sterna.runtime.cell.jail import protection  # noqa: PLC0415 - only a running host needs it
 
     offered = protection()
     jail = "seccomp" if offered.has_seccomp else "none: crawlers with rules are refused (see sterna doctor)"
@@ -220,16 +221,11 @@ def _tell(line: str) -> None:
 
 def _listener(flag: str, written: str) -> socket.socket:
     """A listening socket; raises UsageError for an invalid or unavailable address."""
+    if not written.startswith("unix:"):
+        return listen_on(flag, written, example="127.0.0.1:8470 or unix:/run/sterna.sock")
     try:
-        if written.startswith("unix:"):
-            return _unix_listener(Path(written.removeprefix("unix:")))
-        host, _, port = written.rpartition(":")
-        if not port.isdigit():
-            raise UsageError(
-                f"{flag} {written} is invalid: write it as 127.0.0.1:8470 or unix:/run/sterna.sock"
-            )
-        return socket.create_server((host.strip("[]") or "127.0.0.1", int(port)), family=_family(host))
-    except (OSError, OverflowError) as error:
+        return _unix_listener(Path(written.removeprefix("unix:")))
+    except OSError as error:
         raise UsageError(f"{flag} {written} is not available: {error}") from error
 
 
@@ -255,10 +251,6 @@ def _unix_listener(path: Path) -> socket.socket:
     path.chmod(0o660)
     listener.listen()
     return listener
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _is_address(text: str) -> bool:

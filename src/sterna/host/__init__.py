@@ -1,1 +1,1 @@
-"""The site's side: a service that takes in crawlers, as an ASGI application or a CGI program, and its state."""
+"""The site's side: a service that takes in crawlers, as an ASGI application or a CGI program; its state."""

@@ -19,9 +19,8 @@ from sterna.host.policy.policy import LoadRules, Policy
 from sterna.host.visiting.workshop import Workshop
 from sterna.model import Page, Usage
 from sterna.web.clock import Clock
-from sterna.web.digest import digest_of
 from sterna.web.http import Fetcher, Request, Response
-from sterna.web.signature import likeness_of
+from sterna.web.signature import digest_of, likeness_of
 
 SITE = "http://site.test"
 NOW = 1_800_000_000.0

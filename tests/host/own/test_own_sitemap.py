@@ -26,7 +26,7 @@ from sterna.host.own.shelf import FOLDER, Shelf
 from sterna.host.own.survey import Outcome, Surveyor
 from sterna.host.policy.policy import LoadRules, Policy, read_policy
 from sterna.host.visiting.workshop import Workshop
-from sterna.web import sitemap_file, xml
+from sterna.web import sitemap_file
 from sterna.web.clock import SystemClock
 from sterna.web.sitemap import read_sitemap
 from sterna.web.sitemap_file import Listed, write_sitemap
@@ -334,4 +334,4 @@ def file_of(root: Path, url: str) -> Path:
 
 
 def iso(seconds: float) -> str:
-    return xml.time(int(seconds))
+    return sitemap_file.xml_time(int(seconds))

@@ -99,7 +99,7 @@ def test_command_explains_and_refuses(tmp_path: Path) -> None:
     )
     wrong = check(tmp_path, "good.toml", "--at", "soon")
     assert wrong.returncode == 2
-    assert "--at soon cannot be" in wrong.stderr
+    assert "--at soon is invalid" in wrong.stderr
 
 
 def test_host_with_a_broken_policy_does_not_start(tmp_path: Path) -> None:

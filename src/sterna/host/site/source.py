@@ -17,7 +17,7 @@ from sterna.host.site.upstream import Upstream, UpstreamFetcher
 from sterna.model import Record
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, CurlFetcher
-from sterna.web.document_root import DocumentRoot, Entry, Kind, RootFetcher, answer_of, names_of
+from sterna.web.document_root import DocumentRoot, PathKind, RootEntry, RootFetcher, answer_of, names_of
 from sterna.web.http import Fetcher, Request, Response
 from sterna.web.urls import Canonical, hostname_of, path_of
 
@@ -169,11 +169,11 @@ class RootedFetcher:
         if names is None:
             return await self._server.fetch(request)
         with self._root.find(names) as entry:
-            is_fit = entry.kind is Kind.FILE and 0 < entry.size <= request.max_bytes
+            is_fit = entry.kind is PathKind.FILE and 0 < entry.size <= request.max_bytes
             answer = await self._answer(entry, request) if is_fit else None
         return answer or await self._server.fetch(request)
 
-    async def _answer(self, entry: Entry, request: Request) -> Response | None:
+    async def _answer(self, entry: RootEntry, request: Request) -> Response | None:
         """The file, or the server's answer for it; None if that decides nothing."""
         kind = _kind_of(request)
         trust = self._trusted.get(kind) if kind and not self._checks_every else None
@@ -218,7 +218,7 @@ def _for_beginning(request: Request) -> Request:
     return replace(request, headers=(*request.headers, ("Range", f"bytes=0-{PROOF_BYTES - 1}")))
 
 
-def _is_of(answer: Response, entry: Entry, body: bytes) -> bool:
+def _is_of(answer: Response, entry: RootEntry, body: bytes) -> bool:
     """Whether the server serves this file unchanged."""
     size = min(PROOF_BYTES, entry.size)
     return (
@@ -236,6 +236,6 @@ def _whole(answer: Response, body: bytes) -> Response:
     return replace(whole, seconds=answer.seconds, wire_bytes=answer.wire_bytes, is_http2=answer.is_http2)
 
 
-def _unchecked(entry: Entry, body: bytes, trust: _Trust) -> Response:
+def _unchecked(entry: RootEntry, body: bytes, trust: _Trust) -> Response:
     fields = (("last-modified", entry.modified), ("content-length", str(len(body))))
     return answer_of(HTTPStatus.OK, body, (*trust.headers, *fields))

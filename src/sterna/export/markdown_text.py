@@ -18,6 +18,8 @@ _LINE_START = re.compile(r"^(?:(?=[#+=>|-]|:-)|(\d{1,9})(?=[.)](?:\s|$)))", re.M
 _LAST_HASH = re.compile(r"(?<!\\)((?:\\\\)*)#\Z")
 _BACKTICKS = re.compile("`+")
 _NOT_BESIDE_MARKS = "*_~`\\"
+_MAX_SPAN, _MAX_COLUMNS = 20, 60  # of a table
+MAX_DEPTH = 12  # of nested lists and quotations: what nests deeper is not indented further
 
 
 class Style(IntFlag):
@@ -168,3 +170,96 @@ def _linked(text: str, href: str) -> str:
 def _joined(text: str, more: str) -> str:
     """The two, one after the other; an exclamation mark before a link would make it an image."""
     return f"{text[:-1]}\\!{more}" if text.endswith("!") and more.startswith("[") else text + more
+
+
+# --- blocks: paragraphs one after the other, in lists and quotations; tables
+
+
+class _Container:
+    """A list's item or a quotation, and what its lines begin with."""
+
+    def __init__(self, marker: str, indent: str) -> None:
+        self.marker = marker
+        self.indent = indent
+        self.is_begun = False  # set by the first block in it
+
+    @property
+    def is_item(self) -> bool:
+        return self.marker != self.indent
+
+
+class Blocks:
+    """Takes blocks and what holds them, in document order."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._containers: list[_Container] = []
+        self._ended_in_item = False  # the last block stood in a list
+
+    def begin_item(self, marker: str) -> None:
+        """What follows stands in an item of a list, until it is ended."""
+        self._begin(marker, " " * len(marker))
+
+    def begin_quotation(self) -> None:
+        self._begin("> ", "> ")
+
+    def end(self) -> None:
+        """Ends the item or quotation that began last."""
+        self._containers.pop()
+
+    def add(self, lines: Sequence[str]) -> None:
+        """Adds a block, which stands apart from the one before it unless both are items of a list."""
+        begins_item = bool(self._containers) and any(
+            each.is_item and not each.is_begun for each in self._containers
+        )
+        if self._lines and not (begins_item and self._ended_in_item):
+            self._lines.append(self._prefix(only_begun=True).rstrip())
+        for line in lines:
+            self._lines.append((self._prefix() + line).rstrip(" "))
+            for container in self._containers:
+                container.is_begun = True
+        self._ended_in_item = any(each.is_item for each in self._containers)
+
+    def text(self) -> str:
+        return "".join(f"{line}\n" for line in self._lines)
+
+    def _begin(self, marker: str, indent: str) -> None:
+        is_too_deep = len(self._containers) >= MAX_DEPTH
+        self._containers.append(_Container("", "") if is_too_deep else _Container(marker, indent))
+
+    def _prefix(self, *, only_begun: bool = False) -> str:
+        parts = []
+        for container in self._containers:
+            if only_begun and not container.is_begun:
+                break
+            parts.append(container.indent if container.is_begun else container.marker)
+        return "".join(parts)
+
+
+class Table:
+    """Rows of cells, which are Markdown already."""
+
+    def __init__(self) -> None:
+        self._rows: list[list[str]] = []
+        self._row: list[str] = []
+
+    def add_cell(self, text: str, *, span: str = "") -> None:
+        """Adds a cell; one that spans several columns is followed by empty ones."""
+        columns = int(span) if span.isdecimal() and len(span) < 3 else 1
+        self._row += [text, *[""] * (min(columns, _MAX_SPAN) - 1)][: _MAX_COLUMNS - len(self._row)]
+
+    def end_row(self) -> None:
+        if any(self._row):
+            self._rows.append(self._row)
+        self._row = []
+
+    def lines(self) -> list[str]:
+        """The first row is the head: such a table has one."""
+        self.end_row()
+        width = max(map(len, self._rows), default=0)
+        lines = [_line([*row, *[""] * (width - len(row))]) for row in self._rows]
+        return [*lines[:1], _line(["---"] * width), *lines[1:]] if lines else []
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
