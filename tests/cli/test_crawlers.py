@@ -13,7 +13,7 @@ from tests.host.owner.test_host_receipts import receipt
 
 from sterna.home.away.luggage import pack
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import Change, Out, OutboxRow
+from sterna.home.ledger.records import Change, Out, OutboxRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Arrival, Ended, Target
 from sterna.wire.keys import Identity

@@ -17,8 +17,7 @@ from sterna.api.dry_run import order_of
 from sterna.api.dry_run import terms_of as terms_for
 from sterna.crawler.pack import PackedCrawler, SavedProgress, write
 from sterna.errors import UsageError
-from sterna.host.config import Policy
-from sterna.host.policy.policy import read_policy
+from sterna.host.policy.policy import Policy, read_policy
 from sterna.host.policy.terms import terms_of
 from sterna.model import Target
 from sterna.web.urls import fingerprint

@@ -15,8 +15,7 @@ from tests.host.knocking import NAME, SITE, write_site
 from tests.host.real import RealHost, real_host
 
 from sterna.host.owner.audit import AUDIT, Audit
-from sterna.host.owner.control import Question, ask
-from sterna.host.owner.doors import Doors
+from sterna.host.owner.control import ControlRequest, Doors, ask
 from sterna.host.owner.verification import verify
 from sterna.model import Crawler, Ended
 from sterna.web.clock import SystemClock
@@ -32,7 +31,7 @@ async def under_way(host: RealHost, count: int = 1) -> list[dict[str, Any]]:
     """The visits of `sterna host status --json`, once so many have fetched some pages."""
     async with asyncio.timeout(30):
         while True:
-            answer = await asyncio.to_thread(ask, host.state, Question("status"))
+            answer = await asyncio.to_thread(ask, host.state, ControlRequest("status"))
             assert answer.status
             visits = [each for each in answer.status.visits if each.state == "running"]
             if len(visits) == count and all(each.requests or each.pages for each in visits):
@@ -181,7 +180,7 @@ def test_changed_log_is_told_in_words_and_by_the_exit_code(tmp_path: Path) -> No
     audit.path.write_bytes(audit.path.read_bytes().replace(b'"pages":1', b'"pages":7'))
     bad = sterna("host", "audit", "--state", tmp_path)
     assert bad.returncode == 1
-    assert f"  {AUDIT}, line 2: was changed: the hash in line 3 does not fit it" in bad.stdout
+    assert f"  {AUDIT}, line 2: was changed: the hash in line 3 does not match it" in bad.stdout
     assert sterna("host", "audit", "--state", tmp_path, "--expect", "x").returncode == 2
     nothing = sterna("host", "audit", "--state", tmp_path.parent)
     assert nothing.returncode == 6

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from tests.host.knocking import NAME, SITE, Home, open_home, send, until, write_site
 
-from sterna.host.keyring import Keyring
-from sterna.host.policy.terms import ALLOWED, allow
+from sterna.host.keyring import ALLOWED, Keyring, allow
 from sterna.model import Crawler, Program, Source
 from sterna.wire.keys import Identity
 from sterna.wire.orders import seal_order
@@ -37,7 +36,7 @@ def loaded_by(code: str) -> set[str]:
 )
 def test_host_loads_nothing_heavy(code: str) -> None:
     loaded = loaded_by(code)
-    assert "sterna.host.policy.terms" in loaded
+    assert "sterna.host.keyring" in loaded
     assert [name for name in HEAVY if name in loaded] == []
 
 

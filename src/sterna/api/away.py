@@ -9,7 +9,7 @@ from sterna.errors import CollectionInUse, SternaError, UsageError
 from sterna.home.away.composition import lines_of, open_transport
 from sterna.home.away.luggage import unpack
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import UNDER_WAY, Out, OutboxRow
+from sterna.home.ledger.records import UNDER_WAY, Out, OutboxRow
 from sterna.home.options import Options, load
 from sterna.host.keyring import Keyring
 from sterna.model import Visit

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from sterna.cli.lines import bytes_text, duration_text, every, plural, say_json, warn
 from sterna.home.away.place import Placement
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import SiteRow
+from sterna.home.ledger.records import SiteRow
 from sterna.home.progress import Progress, Summary
 from sterna.model import LIMITS, Ended
 from sterna.query.terminal import harmless

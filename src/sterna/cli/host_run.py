@@ -32,12 +32,10 @@ from sterna.cli.host_options import (
 )
 from sterna.cli.lines import say
 from sterna.errors import StorageError, UsageError
-from sterna.host.config import HostConfig
-from sterna.host.keyring import Keyring
+from sterna.host.config import HostConfig, config_of, format_host_file
+from sterna.host.keyring import ALLOWED, Keyring, allow
 from sterna.host.owner.audit import AUDIT, Audit
-from sterna.host.owner.doors import Doors
-from sterna.host.policy.terms import ALLOWED, allow
-from sterna.host.setup import config_of, format_host_file
+from sterna.host.owner.control import Doors
 from sterna.version import __version__
 from sterna.web.clock import SystemClock
 from sterna.wire.keys import Identity
@@ -124,11 +122,12 @@ async def _serve(
 ) -> None:
     # The server is slow to load, and --help should not wait for it.
     from sterna.host.asgi import serve  # noqa: PLC0415
-    from sterna.host.locks import lock  # noqa: PLC0415
-    from sterna.host.own.shelf import Shelf  # noqa: PLC0415
+    from sterna.host.files import lock  # noqa: PLC0415
     from sterna.host.owner.control import open_control  # noqa: PLC0415
     from sterna.host.service import Service  # noqa: PLC0415
 
+    if lock(config.state / "lock") is None:
+        raise UsageError(f"another host runs in {config.state}: name another folder with --state")
     clock = SystemClock()
     audit, doors = Audit(config.state / AUDIT, clock=clock), Doors(config.state)
     service = Service(
@@ -140,8 +139,6 @@ async def _serve(
         audit=audit,
         doors=doors,
     )
-    if lock(config.state / "lock") is None:
-        raise UsageError(f"another host runs in {config.state}: name another folder with --state")
     trouble = await _try_source(config)
     circumstances = await asyncio.to_thread(_circumstances, listener)
     audit.note("host-started", site=config.site, version=__version__, key=identity.public.text)
@@ -156,9 +153,7 @@ async def _serve(
         lines = (*about(config, identity), *_closed(doors), *trouble, *circumstances)
         await serve(
             service,
-            endpoint=config.address,
             listener=listener,
-            shelf=Shelf(config),
             on_ready=lambda: say(*lines),
         )
     say("stopped")
@@ -168,9 +163,9 @@ def _page(
     service: "Service", config: HostConfig, listener: socket.socket
 ) -> AbstractAsyncContextManager[None]:
     from sterna.host.owner.page import open_page  # noqa: PLC0415 - few hosts show one
-    from sterna.host.owner.spared import ReceiptSums  # noqa: PLC0415
+    from sterna.host.owner.receipts import HomeTotals  # noqa: PLC0415
 
-    return open_page(service, config.state / AUDIT, listener, spared=ReceiptSums(config.state))
+    return open_page(service, config.state / AUDIT, listener, spared=HomeTotals(config.state))
 
 
 def _keeping(config: HostConfig, hours: float) -> AbstractAsyncContextManager[None]:

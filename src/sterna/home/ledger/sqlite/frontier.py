@@ -1,12 +1,11 @@
-"""Links on their way into the ledger: which URLs are new, and which sites they wake."""
+"""The URLs that wait: which links are new, and which sites they wake."""
 
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from sterna.home.ledger.sqlite.lookup import CHUNK, Lookup, Row
-from sterna.home.ledger.sqlite.rank import best, depth_of, rank_of
-from sterna.home.ledger.sqlite.tally import add_to_tally
+from sterna.home.ledger.sqlite.database import add_to_tally
+from sterna.home.ledger.sqlite.lookup import CHUNK, Lookup, Row, best, depth_of, rank_of
 from sterna.model import Target
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER

@@ -1,20 +1,51 @@
-"""Storing parcels: pages, links, holds, robots, counters, all in the transaction of one commit."""
+"""Pages and the parcels that bring them: all of a commit in one transaction."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from itertools import chain
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.home.ledger.interface import WHOLE, Change, Disposal
-from sterna.home.ledger.sqlite.batches import count_batch
-from sterna.home.ledger.sqlite.links import add_targets, free_at
+from sterna.home.ledger.records import (
+    WHOLE,
+    Change,
+    Disposal,
+)
+from sterna.home.ledger.sqlite.database import Part, add_to_tally
+from sterna.home.ledger.sqlite.frontier import add_targets, free_at
 from sterna.home.ledger.sqlite.lookup import Lookup
-from sterna.home.ledger.sqlite.outbox import add_arrival
-from sterna.home.ledger.sqlite.states import change_state
-from sterna.home.ledger.sqlite.tally import add_to_tally
+from sterna.home.ledger.sqlite.memory import (
+    change_state,
+)
+from sterna.home.ledger.sqlite.outbox import (
+    add_arrival,
+)
 from sterna.model import LIMITS, Ended, Hold, Page, Parcel, Robots, Target
 from sterna.web.urls import fingerprint, path_of, site_of
 
 CHUNK = 500  # values in one IN list
+CHUNK = 256  # pages in one statement
+NAME = "batches"  # their number among the tallies
+
+
+class Pages(Part):
+    """What parcels brought, each once."""
+
+    def judge(self, parcel: Parcel) -> Disposal:
+        with self._database.reading() as db:
+            return Storing(db, self._database.lookup, now=0.0).judge(parcel)
+
+    def batch(self) -> int:
+        with self._database.reading() as db:
+            return last_batch(db)
+
+    def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
+        with self._database.reading() as db:
+            return stored_pages(db, sorted(pages))  # neighbours share pages of the table
+
+    def forget_validators(self) -> None:
+        with self._database.transaction() as db:
+            db.execute("UPDATE page SET etag = '', modified = '', digest = x'', likeness = x''")
 
 
 class Storing:
@@ -238,3 +269,36 @@ def write_warc(db: sqlite3.Connection, positions: Sequence[WarcPosition]) -> Non
 
 def _segment_row(segment: Segment) -> tuple[str, str, int, int, int]:
     return (segment.name, segment.table, segment.rows, segment.size_bytes, segment.tier)
+
+
+def last_batch(db: sqlite3.Connection) -> int:
+    row = db.execute("SELECT amount FROM tally WHERE name = ?", (NAME,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def count_batch(db: sqlite3.Connection, number: int) -> None:
+    """Makes this the last batch; it must be the next one, or followers would miss or double rows."""
+    last = last_batch(db)
+    if number != last + 1:
+        raise ValueError(f"batch {number} after batch {last}")
+    add_to_tally(db, {NAME: 1})
+
+
+def stored_pages(db: sqlite3.Connection, pages: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Those of the pages, each a site and a fingerprint, that are in the ledger already."""
+    found: set[tuple[str, int]] = set()
+    for start in range(0, len(pages), CHUNK):
+        some = pages[start : start + CHUNK]
+        found.update(db.execute(stored_sql(len(some)), list(chain.from_iterable(some))))
+    return found
+
+
+@cache
+def stored_sql(count: int) -> str:
+    """The statement for so many pages; a plain join may begin with `page`, and read all of it."""
+    return (
+        f"WITH asked (origin, mark) AS (VALUES {', '.join(['(?, ?)'] * count)})"  # noqa: S608
+        " SELECT asked.origin, mark FROM asked"
+        " CROSS JOIN site ON site.origin = asked.origin"
+        " CROSS JOIN page ON page.site_id = site.id AND page.fingerprint = mark"
+    )

@@ -1,16 +1,132 @@
-"""Leasing: what a visit to a part of a site starts from, all in the ledger's transaction."""
+"""Sites and who has them on lease: what a visit starts from, and when a site is due again."""
 
 import sqlite3
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from sterna.home.ledger.interface import Lease
-from sterna.home.ledger.sqlite.links import lengthen
-from sterna.home.ledger.sqlite.rank import GREATEST, LEAST, MAX_DEPTH, depth_of, priority_of
-from sterna.home.ledger.sqlite.states import read_state
+from sterna.home.ledger.records import (
+    WHOLE,
+    Lease,
+)
+from sterna.home.ledger.sqlite.database import Part, add_to_tally, count, read_tally
+from sterna.home.ledger.sqlite.frontier import add_targets, lengthen
+from sterna.home.ledger.sqlite.lookup import GREATEST, LEAST, MAX_DEPTH, depth_of, priority_of
+from sterna.home.ledger.sqlite.memory import (
+    read_state,
+)
+from sterna.home.ledger.sqlite.outbox import lose
+from sterna.home.ledger.sqlite.pages import add_holds
 from sterna.model import Hold, Known, Record, Robots, RobotsState, Target, Validator
 from sterna.web.politeness import site_key
+from sterna.web.robots import NEVER
+
+STEP_SECONDS = 24 * 3600.0  # by which each step of priority puts a turn ahead of others of the same time
+
+
+class Sites(Part):
+    """Sites, leases and turns."""
+
+    def seed(self, targets: Sequence[Target], *, now: float, private_sites: Collection[str] = ()) -> int:
+        with self._database.transaction() as db:
+            before = read_tally(db).get("pending", 0)
+            sites = add_targets(db, self._database.lookup, [(WHOLE, targets)], now=now)
+            db.executemany("UPDATE site SET is_seed = 1 WHERE id = ?", [(site,) for site in sites.values()])
+            db.executemany(
+                "UPDATE site SET may_be_private = 1 WHERE origin = ?", [(site,) for site in private_sites]
+            )
+            return read_tally(db).get("pending", 0) - before
+
+    def seed_sites(self) -> frozenset[str]:
+        with self._database.reading() as db:
+            return frozenset(origin for (origin,) in db.execute("SELECT origin FROM site WHERE is_seed"))
+
+    def lease(
+        self,
+        visits: Sequence[str],
+        *,
+        now: float,
+        pages: int,
+        max_depth: int,
+        host_pages: int = 0,
+        may_visit: Callable[[str], bool] = lambda site: True,
+    ) -> list[Lease]:
+        leases: list[Lease] = []
+        with self._database.transaction() as db:
+            leasing = Leasing(
+                db, now=now, pages=pages, host_pages=max(pages, host_pages), max_depth=max_depth
+            )
+            while len(leases) < len(visits) and (due := leasing.next_due()):
+                if not may_visit(due.origin):
+                    leasing.put_off(due, None)
+                elif lease := leasing.lease(due, visits[len(leases)]):
+                    leases.append(lease)
+        return leases
+
+    def recover(self, *, now: float, least_pause: float) -> int:
+        with self._database.transaction() as db:
+            rows = db.execute(
+                "SELECT visit, origin, delay_seconds FROM part JOIN site ON site.id = site_id"
+                " WHERE visit IS NOT NULL AND visit NOT IN"
+                " (SELECT visit FROM outbox WHERE over_at IS NULL AND NOT is_live_only)"
+            ).fetchall()
+            for visit, origin, delay in rows:
+                add_holds(db, [Hold(site_key(origin), now + max(delay, least_pause))])
+                lose(db, visit, now=now, reason="home ended meanwhile, and its host keeps no visits")
+            return len(rows)
+
+    def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
+        with self._database.transaction() as db:
+            return lose(db, visit, now=now, reason=reason)
+
+    def refresh(self, *, older_than: float, now: float) -> int:
+        with self._database.transaction() as db:
+            db.execute(
+                "DELETE FROM known WHERE is_done"
+                " AND (site_id, fingerprint) NOT IN (SELECT site_id, fingerprint FROM page)"
+            )
+            moved = db.execute(
+                "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops, is_again)"
+                " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0, 1"
+                " FROM page JOIN known USING (site_id, fingerprint) WHERE fetched < ? AND is_done",
+                (WHOLE, older_than),
+            ).rowcount
+            db.execute(
+                "UPDATE known SET is_done = 0 WHERE is_done AND (site_id, fingerprint) IN"
+                " (SELECT site_id, fingerprint FROM page WHERE fetched < ?)",
+                (older_than,),
+            )
+            db.execute(
+                "UPDATE site SET robots_state = 'unknown', robots_failures = 0, robots_retry_at = 0"
+                " WHERE robots_retry_at >= ?",
+                (NEVER,),
+            )
+            if moved:
+                add_to_tally(db, {"pending": moved})
+                db.execute("UPDATE tally SET amount = 0 WHERE name = 'round_pages'")
+        self.wake(now=now)
+        with self._database.transaction() as db:
+            # Sites whose turn is now come in the order of what they were promised, before all others.
+            db.execute(
+                "UPDATE part SET turn = turn - ? *"
+                " (SELECT priority FROM host JOIN site ON site.origin = host.site WHERE site.id = site_id)"
+                " WHERE turn = ? AND site_id IN"
+                " (SELECT site.id FROM host JOIN site ON site.origin = host.site WHERE priority > 0)",
+                (STEP_SECONDS, now),
+            )
+        return moved
+
+    def wake(self, *, now: float) -> None:
+        with self._database.transaction() as db:
+            db.execute(
+                "UPDATE part SET turn = ? WHERE turn IS NULL AND visit IS NULL AND EXISTS"
+                " (SELECT 1 FROM frontier f WHERE f.site_id = part.site_id AND f.part = part.part)",
+                (now,),
+            )
+
+    def due_count(self, *, now: float, most: int) -> int:
+        with self._database.reading() as db:
+            return count(db, "SELECT count(*) FROM (SELECT 1 FROM part WHERE turn <= ? LIMIT ?)", now, most)
 
 
 class Due(Record, frozen=True):
