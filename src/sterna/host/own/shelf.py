@@ -25,10 +25,10 @@ from sterna.host.policy.policy import PolicyFile
 from sterna.host.site.closed import Closed
 from sterna.version import __version__
 from sterna.web.sitemap_file import write_sitemap
-from sterna.web.urls import path_of
 from sterna.web.sitemap_file import xml_address as address
 from sterna.web.sitemap_file import xml_text as text
 from sterna.web.sitemap_file import xml_time as time_text
+from sterna.web.urls import path_of
 from sterna.wire.problems import problem
 
 FOLDER = "shown"  # in the folder of state
