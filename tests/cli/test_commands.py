@@ -300,9 +300,9 @@ def test_no_url_at_all_is_one_line_and_code_2() -> None:
 def test_unreachable_host_says_so_and_is_code_1(url: str, tmp_path: Path) -> None:
     result = sterna("crawl", url, "--into", tmp_path / "c", "--wait", "0", "--delay", "0")
     assert result.returncode == 1
-    assert "robots.txt is not to be had" in result.stdout
+    assert "robots.txt could not be fetched" in result.stdout
     quiet = sterna("crawl", url, "--into", tmp_path / "q", "--wait", "0", "--delay", "0", "--quiet")
-    assert "robots.txt is not to be had" in quiet.stderr
+    assert "robots.txt could not be fetched" in quiet.stderr
 
 
 def test_folder_that_is_no_collection_is_left_alone(server: PageServer, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def export(
     progress: ExportProgress = _NOBODY,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Exported:
-    """Makes the export, whole or not at all; raises UsageError for what cannot be made."""
+    """Makes the export, whole or not at all; raises UsageError for an invalid job."""
     check_job(job)
     with ExitStack() as stack:
         folder = stack.enter_context(workplace(job))
