@@ -14,7 +14,7 @@ from typing import Literal
 
 from tantivy import Occur, Query, Schema, TextAnalyzer
 
-from sterna.archive.texts import clean
+from sterna.archive.disk import clean
 from sterna.model import Record
 from sterna.search import schema
 
