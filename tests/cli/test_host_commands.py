@@ -96,7 +96,7 @@ def test_second_host_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         (("--site", SITE, "--root", "nowhere"), "is not a folder"),
         (("--site", SITE, "--alias", "files"), "/files=DIR"),
         (("--site", SITE, "--root", ".", "--alias", "files=."), "/files=DIR"),
-        (("--site", SITE, "--policy", "nowhere.toml"), "cannot be read"),
+        (("--site", SITE, "--policy", "nowhere.toml"), "cannot read"),
         (("--site", SITE, "--endpoint", "sterna"), "endpoint"),
         (("--site", SITE, "--upstream", "nowhere"), "upstream"),
         (("--site", SITE, "--root", ".", "--check", "sometimes"), "check"),

@@ -127,7 +127,7 @@ def test_second_day_tells_what_became_of_the_site(owner: Owner) -> None:
         (("sitemap", "--state", "nowhere"), "there is no index of the site in nowhere"),
         (("changes", "--since", "soon", "--state", "nowhere"), "write it as 2026-11-30"),
         (("index", "--site", "ftp://site.test"), "write it as https://www.example.org"),
-        (("index", "--site", SITE, "--policy", "nowhere.toml"), "cannot be read"),
+        (("index", "--site", SITE, "--policy", "nowhere.toml"), "cannot read"),
     ],
 )
 def test_wrong_words_are_answered_in_one_line(words: tuple[str, ...], said: str) -> None:

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sterna.export.rows import Form, write_rows
 from tests.export.exported import export, page, source_of
 
 from sterna.api.query import open_collection
