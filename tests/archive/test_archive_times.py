@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sterna.archive.times import EPOCH, last_modified, moment
+from sterna.archive.disk import EPOCH, moment
+from sterna.archive.rows import last_modified
 
 FETCHED = datetime(2026, 5, 1, tzinfo=UTC)
 

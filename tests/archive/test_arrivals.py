@@ -13,12 +13,10 @@ from tests import making
 
 from sterna.archive import parquet
 from sterna.archive.arrivals import arrivals, count
-from sterna.archive.batches import batches_of
-from sterna.archive.compact import choose
 from sterna.archive.manifest import Batch, FactRow, Segment
-from sterna.archive.parquet import write_segment
+from sterna.archive.parquet import batches_of, write_segment
 from sterna.archive.rows import SCHEMAS
-from sterna.archive.segments import SegmentStore
+from sterna.archive.segments import SegmentStore, choose_merges
 from sterna.errors import StorageError
 from sterna.model import Link, Links, Page
 
@@ -192,7 +190,7 @@ def test_compaction_of_all_tiers_keeps_every_row_once_and_in_order(
 def compacted(store: SegmentStore, present: list[Segment], fan_in: int) -> list[Segment]:
     """As `home.compaction` does it, with the rows of a segment for its size."""
     sized = [Segment(each.name, each.table, each.rows, each.rows, each.tier) for each in present]
-    while groups := choose(sized, fan_in=fan_in, max_bytes=SMALL):
+    while groups := choose_merges(sized, fan_in=fan_in, max_bytes=SMALL):
         for group in groups:
             merged = store.merge(group)
             batches = pq.read_table(store.path(merged.name))["batch"].to_pylist()

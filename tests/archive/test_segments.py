@@ -268,7 +268,11 @@ def test_sweep_removes_what_the_manifest_does_not_know(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("code", "advice"),
-    [(errno.ENOSPC, "the disk is full: free some space"), (errno.EROFS, "read-only"), (errno.EIO, "fault")],
+    [
+        (errno.ENOSPC, "the disk is full: free some space"),
+        (errno.EROFS, "read-only"),
+        (errno.EIO, "I/O error"),
+    ],
 )
 def test_refusal_of_the_disk_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, advice: str
@@ -286,7 +290,7 @@ def test_refusal_of_the_disk_says_what_to_do(
 def test_disk_that_fills_up_half_way_leaves_nothing(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
     many = [(site, page) for number in range(200) for site, page in pages(number, 1, text_bytes=number * 40)]
-    with largest_file(4_096), pytest.raises(StorageError, match="files may not grow so large"):
+    with largest_file(4_096), pytest.raises(StorageError, match="exceeds the size limit"):
         store.write_pages(many)
     assert names(tmp_path) == set()
     assert [segment.rows for segment in store.write_pages(many)] == [200, 400]

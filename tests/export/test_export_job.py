@@ -96,13 +96,13 @@ def test_reader_who_goes_away_is_one_line(collection: Path) -> None:
     )
     os.close(write)
     _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (3, "sterna: whoever read the output is gone: stopped\n")
+    assert (process.returncode, errors) == (3, "sterna: the reader of the output is gone: stopped\n")
 
 
 def test_full_disk_is_one_line_and_leaves_nothing(real_collection: Path, tmp_path: Path) -> None:
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))
     result = export(real_collection, "--to", "csv", "--out", tmp_path / "out.csv", preexec_fn=limit)
-    assert "files may not grow so large here" in one_line(result, 6)
+    assert "the file exceeds the size limit" in one_line(result, 6)
     assert list(tmp_path.iterdir()) == []
     full = export(real_collection, "--to", "csv", "--out", "/dev/full")
     assert "the disk is full: free some space" in one_line(full, 6)
@@ -114,12 +114,12 @@ def test_full_disk_is_one_line_and_leaves_nothing(real_collection: Path, tmp_pat
         (["--to", "csv", "--table", "birds"], 2, "--table birds: "),
         (["--to", "csv", "--where", "titel = 'x'"], 2, "--where: "),
         (["--to", "warc"], 2, "has no WARC files"),
-        (["--to", "wacz", "--out", "x.zip"], 2, "ends with .wacz"),
-        (["--to", "markdown", "--out", "-"], 2, "cannot go into a pipe"),
+        (["--to", "wacz", "--out", "x.zip"], 2, "must end with .wacz"),
+        (["--to", "markdown", "--out", "-"], 2, "not a pipe"),
         (["--to", "sitemap", "--table", "link"], 2, "--table goes with --to jsonl, csv, parquet"),
     ],
 )
-def test_what_cannot_be_is_one_line(
+def test_invalid_options_are_one_line(
     collection: Path, tmp_path: Path, here: Here, words: Sequence[str], code: int, said: str
 ) -> None:
     assert said in here(collection, *words, code=code)

@@ -16,9 +16,9 @@ from tests.export.exported import export, page, source_of
 from sterna.api.query import open_collection
 from sterna.errors import EmptyCollection, UsageError
 from sterna.export.progress import Unit, Unseen
-from sterna.export.rows import Form, write_rows
+from sterna.export.tables import Form, write_rows
 from sterna.home.folder import CollectionFolder
-from sterna.query.values import as_plain, as_text
+from sterna.query.terminal import as_plain, as_text
 
 
 def answer(folder: Path, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:

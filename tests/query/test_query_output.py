@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from sterna.errors import QueryError
 from sterna.query.engine import Result
-from sterna.query.formats import TextFormat
 from sterna.query.output import write
-from sterna.query.table import fitted
+from sterna.query.terminal import TextFormat, fitted
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ import time
 import pytest
 from tests.search.shelf import SITE, Shelf, page
 
-from sterna.archive.texts import clean
+from sterna.archive.disk import clean
 from sterna.search.documents import MAX_BODY_CHARS, hosts_of, pack, unpack
 
 

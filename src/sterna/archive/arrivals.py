@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sterna.archive.batches import batches_of
-from sterna.archive.parquet import damage_named, filled
+from sterna.archive.parquet import batches_of, damage_named, filled
 from sterna.archive.rows import BATCH, SCHEMAS
 
 

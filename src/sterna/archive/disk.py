@@ -1,4 +1,4 @@
-"""The disk: durable renames, names that sort by time, and its refusals in clear words."""
+"""The disk: durable renames, names that sort by time, errors with advice; texts and times fit for files."""
 
 import errno
 import os
@@ -6,11 +6,15 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from sterna.errors import StorageError
 
 OnStep = Callable[[str], None]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_END_SECONDS = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again",
@@ -18,8 +22,8 @@ _ADVICE = {
     errno.EROFS: "the disk is read-only: mount it writable and run the same command again",
     errno.EACCES: "permission denied: make the folder writable and run the same command again",
     errno.EPERM: "not permitted: make the folder writable and run the same command again",
-    errno.EFBIG: "files may not grow so large here: raise `ulimit -f` and run the same command again",
-    errno.EIO: "the disk reports a fault: check it before you run the same command again",
+    errno.EFBIG: "the file exceeds the size limit: raise `ulimit -f` and run the same command again",
+    errno.EIO: "the disk reports an I/O error: check it before you run the same command again",
 }
 
 
@@ -28,13 +32,13 @@ def ignore_step(_step: str) -> None:
 
 
 def new_id() -> str:
-    """A name that no other has, and that sorts by the time it was made."""
+    """A unique name that sorts by the time it was made."""
     return f"{time.time_ns() // 1_000:014x}{secrets.token_hex(4)}"
 
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turns the disk's refusals into StorageError, naming `path` and what to do."""
+    """Turns OSError into StorageError, which names `path` and what to do."""
     try:
         yield
     except OSError as error:
@@ -57,3 +61,14 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def clean(text: str) -> str:
+    """The text with lone surrogates replaced: a page can hold them, UTF-8 cannot."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def moment(seconds: float) -> datetime:
+    """The time of a fetch; the epoch where a runtime sent a number that is not a time."""
+    # NaN fails both comparisons, so it is caught here too.
+    return datetime.fromtimestamp(seconds, UTC) if 0 <= seconds < _END_SECONDS else EPOCH

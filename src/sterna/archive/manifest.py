@@ -1,8 +1,9 @@
-"""What the manifest, which the ledger keeps, knows of the archive's files, and what others put into them."""
+"""Records of the archive: its files as the manifest in the ledger lists them, and what is written to them."""
 
 from pathlib import Path
+from typing import Annotated
 
-from sterna.model import Record
+from sterna.model import Record, Stored
 
 TABLES = ("page", "link", "fact")
 
@@ -26,30 +27,30 @@ class WarcPosition(Record, frozen=True):
 
 
 class FactRow(Record, frozen=True, kw_only=True):
-    """A fact as the archive has it: who brought it, and its slots as JSON."""
+    """A fact as the archive stores it: where it came from, and its slots as JSON."""
 
-    crawler: str
-    site: str
-    visit: str
-    template: str
-    data: str
-    received: float | None  # None where nobody noted it
+    crawler: Annotated[str, Stored("text")]
+    site: Annotated[str, Stored("text")]
+    visit: Annotated[str, Stored("text")]
+    template: Annotated[str, Stored("text")]
+    data: Annotated[str, Stored("text")]
+    received: Annotated[float | None, Stored("time")]  # None: unknown
 
 
 class Batch(Record, frozen=True, kw_only=True):
-    """What is committed together: its number, who brought it, and how each of its pages came."""
+    """What one commit stores: its number, its crawler, and the visit of each page."""
 
     number: int
     crawler: str
     visits: tuple[str, ...]  # of the pages, in their order
-    again: tuple[bool, ...]  # of the pages; False: the URL was never stored before
+    again: tuple[bool, ...]  # of the pages; False: no earlier version of the URL is stored
 
 
 class Snapshot(Record, frozen=True, kw_only=True):
-    """What of the archive is committed at one moment.
+    """What is committed at one moment.
 
-    The files stay for two minutes after they were merged into others: who needs longer takes a new one.
+    Files are removed two minutes after they were merged into others: take a new snapshot for longer work.
     """
 
     tables: dict[str, tuple[Path, ...]]  # page, link, fact: the files, in the order of their names
-    batch: int  # the last one; 0: there is none. Files may hold later rows: they are no part of it
+    batch: int  # the last one, 0 if there is none; later rows in the files are not part of the snapshot

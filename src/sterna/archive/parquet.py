@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sterna.archive.batches import batches_of
 from sterna.archive.disk import OnStep, ignore_step, storage_errors, sync_folder
 from sterna.archive.manifest import Batch, FactRow, Segment
 from sterna.archive.rows import BATCH, OPTIONAL, SCHEMAS, fact_table, link_table, page_table
@@ -20,6 +19,9 @@ from sterna.model import Page
 
 # A row group, which a merge holds in memory and a query reads or skips, has about this size uncompressed.
 GROUP_BYTES = 16 << 20
+
+_MOST = 2**63 - 1
+_EARLY = (0, 0)  # of rows from before there were batches
 
 TEMPORARY = ".tmp"  # what a file that is not whole yet ends with
 
@@ -162,3 +164,30 @@ def gathered(groups: Iterable[pa.Table]) -> Iterator[pa.Table]:
             pending, size_bytes = [], 0
     if pending:
         yield pa.concat_tables(pending)
+
+
+# --- the batches that a segment holds: its footer tells them, and nothing else is read
+
+
+def batches_of(metadata: pq.FileMetaData) -> list[tuple[int, int]]:
+    """The lowest and the highest batch of each row group."""
+    column = _column(metadata)
+    groups = range(metadata.num_row_groups)
+    return [_EARLY if column is None else _range(metadata.row_group(group), column) for group in groups]
+
+
+def _column(metadata: pq.FileMetaData) -> int | None:
+    """Where the batch stands among the columns, of which a nested one is several."""
+    paths = (metadata.schema.column(position).path for position in range(metadata.num_columns))
+    return next((position for position, path in enumerate(paths) if path == BATCH), None)
+
+
+def _range(group: pq.RowGroupMetaData, column: int) -> tuple[int, int]:
+    said = group.column(column).statistics
+    if said is None or not said.has_null_count:
+        return 0, _MOST
+    if said.null_count == group.num_rows:
+        return _EARLY
+    if not said.has_min_max:
+        return 0, _MOST
+    return 0 if said.null_count else said.min, said.max

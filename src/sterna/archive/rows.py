@@ -1,114 +1,40 @@
-"""Pages, links and facts as Arrow tables, one column list at a time.
+"""Pages, links and facts as Arrow tables, one column at a time; their fields are those marked as `Stored`.
 
-What is empty is NULL. Fields that only some crawlers bring (`MORE`) are NULL in the tables of all others, and
-`archive/parquet` leaves them out of the file: a crawl that does not ask for them does not pay for them.
+Empty values are NULL. Optional fields, which only some crawlers bring, are NULL in the tables of all others,
+and `archive/parquet` leaves them out of the file: a crawl that does not ask for them does not pay for them.
 
-Rows say how they came: in which batch, by whose crawler and in which visit, and whether their URL may have
-been stored before. Rows of earlier versions do not; to whoever reads them they are of batch 0.
+Rows say in which batch, crawler and visit they came, and whether an earlier version of their URL may be
+stored. Rows of earlier releases lack these columns; readers take them for batch 0.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sterna.archive.disk import clean, moment
 from sterna.archive.manifest import Batch, FactRow
-from sterna.archive.texts import clean
-from sterna.archive.times import last_modified, moment
-from sterna.model import Page
+from sterna.model import ColumnType, Page, Record, Stored, marked
 
+BATCH = "batch"
 _TIME = pa.timestamp("us", tz="UTC")
 _TEXTS = pa.list_(pa.string())
-
-# In the order of `_more_columns`.
-_MORE_FIELDS = [
-    ("description", pa.string()),
-    ("keywords", _TEXTS),
-    ("headings", _TEXTS),
-    ("html", pa.string()),
-    ("headers", pa.map_(pa.string(), pa.string())),
-    ("extracts", pa.map_(pa.string(), _TEXTS)),
-]
-MORE = tuple(name for name, _ in _MORE_FIELDS)
-BATCH = "batch"
-_BATCH_FIELD = (BATCH, pa.int64())
-# In the order of `_how_pages_came`. `again` is False where the URL was never stored before: without it the
-# newest version of each page could only be found by grouping all of them.
-_CAME_FIELDS = [("visit", pa.string()), ("crawler", pa.string()), _BATCH_FIELD, ("again", pa.bool_())]
-PAGE_SCHEMA = pa.schema(
-    [
-        ("url", pa.string()),
-        ("site", pa.string()),
-        ("status", pa.int16()),
-        ("error", pa.string()),
-        ("content_type", pa.string()),
-        ("title", pa.string()),
-        ("text", pa.string()),
-        ("language", pa.string()),
-        ("digest", pa.string()),
-        ("size", pa.int64()),
-        ("depth", pa.int32()),
-        ("fetched", _TIME),
-        ("modified", _TIME),
-        ("etag", pa.string()),
-        ("referrer", pa.string()),
-        *_MORE_FIELDS,
-        *_CAME_FIELDS,
-    ]
-)
-# `fetched` is that of the page: it tells of which version a link is.
-LINK_SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("from_url", "to_url", "text", "rel")),
-        ("fetched", _TIME),
-        ("crawler", pa.string()),
-        _BATCH_FIELD,
-    ]
-)
-FACT_SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("crawler", "site", "visit", "template", "data")),
-        ("received", _TIME),
-        _BATCH_FIELD,
-    ]
-)
-SCHEMAS = {"page": PAGE_SCHEMA, "link": LINK_SCHEMA, "fact": FACT_SCHEMA}
-# What a file may lack: all its rows have nothing there, or it is of a version that did not know the column.
-OPTIONAL = {
-    "page": (*MORE, *(name for name, _ in _CAME_FIELDS)),
-    "link": ("crawler", BATCH),
-    "fact": (BATCH,),
-}
+_FIRST_PAGE = datetime(1990, 12, 20, tzinfo=UTC)  # nothing on the web is older than the web
+_CLOCK_ERROR = timedelta(days=1)
 
 
 def page_table(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = None) -> pa.Table:
-    """A row for each wanted page that is new or changed; of an unchanged one the earlier row stands."""
+    """A row for each page to keep that is new or changed; of an unchanged one the earlier row counts."""
     positions = [position for position, (_, page) in enumerate(site_pages) if _is_stored(page)]
     pages = [site_pages[position][1] for position in positions]
-    fetched = [moment(page.fetched) for page in pages]
-    columns = [
-        _strings(page.url for page in pages),
-        _strings(site_pages[position][0] for position in positions),
-        pa.array([_within(page.status, 999) or None for page in pages], pa.int16()),
-        _strings(page.error for page in pages),
-        _strings(page.content_type for page in pages),
-        _strings(page.title for page in pages),
-        _strings(page.text for page in pages),
-        _strings(page.language for page in pages),
-        _strings(page.digest.hex() for page in pages),
-        pa.array([_within(page.size, 2**63 - 1) for page in pages], pa.int64()),
-        pa.array([_within(page.depth, 2**31 - 1) for page in pages], pa.int32()),
-        pa.array(fetched, _TIME),
-        pa.array(
-            [last_modified(page.modified, fetched=at) for page, at in zip(pages, fetched, strict=True)], _TIME
-        ),
-        _strings(page.etag for page in pages),
-        _strings(page.referrer for page in pages),
-        *_more_columns(pages),
-        *_how_pages_came(positions, batch),
-    ]
-    return pa.table(columns, schema=PAGE_SCHEMA)
+    columns = _columns(_PAGE_FIELDS, pages)
+    columns["site"] = _strings([site_pages[position][0] for position in positions])
+    columns |= _origin_columns(positions, batch)
+    return pa.table([columns[name] for name in PAGE_SCHEMA.names], schema=PAGE_SCHEMA)
 
 
 def link_table(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = None) -> pa.Table:
@@ -117,76 +43,103 @@ def link_table(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = Non
     urls = _lines([page.links.urls for page in pages])
     parents = pc.list_parent_indices(urls)
     columns = [
-        _strings(page.url for page in pages).take(parents),
-        urls.flatten(),
-        _lines([_column(page.links.texts, len(page.links)) for page in pages]).flatten(),
-        _lines([_column(page.links.rels, len(page.links)) for page in pages]).flatten(),
-        pa.array([moment(page.fetched) for page in pages], _TIME).take(parents),
+        _strings([page.url for page in pages]).take(parents),
+        _or_null(urls.flatten()),
+        _or_null(_lines([_exactly(page.links.texts, len(page.links)) for page in pages]).flatten()),
+        _or_null(_lines([_exactly(page.links.rels, len(page.links)) for page in pages]).flatten()),
+        _times([page.fetched for page in pages]).take(parents),
         _crawlers(batch, len(parents)),
         _numbers(batch, len(parents)),
     ]
-    return pa.table([columns[0], *map(_or_null, columns[1:4]), *columns[4:]], schema=LINK_SCHEMA)
+    return pa.table(columns, schema=LINK_SCHEMA)
 
 
 def fact_table(facts: Sequence[FactRow], batch: Batch | None = None) -> pa.Table:
     """A row for each fact."""
-    columns = [
-        _strings(fact.crawler for fact in facts),
-        _strings(fact.site for fact in facts),
-        _strings(fact.visit for fact in facts),
-        _strings(fact.template for fact in facts),
-        _strings(fact.data for fact in facts),
-        pa.array([None if fact.received is None else moment(fact.received) for fact in facts], _TIME),
-        _numbers(batch, len(facts)),
-    ]
-    return pa.table(columns, schema=FACT_SCHEMA)
+    columns = _columns(_FACT_FIELDS, facts)
+    return pa.table([*columns.values(), _numbers(batch, len(facts))], schema=FACT_SCHEMA)
 
 
-def _is_stored(page: Page) -> bool:
-    return page.is_kept and not page.is_unchanged
+def last_modified(header: str, *, fetched: datetime) -> datetime | None:
+    """The time in a Last-Modified header; None if there is none, or it lies outside the web's lifetime."""
+    if not header:
+        return None
+    try:
+        stated = parsedate_to_datetime(header)
+        stated = stated.replace(tzinfo=UTC) if stated.tzinfo is None else stated.astimezone(UTC)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return stated if _FIRST_PAGE <= stated <= fetched + _CLOCK_ERROR else None
 
 
-def _how_pages_came(positions: Sequence[int], batch: Batch | None) -> list[pa.Array]:
-    if batch is None:
-        return [pa.nulls(len(positions), kind) for _, kind in _CAME_FIELDS]
-    return [
-        _strings(batch.visits[position] for position in positions),
-        _crawlers(batch, len(positions)),
-        _numbers(batch, len(positions)),
-        pa.array([batch.again[position] for position in positions], pa.bool_()),
-    ]
+# --- columns of any record
 
 
-def _crawlers(batch: Batch | None, count: int) -> pa.Array:
-    return pa.repeat(_strings([batch.crawler if batch else ""])[0], count)
+def _columns(fields: Mapping[str, Stored], rows: Sequence[Record]) -> dict[str, pa.Array]:
+    """A column for each of the fields."""
+    columns = {}
+    for name, stored in fields.items():
+        kind, values = _KINDS[stored.type], list(map(attrgetter(name), rows))
+        is_absent = stored.is_optional and not any(values)
+        columns[name] = pa.nulls(len(rows), kind.arrow) if is_absent else kind.make(values, rows)
+    return columns
 
 
-def _numbers(batch: Batch | None, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(batch.number if batch else None, pa.int64()), count)
+def _fields(record: type[Record]) -> dict[str, Stored]:
+    """The stored fields in the order of the columns."""
+    fields = marked(record, Stored)
+    names = list(fields)
+    for name, stored in fields.items():
+        if stored.after:
+            names.remove(name)
+            names.insert(names.index(stored.after) + 1, name)
+    return {name: fields[name] for name in names}
 
 
-def _more_columns(pages: Sequence[Page]) -> list[pa.Array]:
-    if not any(map(_has_more, pages)):
-        return [pa.nulls(len(pages), kind) for _, kind in _MORE_FIELDS]
-    values: list[list[Any]] = [
-        [page.description for page in pages],
-        [page.keywords for page in pages],
-        [page.headings for page in pages],
-        [page.html for page in pages],
-        [_joined(page.headers) for page in pages],
-        [_gathered(page.extracts) for page in pages],
-    ]
-    return [_nested(column, kind) for column, (_, kind) in zip(values, _MORE_FIELDS, strict=True)]
+def _strings(values: Iterable[str]) -> pa.Array:
+    column = [value or None for value in values]
+    try:
+        return pa.array(column, pa.string())
+    except UnicodeEncodeError:
+        return pa.array([value and clean(value) for value in column], pa.string())
 
 
-def _has_more(page: Page) -> bool:
-    return bool(
-        page.description or page.keywords or page.headings or page.html or page.headers or page.extracts
+def _nested(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """A column of what holds texts."""
+    column = [value or None for value in values]
+    try:
+        return pa.array(column, kind)
+    except UnicodeEncodeError:
+        return pa.array([_all_clean(value) for value in column], kind)
+
+
+def _all_clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    return value and tuple(_all_clean(each) for each in value)
+
+
+def _integers(values: Sequence[int], kind: pa.DataType, *, most: int) -> pa.Array:
+    """The numbers forced into 0..most: a runtime may send any, and one must not spoil the parcel."""
+    return pa.array([min(max(number, 0), most) for number in values], kind)
+
+
+def _times(values: Sequence[float | None]) -> pa.Array:
+    return pa.array([None if value is None else moment(value) for value in values], _TIME)
+
+
+def _dates(headers: Sequence[str], pages: Sequence[Page]) -> pa.Array:
+    return pa.array(
+        [
+            last_modified(header, fetched=moment(page.fetched)) if header else None
+            for header, page in zip(headers, pages, strict=True)
+        ],
+        _TIME,
     )
 
 
 def _joined(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Each name once, as a map needs it; values of a name that came again are one list (RFC 9110, 5.3)."""
+    """Each name once, as a map needs it; the values of a repeated name are one list (RFC 9110, 5.3)."""
     joined: dict[str, str] = {}
     for name, value in headers:
         key = _key(name.lower())
@@ -202,23 +155,56 @@ def _gathered(extracts: Iterable[tuple[str, Sequence[str]]]) -> list[tuple[str, 
 
 
 def _key(name: str) -> str:
-    # Two names may differ only in what cannot be kept of them, and DuckDB reads no map that has a key twice.
+    # Two names may differ only in what is replaced, and DuckDB reads no map that has a key twice.
     return name if name.isascii() else clean(name)
 
 
-def _nested(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """A column of texts, or of what holds texts."""
-    column = [value or None for value in values]
-    try:
-        return pa.array(column, kind)
-    except UnicodeEncodeError:
-        return pa.array([_all_clean(value) for value in column], kind)
+class _Kind(NamedTuple):
+    """The Arrow type of a column, and how it is made of the values of a field (and of whole rows)."""
+
+    arrow: pa.DataType
+    make: Callable[[Sequence[Any], Sequence[Any]], pa.Array]
 
 
-def _all_clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    return value and tuple(_all_clean(each) for each in value)
+_HEADERS, _EXTRACTS = pa.map_(pa.string(), pa.string()), pa.map_(pa.string(), _TEXTS)
+_KINDS: dict[ColumnType, _Kind] = {
+    "text": _Kind(pa.string(), lambda values, _: _strings(values)),
+    "texts": _Kind(_TEXTS, lambda values, _: _nested(values, _TEXTS)),
+    "hex": _Kind(pa.string(), lambda values, _: _strings(map(bytes.hex, values))),
+    "status": _Kind(pa.int16(), lambda values, _: _or_null(_integers(values, pa.int16(), most=999), 0)),
+    "int32": _Kind(pa.int32(), lambda values, _: _integers(values, pa.int32(), most=2**31 - 1)),
+    "int64": _Kind(pa.int64(), lambda values, _: _integers(values, pa.int64(), most=2**63 - 1)),
+    "time": _Kind(_TIME, lambda values, _: _times(values)),
+    "date": _Kind(_TIME, _dates),
+    "headers": _Kind(_HEADERS, lambda values, _: _nested(list(map(_joined, values)), _HEADERS)),
+    "extracts": _Kind(_EXTRACTS, lambda values, _: _nested(list(map(_gathered, values)), _EXTRACTS)),
+}
+
+
+# --- columns of links, and where rows came from
+
+
+def _is_stored(page: Page) -> bool:
+    return page.is_kept and not page.is_unchanged
+
+
+def _origin_columns(positions: Sequence[int], batch: Batch | None) -> dict[str, pa.Array]:
+    if batch is None:
+        return {name: pa.nulls(len(positions), kind) for name, kind in _ORIGIN_FIELDS}
+    return {
+        "visit": _strings([batch.visits[position] for position in positions]),
+        "crawler": _crawlers(batch, len(positions)),
+        BATCH: _numbers(batch, len(positions)),
+        "again": pa.array([batch.again[position] for position in positions], pa.bool_()),
+    }
+
+
+def _crawlers(batch: Batch | None, count: int) -> pa.Array:
+    return pa.repeat(_strings([batch.crawler if batch else ""])[0], count)
+
+
+def _numbers(batch: Batch | None, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(batch.number if batch else None, pa.int64()), count)
 
 
 def _lines(texts: Sequence[str]) -> pa.ListArray:
@@ -229,24 +215,51 @@ def _lines(texts: Sequence[str]) -> pa.ListArray:
     return pc.split_pattern(column, "\n")
 
 
-def _column(lines: str, count: int) -> str:
-    """The lines, made exactly so many: a runtime may send any."""
+def _exactly(lines: str, count: int) -> str:
+    """The lines, cut or filled up to this count: a runtime may send any."""
     missing = count - lines.count("\n") - 1
     return lines + "\n" * missing if missing >= 0 else "\n".join(lines.split("\n")[:count])
 
 
-def _or_null(strings: pa.StringArray) -> pa.StringArray:
-    return pc.if_else(pc.equal(strings, ""), None, strings)
+def _or_null(values: pa.Array, empty: str | int = "") -> pa.Array:
+    return pc.if_else(pc.equal(values, pa.scalar(empty, values.type)), None, values)
 
 
-def _strings(values: Iterable[str]) -> pa.Array:
-    column = [value or None for value in values]
-    try:
-        return pa.array(column, pa.string())
-    except UnicodeEncodeError:
-        return pa.array([value and clean(value) for value in column], pa.string())
+# --- schemas
 
 
-def _within(number: int, top: int) -> int:
-    """The number forced into 0..top: a runtime may send any, and one must not spoil the parcel."""
-    return min(max(number, 0), top)
+def _arrow(fields: Mapping[str, Stored]) -> list[tuple[str, pa.DataType]]:
+    return [(name, _KINDS[stored.type].arrow) for name, stored in fields.items()]
+
+
+_PAGE_FIELDS, _FACT_FIELDS = _fields(Page), _fields(FactRow)
+# `again` is False where no earlier version of the URL is stored: without it the newest version of each page
+# could only be found by grouping all of them.
+_ORIGIN_FIELDS = [
+    ("visit", pa.string()),
+    ("crawler", pa.string()),
+    (BATCH, pa.int64()),
+    ("again", pa.bool_()),
+]
+_URL_FIELD, *_OTHER_FIELDS = _arrow(_PAGE_FIELDS)
+PAGE_SCHEMA = pa.schema([_URL_FIELD, ("site", pa.string()), *_OTHER_FIELDS, *_ORIGIN_FIELDS])
+# `fetched` is that of the page: it tells to which version a link belongs.
+LINK_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("from_url", "to_url", "text", "rel")),
+        ("fetched", _TIME),
+        ("crawler", pa.string()),
+        (BATCH, pa.int64()),
+    ]
+)
+FACT_SCHEMA = pa.schema([*_arrow(_FACT_FIELDS), (BATCH, pa.int64())])
+SCHEMAS = {"page": PAGE_SCHEMA, "link": LINK_SCHEMA, "fact": FACT_SCHEMA}
+MORE = tuple(name for name, stored in _PAGE_FIELDS.items() if stored.is_optional)
+# What a file may lack: no row has a value there, or the release that wrote it did not know the column.
+OPTIONAL = {
+    "page": (*MORE, *(name for name, _ in _ORIGIN_FIELDS)),
+    "link": ("crawler", BATCH),
+    "fact": (BATCH,),
+}
+# Columns by which versions are told apart; queries do not show them.
+HIDDEN = {"page": frozenset({BATCH, "again"}), "link": frozenset({"fetched", "crawler", BATCH})}

@@ -8,7 +8,8 @@ A segment may lack columns of its table: fields that none of its rows has are no
 versions did not know them. To whoever reads it or merges it they are NULL.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ from sterna.model import Page
 if TYPE_CHECKING:
     import pyarrow as pa
 
+FAN_IN = 16  # segments that are merged into one
+MAX_SEGMENT_BYTES = 512 << 20  # of a merged one
 _SUFFIX = ".parquet"
 _TEMPORARY = ".tmp"
 
@@ -107,3 +110,36 @@ class SegmentStore:
 
 def _is_ours(name: str) -> bool:
     return name.removesuffix(_TEMPORARY).endswith(tuple(f".{table}{_SUFFIX}" for table in TABLES))
+
+
+# --- which segments to merge: tiers, as in a log-structured merge tree
+
+
+def choose_merges(
+    segments: Sequence[Segment], *, fan_in: int = FAN_IN, max_bytes: int = MAX_SEGMENT_BYTES
+) -> list[list[Segment]]:
+    """The groups to merge now, each of one table and tier; none larger than `max_bytes`."""
+    tiers: defaultdict[tuple[str, int], list[Segment]] = defaultdict(list)
+    for segment in sorted(segments, key=lambda segment: segment.name):
+        # Above half the limit a segment is full: it could meet no partner of its own size.
+        if segment.size_bytes <= max_bytes // 2:
+            tiers[segment.table, segment.tier].append(segment)
+    return [
+        group for _, tier in sorted(tiers.items()) for group in _complete(tier, fan_in, max_bytes=max_bytes)
+    ]
+
+
+def _complete(tier: list[Segment], fan_in: int, *, max_bytes: int) -> Iterator[list[Segment]]:
+    """The groups that one more segment would make too many or too large."""
+    if len(tier) < fan_in:
+        return
+    group: list[Segment] = []
+    size_bytes = 0
+    for segment in tier:
+        if group and (len(group) == fan_in or size_bytes + segment.size_bytes > max_bytes):
+            yield group
+            group, size_bytes = [], 0
+        group.append(segment)
+        size_bytes += segment.size_bytes
+    if len(group) == fan_in:
+        yield group

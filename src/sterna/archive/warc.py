@@ -26,7 +26,7 @@ from sterna.errors import StorageError
 from sterna.model import Page
 
 MAX_BYTES = 1 << 30
-_OPEN = ".open"
+OPEN = ".open"  # the ending of a file that is still written
 
 
 class _Part:
@@ -85,10 +85,10 @@ class WarcStore:
 
     def recover(self, positions: Sequence[WarcPosition]) -> None:
         """Makes the folder what the manifest says; called at the start, before anything else."""
-        known = {position.name + _OPEN for position in positions}
+        known = {position.name + OPEN for position in positions}
         with storage_errors(self._folder):
             present = [position for position in positions if self._restore(position)]
-            for path in self._folder.glob("*.warc.gz" + _OPEN):
+            for path in self._folder.glob("*.warc.gz" + OPEN):
                 if path.name not in known:
                     path.unlink()
             sync_folder(self._folder)
@@ -112,7 +112,7 @@ class WarcStore:
         return self._folder / name
 
     def _open_path(self, name: str) -> Path:
-        return self._folder / (name + _OPEN)
+        return self._folder / (name + OPEN)
 
     def _rename_full(self) -> None:
         """By now the manifest knows that these files are closed: its commit lies between two calls."""

@@ -16,7 +16,7 @@ from sterna.cli.display import choose_display
 from sterna.cli.flags import setting_flags, setting_values, with_flags
 from sterna.home.options import Options
 from sterna.model import Parcel
-from sterna.query.formats import TextFormat
+from sterna.query.terminal import TextFormat
 
 if TYPE_CHECKING:
     from sterna.api.ask import Question

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from sterna.errors import StorageError, UsageError
-from sterna.query.formats import Format
+from sterna.query.terminal import Format
 
 if TYPE_CHECKING:
     from sterna.query.engine import Engine

@@ -1,23 +1,50 @@
-"""The pages of a collection as a folder of Markdown files, one a page."""
+"""The pages of a collection as a folder of Markdown files, one for each page.
+
+A page's path is made of its URL: it stays inside the folder, and every file system accepts it. A name that
+spells its URL exactly stays as it is; any other gets a hash of the URL. Names that differ only in case or in
+Unicode composition are one name on some file systems: the later one gets a hash too.
+"""
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
+from types import TracebackType
+from typing import Self
+from unicodedata import normalize
+from urllib.parse import unquote
 
+from sterna.archive.warc_records import DATE_FORMAT
 from sterna.errors import ReadError
-from sterna.export.inline import Piece, heading, paragraph
 from sterna.export.markdown import to_markdown
-from sterna.export.paths import Paths
-from sterna.export.progress import Progress, Tally
-from sterna.export.responses import Responses
-from sterna.export.selection import Source
+from sterna.export.markdown_text import Piece, heading, paragraph
+from sterna.export.progress import ExportProgress, Tally
+from sterna.export.selection import Selection
 from sterna.export.spill import Lookup
+from sterna.export.warc import WarcFile, content, entries, read_heads
 from sterna.model import Record
+from sterna.web.charset import charset_of, decode_html
+from sterna.web.content_coding import decode_body
+from sterna.web.urls import path_of, site_of
 
 _IS_HTML = "content_type IN ('text/html', 'application/xhtml+xml')"
 _IS_READABLE = f"status = 200 AND (html IS NOT NULL OR text IS NOT NULL OR {_IS_HTML})"
 _COLUMNS = f"url, title, fetched, language, {_IS_HTML}, text, headings, html"
+
+_MAX_BYTES = 32 << 20  # of a page: more than that is not read by anybody
+_RECORD_END = b"\r\n\r\n"
+
+SUFFIX = ".md"
+_MAX_NAME_BYTES = 64
+_MAX_FOLDERS = 10
+_HASH_BYTES = (5, 10, 20)  # more of them where fewer are taken already
+
+_UNSAFE = re.compile(r"[^\w.+=,@~-]")
+_PAGE = re.compile(r"\.x?html?\Z", re.IGNORECASE)
+# Devices on Windows, with any extension.
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
 
 
 class _Page(Record, frozen=True):
@@ -33,7 +60,7 @@ class _Page(Record, frozen=True):
     html: str | None
 
 
-def write_folder(source: Source, folder: Path, *, scratch: Path, progress: Progress) -> int:
+def write_folder(source: Selection, folder: Path, *, scratch: Path, progress: ExportProgress) -> int:
     """Writes a file for each page that says something, and tells how many these are."""
     source.check()
     with Lookup(scratch / "paths") as taken, Responses(scratch / "responses") as responses:
@@ -52,7 +79,7 @@ def write_folder(source: Source, folder: Path, *, scratch: Path, progress: Progr
     return count
 
 
-def _body(page: _Page, responses: Responses) -> str:
+def _body(page: _Page, responses: "Responses") -> str:
     html = page.html or (responses.html(page.url, page.fetched) if page.is_html else None)
     return (_of_html(html, page.url) if html else "") or of_text(page.text or "", page.headings or ())
 
@@ -108,3 +135,117 @@ def _yaml_sign(sign: str) -> str:
     if sign.isprintable():
         return sign
     return f"\\u{ord(sign):04x}" if ord(sign) < 0x10000 else f"\\U{ord(sign):08x}"
+
+
+# --- pages as their servers sent them, found in WARC files
+
+
+class Responses:
+    """Where each response lies; none is known before the files were looked through."""
+
+    def __init__(self, path: Path) -> None:
+        self._places = Lookup(path)
+        self._files: Sequence[WarcFile] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._places.close()
+
+    def find(self, files: Sequence[WarcFile], *, progress: ExportProgress) -> None:
+        """Looks through the files, once."""
+        self._files = files
+        progress.begin("WARC files", total=sum(file.committed_bytes for file in files), unit="bytes")
+        for number, file in enumerate(files):
+            for entry in entries(file, progress=progress):
+                if entry.heads.kind == "response":
+                    place = f"{entry.heads.date} {number} {entry.offset} {entry.length}"
+                    self._places.put_newest(entry.heads.url, place)
+
+    def html(self, url: str, fetched: datetime) -> str | None:
+        """The page as it was then; None where no response is left of it, or it cannot be read.
+
+        A later response is as good: had the page changed, it would not be the one of that time.
+        """
+        date, number, offset, length = (self._places.get(url) or " 0 0 0").split(" ")
+        if date < fetched.astimezone(UTC).strftime(DATE_FORMAT):
+            return None
+        with self._files[int(number)].open() as file:
+            record = content(file, offset=int(offset), length=int(length), max_bytes=_MAX_BYTES)
+        heads = read_heads(record)
+        packed = record[heads.block_start :].removesuffix(_RECORD_END)
+        try:
+            body = decode_body(packed, heads.http_fields.get("content-encoding", ""), max_bytes=_MAX_BYTES)
+        except ReadError:
+            return None
+        return decode_html(body, charset_of(heads.http_fields.get("content-type", "")))[0]
+
+
+# --- paths
+
+
+class _Name(Record, frozen=True):
+    """A name for a file or a folder, and whether it says exactly what it is made of."""
+
+    text: str
+    is_exact: bool
+
+
+def file_path(url: str) -> str:
+    """The relative path for a canonical URL, with slashes."""
+    path, _, query = path_of(url).partition("?")
+    *folders, last = path.split("/")[1:]
+    kept = [folder for folder in folders if folder][:_MAX_FOLDERS]
+    names = [_folder(site_of(url).partition("://")[2].replace(":", "_"), is_host=True), *map(_folder, kept)]
+    page = _Name("index", True) if not last else _name(_PAGE.sub("", last) or last)
+    if query:
+        page = _Name(_cut(f"{page.text}_{_name(query).text}"), False)
+    is_exact = len(kept) == len(folders) and all(name.is_exact for name in [*names, page])
+    whole = "/".join(name.text for name in [*names, page])
+    return (whole if is_exact else f"{whole}-{_hash(url, _HASH_BYTES[0])}") + SUFFIX
+
+
+class Paths:
+    """Gives each URL a path of its own."""
+
+    def __init__(self, taken: Lookup) -> None:
+        self._taken = taken
+
+    def take(self, url: str) -> str:
+        """The path for a URL, which is asked for once."""
+        path = file_path(url)
+        for hash_bytes in _HASH_BYTES:
+            if self._taken.add(normalize("NFKC", path).casefold()):
+                break
+            path = f"{file_path(url).removesuffix(SUFFIX)}-{_hash(url, hash_bytes)}{SUFFIX}"
+        return path
+
+
+def _folder(segment: str, *, is_host: bool = False) -> _Name:
+    name = _name(segment)
+    if normalize("NFKC", name.text).casefold().endswith(SUFFIX):
+        # Beside it may lie a file of this name.
+        return _Name(f"{name.text}_", is_host)
+    return _Name(name.text, True) if is_host else name
+
+
+def _name(segment: str) -> _Name:
+    meant = unquote(segment)
+    text = _UNSAFE.sub("_", normalize("NFC", meant))
+    if text[:1] in (".", "-") or _RESERVED.fullmatch(text):
+        text = f"_{text}"  # hidden files, and what a command takes for an option
+    text = _cut(text)
+    if text.endswith("."):
+        text = f"{text[:-1]}_"
+    return _Name(text or "_", text == meant)
+
+
+def _cut(text: str) -> str:
+    return text.encode()[:_MAX_NAME_BYTES].decode(errors="ignore")
+
+
+def _hash(url: str, hash_bytes: int) -> str:
+    return blake2b(url.encode(), digest_size=hash_bytes).hexdigest()

@@ -1,4 +1,4 @@
-"""An export from its wish to what lies there in the end."""
+"""One export: what is asked for, whether it can be made, and the file or folder in the end."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,15 +11,14 @@ from sterna.archive.disk import storage_errors
 from sterna.errors import UsageError
 from sterna.export import raw
 from sterna.export.folder import write_folder
-from sterna.export.progress import Progress
-from sterna.export.rows import Form, write_rows
-from sterna.export.selection import Source
-from sterna.export.sitemap import make_sitemap
+from sterna.export.progress import ExportProgress
+from sterna.export.selection import Selection
+from sterna.export.tables import Form, make_sitemap, write_rows
 from sterna.export.workbench import bench, check_file, check_folder, is_stream, publish
 from sterna.model import Record
 
-Kind = Literal["jsonl", "parquet", "csv", "warc", "cdxj", "wacz", "sitemap", "markdown"]
-_ENDINGS: dict[Kind, str] = {
+ExportFormat = Literal["jsonl", "parquet", "csv", "warc", "cdxj", "wacz", "sitemap", "markdown"]
+_ENDINGS: dict[ExportFormat, str] = {
     "jsonl": ".jsonl",
     "parquet": ".parquet",
     "csv": ".csv",
@@ -32,10 +31,10 @@ _ENDINGS: dict[Kind, str] = {
 _ROWS = get_args(Form)
 
 
-class Wish(Record, frozen=True, kw_only=True):
-    """What is to be made, and where; `place` may be `-`."""
+class ExportJob(Record, frozen=True, kw_only=True):
+    """What to make, and where; `place` may be `-`."""
 
-    kind: Kind
+    kind: ExportFormat
     place: Path
     table: str = "page"
     base: str = ""  # of a sitemap: the URL of the folder in which it will be served
@@ -52,8 +51,8 @@ class Wish(Record, frozen=True, kw_only=True):
         return self.kind == "markdown" or (self.kind == "warc" and not is_warc_file)
 
 
-class Made(Record, frozen=True):
-    """What an export made: so many of these, here."""
+class Exported(Record, frozen=True):
+    """What an export made: `count` of what `noun` names, in these places."""
 
     count: int
     noun: str
@@ -61,99 +60,105 @@ class Made(Record, frozen=True):
     size_bytes: int = 0
 
 
-def default_place(kind: Kind, *, name: str, table: str = "page") -> Path:
-    """Where an export goes if nobody says it: into this folder, under the collection's name."""
+def default_place(kind: ExportFormat, *, name: str, table: str = "page") -> Path:
+    """Where an export goes by default: into the current folder, under the collection's name."""
     return Path(f"{name}{'' if table == 'page' else f'-{table}'}{_ENDINGS[kind]}")
 
 
-def check_wish(wish: Wish) -> None:
-    """UsageError for what cannot be made, or may not lie where it is wanted."""
-    if wish.table != "page" and wish.kind not in _ROWS:
-        raise UsageError(f"--table goes with --to {', '.join(_ROWS)}: --to {wish.kind} is made of pages")
-    if wish.base and wish.kind != "sitemap":
+def check_job(job: ExportJob) -> None:
+    """UsageError if options contradict each other, or the place is taken or unsuitable."""
+    if job.table != "page" and job.kind not in _ROWS:
+        raise UsageError(f"--table goes with --to {', '.join(_ROWS)}: --to {job.kind} is made of pages")
+    if job.base and job.kind != "sitemap":
         raise UsageError("--base goes with --to sitemap")
-    if wish.is_stream:
-        if wish.kind in ("wacz", "markdown"):
-            raise UsageError(f"--to {wish.kind} cannot go into a pipe: name its place with --out")
-    elif wish.kind == "wacz" and wish.place.suffix != ".wacz":
-        raise UsageError(f"--out {wish.place}: the name of such a file ends with .wacz")
-    elif wish.is_folder:
-        check_folder(wish.place)
+    if job.is_stream:
+        if job.kind in ("wacz", "markdown"):
+            raise UsageError(f"--to {job.kind} needs a file or folder, not a pipe: name it with --out")
+    elif job.kind == "wacz" and job.place.suffix != ".wacz":
+        raise UsageError(f"--out {job.place}: the name of a WACZ file must end with .wacz")
+    elif job.is_folder:
+        check_folder(job.place)
     else:
-        check_file(wish.place, force=wish.force)
+        check_file(job.place, force=job.force)
 
 
 @contextmanager
-def workplace(wish: Wish) -> Iterator[Path]:
-    """A folder for what is being made, and for what does not fit into memory on the way."""
-    with bench(Path(gettempdir()) / "sterna-export" if wish.is_stream else wish.place) as folder:
+def workplace(job: ExportJob) -> Iterator[Path]:
+    """A folder for unfinished output and for data that exceeds memory."""
+    with bench(Path(gettempdir()) / "sterna-export" if job.is_stream else job.place) as folder:
         yield folder
 
 
-def make(source: Source, wish: Wish, *, folder: Path, stdout: BinaryIO, progress: Progress) -> Made:
-    """Makes what is wished for; `folder` is its workplace."""
-    if wish.is_folder:
-        return _make_folder(source, wish, folder=folder, progress=progress)
-    if wish.kind == "sitemap":
-        return _make_sitemap(source, wish, folder=folder, stdout=stdout, progress=progress)
-    if wish.is_stream:
-        with _stream_errors(wish.place), _stream(wish.place, stdout) as out:
-            return _write(source, wish, out, folder=folder, progress=progress)
+def make(
+    source: Selection, job: ExportJob, *, folder: Path, stdout: BinaryIO, progress: ExportProgress
+) -> Exported:
+    """Makes the export; `folder` is its workplace."""
+    if job.is_folder:
+        return _make_folder(source, job, folder=folder, progress=progress)
+    if job.kind == "sitemap":
+        return _make_sitemap(source, job, folder=folder, stdout=stdout, progress=progress)
+    if job.is_stream:
+        with _stream_errors(job.place), _stream(job.place, stdout) as out:
+            return _write(source, job, out, folder=folder, progress=progress)
     made = folder / "made"
-    with storage_errors(wish.place.absolute().parent):
+    with storage_errors(job.place.absolute().parent):
         with made.open("xb") as file:
-            written = _write(source, wish, file, folder=folder, progress=progress)
+            written = _write(source, job, file, folder=folder, progress=progress)
         size_bytes = made.stat().st_size
-    publish(made, wish.place, force=wish.force)
-    return Made(written.count, written.noun, (wish.place,), size_bytes)
+    publish(made, job.place, force=job.force)
+    return Exported(written.count, written.noun, (job.place,), size_bytes)
 
 
-def _write(source: Source, wish: Wish, out: BinaryIO, *, folder: Path, progress: Progress) -> Made:
-    match wish.kind:
+def _write(
+    source: Selection, job: ExportJob, out: BinaryIO, *, folder: Path, progress: ExportProgress
+) -> Exported:
+    match job.kind:
         case "jsonl" | "csv" | "parquet" as form:
             if form == "parquet" and out.isatty():
-                raise UsageError("parquet is not for a terminal: add --out FILE, or send it into a pipe")
-            return Made(write_rows(source, out, table=wish.table, form=form, progress=progress), "row")
+                raise UsageError("parquet is binary: add --out FILE, or pipe it into another program")
+            return Exported(write_rows(source, out, table=job.table, form=form, progress=progress), "row")
         case "warc":
-            return Made(*raw.write_warc(source, out, folder=folder, progress=progress))
+            return Exported(*raw.write_warc(source, out, folder=folder, progress=progress))
         case "cdxj":
-            return Made(raw.write_cdxj(source, out, folder=folder, progress=progress), "response")
+            return Exported(raw.write_cdxj(source, out, folder=folder, progress=progress), "response")
         case "wacz":
-            return Made(raw.write_package(source, out, folder=folder, progress=progress), "response")
+            return Exported(raw.write_wacz(source, out, folder=folder, progress=progress), "response")
         case _:
-            raise ValueError(f"{wish.kind} is not made of one stream")
+            raise ValueError(f"{job.kind} is not made of one stream")
 
 
-def _make_folder(source: Source, wish: Wish, *, folder: Path, progress: Progress) -> Made:
+def _make_folder(source: Selection, job: ExportJob, *, folder: Path, progress: ExportProgress) -> Exported:
     made = folder / "made"
-    with storage_errors(wish.place.absolute().parent):
-        if wish.kind == "markdown":
+    with storage_errors(job.place.absolute().parent):
+        if job.kind == "markdown":
             counted = (write_folder(source, made, scratch=folder, progress=progress), "page")
         else:
             counted = raw.write_warcs(source, made, folder=folder, progress=progress)
         size_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
-    publish(made, wish.place)
-    return Made(*counted, (wish.place,), size_bytes)
+    publish(made, job.place)
+    return Exported(*counted, (job.place,), size_bytes)
 
 
-def _make_sitemap(source: Source, wish: Wish, *, folder: Path, stdout: BinaryIO, progress: Progress) -> Made:
-    name = "sitemap.xml" if wish.is_stream else wish.place.name
+def _make_sitemap(
+    source: Selection, job: ExportJob, *, folder: Path, stdout: BinaryIO, progress: ExportProgress
+) -> Exported:
+    name = "sitemap.xml" if job.is_stream else job.place.name
     with storage_errors(folder.parent):
-        made, count = make_sitemap(source, folder / name, base=wish.base, progress=progress)
-    if wish.is_stream:
+        made, count = make_sitemap(source, folder / name, base=job.base, progress=progress)
+    if job.is_stream:
         if len(made) > 1:
             raise UsageError(f"the sitemap takes {len(made)} files: name its place with --out")
-        with _stream_errors(wish.place), _stream(wish.place, stdout) as out, made[0].open("rb") as file:
+        with _stream_errors(job.place), _stream(job.place, stdout) as out, made[0].open("rb") as file:
             shutil.copyfileobj(file, out)
-        return Made(count, "page")
-    places = [wish.place.with_name(path.name) for path in made]
+        return Exported(count, "page")
+    places = [job.place.with_name(path.name) for path in made]
     for place in places:
-        check_file(place, force=wish.force)
+        check_file(place, force=job.force)
     size_bytes = sum(path.stat().st_size for path in made)
     # The file that names the others comes last: nobody reads of a file that is not there yet.
     for path, place in reversed(list(zip(made, places, strict=True))):
-        publish(path, place, force=wish.force)
-    return Made(count, "page", tuple(places), size_bytes)
+        publish(path, place, force=job.force)
+    return Exported(count, "page", tuple(places), size_bytes)
 
 
 @contextmanager
@@ -168,7 +173,7 @@ def _stream(place: Path, stdout: BinaryIO) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _stream_errors(place: Path) -> Iterator[None]:
-    """As for files, but that a reader who is gone is no fault of the disk."""
+    """As `storage_errors`, but a reader that closed the pipe is no disk error."""
     try:
         yield
     except BrokenPipeError:

@@ -10,9 +10,18 @@ from functools import partial
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from sterna.export.blocks import Blocks
-from sterna.export.inline import BREAK, Piece, Style, cell, fenced, heading, image, paragraph
-from sterna.export.tables import Table, is_of_data
+from sterna.export.markdown_text import (
+    BREAK,
+    Blocks,
+    Piece,
+    Style,
+    Table,
+    cell,
+    fenced,
+    heading,
+    image,
+    paragraph,
+)
 from sterna.web.tree import parse
 from sterna.web.urls import Canonical
 from sterna.web.walk import INLINE, TEXT
@@ -30,6 +39,10 @@ _STYLES = {
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight)-([A-Za-z0-9_+#-]{1,20})(?:\s|$)")
+# What no cell of such a table can hold; old pages lay themselves out by tables, and these hold it all.
+_LAID_OUT = frozenset({
+    "blockquote", "dl", "form", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "menu", "ol", "pre", "table", "ul",
+})  # fmt: skip
 _MAX_NUMBER = 999_999_999
 
 _Ending = Callable[[], None]
@@ -173,7 +186,7 @@ class _Writer:
         self._blocks.add(["---"])
 
     def begin_table(self, node: LexborNode) -> _Ending | None:
-        if not self._is_of_data(node):
+        if not self._is_data_table(node):
             return None
         self._table = Table()
         return self._end_table
@@ -189,8 +202,8 @@ class _Writer:
             self._pieces.append(Piece(" "))
         return None
 
-    def _is_of_data(self, node: LexborNode) -> bool:
-        answer, looked_at = is_of_data(node, most=self._patience)
+    def _is_data_table(self, node: LexborNode) -> bool:
+        answer, looked_at = _is_of_data(node, most=self._patience)
         self._patience -= looked_at
         return answer
 
@@ -296,3 +309,18 @@ def _language(node: LexborNode) -> str:
             if found:
                 return found[1]
     return ""
+
+
+def _is_of_data(table: LexborNode, *, most: int) -> tuple[bool, int]:
+    """Whether the table has nothing but words in its cells, and how many nodes that took, `most` at most."""
+    stack: list[LexborNode] = []
+    node = table.first_child
+    looked_at = 0
+    while node is not None:
+        looked_at += 1
+        if looked_at >= most or (node.tag or "") in _LAID_OUT:
+            return False, looked_at
+        if node.next is not None:
+            stack.append(node.next)
+        node = node.first_child or (stack.pop() if stack else None)
+    return True, looked_at

@@ -8,7 +8,7 @@ Unit = Literal["rows", "pages", "bytes"]
 _STEP = 100  # rows after which an eye sees that it goes on
 
 
-class Progress(Protocol):
+class ExportProgress(Protocol):
     """Told how an export goes; one piece of work after the other."""
 
     def begin(self, what: str, *, total: int, unit: Unit) -> None:
@@ -31,7 +31,7 @@ class Unseen:
 class Tally:
     """Counts what passes, and tells the progress of it."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: ExportProgress) -> None:
         self._progress = progress
         self._untold = 0
         self.count = 0

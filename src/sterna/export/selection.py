@@ -14,7 +14,7 @@ _Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Selection:
     """A collection as it is at one moment; `where` is the user's condition, "" for everything."""
 
     folder: Path

@@ -1,54 +1,66 @@
-"""Tables in Markdown, as GitHub writes them, and which tables of a page are any."""
+"""Exports made of tables: rows as JSON lines, CSV or Parquet, and sitemaps; streamed, so of any size."""
 
-from selectolax.lexbor import LexborNode
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Literal
 
-_MAX_SPAN = 20
-_MAX_COLUMNS = 60
-# What no cell of such a table can hold; old pages lay themselves out by tables, and these hold it all.
-_LAID_OUT = frozenset({
-    "blockquote", "dl", "form", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "menu", "ol", "pre", "table", "ul",
-})  # fmt: skip
+from sterna.errors import UsageError
+from sterna.export.progress import ExportProgress, Tally
+from sterna.export.selection import Selection
+from sterna.query.output import write, write_parquet
+from sterna.web.sitemap_file import Listed, write_sitemap
 
-
-class Table:
-    """Rows of cells, which are Markdown already."""
-
-    def __init__(self) -> None:
-        self._rows: list[list[str]] = []
-        self._row: list[str] = []
-
-    def add_cell(self, text: str, *, span: str = "") -> None:
-        """Adds a cell; one that spans several columns is followed by empty ones."""
-        columns = int(span) if span.isdecimal() and len(span) < 3 else 1
-        self._row += [text, *[""] * (min(columns, _MAX_SPAN) - 1)][: _MAX_COLUMNS - len(self._row)]
-
-    def end_row(self) -> None:
-        if any(self._row):
-            self._rows.append(self._row)
-        self._row = []
-
-    def lines(self) -> list[str]:
-        """The first row is the head: such a table has one."""
-        self.end_row()
-        width = max(map(len, self._rows), default=0)
-        lines = [_line([*row, *[""] * (width - len(row))]) for row in self._rows]
-        return [*lines[:1], _line(["---"] * width), *lines[1:]] if lines else []
+Form = Literal["jsonl", "csv", "parquet"]
+_BATCH_ROWS = 1_024  # of Parquet, held in memory with all their texts
+_FOUND = "status = 200"
+# A page that came in several versions was changed before the last one was fetched; of any other nobody knows.
+_LASTMOD = """
+    epoch(coalesce(modified, CASE WHEN url IN (
+        SELECT url FROM page_history WHERE status = 200 GROUP BY url HAVING count(*) > 1
+    ) THEN fetched END))
+"""
 
 
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def write_rows(source: Selection, out: BinaryIO, *, table: str, form: Form, progress: ExportProgress) -> int:
+    """Writes the rows, and tells how many there are."""
+    progress.begin(f"rows of {table}", total=source.check(table), unit="rows")
+    sql, tally = source.select("*", table=table), Tally(progress)
+    if form == "parquet":
+        found = source.engine.run_arrow(sql, batch_rows=_BATCH_ROWS)
+        batches = tally.of(source.kept(found.batches), lambda batch: int(batch.num_rows))
+        write_parquet(found._replace(batches=batches), out)
+        return tally.count
+    result = source.engine.run(sql)
+    text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
+    try:
+        write(result._replace(rows=tally.of(source.kept(result.rows))), format=form, out=text)
+    finally:
+        text.detach()  # the stream is not ours to close
+    return tally.count
 
 
-def is_of_data(table: LexborNode, *, most: int) -> tuple[bool, int]:
-    """Whether the table has nothing but words in its cells, and how many nodes that took, `most` at most."""
-    stack: list[LexborNode] = []
-    node = table.first_child
-    looked_at = 0
-    while node is not None:
-        looked_at += 1
-        if looked_at >= most or (node.tag or "") in _LAID_OUT:
-            return False, looked_at
-        if node.next is not None:
-            stack.append(node.next)
-        node = node.first_child or (stack.pop() if stack else None)
-    return True, looked_at
+def make_sitemap(
+    source: Selection, path: Path, *, base: str, progress: ExportProgress
+) -> tuple[list[Path], int]:
+    """Writes the sitemap there and its parts beside it; gives them, the one that names the others first."""
+    source.check()
+    progress.begin("pages", total=source.count(_FOUND), unit="pages")
+    tally = Tally(progress)
+    base = base or _only_site(source)
+    return write_sitemap(tally.of(_pages(source)), path, base=base), tally.count
+
+
+def _pages(source: Selection) -> Iterator[Listed]:
+    for url, lastmod in source.rows(f"url, {_LASTMOD}", and_where=_FOUND):
+        yield Listed(url, lastmod)
+
+
+def _only_site(source: Selection) -> str:
+    sites = [site for (site,) in source.rows("DISTINCT site", and_where=_FOUND)]
+    if len(sites) > 1:
+        raise UsageError(
+            f"the pages are of {len(sites):,} sites, and a sitemap is of one: choose it by --where"
+            f" \"site = '{sites[0]}'\", or say by --base URL where the sitemap will be served"
+        )
+    return sites[0] if sites else ""

@@ -5,19 +5,26 @@ Records are copied as they lie on the disk, compressed; nothing is packed anew.
 
 import hashlib
 import os
+import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
 from sterna.archive.manifest import WarcPosition
+from sterna.archive.warc import OPEN
 from sterna.errors import StorageError, UsageError
-from sterna.export.members import members
-from sterna.export.progress import Progress
-from sterna.export.records import Heads, read_heads
+from sterna.export.progress import ExportProgress
 from sterna.model import Record
 
 _CHUNK_BYTES = 1 << 20
-_OPEN = ".open"  # what the name of a file that a crawl still writes ends with
+_PIECE_BYTES = 1 << 16  # inflated at once
+# What of a record is kept to read its heads: more than any response head that is accepted.
+_BEGINNING_BYTES = 1 << 20
+_GZIP_WBITS = 31
+_SPACE = re.compile(r"[;\s]")
 
 Wants = Callable[[str], bool]  # whether records of a URL are wanted
 Write = Callable[[bytes], object]
@@ -32,7 +39,7 @@ class WarcFile(Record, frozen=True):
 
     def open(self) -> BinaryIO:
         """The file, whatever it is called now: a crawl may be about to rename it."""
-        for path in (self.folder / self.name, self.folder / (self.name + _OPEN), self.folder / self.name):
+        for path in (self.folder / self.name, self.folder / (self.name + OPEN), self.folder / self.name):
             try:
                 file = path.open("rb")
             except FileNotFoundError:
@@ -51,7 +58,34 @@ class WarcFile(Record, frozen=True):
             )
 
 
-class Entry(Record, frozen=True):
+class Heads(Record, frozen=True):
+    """What a record says of itself, and an answer in it; names in lower case, the first of each counts."""
+
+    fields: dict[str, str]
+    status: str = ""
+    http_fields: dict[str, str] = msgspec.field(default_factory=dict)
+    block_start: int = 0  # where the body of the answer begins, or the block where there is no answer
+
+    @property
+    def kind(self) -> str:
+        return self.fields.get("warc-type", "")
+
+    @property
+    def url(self) -> str:
+        return self.fields.get("warc-target-uri", "")
+
+    @property
+    def date(self) -> str:
+        return self.fields.get("warc-date", "")
+
+    @property
+    def mime(self) -> str | None:
+        """The media type of an answer, without its parameters; None where it has none."""
+        stated = self.http_fields.get("content-type")
+        return _SPACE.split(stated, maxsplit=1)[0].strip() if stated else stated
+
+
+class WarcEntry(Record, frozen=True):
     """A record as it lies in a file or in a copy, which has the digest of its compressed bytes."""
 
     heads: Heads
@@ -64,7 +98,7 @@ def find(folder: Path, positions: Sequence[WarcPosition]) -> tuple[list[WarcFile
     """The files that are there, and the names of those that their owner took away."""
     files, missing = [], []
     for position in positions:
-        is_there = any((folder / name).is_file() for name in (position.name, position.name + _OPEN))
+        is_there = any((folder / name).is_file() for name in (position.name, position.name + OPEN))
         if is_there:
             files.append(WarcFile(position.name, folder, position.committed_bytes))
         else:
@@ -81,15 +115,15 @@ def check(files: Sequence[WarcFile], *, folder: Path) -> None:
         )
 
 
-def entries(file: WarcFile, *, progress: Progress) -> Iterator[Entry]:
+def entries(file: WarcFile, *, progress: ExportProgress) -> Iterator[WarcEntry]:
     """The records of a file, in their order."""
     with file.open() as stream:
         for member in members(stream, end=file.committed_bytes):
-            yield Entry(read_heads(member.beginning), member.offset, member.length)
+            yield WarcEntry(read_heads(member.beginning), member.offset, member.length)
             progress.advance(member.length)
 
 
-def copy_whole(file: WarcFile, write: Write, *, progress: Progress) -> None:
+def copy_whole(file: WarcFile, write: Write, *, progress: ExportProgress) -> None:
     """Writes the committed part of a file."""
     with file.open() as stream:
         for piece in _pieces(stream, 0, file.committed_bytes):
@@ -97,14 +131,16 @@ def copy_whole(file: WarcFile, write: Write, *, progress: Progress) -> None:
             progress.advance(len(piece))
 
 
-def copy_wanted(file: WarcFile, write: Write, *, wants: Wants, progress: Progress) -> Iterator[Entry]:
+def copy_wanted(
+    file: WarcFile, write: Write, *, wants: Wants, progress: ExportProgress
+) -> Iterator[WarcEntry]:
     """Writes the records of wanted URLs, and tells where each of them lies in the copy.
 
     What describes the file itself comes first, unless nothing of the file is wanted.
     """
     offset = 0
     with file.open() as stream:
-        waiting: Entry | None = None
+        waiting: WarcEntry | None = None
         for entry in entries(file, progress=progress):
             if entry.heads.kind == "warcinfo":
                 waiting = entry
@@ -112,12 +148,12 @@ def copy_wanted(file: WarcFile, write: Write, *, wants: Wants, progress: Progres
             if not wants(entry.heads.url):
                 continue
             for each in [waiting, entry] if waiting else [entry]:
-                yield Entry(each.heads, offset, each.length, _copy(stream, each, write))
+                yield WarcEntry(each.heads, offset, each.length, _copy(stream, each, write))
                 offset += each.length
             waiting = None
 
 
-def _copy(stream: BinaryIO, entry: Entry, write: Write) -> str:
+def _copy(stream: BinaryIO, entry: WarcEntry, write: Write) -> str:
     hasher = hashlib.sha256()
     for piece in _pieces(stream, entry.offset, entry.length):
         hasher.update(piece)
@@ -135,3 +171,125 @@ def _pieces(stream: BinaryIO, offset: int, length: int) -> Iterator[bytes]:
             )
         yield piece
         offset += len(piece)
+
+
+# --- records, one gzip member each: where they lie, and how they begin
+
+
+class Member(Record, frozen=True):
+    """A record as it lies in its file, and its first bytes, uncompressed."""
+
+    offset: int
+    length: int
+    beginning: bytes
+
+
+class _Reader:
+    """The bytes of a file up to an end, which may lie before the file's own."""
+
+    def __init__(self, file: BinaryIO, *, end: int) -> None:
+        self._file = file
+        self._end = end
+        self.position = 0  # up to which it was read
+        self.pending = b""  # read, and not yet used
+
+    def next(self) -> bytes:
+        if self.pending:
+            data, self.pending = self.pending, b""
+            return data
+        data = self._file.read(min(_PIECE_BYTES, self._end - self.position))
+        self.position += len(data)
+        return data
+
+
+def members(file: BinaryIO, *, end: int) -> Iterator[Member]:
+    """The records of a file that is read from its beginning, up to its committed length `end`."""
+    reader = _Reader(file, end=end)
+    offset = 0
+    while offset < end:
+        try:
+            beginning = _inflated(reader)
+        except zlib.error as error:
+            raise _damaged(file, offset, str(error)) from error
+        if beginning is None:
+            raise _damaged(file, offset, "it ends too early")
+        length = reader.position - len(reader.pending) - offset
+        yield Member(offset, length, beginning)
+        offset += length
+
+
+def _inflated(reader: _Reader) -> bytes | None:
+    """The beginning of the member that starts here, which is read to its end; None where it has no end."""
+    inflater = zlib.decompressobj(_GZIP_WBITS)
+    beginning = bytearray()
+    while not inflater.eof:
+        data = inflater.unconsumed_tail or reader.next()
+        piece = inflater.decompress(data, _PIECE_BYTES)
+        if not data and not piece:
+            return None
+        if len(beginning) < _BEGINNING_BYTES:
+            beginning += piece
+    reader.pending = inflater.unused_data
+    return bytes(beginning)
+
+
+def content(file: BinaryIO, *, offset: int, length: int, max_bytes: int) -> bytes:
+    """A whole record, uncompressed, or its first `max_bytes`."""
+    file.seek(offset)
+    return zlib.decompressobj(_GZIP_WBITS).decompress(file.read(length), max_bytes)
+
+
+def _damaged(file: BinaryIO, offset: int, reason: str) -> StorageError:
+    return StorageError(f"'{file.name}' is damaged at byte {offset:,} ({reason}): restore it from a copy")
+
+
+# --- heads of records, read as the common tools read them
+
+
+def read_heads(beginning: bytes) -> Heads:
+    """The heads of a record from its first bytes."""
+    _, fields, start = _head(beginning, 0)
+    if "msgtype=response" not in fields.get("content-type", ""):
+        return Heads(fields, block_start=start)
+    status_line, http_fields, end = _head(beginning, start)
+    return Heads(fields, _status(status_line), http_fields, end)
+
+
+def _status(line: str) -> str:
+    return line.partition(" ")[2].strip().partition(" ")[0]
+
+
+def _head(data: bytes, start: int) -> tuple[str, dict[str, str], int]:
+    """First line, fields and end of the head that starts there."""
+    lines = _lines(data, start)
+    first, end = next(lines, ("", start))
+    fields: dict[str, str] = {}
+    name = ""  # of the field that a continuation line would add to
+    for line, after in lines:
+        end = after
+        if not line:
+            break
+        if line[0] in " \t":
+            if name:
+                fields[name] += line
+            continue
+        key, colon, value = line.partition(":")
+        key = key.rstrip(" \t").lower()
+        name = key if colon and key not in fields else ""
+        if name:
+            fields[name] = value.lstrip()
+    return first, fields, end
+
+
+def _lines(data: bytes, start: int) -> Iterator[tuple[str, int]]:
+    while start < len(data):
+        end = data.find(b"\n", start) + 1 or len(data)
+        yield _text(data[start:end]).rstrip(), end
+        start = end
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return line.decode("latin-1")

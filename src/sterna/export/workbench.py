@@ -9,12 +9,12 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from sterna.archive.disk import new_id, storage_errors, sync_folder
-from sterna.errors import UsageError
+from sterna.errors import StorageError, UsageError
 
 _BENCH = ".part"
 
@@ -85,6 +85,28 @@ def publish(made: Path, place: Path, *, force: bool = False) -> None:
             _flush(made)
         made.rename(place)
         sync_folder(place.parent)
+
+
+@contextmanager
+def pinned(tables: Mapping[str, Sequence[Path]], *, beside: Path) -> Iterator[Mapping[str, Sequence[Path]]]:
+    """The same files under names of their own, by hard links, which stay as long as the context is open.
+
+    Where the folder cannot be written, nobody crawls into it either, and the files are taken as they are.
+    """
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(bench(beside))
+            links = {name: [_linked(path, folder) for path in paths] for name, paths in tables.items()}
+        except (StorageError, OSError):
+            yield tables
+            return
+        yield links
+
+
+def _linked(path: Path, folder: Path) -> Path:
+    link = folder / path.name
+    os.link(path, link)
+    return link
 
 
 def _flush(path: Path) -> None:

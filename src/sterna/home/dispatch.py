@@ -13,7 +13,8 @@ import msgspec
 from sterna.errors import ParcelRefused
 from sterna.home.away.place import HERE, Place
 from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Lease, Ledger
+from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.records import Lease
 from sterna.home.progress import Progress
 from sterna.model import LIMITS, Budget, Crawler, Deliver, Etiquette, Parcel, Stay, Target, Usage, Visit
 from sterna.web.clock import Clock

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
 
-from sterna.archive.compact import choose
 from sterna.archive.manifest import Segment
-from sterna.archive.segments import SegmentStore
+from sterna.archive.segments import SegmentStore, choose_merges
 from sterna.archive.warc import WarcStore
 from sterna.home.ledger.desk import LedgerDesk
 from sterna.home.ledger.interface import Ledger
@@ -61,7 +60,7 @@ class Compaction:
 
     async def merge_once(self) -> int:
         """Merges what is worth merging now; the number of new segments."""
-        groups = choose(await self._ledger.do(lambda ledger: ledger.segments()))
+        groups = choose_merges(await self._ledger.do(lambda ledger: ledger.segments()))
         for group in groups:
             merged = await asyncio.get_running_loop().run_in_executor(
                 self._thread, self._segments.merge, group

@@ -5,18 +5,18 @@ Messages quote the query and, where a cast fails, the text of a page: they are m
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 
 import duckdb
 import msgspec
 
+from sterna.errors import QueryError
 from sterna.model import Record
 from sterna.query.scan import identifier
-from sterna.query.table import columns_of
 from sterna.query.tables import Tables
-from sterna.query.terminal import harmless
+from sterna.query.terminal import columns_of, harmless
 
 _MESSAGE_WIDTH = 240
 _LINE_WIDTH = 90
@@ -30,7 +30,42 @@ _MISSING_COLUMN = re.compile(
     re.DOTALL,
 )
 _PREFIX = re.compile(r"[A-Z][A-Za-z ]+ Error: ")
+# Whoever looks into the catalog wants to see tables that nobody has asked for yet.
+_CATALOG = re.compile(
+    r"\b(show|information_schema|duckdb_\w+|pg_catalog|sqlite_master|pragma_\w+)\b", re.IGNORECASE
+)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
+
+
+def shows_tables(sql: str) -> bool:
+    """True if the query may ask which tables there are."""
+    return _CATALOG.search(sql) is not None
+
+
+def only_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    """The statement of the query; QueryError if it is not one that reads."""
+    statements = connection.extract_statements(sql)
+    if not statements:
+        raise QueryError("the query is empty: write one statement, such as SELECT url FROM page LIMIT 10")
+    if len(statements) > 1:
+        raise QueryError(f"the query has {len(statements)} statements: write one")
+    if statements[0].type != duckdb.StatementType.SELECT:
+        kind = statements[0].type.name
+        raise QueryError(f"the query is a statement of type {kind}: only SELECT and its like are allowed")
+    return statements[0]
+
+
+def check_parameters(statement: duckdb.Statement, given: Mapping[str, object]) -> None:
+    """Raises QueryError unless exactly the parameters of the statement are given."""
+    wanted = statement.named_parameters
+    if missing := sorted(wanted - set(given)):
+        raise QueryError(f"the query needs a value for ${missing[0]}: give it by --set {missing[0]}=VALUE")
+    if unknown := sorted(set(given) - wanted):
+        has = ", ".join(f"${name}" for name in sorted(wanted)) or "none"
+        raise QueryError(f"the query has no parameter ${unknown[0]}: it has {has}")
+
+
+# --- errors of DuckDB in our words
 
 
 class _Said(Record, frozen=True, array_like=False):

@@ -4,6 +4,8 @@ A query is one statement that reads. It can neither reach other files or the net
 it is held to a limit of memory and of time: the texts that it works on come from strangers.
 """
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -17,12 +19,16 @@ import pyarrow as pa
 
 from sterna.archive.rows import SCHEMAS
 from sterna.errors import QueryError
-from sterna.query.complaints import Names, complaint, missing_table
-from sterna.query.limit import TimeLimit
-from sterna.query.scan import literal, literal_list
-from sterna.query.statements import check_parameters, only_statement, shows_tables
+from sterna.query.complaints import (
+    Names,
+    check_parameters,
+    complaint,
+    missing_table,
+    only_statement,
+    shows_tables,
+)
+from sterna.query.scan import Within, literal, literal_list
 from sterna.query.tables import Tables
-from sterna.query.within import Within
 
 T = TypeVar("T")
 MEMORY_BYTES = 1_000_000_000
@@ -203,6 +209,35 @@ class Engine:
                     "or allow it more time"
                 ) from error
             raise QueryError(complaint(error, work.sql, Names(self._tables, work.cursor))) from error
+
+
+class TimeLimit:
+    """Entered around each piece of work; calls `interrupt` when all of them have used up the seconds."""
+
+    def __init__(self, seconds: float, interrupt: Callable[[], None]) -> None:
+        self.seconds = seconds
+        self.is_over = False  # set by the timer's thread only
+        self._interrupt = interrupt
+        self._left_seconds = seconds
+        self._began = 0.0
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+        self._timer = threading.Timer(max(self._left_seconds, 0), self._end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._left_seconds -= time.monotonic() - self._began
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._interrupt()
 
 
 class _Work:

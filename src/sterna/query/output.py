@@ -17,10 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sterna.query.engine import Batches, Result
-from sterna.query.formats import TextFormat
-from sterna.query.table import table_lines
-from sterna.query.terminal import harmless
-from sterna.query.values import as_plain, as_text
+from sterna.query.terminal import TextFormat, as_plain, as_text, harmless, table_lines
 
 _WIDTH = 100
 

@@ -16,17 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 import duckdb
 import pyarrow as pa
 
-from sterna.archive.rows import FACT_SCHEMA, SCHEMAS
+from sterna.archive.rows import FACT_SCHEMA, HIDDEN, SCHEMAS
 from sterna.query import templates
-from sterna.query.events import events
-from sterna.query.scan import Source, identifier
-from sterna.query.versions import SCHEMA, Way, find_way, newest_links, newest_pages, note_outdated
-from sterna.query.within import Within
+from sterna.query.scan import Scan, Within, identifier
+from sterna.query.versions import SCHEMA, Way, events, find_way, newest_links, newest_pages, note_outdated
 
 _ALL = Within()
-_HIDDEN = ("batch", "again")  # how rows are found again is nobody's business
-PAGE_COLUMNS = tuple(name for name in SCHEMAS["page"].names if name not in _HIDDEN)
-LINK_COLUMNS = ("from_url", "to_url", "text", "rel")
+PAGE_COLUMNS, LINK_COLUMNS = (
+    tuple(name for name in SCHEMAS[table].names if name not in HIDDEN[table]) for table in ("page", "link")
+)
 
 # What is no JSON after all must not spoil every query over the table: it stays there as a text.
 _FACTS = """
@@ -59,9 +57,9 @@ class Tables:
         given = f"{SCHEMA}.given_page" if pages is not None else ""
         if pages is not None:
             _load(connection, given, rows=pages)
-        self._pages = Source("page", files["page"], given=given)
-        self._links = Source("link", files["link"])
-        self._facts = Source("fact", files["fact"])
+        self._pages = Scan("page", files["page"], given=given)
+        self._links = Scan("link", files["link"])
+        self._facts = Scan("fact", files["fact"])
         own = extra.get("fact", FACT_SCHEMA.empty_table())
         self._own_kind = "kind" if "kind" in own.column_names else "'own'"
         _load(connection, f"{SCHEMA}.own_fact", rows=own)

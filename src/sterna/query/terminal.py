@@ -1,12 +1,28 @@
-"""Text from the web, made harmless for a terminal."""
+"""Results as text: values, harmless for a terminal, aligned in a table; loads neither Arrow nor DuckDB."""
 
+import json
+import math
 import re
-from unicodedata import category
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from itertools import chain, islice
+from typing import Any, Literal
+from unicodedata import category, east_asian_width
+
+TextFormat = Literal["table", "csv", "json", "jsonl"]
+Format = Literal["table", "csv", "json", "jsonl", "parquet"]
+Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
 # Invisible but needed to write Persian, Hindi and many emoji; they cannot move anything on the screen.
 _JOINERS = "\u200c\u200d"
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SUSPECT = re.compile(r"[^\x20-\x7e]")
+
+_SAMPLE_ROWS = 200  # the widths come from these; the rest streams through them
+_GAP = "  "
+_LEAST_WIDTH = 4
+_CUT = "…"
 
 
 def harmless(text: str) -> str:
@@ -28,3 +44,125 @@ def _shown(match: re.Match[str]) -> str:
     code = ord(character)
     escape = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
     return _NAMED.get(character, escape)
+
+
+# --- values
+
+
+def as_plain(value: Any) -> Plain:  # noqa: PLR0911 - one line for each kind of value
+    """The value as JSON can hold it: times in ISO 8601, bytes in hex, no NaN."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case datetime() | date() | time():
+            return value.isoformat().replace("+00:00", "Z")
+        case bytes():
+            return value.hex()
+        case list() | tuple():
+            return [as_plain(each) for each in value]
+        case dict():
+            return {as_text(key): as_plain(each) for key, each in value.items()}
+        case _:
+            return str(value)
+
+
+def as_text(value: Any) -> str:
+    """The value in one cell: nothing for NULL, JSON for what has parts."""
+    plain = as_plain(value)
+    if isinstance(plain, str):
+        return plain
+    return "" if plain is None else json.dumps(plain, ensure_ascii=False)
+
+
+# --- tables
+
+
+def table_lines(
+    columns: Sequence[str], rows: Iterable[tuple[Any, ...]], *, width: int, is_live: bool = False
+) -> Iterator[str]:
+    """The lines of the table, the last of them the number of rows; live, no row waits for the next ones."""
+    waiting = iter(rows)
+    sample = [] if is_live else list(islice(waiting, _SAMPLE_ROWS))
+    heads = [_cell(name, width) for name in columns]
+    widths = _shares(len(heads), width) if is_live else _widths(heads, sample, width=width)
+    is_number = [_is_number(values) for values in zip(*sample, strict=True)] or [False] * len(columns)
+    yield _line(heads, widths, is_number=is_number)
+    yield _GAP.join("-" * each for each in widths)
+    count = 0
+    for row in chain(sample, waiting):
+        yield _line([_cell(value, width) for value in row], widths, is_number=is_number)
+        count += 1
+    yield f"({count} row{'' if count == 1 else 's'})"
+
+
+def fitted(wanted: Sequence[int], room: int) -> list[int]:
+    """Widths that fit into the room together: narrow columns whole, wide ones alike."""
+    widths = list(wanted)
+    for position, column in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        share = room // (len(wanted) - position)
+        widths[column] = min(wanted[column], max(share, _LEAST_WIDTH))
+        room -= widths[column]
+    return widths
+
+
+def _widths(heads: Sequence[str], sample: Sequence[tuple[Any, ...]], *, width: int) -> list[int]:
+    cells = [[_cell(value, width) for value in row] for row in sample]
+    wanted = [max(map(columns_of, column)) for column in zip(heads, *cells, strict=True)]
+    return fitted(wanted, width - len(_GAP) * (len(heads) - 1))
+
+
+def _shares(count: int, width: int) -> list[int]:
+    """Equal widths: what will come is not known."""
+    return fitted([width] * count, width - len(_GAP) * (count - 1))
+
+
+def _cell(value: Any, width: int) -> str:
+    """Its text; what lies beyond the width of the whole terminal is not worth making harmless."""
+    return harmless(as_text(value)[: width + 1])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], *, is_number: Sequence[bool]) -> str:
+    placed = (_placed(*each) for each in zip(cells, widths, is_number, strict=True))
+    return _GAP.join(placed).rstrip()
+
+
+def _placed(cell: str, width: int, to_right: bool) -> str:
+    taken = columns_of(cell)
+    if taken > width:
+        cell = _cut(cell, width)
+        taken = columns_of(cell)
+    padding = " " * (width - taken)
+    return padding + cell if to_right else cell + padding
+
+
+def _cut(cell: str, width: int) -> str:
+    room = width - len(_CUT)
+    for position, character in enumerate(cell):
+        room -= columns_of(character)
+        if room < 0:
+            return cell[:position] + _CUT
+    return cell
+
+
+def columns_of(text: str) -> int:
+    """How many columns of the terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_width_of(character) for character in text)
+
+
+def _width_of(character: str) -> int:
+    if category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
+
+
+def _is_number(values: Sequence[Any]) -> bool:
+    present = [value for value in values if value is not None]
+    return bool(present) and all(
+        isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in present
+    )

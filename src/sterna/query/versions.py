@@ -18,7 +18,7 @@ from enum import Enum, auto
 
 import duckdb
 
-from sterna.query.scan import FILE, ROW, Source
+from sterna.query.scan import FILE, ROW, Scan, Within
 
 SCHEMA = "sterna"  # of tables that nobody asks for
 
@@ -58,7 +58,7 @@ _OUTDATED = (
 )
 
 
-def find_way(connection: duckdb.DuckDBPyConnection, pages: Source) -> Way:
+def find_way(connection: duckdb.DuckDBPyConnection, pages: Scan) -> Way:
     """The way for one query."""
     rows = pages.rows(connection)
     if connection.execute(_ANY.format(rows=rows)).fetchone() is None:
@@ -71,7 +71,7 @@ def find_way(connection: duckdb.DuckDBPyConnection, pages: Source) -> Way:
     return Way.BY_URL if is_in_order else note_outdated(connection, pages)
 
 
-def note_outdated(connection: duckdb.DuckDBPyConnection, pages: Source) -> Way:
+def note_outdated(connection: duckdb.DuckDBPyConnection, pages: Scan) -> Way:
     """The way for many queries."""
     rows, placed = pages.rows(connection), pages.rows(connection, with_place=True)
     connection.execute(_VERSIONS.format(rows=rows, placed=placed, schema=SCHEMA, file=FILE, row=ROW))
@@ -121,3 +121,48 @@ def _newer(placed: str, condition: str) -> str:
     )
     came_again = f"SELECT {columns} FROM {placed} WHERE again IS DISTINCT FROM false"  # noqa: S608
     return f"LEFT JOIN ({came_again}) ON {condition} WHERE newer_url IS NULL"
+
+
+# --- events: a page was created, updated or deleted
+
+# Only answers that say something of the page count: a good one, or that it is gone. A URL that was stored
+# once can only have been created; the others are put in order.
+_EVENTS = """
+    WITH
+        candidate AS (
+            SELECT DISTINCT url FROM {placed} WHERE ({within}) AND again IS DISTINCT FROM false
+        ),
+        told AS (
+            SELECT *, status BETWEEN 200 AND 299 AS is_good, coalesce(batch, 0) AS number
+            FROM {placed} WHERE status BETWEEN 200 AND 299 OR status IN (404, 410)
+        ),
+        compared AS (
+            SELECT *, lag(is_good) OVER in_order AS was_good, lag(digest) OVER in_order AS digest_before
+            FROM (SELECT * FROM told WHERE {earlier}) SEMI JOIN candidate USING (url)
+            WINDOW in_order AS (PARTITION BY url ORDER BY fetched, number, {file}, {row})
+        )
+    SELECT url, site, 'created' AS kind, fetched, status, digest,
+        NULL::VARCHAR AS digest_before, visit
+    FROM (SELECT * FROM told WHERE is_good AND ({within})) ANTI JOIN candidate USING (url)
+    UNION ALL
+    SELECT url, site,
+        CASE WHEN NOT is_good THEN 'deleted' WHEN was_good THEN 'updated' ELSE 'created' END,
+        fetched, status, CASE WHEN is_good THEN digest END, CASE WHEN was_good THEN digest_before END, visit
+    FROM compared
+    WHERE ({within}) AND CASE
+        WHEN NOT is_good THEN coalesce(was_good, false)
+        WHEN was_good THEN digest IS DISTINCT FROM digest_before
+        ELSE true
+    END
+"""
+
+
+def events(placed: str, within: Within) -> str:
+    """The query that tells what happened to the pages of the part, given all rows with their places."""
+    return _EVENTS.format(
+        placed=placed,
+        within=within.condition(),
+        earlier=within.earlier_condition(),
+        file=FILE,
+        row=ROW,
+    )

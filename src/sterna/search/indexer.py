@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -20,9 +19,8 @@ import pyarrow.parquet as pq
 from tantivy import Index, IndexWriter
 
 from sterna.archive.arrivals import arrivals
-from sterna.archive.batches import batches_of
 from sterna.archive.manifest import Snapshot
-from sterna.archive.parquet import damage_named
+from sterna.archive.parquet import batches_of, damage_named
 from sterna.search import generations, schema
 from sterna.search.documents import PageRow, make_document, make_position, mark_of
 from sterna.search.link_count import LinkCount
@@ -39,7 +37,7 @@ _COLUMNS = (
     *("headings", "keywords", "again", "batch"),
 )
 _GONE = (404, 410)
-_NO_KIND = "nobody"  # no document is of this kind
+_NO_KIND = "none"  # no document is of this kind
 
 
 class Indexer:
@@ -81,9 +79,7 @@ class Indexer:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and self._writer is not None:
                 self.commit()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from sterna.errors import Refused
-from sterna.home.ledger.interface import Estimate
+from sterna.home.ledger.records import Estimate
 from sterna.model import Budget, Ended, Known, Record, Scope, Target, Visit
 from sterna.web.urls import fingerprint, part_of
 from sterna.wire.orders import MAX_PARTS
