@@ -1,6 +1,6 @@
 """Settings for all tests: how hard hypothesis tries, and which tests `scripts/test --fast` leaves out."""
 
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -39,7 +39,7 @@ class Stopwatch:
     """Measures each test with its fixtures; changed by pytest's hooks alone."""
 
     def __init__(self) -> None:
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid.partition("@")[0]] += report.duration
