@@ -76,7 +76,7 @@ def test_library_that_is_not_installed_is_named(
     collection: Collection, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(QueryError, match=f"needs {name}, which is not installed: pip install {name}"):
+    with pytest.raises(QueryError, match=f"{name} is not installed: pip install {name}"):
         getattr(collection.query(TITLES), name)()
 
 
