@@ -25,9 +25,9 @@ from sterna.home.belief.check import Check, Report
 from sterna.model import Links, Page, Parcel, Visit
 from sterna.runtime.runtime import Runtime
 from sterna.trust.sampling import MOST_SAMPLES, Witness, detection
-from sterna.web.digest import digest_of
 from sterna.web.document_root import RootFetcher
 from sterna.web.http import Fetcher
+from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
 Lie = Callable[[list[Parcel], float, Random], list[Parcel]]

@@ -35,7 +35,7 @@ from bench.ratios import settle
 
 from sterna.home.dispatch import LEASES_AT_ONCE, VISIT_PAGES
 from sterna.home.intake import MAX_BATCH
-from sterna.home.ledger.interface import Change, Lease
+from sterna.home.ledger.records import Change, Lease
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Checkpoint, Ended, Hold, Parcel, Target, Usage
 from sterna.runtime.frontier import Frontier

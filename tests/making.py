@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sterna.home.ledger.interface import Lease
+from sterna.home.ledger.records import Lease
 from sterna.model import (
     Budget,
     Crawler,

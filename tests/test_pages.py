@@ -14,10 +14,16 @@ PAGES = [
 
 def test_links_between_documents_lead_somewhere() -> None:
     for document in [*PAGES, *DECISIONS]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
-            assert (document.parent / target).exists(), (
-                f"{document.name} points to {target}, which is not there"
-            )
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", document.read_text()):
+            path = document.parent / target if target else document
+            assert path.exists(), f"{document.name} points to {target}, which is not there"
+            assert not anchor or anchor in anchors(path), f"{document.name} points to {target}#{anchor}"
+
+
+def anchors(page: Path) -> list[str]:
+    """The headings of a page as GitHub makes anchors of them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
 def test_every_page_says_whom_it_is_for() -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 from bench.fuzz_parts.spoiling import SITE
 from bench.measuring import descendants
 
-from sterna.host.keyring import Keyring
-from sterna.host.policy.terms import ALLOWED, allow
+from sterna.host.keyring import ALLOWED, Keyring, allow
 from sterna.wire.keys import Identity
 
 HOMES = 8

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sterna.host.keyring import ALLOWED, allow
 from sterna.host.owner.audit import AUDIT, Audit
 from sterna.host.owner.receipts import Receipts
 from sterna.host.policy.hours import day_of, zone_of
 from sterna.host.policy.policy import PolicyFile, read_policy
-from sterna.host.policy.ration import Ration
-from sterna.host.policy.steering import check_open, decide
-from sterna.host.policy.terms import ALLOWED, AllowedHomes, allow
+from sterna.host.policy.terms import AllowedHomes, check_open, decide
+from sterna.host.state import Rations
 from sterna.model import Usage
 from sterna.web.clock import SystemClock
 from sterna.wire.keys import Identity
@@ -67,7 +67,7 @@ def _policy_check(folder: Path) -> Costs:
     path = folder / "policy.toml"
     path.write_text(POLICY + "".join(_home(number) for number in range(HOMES)))
     policy = read_policy(path)
-    rules, homes, ration = PolicyFile(path, policy), AllowedHomes(folder, policy), Ration(folder)
+    rules, homes, ration = PolicyFile(path, policy), AllowedHomes(folder, policy), Rations(folder)
     home, wall = Identity.new().public, time.time()
     allow(folder / ALLOWED, home, "archive")
     ration.spend(home.id, day_of(wall, zone_of(policy.zone)), Usage(pages=10))

@@ -16,8 +16,7 @@ from bench.owners_parts.homes import Home
 from bench.owners_parts.memory import MemoryGroup
 from tests.servers.nginx import free_ports, serve
 
-from sterna.host.keyring import Keyring
-from sterna.host.policy.terms import ALLOWED, allow
+from sterna.host.keyring import ALLOWED, Keyring, allow
 from sterna.wire.keys import PublicKey
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"

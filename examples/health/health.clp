@@ -1,4 +1,4 @@
-; How relevant a page is, and which other sites it links to: facts that persist through the visit and are sent home.
+; The relevance of pages, and the external sites: facts that persist during the visit and travel home.
 (deftemplate relevant (slot url) (slot score))
 (deftemplate external (slot site))
 

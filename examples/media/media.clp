@@ -1,4 +1,4 @@
-; Media that a page embeds without a link are fetched too.
+; Embedded files are fetched too.
 (defrule follow-what-is-shown
    (page (url ?url) (content-type "text/html"))
    =>

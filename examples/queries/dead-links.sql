@@ -1,4 +1,4 @@
--- Dead links with the pages that carry them. URLs that robots.txt closes are not dead.
+-- Dead links with the pages that contain them. URLs that robots.txt forbids are not dead.
 SELECT link.to_url AS dead, coalesce(target.status::VARCHAR, target.error) AS why,
     link.from_url AS found_on, link.text
 FROM link

@@ -1,5 +1,5 @@
 -- Pages that link to a page on a subject: --set word=tern
--- A page is on the subject if its title or its text has the word, whole and in any case.
+-- A page is on the subject if its title or its text contains it as a whole word, in any case.
 WITH matching AS (
     SELECT url
     FROM page

@@ -1,13 +1,13 @@
 -- Clusters of pages on a subject: --set word=tern --set least=3
 --
--- The root page of each tree in which at least `least` pages have the word (Fiedler-Hammer 1.3.3). The tree is that of
--- the crawl: `referrer` is the page through which a page was first found. A crawl is breadth-first, so this is a
--- shortest path from a start page, and every page has one place in the tree. Later visits may introduce cycles, which
--- UNION ends. By links alone, every page of most sites would be the root of nearly all others; by the folders of the
--- URLs, a flat site would have one tree.
+-- The root page of each tree in which at least this many pages contain the word (Fiedler-Hammer 1.3.3). The tree
+-- is that of the crawl: `referrer` is the page on which a page was first found. A crawl is breadth first, so the
+-- path to a page is one of the shortest, and each page is in the tree once. Later visits may add cycles, which
+-- UNION ends. By links alone nearly every page of a site would be the root of all others; by the folders of
+-- the URLs a flat site would have one tree.
 --
--- The start page is the root of everything. So only the deepest roots are listed: those that have enough pages below
--- them, but none of whose children has enough by itself.
+-- The start page is the root of everything. So only the deepest roots are returned: those with enough pages
+-- below them of which no child has enough by itself.
 WITH RECURSIVE
     good AS (
         SELECT url, title, referrer,

@@ -1,13 +1,16 @@
 """Sterna: crawlers that migrate."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sterna.version import __version__
 
 if TYPE_CHECKING:
+    from sterna.api.ask import ask
     from sterna.api.collection import Collection
     from sterna.api.crawl import crawl
     from sterna.crawler.spec import Budget, Css, Keep, Politeness, Scope, Select, Spec
+    from sterna.errors import SternaError
 
 __all__ = [
     "Budget",
@@ -18,23 +21,22 @@ __all__ = [
     "Scope",
     "Select",
     "Spec",
+    "SternaError",
     "__version__",
+    "ask",
     "crawl",
 ]
 
+_MODULES = {
+    "Collection": "sterna.api.collection",
+    "SternaError": "sterna.errors",
+    "ask": "sterna.api.ask",
+    "crawl": "sterna.api.crawl",
+}
+
 
 def __getattr__(name: str) -> object:
-    # Every module of the package passes here, and few of them need a spec.
+    # Importing any module of the package runs this file: it must load nothing else.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "crawl":
-        from sterna.api.crawl import crawl  # noqa: PLC0415
-
-        return crawl
-    if name == "Collection":
-        from sterna.api.collection import Collection  # noqa: PLC0415
-
-        return Collection
-    from sterna.crawler import spec  # noqa: PLC0415
-
-    return getattr(spec, name)
+    return getattr(import_module(_MODULES.get(name, "sterna.crawler.spec")), name)

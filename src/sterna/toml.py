@@ -1,4 +1,4 @@
-"""A configuration in TOML: read, made into records, and the line of what is wrong with it."""
+"""Configuration files in TOML: read, converted into records, errors with their line."""
 
 import re
 import tomllib
@@ -24,7 +24,7 @@ _TRIPLE = re.compile(r'"""|\'\'\'')
 
 
 class Wrong(Exception):
-    """What cannot be, and where in the file it stands."""
+    """An invalid value, and its place in the file."""
 
     def __init__(self, place: Place, words: str) -> None:
         super().__init__(words)
@@ -33,7 +33,7 @@ class Wrong(Exception):
 
 
 def stamp(path: Path) -> tuple[int, ...]:
-    """What differs when a file was changed."""
+    """A value that differs after the file was changed."""
     try:
         status = path.stat()
     except OSError as error:
@@ -42,22 +42,24 @@ def stamp(path: Path) -> tuple[int, ...]:
 
 
 def read(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> tuple[str, dict[str, Any]]:
-    """The text of a file, and what it says; ConfigError if it is no TOML."""
+    """The text of a file and its values; raises ConfigError if it is not TOML."""
     try:
-        if path.stat().st_size > max_bytes:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:
             raise ConfigError(f"{path} is too large: the limit is {max_bytes:,} bytes")
-        text = path.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
         return text, tomllib.loads(text)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no TOML: it is not written in UTF-8") from error
+        raise ConfigError(f"{path} is not valid TOML: it is not UTF-8") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
 def convert(value: object, kind: type[Any], place: Place) -> Any:
-    """The value as a record of this kind; Wrong names the place below `place` where it is none."""
+    """The value as a record of this type; raises Wrong with the place below `place` that is invalid."""
     try:
         return msgspec.convert(value, type=kind)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -73,7 +75,7 @@ def convert(value: object, kind: type[Any], place: Place) -> Any:
 
 
 def complaint(path: Path, text: str, wrong: Wrong) -> str:
-    """What is wrong in one line: file, line, field, words."""
+    """The error in one line: file, line, field, words."""
     number = line_of(text, wrong.place)
     field = ".".join(map(str, wrong.place))
     where = ", ".join(filter(None, (str(path), f"line {number}" if number else "", field)))
@@ -81,7 +83,7 @@ def complaint(path: Path, text: str, wrong: Wrong) -> str:
 
 
 def line_of(text: str, place: Place) -> int:
-    """The line in which a value stands, or the table or list that holds it; 0 if there is none."""
+    """The line of a value, or of the table or list that contains it; 0 if there is none."""
     table: Place = ()
     counts: Counter[Place] = Counter()
     best, is_inside = (0, 0), False

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import Change
+from sterna.home.ledger.records import Change
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
 # A company of one follower, which takes each batch and says so, or never comes back.

@@ -13,7 +13,7 @@ from tests.host.owner.test_host_receipts import receipt
 
 from sterna.home.away.luggage import pack
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import Change, Out, OutboxRow
+from sterna.home.ledger.records import Change, Out, OutboxRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Arrival, Ended, Target
 from sterna.wire.keys import Identity
@@ -102,7 +102,7 @@ def test_kill_counts_though_the_host_is_not_to_be_told(
         sterna("keys", "new", "home", "--keys", tmp_path / "keys")
     result = sterna("crawlers", "kill", collection, "--keys", tmp_path / "keys")
     assert result.returncode == 0
-    assert result.stdout.startswith(f"visit2 at {SITE}: killed here; its host did not hear of it (")
+    assert result.stdout.startswith(f"visit2 at {SITE}: killed here, but its host was not reached (")
     assert ("private network" if has_key else "no key") in result.stdout
     ledger = SqliteLedger(collection / "ledger.sqlite", is_reader=True)
     assert [row.state for row in ledger.outbox()] == [Out.RETURNED, Out.KILLED]
@@ -114,8 +114,8 @@ def test_kill_counts_though_the_host_is_not_to_be_told(
     ("words", "said"),
     [
         (["kill", "{}", "visit1"], "no crawler visit1 is away: sterna crawlers {} lists them"),
-        (["{}", "visit1"], "that is too much"),
-        (["kill", "{}", "visit1", "visit2"], "that is too much"),
+        (["{}", "visit1"], "too many arguments"),
+        (["kill", "{}", "visit1", "visit2"], "too many arguments"),
     ],
 )
 def test_wrong_words_are_one_line_that_says_what_to_do(collection: Path, words: list[str], said: str) -> None:

@@ -14,7 +14,7 @@ from sterna.crawler.pack import PackedCrawler
 from sterna.errors import UsageError
 from sterna.home.errand import dump as dump_errand
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import Change, HostRow
+from sterna.home.ledger.records import Change, HostRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump
 from sterna.model import Checkpoint, Crawler, Ended, Program, Source, Target

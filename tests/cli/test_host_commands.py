@@ -85,7 +85,7 @@ def test_second_host_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         words = ("--site", SITE, "--keys", tmp_path / "keys", "--state", tmp_path / "state")
         result = sterna("host", "run", *words, "--listen", "127.0.0.1:0")
         assert result.returncode == 2
-        assert "another host works in" in result.stderr
+        assert "another host runs in" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def test_second_host_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         (("--site", SITE, "--root", "nowhere"), "is not a folder"),
         (("--site", SITE, "--alias", "files"), "/files=DIR"),
         (("--site", SITE, "--root", ".", "--alias", "files=."), "/files=DIR"),
-        (("--site", SITE, "--policy", "nowhere.toml"), "cannot be read"),
+        (("--site", SITE, "--policy", "nowhere.toml"), "cannot read"),
         (("--site", SITE, "--endpoint", "sterna"), "endpoint"),
         (("--site", SITE, "--upstream", "nowhere"), "upstream"),
         (("--site", SITE, "--root", ".", "--check", "sometimes"), "check"),
-        (("--site", SITE, "--check", "every"), "name the document root"),
-        (("--site", SITE, "--listen", "here"), "--listen here cannot be"),
-        (("--site", SITE, "--listen", "127.0.0.1:99999"), "cannot be"),
-        (("--site", SITE, "--listen", "192.0.2.1:80"), "cannot be"),
+        (("--site", SITE, "--check", "every"), "need a document root"),
+        (("--site", SITE, "--listen", "here"), "--listen here is invalid"),
+        (("--site", SITE, "--listen", "127.0.0.1:99999"), "is not available"),
+        (("--site", SITE, "--listen", "192.0.2.1:80"), "is not available"),
     ],
 )
 def test_wrong_flags_are_answered_in_one_line(tmp_path: Path, words: tuple[str, ...], said: str) -> None:

@@ -15,8 +15,7 @@ from tests.host.knocking import NAME, SITE, write_site
 from tests.host.real import RealHost, real_host
 
 from sterna.host.owner.audit import AUDIT, Audit
-from sterna.host.owner.control import Question, ask
-from sterna.host.owner.doors import Doors
+from sterna.host.owner.control import ControlRequest, Doors, ask
 from sterna.host.owner.verification import verify
 from sterna.model import Crawler, Ended
 from sterna.web.clock import SystemClock
@@ -32,7 +31,7 @@ async def under_way(host: RealHost, count: int = 1) -> list[dict[str, Any]]:
     """The visits of `sterna host status --json`, once so many have fetched some pages."""
     async with asyncio.timeout(30):
         while True:
-            answer = await asyncio.to_thread(ask, host.state, Question("status"))
+            answer = await asyncio.to_thread(ask, host.state, ControlRequest("status"))
             assert answer.status
             visits = [each for each in answer.status.visits if each.state == "running"]
             if len(visits) == count and all(each.requests or each.pages for each in visits):
@@ -82,7 +81,7 @@ async def test_kill_switch_ends_all_and_lets_nobody_in_until_the_owner_opens(tmp
         await under_way(host, 3)
         stopped = await host.ask("stop", "--all", "--reason", "an attack")
         assert stopped.returncode == 0, stopped.stderr
-        assert "nobody is let in until sterna host open" in stopped.stdout
+        assert "no home is admitted until sterna host open" in stopped.stdout
         async with asyncio.timeout(20):
             ends = [came[-1] for came in await asyncio.gather(*visits)]
         assert [end.ended for end in ends if isinstance(end, Ending)] == [Ended.STOPPED] * 3
@@ -181,7 +180,7 @@ def test_changed_log_is_told_in_words_and_by_the_exit_code(tmp_path: Path) -> No
     audit.path.write_bytes(audit.path.read_bytes().replace(b'"pages":1', b'"pages":7'))
     bad = sterna("host", "audit", "--state", tmp_path)
     assert bad.returncode == 1
-    assert f"  {AUDIT}, line 2: was changed: the hash in line 3 does not fit it" in bad.stdout
+    assert f"  {AUDIT}, line 2: was changed: the hash in line 3 does not match it" in bad.stdout
     assert sterna("host", "audit", "--state", tmp_path, "--expect", "x").returncode == 2
     nothing = sterna("host", "audit", "--state", tmp_path.parent)
     assert nothing.returncode == 6
@@ -197,7 +196,7 @@ def test_host_refuses_to_start_without_its_log(tmp_path: Path) -> None:
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
     assert "audit log" in result.stderr
-    assert "cannot be written" in result.stderr
+    assert "cannot write" in result.stderr
 
 
 async def test_killed_host_leaves_a_log_that_the_next_one_goes_on_with(tmp_path: Path) -> None:
@@ -253,4 +252,4 @@ def test_page_is_shown_to_this_machine_only(tmp_path: Path, address: str) -> Non
     words = ("--keys", tmp_path / "k", "--state", tmp_path / "s", "--listen", "127.0.0.1:0")
     result = sterna("host", "run", "--site", SITE, *words, "--page", address)
     assert result.returncode == 2
-    assert "it is for this machine alone" in result.stderr
+    assert "it must be on this machine" in result.stderr

@@ -82,11 +82,11 @@ def test_homes_are_allowed_and_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("allow", "ed25519:abc", "--name", "x"), "cannot be allowed"),
-        (("allow", "ssh-ed25519", "--name", "x"), "cannot be allowed"),
+        (("allow", "ed25519:abc", "--name", "x"), "cannot allow"),
+        (("allow", "ssh-ed25519", "--name", "x"), "cannot allow"),
         (("allow", "ed25519:" + "A" * 43, "--name", "a b"), "one word"),
-        (("new", "station"), "home or host"),
-        (("show",), "make one with"),
+        (("new", "station"), "neither home nor host"),
+        (("show",), "create one with"),
         (("show", "home"), "no key"),
     ],
 )

@@ -11,7 +11,8 @@ import pytest
 from tests.crawl.running import sterna
 from tests.host.owner.test_host_receipts import HOME, HOST, receipt
 
-from sterna.host.owner.receipts import FILE, Receipts
+from sterna.host.owner.receipts import Receipts
+from sterna.host.state import open_state
 from sterna.wire.keys import Identity
 
 DAY = 86_400.0
@@ -24,7 +25,7 @@ def state(tmp_path: Path) -> Path:
     """A host's folder with three receipts of two homes, two of them signed by both."""
     folder = tmp_path / "state"
     folder.mkdir()
-    kept = Receipts(folder, HOST)
+    kept = Receipts(open_state(folder), HOST)
     for number, (name, home) in enumerate((("ada", HOME), ("ada", HOME), ("bob", OTHER))):
         began = FIRST + number * DAY
         made = kept.sign(receipt(f"v{number}", home=home.public.data, began=began, over=began + 9))
@@ -69,7 +70,7 @@ def test_log_shows_before_and_after(state: Path, logs: list[Path]) -> None:
     assert "#" * 40 in result.stdout  # plain where it is not a terminal
     assert "█" not in result.stdout
     assert "log: 536 lines, 1 passed over" in result.stdout
-    assert "log: 30 requests of crawlers at the host and of itself: not counted" in result.stdout
+    assert "log: 30 requests by the host and crawlers at it: not counted" in result.stdout
 
 
 def test_scripts_get_json(state: Path, logs: list[Path]) -> None:
@@ -99,14 +100,14 @@ def test_host_without_receipts_says_so(tmp_path: Path) -> None:
 
 
 def test_changed_line_is_said(state: Path) -> None:
-    text = (state / FILE).read_text()
-    (state / FILE).write_text(text.replace('"by_host":"', '"by_host":"AAAA', 1))
+    with open_state(state).transaction() as db:
+        db.execute("UPDATE receipt SET by_host = x'00' WHERE visit = 'v0'")
     result = sterna("host", "receipts", "--state", state)
-    assert "1 line of the file cannot be read, or was changed" in result.stdout
+    assert "1 line of the file unreadable or changed" in result.stdout
 
 
 def test_name_that_colours_terminals_does_not(tmp_path: Path) -> None:
-    kept = Receipts(tmp_path, HOST)
+    kept = Receipts(open_state(tmp_path), HOST)
     kept.note(kept.sign(receipt()), name="\x1b[31mred", agent="\x1b]0;title\x07/1")
     result = sterna("host", "receipts", "--state", tmp_path)
     assert "\x1b" not in result.stdout
@@ -116,8 +117,8 @@ def test_name_that_colours_terminals_does_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--log", "nowhere.log"), "the log nowhere.log cannot be read"),
-        (("--log", "."), "the log . cannot be read"),
+        (("--log", "nowhere.log"), "cannot read log nowhere.log"),
+        (("--log", "."), "cannot read log ."),
     ],
 )
 def test_wrong_flags_are_answered_in_one_line(state: Path, words: tuple[str, ...], said: str) -> None:

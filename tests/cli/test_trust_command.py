@@ -9,8 +9,8 @@ from tests.crawl.running import sterna
 
 from sterna.cli.exits import Exit
 from sterna.home.folder import CollectionFolder
+from sterna.home.ledger.records import SampleRow, TrustRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.home.ledger.trust import SampleRow, TrustRow
 
 HONEST, LIAR, NEW = "https://honest.example", "https://liar.example", "https://new.example"
 

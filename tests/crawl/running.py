@@ -53,16 +53,19 @@ def command_line(arguments: Sequence[str | Path]) -> list[str]:
 
 def sterna(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Runs the command to its end, in this process: to load everything anew takes most of a second."""
-    command = command_line(arguments)
-    words = [COMMAND[-1], *command[len(COMMAND) :]]
+    return call(command_line(arguments)[len(COMMAND) :])
+
+
+def call(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Runs the command with exactly these words, in this process."""
     with (
         TemporaryFile("w+", encoding="utf-8") as out,
         TemporaryFile("w+", encoding="utf-8") as err,
         patch.dict(os.environ, PLAIN),
-        patch.multiple(sys, argv=words, stdout=out, stderr=err),
+        patch.multiple(sys, argv=["sterna", *words], stdout=out, stderr=err),
     ):
         code = _exit_code()
-        return subprocess.CompletedProcess(command, code, _text_of(out), _text_of(err))
+        return subprocess.CompletedProcess(words, code, _text_of(out), _text_of(err))
 
 
 def _exit_code() -> int:

@@ -14,7 +14,7 @@ from tests.crawl.running import kill, rows, start, sterna, stored_urls, summary_
 from tests.servers.pages import PageServer, linking
 
 from sterna import Spec, crawl
-from sterna.home.ledger.interface import Out
+from sterna.home.ledger.records import Out
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.wire.discovery import WELL_KNOWN
 

@@ -6,7 +6,7 @@ from tests import making
 
 from sterna.crawler.facts import Fact, Symbol, encode, fact_of
 from sterna.home.facts import emitted, own
-from sterna.home.ledger.interface import SiteFact
+from sterna.home.ledger.records import SiteFact
 
 SITE = "https://a.example"
 AWKWARD = (

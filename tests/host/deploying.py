@@ -14,8 +14,7 @@ from tests.servers import apache, nginx
 from tests.servers.nginx import free_ports
 from tests.transport.calling import line_to_hosts, whole
 
-from sterna.host.keyring import Keyring
-from sterna.host.policy.terms import ALLOWED, allow
+from sterna.host.keyring import ALLOWED, Keyring, allow
 from sterna.model import Budget, Crawler, Program, Source, Target
 from sterna.transport.http import HttpTransport
 from sterna.transport.interface import Call

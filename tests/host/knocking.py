@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 from tests import making
 
-from sterna.host.config import HostConfig, HostLimits
+from sterna.host.calls import Reply
+from sterna.host.config import HostConfig
+from sterna.host.keyring import ALLOWED, allow
 from sterna.host.policy.load import LoadMeter
-from sterna.host.policy.terms import ALLOWED, allow
-from sterna.host.service import Reply, Service
+from sterna.host.policy.policy import HostLimits
+from sterna.host.service import Service
 from sterna.host.visiting.workshop import Workshop
 from sterna.model import Budget, Crawler, Known, Page, Parcel, Target, Visit
 from sterna.transport.interface import Call
@@ -191,6 +193,15 @@ def problem_in(reply: Reply) -> Problem:
     return problem
 
 
+class FastClock(SystemClock):
+    """The system's clock, which a test can put forward."""
+
+    ahead_seconds = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead_seconds
+
+
 class GatedSite:
     """A site whose pages, but for robots.txt and the front page, come when the test lets them through."""
 
@@ -238,6 +249,7 @@ async def open_home(
     pages: int = 12,
     site: GatedSite | None = None,
     is_live_only: bool = False,
+    clock: Clock | None = None,
     serving: dict[str, Any] | None = None,
     **fields: Any,
 ) -> AsyncIterator[Home]:
@@ -247,11 +259,16 @@ async def open_home(
     """
     write_site(folder / "site", pages)
     config = config_of(folder, **({"limits": limits_of()} | fields))
-    host, clock = Identity.new(), SystemClock()
-    workshop = Workshop(config, clock, open_source=site.open) if site else None
+    host = Identity.new()
+    workshop = Workshop(config, SystemClock(), open_source=site.open) if site else None
     given = {"meter": LoadMeter(machine=lambda: None)} | (serving or {})
     service = Service(
-        config, identity=host, clock=clock, is_live_only=is_live_only, workshop=workshop, **given
+        config,
+        identity=host,
+        clock=clock or SystemClock(),
+        is_live_only=is_live_only,
+        workshop=workshop,
+        **given,
     )
     home = Home(service, host)
     allow(config.keys / ALLOWED, home.identity.public, NAME)

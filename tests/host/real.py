@@ -10,8 +10,7 @@ from typing import Any
 from tests.crawl.running import COMMAND, sterna
 from tests.host.knocking import NAME, SITE, Home, send, write_site
 
-from sterna.host.keyring import Keyring
-from sterna.host.policy.terms import ALLOWED, allow
+from sterna.host.keyring import ALLOWED, Keyring, allow
 from sterna.wire.handshake import Session
 from sterna.wire.keys import Identity
 from sterna.wire.orders import seal_order

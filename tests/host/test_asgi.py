@@ -15,8 +15,7 @@ from tests.host.knocking import SITE, GatedSite, Home, Stream, limits_of, open_h
 
 from sterna.host import asgi
 from sterna.host.asgi import AsgiFace, serve
-from sterna.host.routes import op_of
-from sterna.host.service import Reply
+from sterna.host.calls import Reply, op_of
 from sterna.transport.interface import Call
 from sterna.wire.discovery import WELL_KNOWN, decode_offer
 from sterna.wire.orders import Look, open_report, seal_order
@@ -86,7 +85,7 @@ def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
 async def serving(folder: Path, **fields: Any) -> AsyncIterator[Server]:
     async with open_home(folder, endpoint=ENDPOINT, **fields) as home:
         listener = socket.create_server(("127.0.0.1", 0))
-        task = asyncio.create_task(serve(home.service, endpoint=ENDPOINT, listener=listener))
+        task = asyncio.create_task(serve(home.service, listener=listener))
         try:
             yield Server(home, listener.getsockname()[1])
         finally:
@@ -181,7 +180,16 @@ async def test_slow_body_is_given_up(tmp_path: Path) -> None:
         reader, writer = await server.connect()
         writer.write(request("POST", "/hello", Content_Length="100") + b"x")
         raw = await asyncio.wait_for(reader.readuntil(b"}"), 10)
-        assert "in time" in Answered.of(raw).problem.detail
+        assert "timeout" in Answered.of(raw).problem.detail
+        writer.close()
+
+
+async def test_head_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asgi, "HEAD_SECONDS", 0.3)
+    async with serving(tmp_path) as server:
+        reader, writer = await server.connect()
+        writer.write(b"POST /hello HTTP/1.1\r\nHo")
+        assert await asyncio.wait_for(reader.read(), 20) == b""
         writer.close()
 
 
@@ -291,7 +299,7 @@ async def test_stream_waits_for_its_client_and_ends_when_it_stands_still(
 
         peer = Peer(body, take=never)
         async with asyncio.timeout(10):
-            await AsgiFace(home.service, endpoint=ENDPOINT)(scope(), peer.receive, peer.send)
+            await AsgiFace(home.service)(scope(), peer.receive, peer.send)
         assert [message["type"] for message in peer.sent] == ["http.response.start"]
 
 
@@ -305,7 +313,7 @@ async def test_stream_ends_when_its_client_leaves(tmp_path: Path) -> None:
 
         peer = Peer(seal_order(session.keys, session.ticket, send()), take=take)
         async with asyncio.timeout(10):
-            await AsgiFace(home.service, endpoint=ENDPOINT)(scope(), peer.receive, peer.send)
+            await AsgiFace(home.service)(scope(), peer.receive, peer.send)
         assert (await home.report(Look("v1"))).state in ("queued", "running")
 
 

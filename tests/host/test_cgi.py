@@ -13,9 +13,8 @@ import pytest
 from tests.host.knocking import NAME, SITE, Stream, send, write_site
 from tests.host.test_asgi import Answered
 
-from sterna.host.keyring import Keyring
-from sterna.host.policy.terms import ALLOWED, allow
-from sterna.host.service import Reply
+from sterna.host.calls import Reply
+from sterna.host.keyring import ALLOWED, Keyring, allow
 from sterna.model import Budget
 from sterna.web.clock import SystemClock
 from sterna.wire.discovery import decode_offer

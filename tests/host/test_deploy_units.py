@@ -10,8 +10,7 @@ import pytest
 from tests.host.deploying import DEPLOY, STERNA, make_site, snippet, started
 from tests.servers.nginx import free_ports
 
-from sterna.host.config import Policy
-from sterna.host.policy.policy import read_policy
+from sterna.host.policy.policy import Policy, read_policy
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(60)]
 

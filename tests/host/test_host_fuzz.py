@@ -25,7 +25,7 @@ from bench.fuzz_parts.spoiling import hostile, spoil_bytes, spoil_fields
 from bench.fuzz_parts.stage import running
 from tests.host.knocking import Home, limits_of, open_home, send
 
-from sterna.host.config import Caps, Policy
+from sterna.host.policy.policy import Caps, Policy
 from sterna.transport.interface import Call
 from sterna.wire.discovery import MEDIA_TYPE
 from sterna.wire.problems import PROBLEM_TYPE, encode_problem, problem

@@ -15,7 +15,6 @@ from bench.fuzz_parts.knocking import Knocker, Unclean, judged
 from bench.fuzz_parts.stage import HostProcess, Watch, running
 from tests.host.knocking import SITE, open_home, send
 
-from sterna.host.asgi import HEAD_SECONDS
 from sterna.model import Budget, Crawler, Program, Scope, Source, Target
 from sterna.wire.orders import Agent, Look, Send, seal_order
 
@@ -77,14 +76,6 @@ async def test_lines_of_rules_stay_out_of_the_owners_log(host: HostProcess) -> N
         )
     assert judged(said) == "ok"
     assert "red" not in host.errors.read_text()
-
-
-@pytest.mark.timeout(120)
-async def test_head_that_never_ends_is_given_up(host: HostProcess) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
-    writer.write(b"POST /hello HTTP/1.1\r\nHo")
-    assert await asyncio.wait_for(reader.read(), HEAD_SECONDS + 20) == b""
-    writer.close()
 
 
 async def test_broken_body_is_not_a_fault_of_the_host(host: HostProcess) -> None:

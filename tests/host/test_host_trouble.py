@@ -10,16 +10,26 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.host.knocking import GatedSite, Home, Stream, limits_of, open_home, problem_in, send, until
+from tests.host.knocking import (
+    FastClock,
+    GatedSite,
+    Home,
+    Stream,
+    limits_of,
+    open_home,
+    problem_in,
+    send,
+    until,
+)
 
 from sterna.errors import Refused
-from sterna.host.config import Policy
-from sterna.host.owner.audit import AUDIT, Audit
-from sterna.host.owner.doors import Doors
-from sterna.host.owner.notes import REFUSALS_A_MINUTE, Notes
+from sterna.host.owner.audit import AUDIT, REFUSALS_A_MINUTE, Audit, Notes
+from sterna.host.owner.control import Doors
 from sterna.host.owner.verification import verify
+from sterna.host.policy.policy import Policy
+from sterna.host.state import open_state
 from sterna.host.visiting import overseer, visits
-from sterna.host.visiting.spool import Spool
+from sterna.host.visiting.room import Spool
 from sterna.model import Budget, Crawler, Program, Source
 from sterna.transport.interface import Call
 from sterna.web.clock import SystemClock
@@ -142,10 +152,10 @@ async def test_nothing_is_taken_while_the_audit_log_cannot_be_written(
     break_log(folder)
     with caplog.at_level(logging.ERROR):
         problem = problem_in((await home.order(send()))[0])
-    assert (problem.name, problem.detail) == ("internal", "the audit log cannot be written")
-    assert "audit.jsonl cannot be written" in caplog.text
+    assert (problem.name, problem.detail) == ("internal", "the host cannot write its audit log")
+    assert re.search(r"cannot write audit log .*audit\.jsonl", caplog.text)
     again = await home.service.answer(Call("hello", home.greeting().body))
-    assert problem_in(again).detail == "the audit log cannot be written"
+    assert problem_in(again).detail == "the host cannot write its audit log"
     assert site.asked == []
     mend_log(folder)
     site.let(100)
@@ -254,7 +264,7 @@ async def test_full_disk_ends_a_visit_in_clear_words_and_leaves_nothing(
             "internal",
             "the host cannot write to its disk",
         )
-        assert re.search(r"cannot keep a parcel: No space left on device", caplog.text)
+        assert re.search(r"cannot write parcel to .*: No space left on device", caplog.text)
         assert home.service.status().kept_bytes == 0
         assert (await home.visit(send(visit="v2"))).ending.ended == "finished"
 
@@ -263,18 +273,22 @@ async def test_ration_that_cannot_be_written_lets_nobody_work(tmp_path: Path, si
     site.let(100)
     policy = msgspec.convert({"day": {"pages": 100}}, Policy)
     async with open_home(tmp_path, site=site, policy=policy) as home:
-        (tmp_path / "state" / "ration").write_text("a file where a folder should be")
+        with open_state(tmp_path / "state").transaction() as db:
+            db.execute("DROP TABLE ration")
         reply = await home.service.answer(Call("hello", home.greeting().body))
         assert problem_in(reply).detail == "the host cannot write to its disk"
         assert site.asked == []
 
 
-async def test_sessions_that_cannot_be_written_are_said_so(home: Home, tmp_path: Path) -> None:
-    sessions = tmp_path / "state" / "sessions"
-    sessions.rename(tmp_path / "state" / "away")
-    sessions.symlink_to(tmp_path / "nowhere" / "at all")
+async def test_state_that_is_damaged_is_said_in_one_line(
+    home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_state(tmp_path / "state").transaction() as db:
+        db.execute("DROP TABLE session")
     reply = await home.service.answer(Call("hello", home.greeting().body))
     assert (problem_in(reply).name, reply.status) == ("internal", 500)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert line.startswith("call hello failed: the state of the host")
 
 
 # -- a home that never comes back --------------------------------------------------------------------------
@@ -284,11 +298,13 @@ async def test_home_that_never_fetches_its_parcels_is_forgotten_and_so_are_they(
     tmp_path: Path, site: GatedSite
 ) -> None:
     site.let(100)
-    limits = limits_of(kept_seconds=0.5)
-    async with open_home(tmp_path, site=site, limits=limits) as home:
+    clock = FastClock()
+    async with open_home(tmp_path, site=site, clock=clock) as home:
         reply, _ = await home.order(send())
         assert reply.status == 200  # its stream is never read
         await until(lambda: home.service.status().kept_bytes > 0)
+        await until(lambda: home.service.status().visits[0].state == "finished")
+        clock.ahead_seconds += limits_of().kept_seconds + 1
         await until(lambda: not home.service.status().visits)
         assert home.service.status().kept_bytes == 0
         assert problem_in((await home.order(Resume("v1", 1)))[0]).name == "gone"

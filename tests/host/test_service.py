@@ -12,8 +12,8 @@ import pytest
 from tests.host.knocking import NAME, SITE, Home, Stream, limits_of, open_home, problem_in, send
 
 from sterna.errors import Refused
-from sterna.host.config import Policy
-from sterna.host.policy.terms import ALLOWED
+from sterna.host.keyring import ALLOWED
+from sterna.host.policy.policy import Policy
 from sterna.host.visiting import reception
 from sterna.model import Budget, Crawler, Program, Source, Target
 from sterna.transport.interface import Call, Op
@@ -192,7 +192,7 @@ async def test_mistake_of_ours_tells_nothing(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the secret is 42")
 
-    monkeypatch.setattr("sterna.host.service.judge", fail)
+    monkeypatch.setattr("sterna.host.service.admit", fail)
     with caplog.at_level(logging.ERROR):
         reply = await home.service.answer(Call("hello", home.greeting().body))
     assert (problem_in(reply).name, reply.status) == ("internal", 500)

@@ -1,28 +1,25 @@
 """The page on queries prints what it says, and names what there is."""
 
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.test_docs import ROOT, check, demo_site, examples
+from tests.documents import ROOT, Document, copy_examples, demo_site
 
 from sterna.query.tables import PAGE_COLUMNS
-
-pytestmark = pytest.mark.alone  # the demo site's port is the same for all
 
 PAGE = "docs/queries.md"
 
 
 @pytest.mark.servers
 def test_page_on_queries_prints_what_it_says(tmp_path: Path) -> None:
-    assert len(examples(PAGE)) >= 10
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    with demo_site():
-        check(PAGE, tmp_path)
-        (script,) = re.findall(r"```python\n(.*?)```", (ROOT / PAGE).read_text(), re.DOTALL)
+    with demo_site(tmp_path) as ports:
+        document = Document(PAGE, ports)
+        assert len(document.examples()) >= 10
+        copy_examples(tmp_path, ports)
+        document.check(tmp_path)
+        (script,) = document.blocks("python")
         command = [sys.executable, "-c", f"{script}\nprint(table.num_rows > 12)"]
         result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "True"

@@ -4,7 +4,7 @@ import pytest
 from tests.runtime.fakes import SITE, FakeWeb, carry_out, linking, reply, rules, visit_of
 
 from sterna.model import Ended, Target
-from sterna.web.parts import part_of
+from sterna.web.urls import part_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests import making
 from sterna.archive.manifest import Batch, FactRow
 from sterna.archive.segments import SegmentStore
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import Change
+from sterna.home.ledger.records import Change
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Link, Links, Page
 from sterna.query.engine import Engine

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import make_url, text
 
-from sterna.storage.statements import PlainInsert, SqlFault, ValuesInsert, parameters_of, statements_of
+from sterna.storage.statements import InvalidSql, PlainInsert, ValuesInsert, parameters_of, statements_of
 
 SQLITE, PSYCOPG = (make_url(f"{name}://").get_dialect()() for name in ("sqlite", "postgresql+psycopg"))
 
@@ -40,7 +40,7 @@ def test_statements_are_parted_but_not_in_quotes_and_comments() -> None:
 
 @pytest.mark.parametrize("sql", ["COMMIT", "insert into t values (1); rollback", "BEGIN", " savepoint x"])
 def test_command_must_not_end_the_transaction(sql: str) -> None:
-    with pytest.raises(SqlFault, match="Sterna begins and ends the transaction"):
+    with pytest.raises(InvalidSql, match="Sterna begins and ends the transaction"):
         statements_of(sql)
 
 

@@ -91,7 +91,7 @@ def test_replay_again_stores_all_once_more_after_asking(stock: Stock, place: Sql
     assert place.run("SELECT count(*) FROM t") == [(4,)]
     assert run("replay", stock.folder, "none") == (
         -1,
-        f"there is no rule 'none' in {stock.folder}/storage.toml: there is pages",
+        f"{stock.folder}/storage.toml has no rule 'none' (defined: pages)",
     )
 
 
@@ -103,7 +103,7 @@ def test_status_tells_what_waits_and_why(stock: Stock, place: SqlitePlace) -> No
     code, said = run("status", stock.folder)
     assert (code, said.splitlines()[:2]) == (
         0,
-        ["pages -> main: 1 row stored, all is stored", "  1 row refused, waiting to be tried again"],
+        ["pages -> main: 1 row stored, all is stored", "  1 row refused, waiting for a retry"],
     )
     assert "UNIQUE constraint failed: t.size (next try in " in said
     (rule,) = json.loads(run("status", stock.folder, "--json")[1])["rules"]
@@ -115,22 +115,22 @@ def test_status_tells_that_a_database_is_down(stock: Stock, tmp_path: Path) -> N
     stock.rules(RULES.replace("../pages.db", "nowhere/x.db"))
     code, said = run("run", stock.folder)
     assert code == Exit.STOPPED
-    assert "database cannot be used: unable to open database file" in said
+    assert "database is not usable: unable to open database file" in said
     first, second = run("status", stock.folder)[1].splitlines()
-    assert first == "pages -> main: not known how far"
-    assert "database cannot be used: unable to open database file" in second
+    assert first == "pages -> main: position unknown"
+    assert "database is not usable: unable to open database file" in second
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (":size)", ":bytes)", "'Add' needs :bytes, which its query does not give: it gives url, size"),
+        (":size)", ":bytes)", "'Add' needs :bytes, but the query gives only url, size"),
         ('commands = ["Add"]', 'commands = ["A"]', "rules.pages.store.0.commands: there is no command 'A'"),
         ("FROM page", "FROM page WHERE", "rule pages: "),
         ("FROM page", "FROM read_text('/etc/passwd')", "no files"),
         ("SELECT url, size", "SELECT url, size, url", "the query gives 'url' twice"),
         ('sql = "', 'sql = 7 #"', "line 6, commands.Add.sql: Expected"),
-        ("[rules.pages]", "[rules.pages", "is no TOML"),
+        ("[rules.pages]", "[rules.pages", "is not valid TOML"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_not_added(stock: Stock, old: str, new: str, said: str) -> None:

@@ -5,8 +5,18 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import ConfigError
-from sterna.storage.config import CommandSpec, Config, ConnectionSpec, RuleSpec, StoreSpec
-from sterna.storage.config_file import ConfigFile, as_toml, merged, read_config, write_config
+from sterna.storage.config import (
+    CommandSpec,
+    Config,
+    ConfigFile,
+    ConnectionSpec,
+    RuleSpec,
+    StoreSpec,
+    as_toml,
+    merged,
+    read_config,
+    write_config,
+)
 
 GOOD = """\
 [connections.main]
@@ -45,7 +55,12 @@ def changed(old: str, new: str) -> str:
             "no connection 'x'",
         ),
         (changed('connection = "main"', ""), 4, "commands.AddPage", "missing required field `connection`"),
-        (changed("INSERT INTO a VALUES (:url);", "COMMIT;"), 6, "commands.AddPage.sql", "COMMIT cannot be"),
+        (
+            changed("INSERT INTO a VALUES (:url);", "COMMIT;"),
+            6,
+            "commands.AddPage.sql",
+            "a command may not COMMIT",
+        ),
         (
             changed('connection = "main"', 'connection = "main"\ncall = "a:b"'),
             4,
@@ -56,7 +71,7 @@ def changed(old: str, new: str) -> str:
             changed('["AddPage"]', '["Add"]'),
             16,
             "rules.pages.store.0.commands",
-            "no command 'Add': there are AddPage",
+            "no command 'Add' (defined: AddPage)",
         ),
         (changed('["AddPage"]', "[]"), 16, "rules.pages.store.0.commands", "at least one command"),
         (
@@ -68,7 +83,7 @@ def changed(old: str, new: str) -> str:
         (changed('"health*"', '""'), 12, "rules.pages.crawler", "empty"),
         (changed("[[rules.pages.store]]", "[rules.pages.stores]"), 14, "rules.pages.stores", "unknown field"),
         (changed("[rules.pages]", '[rules."p q"]'), 11, "rules.p q", "missing required field `store`"),
-        ("[connections.'a b']\nurl = 'x'\n", 1, "connections.a b", "only letters, digits"),
+        ("[connections.'a b']\nurl = 'x'\n", 1, "connections.a b", "letters, digits"),
         ("rules = 3\n", 1, "rules", "Expected `object`, got `int`"),
         ("other = 3\n", 1, "other", "unknown field"),
     ],
@@ -98,7 +113,7 @@ def test_call_names_a_module_and_a_function(tmp_path: Path, call: str) -> None:
 def test_what_is_no_toml_is_told(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "storage.toml"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"storage\.toml (is no TOML|is larger)"):
+    with pytest.raises(ConfigError, match=r"storage\.toml (is not valid TOML|is too large)"):
         read_config(path)
 
 
@@ -148,6 +163,6 @@ def test_file_is_read_when_it_changes_and_a_broken_one_is_only_told(tmp_path: Pa
     assert not file.look()
     file.path.write_text(GOOD + "x")
     assert (file.look(), list(file.config.rules)) == (True, ["pages"])
-    assert "is no TOML" in file.fault
+    assert "is not valid TOML" in file.fault
     file.path.unlink()
     assert (file.look(), file.config, file.fault) == (True, Config(), "")

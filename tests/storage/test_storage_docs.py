@@ -1,18 +1,16 @@
 """The page on storage prints what it says, with a real PostgreSQL; its tables are those that Sterna makes."""
 
-import re
-import shutil
 from pathlib import Path
 
 import pytest
+from tests.documents import Document, copy_examples, demo_site
 from tests.servers.postgres import PostgresServer
 from tests.storage.places import PostgresPlace
 from tests.storage.stock import Stock, pages
-from tests.test_docs import ROOT, check, demo_site, examples
 
 DOCUMENT = "docs/storage.md"
 
-pytestmark = [pytest.mark.servers, pytest.mark.alone]  # the port of the demo site is the same for all
+pytestmark = pytest.mark.servers
 
 
 def test_page_on_storage_prints_what_it_says(
@@ -20,15 +18,16 @@ def test_page_on_storage_prints_what_it_says(
 ) -> None:
     for name, value in postgres.environment().items():
         monkeypatch.setenv(name, value)
-    assert len(examples(DOCUMENT)) >= 20
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    with demo_site():
-        check(DOCUMENT, tmp_path)
+    with demo_site(tmp_path) as ports:
+        document = Document(DOCUMENT, ports)
+        assert len(document.examples()) >= 20
+        copy_examples(tmp_path, ports)
+        document.check(tmp_path)
 
 
 def test_tables_that_the_page_has_one_make_are_good(stock: Stock, postgres: PostgresServer) -> None:
     place = PostgresPlace(postgres)
-    (tables,) = re.findall(r"```sql\n(.*?)```", (ROOT / DOCUMENT).read_text(), re.DOTALL)
+    (tables,) = Document(DOCUMENT).blocks("sql")
     place.run(tables)
     place.run("CREATE TABLE t (url TEXT)")
     stock.put(pages(0, 2))

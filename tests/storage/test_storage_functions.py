@@ -50,7 +50,7 @@ def test_function_stores_rows_and_those_that_it_refuses_wait(stock: Stock, place
         ("mine:wrong", "none"),
         ("mine:nothing", "module 'mine' has no function 'nothing'"),
         ("nowhere:add", "there is no module 'nowhere'"),
-        ("broken:add", "module 'broken' cannot be loaded: SyntaxError"),
+        ("broken:add", "cannot load module 'broken': SyntaxError"),
     ],
 )
 def test_function_that_cannot_be_used_is_one_line_and_nothing_moves(

@@ -16,9 +16,9 @@ from tests.storage.places import PostgresPlace
 from tests.storage.stock import Stock, page, pages
 
 from sterna.query.engine import Engine
-from sterna.storage.columns import ColumnRows
 from sterna.storage.commands import SqlCommand
 from sterna.storage.postgres import Copier, ManyInserter
+from sterna.storage.rows import ColumnRows
 from sterna.storage.statements import statements_of
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
@@ -208,7 +208,7 @@ def test_row_with_nul_waits_alone(stock: Stock, place: PostgresPlace, written: l
 def test_many_pieces_and_a_refused_row_in_each(
     stock: Stock, place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sterna.storage.chunks.PIECE_ROWS", 40)
+    monkeypatch.setattr("sterna.storage.chunks.CHUNK_ROWS", 40)
     monkeypatch.setattr("sterna.storage.chunks._FETCHED_ROWS", 20)
     for name in ("quick", "slow"):
         place.run(f"CREATE TABLE {name} (url text, size int CHECK (size % 40 <> 7))")

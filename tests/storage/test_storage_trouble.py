@@ -11,7 +11,7 @@ from tests.storage.places import Place, PostgresPlace, SqlitePlace
 from tests.storage.single import INSERT, rules, sizes, wait_until
 from tests.storage.stock import SITE, Stock, page, pages
 
-from sterna.storage import sink as applying
+from sterna.storage import sink
 
 
 @pytest.mark.parametrize("count", [5, 50], ids=["few", "many"])
@@ -72,8 +72,8 @@ def test_database_that_refuses_all_rows_has_them_wait(stock: Stock, place: Place
 def test_rule_stands_still_when_too_many_rows_wait(
     stock: Stock, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(applying, "MAX_WAITING", 20)
-    monkeypatch.setattr(applying, "_FIRST_BATCHES", 1)
+    monkeypatch.setattr(sink, "MAX_REFUSED", 20)
+    monkeypatch.setattr(sink, "_FIRST_BATCHES", 1)
     place.run("CREATE TABLE t (url TEXT, size INTEGER CHECK (size >= 100))")
     for first in (0, 10, 20, 30):
         stock.put(pages(first, 10))
@@ -81,7 +81,7 @@ def test_rule_stands_still_when_too_many_rows_wait(
     (standing,) = stock.store()
     assert (standing.state, standing.waiting) == ("broken", standing.batch * 10)
     assert 20 <= standing.waiting <= 40
-    assert standing.error.startswith(f"{standing.waiting} rows were refused, the last one: ")
+    assert standing.error.startswith(f"the database refused {standing.waiting} rows, the last one: ")
     stock.rules(rules(place.url, INSERT.replace(":size)", ":size + 100)")))
     (standing,) = stock.store()
     assert (standing.state, standing.batch, standing.waiting) == ("ok", 4, 0)
@@ -99,7 +99,7 @@ def test_rule_stands_still_when_too_many_rows_wait(
         pytest.param(None, None, "SELECT * FROM read_csv('/etc/passwd')", "no files", id="query-files"),
         pytest.param(None, None, "DROP TABLE page", "only", id="query-drop"),
         pytest.param("nothing://x", None, None, "nothing", id="driver"),
-        pytest.param("no url at all", None, None, "cannot be read", id="url"),
+        pytest.param("no url at all", None, None, "is malformed", id="url"),
         pytest.param("sqlite:///:memory:", None, None, "has no file", id="memory"),
         pytest.param("sqlite:////no/such/folder/x.db", None, None, "unable to open", id="folder"),
     ],
@@ -177,7 +177,7 @@ def test_wrong_password_is_never_shown(
     stock.rules(rules(url))
     for environ, said in (
         ({"PASSWORD": "secr3t@wr/ong"}, "password authentication failed"),
-        ({}, "connection 'main' needs PASSWORD, which the environment does not have: set it"),
+        ({}, "connection 'main' needs the environment variable PASSWORD: set it"),
     ):
         (standing,) = stock.store(environ=environ)
         assert said in standing.error

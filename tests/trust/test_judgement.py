@@ -20,8 +20,7 @@ from sterna.trust.judgement import (
     needs_second_look,
     weighed,
 )
-from sterna.web.digest import digest_of
-from sterna.web.signature import likeness_of
+from sterna.web.signature import digest_of, likeness_of
 
 URL = "https://a.example/page"
 READ = 1_700_000_000.0

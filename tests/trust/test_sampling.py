@@ -11,7 +11,7 @@ from tests.home.away.lying import SITE, page, parcel
 from sterna.model import Checkpoint, Ended, Page, Raw, Target
 from sterna.trust.sampling import MOST_SAMPLES, Reservoir, Witness, detection, needed, sample_count
 from sterna.trust.score import Belief, Score, belief, counted
-from sterna.web.digest import digest_of
+from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
 UNKNOWN = belief(Score(), 0.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import ConfigError, FetchError
-from sterna.web.document_root import DocumentRoot, Kind, RootFetcher
+from sterna.web.document_root import DocumentRoot, PathKind, RootFetcher
 from sterna.web.http import Request, Response
 
 SITE = "https://a.test"
@@ -219,7 +219,7 @@ def test_root_that_is_not_there_says_so(tmp_path: Path) -> None:
 
 async def test_file_that_changed_since_it_was_found_is_not_given_in_half(root: Path) -> None:
     with DocumentRoot(root).find([b"index.html"]) as entry:
-        assert entry.kind is Kind.FILE
+        assert entry.kind is PathKind.FILE
         assert await entry.read(1_000) == b"<title>Start</title>"
         (root / "index.html").write_text("shorter")
         assert await entry.read(1_000) is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sterna.web.domains import domain_of
+from sterna.web.urls import domain_of
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.servers.nginx import real_site
 
 from sterna.web.document import Fetched, Manner, read_document
-from sterna.web.keywords import MAX_KEYWORDS, keywords_of
-from sterna.web.stopwords import STOPWORDS, stopwords_of
+from sterna.web.keywords import MAX_KEYWORDS, keywords_of, stop_words, stopwords_of
 
 TEXT = """The Arctic tern is a bird. This bird has a migration from its breeding grounds in the Arctic to the
 Antarctic and back. No other animal has a migration like it. The bird nests on the ground."""
@@ -128,14 +127,14 @@ def test_a_language_that_is_told_wrongly_does_not_matter() -> None:
     immer so gemacht haben und weil es sich bewährt hat; nur manchmal, wenn sehr viele da sind, kann es auch
     anders sein, aber das kommt nicht oft vor, denn die meisten wissen es. Die Klinik ist nicht weit."""
     assert "klinik" in words(text, "en")
-    assert not STOPWORDS["de"].intersection(words(text, "en"))
+    assert not stop_words().of_language["de"].intersection(words(text, "en"))
 
 
 def test_lists_of_small_words_are_in_lower_case_and_long_enough() -> None:
-    for language, small in STOPWORDS.items():
+    for language, small in stop_words().of_language.items():
         assert len(small) >= 80, language
         assert all(word == word.lower() and len(word.split()) == 1 for word in small)
-    assert stopwords_of("nb") is stopwords_of("no") is stopwords_of("nn-no") is STOPWORDS["no"]
+    assert stopwords_of("nb") is stopwords_of("no") is stopwords_of("nn-no") is stop_words().of_language["no"]
     assert stopwords_of("xx") is None
 
 
@@ -266,7 +265,7 @@ def test_any_text_has_keywords(
 
 def test_keywords_are_the_same_in_every_process() -> None:
     script = (
-        "from sterna.web.keywords import keywords_of\n"
+        "from sterna.web.keywords import stop_words, stopwords_of, keywords_of\n"
         "text = ' '.join(f'w{n % 61} bus buss busss la le les de der y e' for n in range(300))\n"
         "print(keywords_of('gull owl auk', ['terns tern'], 'auks gulls', text, ''))"
     )

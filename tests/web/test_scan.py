@@ -13,7 +13,7 @@ from tests.servers.nginx import real_site
 
 from sterna.web.charset import decode_html
 from sterna.web.scan import scan
-from sterna.web.tree import read_tree
+from sterna.web.walk import read_tree
 
 Said = tuple[str, str, str, list[str], list[tuple[str, str]]]
 

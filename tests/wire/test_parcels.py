@@ -34,7 +34,7 @@ from sterna.model import (
     Validator,
     Visit,
 )
-from sterna.web.digest import digest_of
+from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 from sterna.wire import parcels
 from sterna.wire.known import Marks, pack_known, unpack_known

@@ -9,7 +9,7 @@ from sterna.errors import CollectionInUse, SternaError, UsageError
 from sterna.home.away.composition import lines_of, open_transport
 from sterna.home.away.luggage import unpack
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import UNDER_WAY, Out, OutboxRow
+from sterna.home.ledger.records import UNDER_WAY, Out, OutboxRow
 from sterna.home.options import Options, load
 from sterna.host.keyring import Keyring
 from sterna.model import Visit
@@ -65,7 +65,7 @@ async def tell_hosts(away: Sequence[tuple[Visit, Offer]], options: Options, *, k
                 async with asyncio.timeout(KILL_SECONDS):
                     report = await lines.kill(offer, visit.id)
             except (SternaError, TimeoutError) as error:
-                return f"{name}: killed here, but its host was not told ({error or 'timeout'})"
+                return f"{name}: killed here, but its host was not reached ({error or 'timeout'})"
             return f"{name}: {report.state}"
 
         return list(await asyncio.gather(*(tell(visit, offer) for visit, offer in away)))

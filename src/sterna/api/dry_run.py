@@ -13,7 +13,8 @@ from sterna.home.options import Options, lay_over
 from sterna.host.config import HostConfig
 from sterna.host.owner.dry_run import DryRun
 from sterna.host.owner.dry_run import dry_run as run_order
-from sterna.host.policy.terms import AllowedHomes, Terms, rules_of
+from sterna.host.policy.policy import rules_of
+from sterna.host.policy.terms import AllowedHomes, Terms
 from sterna.host.policy.terms import terms_of as policy_terms
 from sterna.model import Budget, Known, State, Target
 from sterna.version import __version__

@@ -25,7 +25,7 @@ def export(
     progress: ExportProgress = _NOBODY,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Exported:
-    """Makes the export, whole or not at all; raises UsageError for what cannot be made."""
+    """Makes the export, whole or not at all; raises UsageError for an invalid job."""
     check_job(job)
     with ExitStack() as stack:
         folder = stack.enter_context(workplace(job))
@@ -41,5 +41,5 @@ def export(
             collection, bounds=Bounds(seconds=_SECONDS), files=tables, spill_folder=folder / "spill"
         )
         stack.enter_context(engine)
-        source = stack.enter_context(Selection(collection.folder, engine, tuple(files), where.strip()))
-        return make(source, job, folder=folder, stdout=stdout, progress=progress)
+        selection = stack.enter_context(Selection(collection.folder, engine, tuple(files), where.strip()))
+        return make(selection, job, folder=folder, stdout=stdout, progress=progress)

@@ -13,7 +13,7 @@ from sterna.errors import UsageError
 from sterna.home.errand import load
 from sterna.home.facts import own
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import SiteFact, SiteRow, VisitRow
+from sterna.home.ledger.records import SiteFact, SiteRow, VisitRow
 from sterna.model import Record, Target
 from sterna.query.engine import MEMORY_BYTES, TIME_LIMIT_SECONDS, Engine
 from sterna.query.terminal import harmless

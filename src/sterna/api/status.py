@@ -6,7 +6,7 @@ import msgspec
 
 from sterna.api.search import IndexState, index_state
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import Counts, SiteRow
+from sterna.home.ledger.records import Counts, SiteRow
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,14 +11,19 @@ import msgspec
 from sterna.archive.manifest import Snapshot
 from sterna.errors import ConfigError, EmptyCollection, UsageError
 from sterna.home.folder import CollectionFolder
-from sterna.storage import config_file
 from sterna.storage.checks import Finding, check_databases, check_rules
-from sterna.storage.config import CommandSpec, Config
-from sterna.storage.config_file import merged, read_config, write_config
-from sterna.storage.looking import standings_now
+from sterna.storage.config import (
+    CommandSpec,
+    Config,
+    check_part,
+    merged,
+    read_config,
+    read_part,
+    write_config,
+)
 from sterna.storage.manager import Manager
 from sterna.storage.status import NAME as STATUS_NAME
-from sterna.storage.status import Standing, read_status
+from sterna.storage.status import Standing, read_status, standings_now
 
 LOOK_SECONDS = 0.5
 
@@ -39,9 +44,9 @@ def add_rules(collection: CollectionFolder, file: Path) -> tuple[list[Change], l
     collection.check()
     folder = collection.folder
     old = read_config(collection.storage_path) if collection.storage_path.exists() else Config()
-    new = _with_folders(config_file.read_part(file), file.absolute().parent)
+    new = _with_folders(read_part(file), file.absolute().parent)
     config = merged(old, new)
-    config_file.check_part(file, config)
+    check_part(file, config)
     findings = list(check_rules(config, folder=folder, snapshot=_snapshot(collection)))
     wrong = [each for each in findings if each.fault and not each.may_come]
     if wrong:

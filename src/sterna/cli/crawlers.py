@@ -13,7 +13,7 @@ from sterna.api.crawl import keyring_of
 from sterna.cli.lines import bytes_text, duration_text, fields_of, say, say_json
 from sterna.errors import UsageError
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import Out, OutboxRow
+from sterna.home.ledger.records import Out, OutboxRow
 from sterna.host.keyring import Keyring
 from sterna.wire.receipts import SignedReceipt
 

@@ -30,7 +30,7 @@ def demo(
     from sterna.home.folder import CollectionFolder  # noqa: PLC0415
 
     collection = CollectionFolder(into)
-    with as_file(files("sterna.cli") / "demo_site") as root, served(root) as url:
+    with as_file(files("sterna.cli") / "demo_site") as root, served(root, PORT) as url:
         if serve:
             typer.echo(f"serving {url} until Ctrl-C")
             _wait_for_ctrl_c()
@@ -56,7 +56,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def served(root: Path, port: int = PORT) -> Iterator[str]:
+def served(root: Path, port: int) -> Iterator[str]:
     """Serves a folder on loopback; on another port if the usual one is in use."""
     handler = functools.partial(_Handler, directory=str(root))
     try:

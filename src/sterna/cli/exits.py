@@ -15,7 +15,7 @@ from sterna.errors import CollectionError, QueryError, SternaError, StorageError
 INTERRUPTED = 130  # as shells report a command that Ctrl-C ended
 
 # What the extra 'home' installs.
-_EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "starlette", "tantivy"})
+_EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "tantivy"})
 MISSING_EXTRA = "this command needs the extra 'home': pip install 'sterna[home]'"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -86,8 +86,7 @@ def _noting_interrupts() -> Iterator[None]:
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is on_interrupt:
-            signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, before)
 
 
 def code_of(error: SternaError) -> Exit:

@@ -1,6 +1,7 @@
 """Flags that are declared once and used by several commands."""
 
 import inspect
+import socket
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from types import NoneType
@@ -9,6 +10,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 import typer
 
+from sterna.errors import UsageError
 from sterna.home.settings import PANELS, SETTINGS, default_text, flag_of
 
 Command = Callable[..., None]
@@ -32,6 +34,18 @@ def with_flags(flags: Iterable[inspect.Parameter]) -> Callable[[Command], Comman
 def parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
     """One such flag; without a default it is required."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def listen(flag: str, written: str, *, example: str) -> socket.socket:
+    """A socket that listens on HOST:PORT; raises UsageError for an invalid or unavailable address."""
+    host, _, port = written.rpartition(":")
+    if not (port.isascii() and port.isdigit()):
+        raise UsageError(f"{flag} {written} is invalid: write it as {example}")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]") or "127.0.0.1", int(port)), family=family)
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"{flag} {written} is not available: {error}") from error
 
 
 # -- settings of a crawl -----------------------------------------------------------------------------------

@@ -28,15 +28,12 @@ from sterna.cli.host_options import (
 )
 from sterna.cli.lines import fields_of, plural, say, say_json, warn
 from sterna.errors import SternaError, UsageError
-from sterna.host.config import HostConfig
-from sterna.host.own.feed import atom_of, lines_of
-from sterna.host.own.index import MAX_PAGES, NAME, Change, Index
-from sterna.host.own.search import Found, search
-from sterna.host.setup import config_of
+from sterna.host.config import HostConfig, config_of
+from sterna.host.own.index import MAX_PAGES, NAME, Change, Found, Index, search
+from sterna.host.own.shelf import atom_of, lines_of
 from sterna.host.site.closed import Closed
 from sterna.query.terminal import harmless
-from sterna.web import xml
-from sterna.web.sitemap_file import write_sitemap
+from sterna.web.sitemap_file import write_sitemap, xml_time
 
 if TYPE_CHECKING:
     from sterna.host.own.survey import Outcome
@@ -204,7 +201,7 @@ def changes(
 
 def _line_of(change: Change) -> bytes:
     title = f"  {change.title}" if change.title else ""
-    return (harmless(f"{xml.time(change.at)}  {change.kind}  {change.url}{title}") + "\n").encode()
+    return (harmless(f"{xml_time(change.at)}  {change.kind}  {change.url}{title}") + "\n").encode()
 
 
 def find(
@@ -223,11 +220,8 @@ def find(
             _write(msgspec.json.encode(page) + b"\n")
         return
     for page in pages:
-        say(
-            "\n".join(
-                (harmless(page.title or page.url), f"  {harmless(page.url)}", f"  {_excerpt(page)}", "")
-            )
-        )
+        lines = (harmless(page.title or page.url), f"  {harmless(page.url)}", f"  {_excerpt(page)}", "")
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
     if not pages:
         warn("no page contains these words")
         raise typer.Exit(int(Exit.NOTHING))

@@ -15,10 +15,8 @@ from sterna.cli.host_options import JsonOption, OwnSiteOption, OwnStateOption, o
 from sterna.cli.lines import bytes_text, columns, duration_text, plural, say, say_json, warn
 from sterna.errors import LineBroken, StorageError, UsageError
 from sterna.host.owner.audit import AUDIT, Audit
-from sterna.host.owner.control import CONTROL, Answer, Question, ask
-from sterna.host.owner.doors import BY_OWNER, CLOSED, Doors
-from sterna.host.owner.measures import Amount, amounts_of, host_amounts
-from sterna.host.owner.status import HostStatus, VisitStatus
+from sterna.host.owner.control import BY_OWNER, CLOSED, CONTROL, ControlRequest, ControlResponse, Doors, ask
+from sterna.host.owner.status import Amount, HostStatus, VisitStatus, amounts_of, host_amounts
 from sterna.host.owner.verification import AuditReport, Fault, Sums, verify
 from sterna.query.terminal import harmless
 from sterna.web.clock import SystemClock
@@ -82,7 +80,7 @@ def open_doors(state: OwnStateOption = None, site: OwnSiteOption = "") -> None:
         return
     doors.open()
     _note(folder, "doors-opened")
-    say("the doors are open again: those who are allowed may come")
+    say("the doors are open again: allowed homes are admitted")
 
 
 def audit(
@@ -114,7 +112,7 @@ def audit(
 
 
 def _stop_one(folder: Path, crawler: str) -> None:
-    stopped = _checked(ask(folder, Question("stop", crawler))).stopped
+    stopped = _checked(ask(folder, ControlRequest("stop", crawler))).stopped
     if not stopped:
         raise UsageError(f"no crawler {harmless(crawler)!r} is under way: sterna host status lists them")
     for visit in stopped:
@@ -124,9 +122,9 @@ def _stop_one(folder: Path, crawler: str) -> None:
 def _stop_all(folder: Path, reason: str) -> None:
     """Writes the file first: it closes the doors even if no host answers."""
     Doors(folder).close(reason)
-    say("the doors are closed: nobody is let in until sterna host open")
+    say("the doors are closed: no home is admitted until sterna host open")
     try:
-        count = _checked(ask(folder, Question("stop-all"))).count
+        count = _checked(ask(folder, ControlRequest("stop-all"))).count
     except LineBroken as error:
         say(f"{error}; one that is a CGI program ends its visits within seconds")
     else:
@@ -165,7 +163,7 @@ def _is_hosts(folder: Path) -> bool:
 
 def _status(folder: Path) -> HostStatus:
     try:
-        status = _checked(ask(folder, Question("status"))).status
+        status = _checked(ask(folder, ControlRequest("status"))).status
     except LineBroken as error:
         reason = Doors(folder).are_closed()
         doors = f"; its doors are closed ({reason})" if reason else ""
@@ -175,7 +173,7 @@ def _status(folder: Path) -> HostStatus:
     return status
 
 
-def _checked(answer: Answer) -> Answer:
+def _checked(answer: ControlResponse) -> ControlResponse:
     if answer.error:
         raise LineBroken(f"the host refused: {answer.error}")
     return answer

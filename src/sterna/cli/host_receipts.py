@@ -13,20 +13,8 @@ from sterna.cli.host_owner import folder_of
 from sterna.cli.lines import bytes_text, columns, plural, say, say_json
 from sterna.errors import StorageError
 from sterna.host.owner.access_log import LogCount, read_logs
-from sterna.host.owner.receipts import Book, read_book
-from sterna.host.owner.savings import (
-    Comparison,
-    DayOf,
-    HomeTotal,
-    Total,
-    Traffic,
-    by_home,
-    by_home_and_day,
-    compare,
-    days_of,
-    total_of,
-)
-from sterna.host.receipts.savings_picture import svg_of, text_of
+from sterna.host.owner.receipts import Book, HomeTotal, Total, by_home, by_home_and_day, read_book, total_of
+from sterna.host.owner.savings import Comparison, DayOf, Traffic, compare, days_of, svg_of, text_of
 
 SVG_DAYS = 60  # to each side
 _HEADS = ("home", "day", "visits", "signed", "pages", "requests", "read", "sent", "CPU", "spared", "")

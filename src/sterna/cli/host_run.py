@@ -20,6 +20,7 @@ import msgspec
 import typer
 import uvloop
 
+from sterna.cli.flags import listen as listen_on
 from sterna.cli.flags import with_flags
 from sterna.cli.host_options import (
     EndpointFlag,
@@ -32,12 +33,10 @@ from sterna.cli.host_options import (
 )
 from sterna.cli.lines import say
 from sterna.errors import StorageError, UsageError
-from sterna.host.config import HostConfig
-from sterna.host.keyring import Keyring
+from sterna.host.config import HostConfig, config_of, format_host_file
+from sterna.host.keyring import ALLOWED, Keyring, allow
 from sterna.host.owner.audit import AUDIT, Audit
-from sterna.host.owner.doors import Doors
-from sterna.host.policy.terms import ALLOWED, allow
-from sterna.host.setup import config_of, format_host_file
+from sterna.host.owner.control import Doors
 from sterna.version import __version__
 from sterna.web.clock import SystemClock
 from sterna.wire.keys import Identity
@@ -124,11 +123,12 @@ async def _serve(
 ) -> None:
     # The server is slow to load, and --help should not wait for it.
     from sterna.host.asgi import serve  # noqa: PLC0415
-    from sterna.host.locks import lock  # noqa: PLC0415
-    from sterna.host.own.shelf import Shelf  # noqa: PLC0415
+    from sterna.host.files import lock  # noqa: PLC0415
     from sterna.host.owner.control import open_control  # noqa: PLC0415
     from sterna.host.service import Service  # noqa: PLC0415
 
+    if lock(config.state / "lock") is None:
+        raise UsageError(f"another host runs in {config.state}: name another folder with --state")
     clock = SystemClock()
     audit, doors = Audit(config.state / AUDIT, clock=clock), Doors(config.state)
     service = Service(
@@ -140,8 +140,6 @@ async def _serve(
         audit=audit,
         doors=doors,
     )
-    if lock(config.state / "lock") is None:
-        raise UsageError(f"another host runs in {config.state}: name another folder with --state")
     trouble = await _try_source(config)
     circumstances = await asyncio.to_thread(_circumstances, listener)
     audit.note("host-started", site=config.site, version=__version__, key=identity.public.text)
@@ -156,9 +154,7 @@ async def _serve(
         lines = (*about(config, identity), *_closed(doors), *trouble, *circumstances)
         await serve(
             service,
-            endpoint=config.address,
             listener=listener,
-            shelf=Shelf(config),
             on_ready=lambda: say(*lines),
         )
     say("stopped")
@@ -168,13 +164,13 @@ def _page(
     service: "Service", config: HostConfig, listener: socket.socket
 ) -> AbstractAsyncContextManager[None]:
     from sterna.host.owner.page import open_page  # noqa: PLC0415 - few hosts show one
-    from sterna.host.owner.spared import ReceiptSums  # noqa: PLC0415
+    from sterna.host.owner.receipts import HomeTotals  # noqa: PLC0415
 
-    return open_page(service, config.state / AUDIT, listener, spared=ReceiptSums(config.state))
+    return open_page(service, config.state / AUDIT, listener, spared=HomeTotals(config.state))
 
 
 def _keeping(config: HostConfig, hours: float) -> AbstractAsyncContextManager[None]:
-    from sterna.host.own.keeper import keeping  # noqa: PLC0415 - it brings the runtime
+    from sterna.host.own.keeper import keeping  # noqa: PLC0415 - it loads the runtime
 
     return keeping(config, hours=hours, announce=_tell)
 
@@ -189,7 +185,7 @@ def _closed(doors: Doors) -> list[str]:
 
 async def _try_source(config: HostConfig) -> list[str]:
     """A warning if the source of pages does not answer; raises ConfigError for an invalid one."""
-    from sterna.host.site.source import check_source  # noqa: PLC0415 - only a host that runs has to know
+    from sterna.host.site.source import check_source  # noqa: PLC0415 - only a running host needs it
     from sterna.host.site.upstream import Upstream  # noqa: PLC0415
 
     check_source(config)
@@ -202,7 +198,7 @@ async def _try_source(config: HostConfig) -> list[str]:
 
 
 def _circumstances(listener: socket.socket) -> list[str]:
-    from sterna.runtime.cell.jail import protection  # noqa: PLC0415 - only a host that runs has to know
+    from sterna.runtime.cell.jail import protection  # noqa: PLC0415 - only a running host needs it
 
     offered = protection()
     jail = "seccomp" if offered.has_seccomp else "none: crawlers with rules are refused (see sterna doctor)"
@@ -225,16 +221,11 @@ def _tell(line: str) -> None:
 
 def _listener(flag: str, written: str) -> socket.socket:
     """A listening socket; raises UsageError for an invalid or unavailable address."""
+    if not written.startswith("unix:"):
+        return listen_on(flag, written, example="127.0.0.1:8470 or unix:/run/sterna.sock")
     try:
-        if written.startswith("unix:"):
-            return _unix_listener(Path(written.removeprefix("unix:")))
-        host, _, port = written.rpartition(":")
-        if not port.isdigit():
-            raise UsageError(
-                f"{flag} {written} is invalid: write it as 127.0.0.1:8470 or unix:/run/sterna.sock"
-            )
-        return socket.create_server((host.strip("[]") or "127.0.0.1", int(port)), family=_family(host))
-    except (OSError, OverflowError) as error:
+        return _unix_listener(Path(written.removeprefix("unix:")))
+    except OSError as error:
         raise UsageError(f"{flag} {written} is not available: {error}") from error
 
 
@@ -260,10 +251,6 @@ def _unix_listener(path: Path) -> socket.socket:
     path.chmod(0o660)
     listener.listen()
     return listener
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _is_address(text: str) -> bool:

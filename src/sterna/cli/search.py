@@ -15,8 +15,8 @@ import msgspec
 import typer
 
 from sterna.cli.exits import Exit
+from sterna.cli.flags import listen as listen_on
 from sterna.cli.lines import bars, duration_text, every, plural, stopped_by_signals, warn
-from sterna.errors import UsageError
 from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import harmless
 
@@ -115,7 +115,7 @@ def serve(
     collection = CollectionFolder(folder)
     collection.check()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
-    with _listener(listen) as listener:
+    with listen_on("--listen", listen, example=f"{DEFAULT_LISTEN} or [::1]:8600") as listener:
         if not _make_index(collection):
             raise typer.Exit(int(Exit.STOPPED))
         _serve(collection, name or folder.resolve().name, listener)
@@ -218,15 +218,3 @@ def _serve(collection: CollectionFolder, name: str, listener: socket.socket) -> 
             )
         )
     typer.echo("stopped")
-
-
-def _listener(written: str) -> socket.socket:
-    """A listening socket; raises UsageError for an invalid or unavailable address."""
-    host, _, port = written.rpartition(":")
-    if not (port.isascii() and port.isdigit()):
-        raise UsageError(f"--listen {written} is invalid: write it as {DEFAULT_LISTEN} or [::1]:8600")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host.strip("[]") or "127.0.0.1", int(port)), family=family)
-    except (OSError, OverflowError) as error:
-        raise UsageError(f"cannot listen on {written}: {error}") from error

@@ -9,7 +9,7 @@ from sterna.api.search import IndexState
 from sterna.api.status import status as status_of
 from sterna.cli.lines import bytes_text, fields_of, plural, say, say_json
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.interface import Counts, SiteRow
+from sterna.home.ledger.records import Counts, SiteRow
 
 MAX_SITES = 20
 

@@ -11,7 +11,7 @@ import typer
 from sterna.cli.lines import fields_of, plural, say, say_json
 from sterna.errors import UsageError
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.trust import SampleRow, TrustRow
+from sterna.home.ledger.records import SampleRow, TrustRow
 from sterna.trust.judgement import BAD, Judgement
 from sterna.trust.sampling import sample_count
 from sterna.trust.score import Score, belief

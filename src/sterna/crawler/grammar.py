@@ -8,7 +8,7 @@ from sterna.crawler.text_tests import Case, check_words, read_like, search_test
 from sterna.errors import UsageError
 from sterna.model import Predicate, Scalar
 
-ColumnType = Literal["number", "text", "list"]
+TermType = Literal["number", "text", "list"]
 
 
 class PageRow(NamedTuple):
@@ -33,7 +33,7 @@ class PageRow(NamedTuple):
     headings: Sequence[str] | None = None
 
 
-_TYPES: dict[object, ColumnType] = {
+_TYPES: dict[object, TermType] = {
     str | None: "text",
     int | None: "number",
     Sequence[str] | None: "list",
@@ -54,7 +54,7 @@ class Term(NamedTuple):
     """What is compared: a column, its text in lower or upper case, or its length."""
 
     column: str
-    type: ColumnType
+    type: TermType
     case: Case = ""
     is_length: bool = False
 

@@ -12,8 +12,8 @@ from typing import Any
 from sterna.crawler.grammar import ANYWHERE, PageRow, Term, check, columns_of, term_of
 from sterna.crawler.text_tests import (
     SEAM,
+    LikeToken,
     TextTest,
-    Token,
     Wild,
     any_test,
     finder,
@@ -191,7 +191,7 @@ def _text_test(op: str, values: Sequence[str], term: Term) -> TextTest:
     return like_test(_tokens(op, values), term.case)
 
 
-def _tokens(op: str, values: Sequence[str]) -> list[Token]:
+def _tokens(op: str, values: Sequence[str]) -> list[LikeToken]:
     if op == "like":
         return read_like(*values)
     before = [Wild.MANY] if op in ("contains", "ends_with") else []

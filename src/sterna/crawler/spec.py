@@ -11,7 +11,7 @@ from sterna import model, toml
 from sterna.crawler.facts import fact_of
 from sterna.crawler.grammar import check
 from sterna.crawler.scope import seed_url, subtree_path
-from sterna.crawler.spec_fields import Each, FieldError, Part, part_of, wrong
+from sterna.crawler.spec_fields import Each, FieldError, SpecTable, table_of, wrong
 from sterna.crawler.text_tests import search_test
 from sterna.errors import ConfigError, SpecError
 from sterna.model import Predicate, Scalar
@@ -73,7 +73,7 @@ Size = Annotated[
 ]
 
 
-class Scope(Part, frozen=True):
+class Scope(SpecTable, frozen=True):
     """Where the crawler may go."""
 
     table: ClassVar[str] = "scope"
@@ -88,7 +88,7 @@ class Scope(Part, frozen=True):
     drop_params: Texts = DEFAULT_DROP_PARAMS
 
 
-class Select(Part, frozen=True):
+class Select(SpecTable, frozen=True):
     """Remote page selection: which pages are wanted. All conditions must hold."""
 
     table: ClassVar[str] = "select"
@@ -147,7 +147,7 @@ class Css(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     attribute: str = ""
 
 
-class Keep(Part, frozen=True):
+class Keep(SpecTable, frozen=True):
     """Remote page filtering: which fields of a wanted page travel home besides its URL."""
 
     table: ClassVar[str] = "keep"
@@ -169,7 +169,7 @@ class Keep(Part, frozen=True):
             Each(check_selector).check(f"keep.selectors.{name}", css)
 
 
-class Politeness(Part, frozen=True):
+class Politeness(SpecTable, frozen=True):
     """How the crawler behaves towards sites; the names are those of `sterna crawl`."""
 
     table: ClassVar[str] = "politeness"
@@ -184,7 +184,7 @@ class Politeness(Part, frozen=True):
     block: Annotated[tuple[str, ...], Meta(description="a list of hostnames and domains")] = ()
 
 
-class Budget(Part, frozen=True):
+class Budget(SpecTable, frozen=True):
     """The limits of one visit; a limit left out is the default one, or none."""
 
     table: ClassVar[str] = "budget"
@@ -200,28 +200,31 @@ class Budget(Part, frozen=True):
     facts: Count = None
 
 
+_SCOPE, _POLITENESS = Scope(), Politeness()
+
+
 class CrawlOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of a crawl that a spec contains, under the names of the crawl's options."""
 
     seeds: tuple[str, ...] = ()
     max_pages: int | None = None
-    stay: model.Stay = "site"
+    stay: model.Stay = _SCOPE.stay
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    max_depth: int = 64
-    drop_params: tuple[str, ...] = DEFAULT_DROP_PARAMS
-    sitemaps: bool = True
-    delay: float = 1.0
-    response_factor: float = 5.0
-    gentle: bool = False
-    ignore_robots: bool = False
+    max_depth: int = _SCOPE.depth
+    drop_params: tuple[str, ...] = _SCOPE.drop_params
+    sitemaps: bool = _SCOPE.sitemaps
+    delay: float = _POLITENESS.delay
+    response_factor: float = _POLITENESS.response_factor
+    gentle: bool = _POLITENESS.gentle
+    ignore_robots: bool = not _POLITENESS.robots
     contact: str = ""
     user_agent: str = ""
     sender: str = ""
     block: tuple[str, ...] = ()
 
 
-class Spec(Part, frozen=True):
+class Spec(SpecTable, frozen=True):
     """The description of a crawler; a name and seeds are enough."""
 
     name: Annotated[str, Meta(description='a name such as "health"'), _NAME]
@@ -299,7 +302,7 @@ def load_spec(path: Path) -> Spec:
     except ConfigError as error:
         raise SpecError(str(error)) from error
     try:
-        spec = part_of(Spec, data)
+        spec = table_of(Spec, data)
         _check_files(spec, path.parent)
     except FieldError as error:
         line = toml.line_of(text, (*error.field.split("."), 0))  # 0: the first of a list of tables

@@ -48,7 +48,7 @@ class Each(NamedTuple):
                 raise wrong(field, item, self.allowed)
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SpecTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of a spec; its fields are converted and checked when it is created.
 
     A field is declared once: `Annotated[type, Meta(description=what is allowed), Each(check)] = default`.
@@ -71,11 +71,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return f"{cls.table}.{field}" if cls.table else field
 
 
-_P = TypeVar("_P", bound=Part)
+_T = TypeVar("_T", bound=SpecTable)
 
 
-def part_of(kind: type[_P], data: object) -> _P:
-    """A part from plain data; FieldError if a name is unknown or missing, or a value is invalid."""
+def table_of(kind: type[_T], data: object) -> _T:
+    """A table from plain data; FieldError if a name is unknown or missing, or a value is invalid."""
     if not isinstance(data, Mapping):
         raise wrong(kind.table, data, "a table")
     _check_names(kind, data, everything=list(names_of(kind)))
@@ -85,11 +85,11 @@ def part_of(kind: type[_P], data: object) -> _P:
     return kind(**data)
 
 
-def names_of(kind: type[Part]) -> Iterator[str]:
+def names_of(kind: type[SpecTable]) -> Iterator[str]:
     """The dotted names of all fields, including those of nested tables."""
     for name, hint in _hints(kind).items():
         yield kind.name_of(name)
-        if _is_part(hint):
+        if _is_table(hint):
             yield from names_of(hint)
 
 
@@ -107,17 +107,17 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
 
 
-def _check_names(kind: type[Part], data: Mapping[object, object], *, everything: list[str]) -> None:
+def _check_names(kind: type[SpecTable], data: Mapping[object, object], *, everything: list[str]) -> None:
     hints = _hints(kind)
     for name, value in data.items():
         if name not in hints:
             raise _unknown(kind, str(name), everything)
         inner = hints[str(name)]
-        if _is_part(inner) and isinstance(value, Mapping):
+        if _is_table(inner) and isinstance(value, Mapping):
             _check_names(inner, value, everything=everything)
 
 
-def _unknown(kind: type[Part], name: str, everything: list[str]) -> FieldError:
+def _unknown(kind: type[SpecTable], name: str, everything: list[str]) -> FieldError:
     near = difflib.get_close_matches(name, _hints(kind), n=1)
     # A key below a table's header belongs to that table, even if its author meant it for another.
     elsewhere = [known for known in everything if known.rpartition(".")[2] == name]
@@ -131,8 +131,8 @@ def _unknown(kind: type[Part], name: str, everything: list[str]) -> FieldError:
 
 
 def _read(field: str, value: object, hint: Any) -> object:
-    if _is_part(hint):
-        return value if isinstance(value, hint) else part_of(hint, value)
+    if _is_table(hint):
+        return value if isinstance(value, hint) else table_of(hint, value)
     if isinstance(value, str) and field.endswith("_bytes"):
         value = _size(value)
     if isinstance(value, set | frozenset):  # its order, and so the crawler's bytes, would differ per run
@@ -158,10 +158,10 @@ def _allowed(hint: Any) -> str:
 
 
 @cache
-def _hints(kind: type[Part]) -> dict[str, Any]:
+def _hints(kind: type[SpecTable]) -> dict[str, Any]:
     hints = get_type_hints(kind, include_extras=True)
     return {name: hints[name] for name in kind.__struct_fields__}
 
 
-def _is_part(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Part)
+def _is_table(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, SpecTable)

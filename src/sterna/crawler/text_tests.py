@@ -21,7 +21,7 @@ class Wild(Enum):
     MANY = "%"
 
 
-Token = str | Wild  # a string is one literal character
+LikeToken = str | Wild  # a string is one literal character
 
 # Characters whose case is the same in every version of Unicode in use: Latin, Greek, Cyrillic, and scripts
 # without case. The tests compare them with DuckDB, character by character.
@@ -88,9 +88,9 @@ def _sources(char: str, case: Case) -> str:
     return "".join(each for each in near if len(each) == 1 and _simple(each, case) == char)
 
 
-def read_like(pattern: str, escape: str = "") -> list[Token]:
+def read_like(pattern: str, escape: str = "") -> list[LikeToken]:
     """The tokens of a LIKE pattern; UsageError if it ends within an escape."""
-    tokens: list[Token] = []
+    tokens: list[LikeToken] = []
     chars = iter(pattern)
     for char in chars:
         if char == escape:
@@ -103,7 +103,7 @@ def read_like(pattern: str, escape: str = "") -> list[Token]:
     return tokens
 
 
-def like_test(tokens: Sequence[Token], case: Case = "") -> TextTest:
+def like_test(tokens: Sequence[LikeToken], case: Case = "") -> TextTest:
     """A test for texts that match the tokens after conversion to this case."""
     if case or Wild.ONE in tokens:
         return _by_expression(tokens, case)
@@ -138,7 +138,7 @@ def _by_pieces(pieces: Sequence[str]) -> TextTest:
     return test
 
 
-def _by_expression(tokens: Sequence[Token], case: Case) -> TextTest:
+def _by_expression(tokens: Sequence[LikeToken], case: Case) -> TextTest:
     parts = [_expression_of(token, case) for token in tokens]
     start = "" if tokens and tokens[0] is Wild.MANY else r"\A"
     end = "" if tokens and tokens[-1] is Wild.MANY else r"\z"
@@ -146,7 +146,7 @@ def _by_expression(tokens: Sequence[Token], case: Case) -> TextTest:
     return search_test(f"(?s){start}{inner}{end}")
 
 
-def _expression_of(token: Token, case: Case) -> str:
+def _expression_of(token: LikeToken, case: Case) -> str:
     if isinstance(token, Wild):
         return "." if token is Wild.ONE else ".*"
     sources = _sources(token, case)

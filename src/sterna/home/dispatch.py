@@ -13,12 +13,12 @@ import msgspec
 from sterna.errors import ParcelRefused
 from sterna.home.away.place import HERE, Place
 from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Lease, Ledger
+from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.records import Lease
 from sterna.home.progress import Progress
 from sterna.model import LIMITS, Budget, Crawler, Deliver, Etiquette, Parcel, Stay, Target, Usage, Visit
 from sterna.web.clock import Clock
-from sterna.web.domains import domain_of, is_within
-from sterna.web.urls import hostname_of, site_of
+from sterna.web.urls import domain_of, hostname_of, is_within, site_of
 
 VISIT_PAGES = 5_000
 HOST_VISIT_PAGES = 20_000  # where pages are left: each trip takes along all that is known of the site

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from sterna.archive.manifest import FactRow
 from sterna.crawler.facts import decode, to_json
-from sterna.home.ledger.interface import SiteFact
+from sterna.home.ledger.records import SiteFact
 from sterna.model import Parcel
 
 

@@ -12,7 +12,7 @@ from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
 from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Change, Disposal
+from sterna.home.ledger.records import Change, Disposal
 from sterna.model import Page, Parcel, Target
 from sterna.web.clock import Clock
 

@@ -1,29 +1,23 @@
-"""The host's face for ASGI servers: a plain callable around the service, and uvicorn to run it."""
+"""The host as an ASGI application, and uvicorn to run it."""
 
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h11
 
-from sterna.errors import Refused
-from sterna.host.routes import Shown, op_of
-from sterna.host.service import Reply, Service, nowhere, refusal
-from sterna.transport.interface import Call, Op
+from sterna.host.calls import HostRequest, Reply
+from sterna.host.service import Service
 from sterna.web.http_server import make_server, serve_until_signalled
-from sterna.wire.problems import problem_of
 
-if TYPE_CHECKING:
-    from sterna.host.own.shelf import Shelf
-
-STALL_SECONDS = 120.0  # in which a client must take some bytes
-GRACE_SECONDS = 15  # for visits that are asked to end
+STALL_SECONDS = 120.0  # within which a client must read some bytes
+GRACE_SECONDS = 15  # for visits to end
 MAX_CONNECTIONS = 512
 KEEP_ALIVE_SECONDS = 30
-HEAD_SECONDS = 20.0  # in which a request's head must be whole
+HEAD_SECONDS = 20.0  # to receive the head of a request
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -37,42 +31,29 @@ class _Gone(Exception):
 class AsgiFace:
     """The ASGI callable."""
 
-    def __init__(self, service: Service, *, endpoint: str, shelf: "Shelf | None" = None) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._endpoint = endpoint
-        self._shelf = shelf
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answers one request; nobody is told anything once the client is gone."""
+        """Answers one request; returns silently if the client goes away."""
         assert scope["type"] == "http"
-        op = op_of(scope["method"], scope["path"], endpoint=self._endpoint)
+        announced = _header(scope, b"content-length")
+        request = HostRequest(
+            scope["method"],
+            scope["path"],
+            _body(receive),
+            announced=int(announced) if announced.isdigit() else None,
+            if_none_match=_header(scope, b"if-none-match").decode("latin-1"),
+        )
         try:
-            reply = op if isinstance(op, Reply) else await self._answer(op, scope, receive)
+            reply = await self._service.respond(request)
             await _start(reply, send)
             if isinstance(reply.body, bytes):
                 await send({"type": "http.response.body", "body": reply.body})
             else:
                 await _stream(reply.body, receive, send)
-        except (_Gone, h11.LocalProtocolError):  # the second where it broke off within its body
+        except (_Gone, h11.LocalProtocolError):  # the second if it broke off within its body
             return
-
-    async def _answer(self, op: Op | Shown, scope: Message, receive: Receive) -> Reply:
-        if isinstance(op, Shown):
-            return await self._show(op, scope)
-        announced = _header(scope, b"content-length")
-        try:
-            body = await self._service.read(
-                op, _body(receive), announced=int(announced) if announced.isdigit() else None
-            )
-        except Refused as error:
-            return refusal(problem_of(error))
-        return await self._service.answer(Call(op, body))
-
-    async def _show(self, shown: Shown, scope: Message) -> Reply:
-        if self._shelf is None:
-            return nowhere(404, "Not Found")
-        known = _header(scope, b"if-none-match").decode("latin-1")
-        return await self._shelf.reply(shown.name, known=known)
 
 
 def _header(scope: Message, name: bytes) -> bytes:
@@ -99,7 +80,7 @@ async def _start(reply: Reply, send: Send) -> None:
 
 
 async def _stream(body: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
-    """Sends the stream as fast as the client takes it; ends it when the client leaves or stands still."""
+    """Sends the stream as fast as the client reads it; ends it when the client leaves or stalls."""
     pump = asyncio.create_task(_pump(body, send))
     gone = asyncio.create_task(_wait_until_gone(receive))
     try:
@@ -131,17 +112,15 @@ async def _wait_until_gone(receive: Receive) -> None:
 async def serve(
     service: Service,
     *,
-    endpoint: str,
     listener: socket.socket,
-    shelf: "Shelf | None" = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answers on the socket until SIGTERM or SIGINT; then visits end softly, and so do their streams.
+    """Serves on the socket until SIGTERM or SIGINT; then visits and their streams end.
 
-    `on_ready` is called as soon as a signal would be heard; who calls from then on is answered.
+    `on_ready` is called when signals are handled and calls are answered.
     """
     server = make_server(
-        AsgiFace(service, endpoint=endpoint, shelf=shelf),
+        AsgiFace(service),
         head_seconds=HEAD_SECONDS,
         connections=MAX_CONNECTIONS,
         keep_alive_seconds=KEEP_ALIVE_SECONDS,

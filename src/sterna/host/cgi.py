@@ -1,4 +1,4 @@
-"""The host's face as a CGI program (RFC 3875): one process a request, and a visit that lives as long as it.
+"""The host as a CGI program (RFC 3875): one process per request; a visit ends with its process.
 
 The program itself is two lines, which `sterna host cgi` writes: it calls main() with a configuration file.
 """
@@ -13,15 +13,13 @@ from contextlib import aclosing
 from http import HTTPStatus
 from pathlib import Path
 
-from sterna.errors import Refused, SternaError
-from sterna.host.config import HostConfig
+from sterna.errors import SternaError
+from sterna.host.calls import HostRequest, Reply, refusal
+from sterna.host.config import read_host_file
 from sterna.host.keyring import Keyring
-from sterna.host.routes import Shown, op_of
-from sterna.host.service import Reply, Service, refusal
-from sterna.host.setup import read_host_file
-from sterna.transport.interface import Call
+from sterna.host.service import Service
 from sterna.web.clock import SystemClock
-from sterna.wire.problems import problem, problem_of
+from sterna.wire.problems import problem
 
 CHUNK_BYTES = 64 * 1024
 _IN, _OUT = 0, 1
@@ -30,12 +28,12 @@ _log = logging.getLogger(__name__)
 
 
 def main(config_file: str) -> None:
-    """Answers the request that the web server describes in the environment."""
+    """Answers the request in the environment."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
     try:
         asyncio.run(_main(Path(config_file), os.environ))
     except (BrokenPipeError, asyncio.CancelledError):
-        return  # the client went away, or the web server ended us: nobody is there to be told
+        return  # the client went away, or the web server ended this process
 
 
 async def _main(config_file: Path, environment: Mapping[str, str]) -> None:
@@ -55,39 +53,29 @@ async def _main(config_file: Path, environment: Mapping[str, str]) -> None:
             is_live_only=True,
         )
     except SternaError as error:
-        _log.error("the host cannot answer: %s", error)
+        _log.error("the host cannot start: %s", error)
         await _send(refusal(problem("internal")))
         return
     try:
-        await _send(await _answer(service, environment, config=config))
+        await _send(await service.respond(_request(environment)))
     finally:
         await service.close()
 
 
-async def _answer(service: Service, environment: Mapping[str, str], *, config: HostConfig) -> Reply:
-    method, path = environment.get("REQUEST_METHOD", ""), environment.get("PATH_INFO", "")
-    op = op_of(method, path, endpoint=config.address)
-    if isinstance(op, Reply):
-        return op
-    if isinstance(op, Shown):
-        return await _show(op, environment, config=config)
+def _request(environment: Mapping[str, str]) -> HostRequest:
     written = environment.get("CONTENT_LENGTH", "")
     length = int(written) if written.isascii() and written.isdigit() and len(written) < 12 else 0
-    try:
-        body = await service.read(op, _body(length), announced=length)
-    except Refused as error:
-        return refusal(problem_of(error))
-    return await service.answer(Call(op, body))
-
-
-async def _show(shown: Shown, environment: Mapping[str, str], *, config: HostConfig) -> Reply:
-    from sterna.host.own.shelf import Shelf  # noqa: PLC0415 - a greeting does without it
-
-    return await Shelf(config).reply(shown.name, known=environment.get("HTTP_IF_NONE_MATCH", ""))
+    return HostRequest(
+        environment.get("REQUEST_METHOD", ""),
+        environment.get("PATH_INFO", ""),
+        _body(length),
+        announced=length,
+        if_none_match=environment.get("HTTP_IF_NONE_MATCH", ""),
+    )
 
 
 async def _body(length: int) -> AsyncIterator[bytes]:
-    """As many bytes as were announced: a web server may leave the pipe open after them (RFC 3875 4.2)."""
+    """As many bytes as announced: a web server may leave the pipe open after them (RFC 3875 4.2)."""
     os.set_blocking(_IN, False)
     while length > 0:
         try:
@@ -117,7 +105,7 @@ async def _send(reply: Reply) -> None:
 
 
 async def _write(data: bytes) -> None:
-    """Writes it all, unbuffered; meanwhile the visit goes on, until its spool is full."""
+    """Writes everything unbuffered; meanwhile the visit goes on until its spool is full."""
     os.set_blocking(_OUT, False)
     view = memoryview(data)
     while view:
@@ -128,7 +116,7 @@ async def _write(data: bytes) -> None:
 
 
 async def _ready(descriptor: int) -> None:
-    """Returns when the pipe can be read, or written to; without a thread, which nothing could end."""
+    """Returns when the pipe can be read or written; without a thread, which could not be cancelled."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     add, remove = (

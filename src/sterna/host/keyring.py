@@ -1,17 +1,24 @@
-"""The folder of keys: who a home and a host are, and how their keys came from earlier ones."""
+"""The folder of keys: the identities of home and host, their earlier keys, and the homes that are allowed."""
 
+import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 from sterna.errors import KeyFileError, WireError
-from sterna.wire.keys import MAX_SUCCESSIONS, Identity, Succession, read_identity, write_identity
+from sterna.wire.keys import MAX_SUCCESSIONS, Identity, PublicKey, Succession, read_identity, write_identity
+
+ALLOWED = "allowed"  # the list of homes in the folder of keys
+MAX_NAME = 64  # characters of a home's name
 
 Who = Literal["home", "host"]
 
+_log = logging.getLogger(__name__)
+
 
 class Keyring:
-    """A folder that only its owner reads; it is made when the first key is."""
+    """A folder that only its owner can read; created with the first key."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,12 +43,12 @@ class Keyring:
         return identity
 
     def replace(self, who: Who) -> Identity:
-        """A new identity in place of the old one, which signs it, so that others may follow."""
+        """A new identity in place of the old one, which signs it, so that others can verify the change."""
         old, new = self.read(who), Identity.new()
         beside = self.path(who).with_suffix(".new")
         beside.unlink(missing_ok=True)
         write_identity(beside, new)
-        # What an interrupted call left behind would lead those who follow the chain astray.
+        # An interrupted call may have left an entry that breaks the chain.
         chain = [each for each in self.successions(who) if each.old != old.public]
         chain.append(Succession.sign(old, new.public))
         self._write_chain(who, chain[-MAX_SUCCESSIONS:])
@@ -49,31 +56,31 @@ class Keyring:
         return new
 
     def successions(self, who: Who) -> tuple[Succession, ...]:
-        """How the key came from earlier ones, the first of them first."""
+        """The signed changes of the key, oldest first."""
         path = self._chain_path(who)
         try:
             return tuple(Succession.parse(line) for line in path.read_text().splitlines())
         except FileNotFoundError:
             return ()
         except (OSError, UnicodeDecodeError, WireError) as error:
-            raise KeyFileError(f"{path} cannot be read: {error}") from error
+            raise KeyFileError(f"cannot read {path}: {error}") from error
 
     def _chain_path(self, who: Who) -> Path:
         return self.folder / f"{who}.successions"
 
     def _write_chain(self, who: Who, chain: list[Succession]) -> None:
         path = self._chain_path(who)
-        write_private(path, "".join(f"{each.text}\n" for each in chain))
+        _write_private(path, "".join(f"{each.text}\n" for each in chain))
 
     def _make_folder(self) -> None:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise KeyFileError(f"the folder {self.folder} cannot be made: {error.strerror}") from error
+            raise KeyFileError(f"cannot create folder {self.folder}: {error.strerror}") from error
 
 
-def write_private(path: Path, text: str) -> None:
-    """Writes a file that only its owner reads, whole or not at all."""
+def _write_private(path: Path, text: str) -> None:
+    """Writes a file that only its owner can read, completely or not at all."""
     beside = path.with_name(f"{path.name}.new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,4 +91,42 @@ def write_private(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        raise KeyFileError(f"{path} cannot be written: {error.strerror}") from error
+        raise KeyFileError(f"cannot write {path}: {error.strerror}") from error
+
+
+# -- allowed homes -----------------------------------------------------------------------------------------
+
+
+def check_name(name: str) -> None:
+    """ValueError unless this is a valid name for a home: one printable word."""
+    if not 0 < len(name) <= MAX_NAME or not name.isprintable() or " " in name:
+        raise ValueError(f"{name!r} is not a name for a home: one word of at most {MAX_NAME} characters")
+
+
+def read_allowed(path: Path) -> dict[str, str]:
+    """The names of the homes in a list, by key; a line that is not a key allows nobody."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise KeyFileError(f"cannot read {path}: {error.strerror}") from error
+    return dict(_read_lines(path, lines))
+
+
+def _read_lines(path: Path, lines: list[str]) -> Iterable[tuple[str, str]]:
+    for number, line in enumerate(lines, start=1):
+        text, _, name = line.strip().partition(" ")
+        if not text or text.startswith("#"):
+            continue
+        try:
+            yield PublicKey.parse(text).text, name.strip() or "unnamed"
+        except WireError:
+            _log.warning("%s:%d: not a key, ignored", path, number)
+
+
+def allow(path: Path, key: PublicKey, name: str) -> None:
+    """Adds a home to the list, or renames it; takes effect at once. ValueError if the name is invalid."""
+    check_name(name)
+    homes = read_allowed(path) | {key.text: name}
+    _write_private(path, "".join(f"{text} {named}\n" for text, named in homes.items()))

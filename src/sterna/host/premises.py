@@ -1,17 +1,18 @@
-"""What the parts of a host share: who it is, its clocks, and what its owner wants as he wants it now."""
+"""What the parts of a host share: its identity, its clocks, and the owner's rules as they are now."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 
-from sterna.host.config import MIB, Caps, HostConfig, HostLimits, Policy
-from sterna.host.owner.doors import Doors
-from sterna.host.owner.notes import Notes
+from sterna.host.config import HostConfig
+from sterna.host.owner.audit import Notes
+from sterna.host.owner.control import Doors
 from sterna.host.policy.hours import day_of
-from sterna.host.policy.policy import PolicyFile
-from sterna.host.policy.ration import Left, Ration
+from sterna.host.policy.policy import MIB, Caps, HostLimits, Policy, PolicyFile
 from sterna.host.policy.terms import AllowedHomes, Terms
+from sterna.host.state import Left, Rations
+from sterna.model import Usage
 from sterna.web.clock import Clock
 from sterna.wire.keys import Identity, PublicKey
 
@@ -26,15 +27,15 @@ class Premises:
 
     config: HostConfig
     identity: Identity
-    clock: Clock  # by which it is measured how long things take: it never jumps
-    wall: Callable[[], float]  # what the machine's clock shows: hours and days go by it, and it may jump
+    clock: Clock  # for durations: it never jumps
+    wall: Callable[[], float]  # the machine's clock, for hours and days: it may jump
     rules: PolicyFile
     homes: AllowedHomes
     notes: Notes
     doors: Doors
-    ration: Ration
+    rations: Rations
     announce: Announce
-    is_live_only: bool = False
+    is_live_only: bool = False  # it keeps no visits, as a CGI process does
 
     @property
     def policy(self) -> Policy:
@@ -42,37 +43,42 @@ class Premises:
 
     @property
     def limits(self) -> HostLimits:
-        """Those of the policy as it is now, where it can change."""
+        """Those of the policy file, if there is one, because it can change."""
         return self.policy.limits if self.config.policy_file else self.config.limits
 
     def refresh(self) -> None:
-        """Looks whether the owner has changed his policy, and takes it over."""
+        """Takes over the owner's changes to the policy."""
         news = self.rules.look()
         if news == "changed":
             self.homes.adopt(self.policy)
             self.notes.note("policy-changed", file=str(self.config.policy_file))
-            self.announce(f"{self.config.policy_file} has changed and holds from now on")
+            self.announce(f"{self.config.policy_file} has changed and is in force from now on")
         elif news == "broken":
             self.notes.note("policy-broken", why=self.rules.fault)
-            self.announce(f"{self.rules.fault}; the policy as it was before holds on")
+            self.announce(f"{self.rules.fault}; the previous policy stays in force")
 
     @property
     def config_now(self) -> HostConfig:
-        """The configuration with the policy in force, and no more memory for a visit than its part."""
+        """The configuration with the policy in force, and with no more memory for a visit than its share."""
         policy = msgspec.structs.replace(self.policy, budget=self._within_memory(self.policy.budget))
         return msgspec.structs.replace(self.config, policy=policy)
 
     def terms(self, home: str, *, priority: int = 0) -> Terms | None:
-        """What holds for the home with this key now; None if it is not allowed."""
+        """The current terms of the home with this key; None if it is not allowed."""
         terms = self.homes.terms(PublicKey.parse(home), priority=priority)
         return terms and msgspec.structs.replace(terms, caps=self._within_memory(terms.caps))
 
     def _within_memory(self, caps: Caps) -> Caps:
-        part = max(self.limits.engine_bytes // self.limits.crawlers_at_once, LEAST_ENGINE_BYTES)
-        return msgspec.structs.replace(caps, memory_bytes=min(caps.memory_bytes or part, part))
+        share = max(self.limits.engine_bytes // self.limits.crawlers_at_once, LEAST_ENGINE_BYTES)
+        return msgspec.structs.replace(caps, memory_bytes=min(caps.memory_bytes or share, share))
 
     def left(self, home: PublicKey, terms: Terms) -> Left:
-        """What is left of the home's day; StorageError if nobody can tell."""
+        """What is left of the home's ration today; StorageError if that cannot be read."""
         if not terms.day.are_any:
             return Left()
-        return self.ration.left(home.id, terms.day, day_of(self.wall(), terms.zone))
+        return self.rations.left(home.id, terms.day, day_of(self.wall(), terms.zone))
+
+    def spend(self, home: PublicKey, terms: Terms | None, usage: Usage, *, visits: int = 0) -> None:
+        """Takes this from the home's ration, if it has one; waits for the disk."""
+        if terms and terms.day.are_any:
+            self.rations.spend(home.id, day_of(self.wall(), terms.zone), usage, visits=visits)

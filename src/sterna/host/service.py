@@ -1,37 +1,34 @@
-"""The host's service, whatever carries it: a call comes in, a reply goes out, and nothing breaks it."""
+"""The host's service, independent of its transport: takes a call, returns a reply, and never fails."""
 
 import asyncio
 import logging
+import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from sterna.errors import Refused, StorageError, WireError
-from sterna.host.config import HostConfig, Policy
-from sterna.host.entrance.admission import judge, rationed
-from sterna.host.entrance.bodies import Bodies
-from sterna.host.entrance.offering import MAX_AGE_SECONDS, offer_of
-from sterna.host.entrance.sessions import TICKET_SECONDS, Session, Sessions
-from sterna.host.owner.audit import AUDIT, Audit
-from sterna.host.owner.doors import Doors
-from sterna.host.owner.notes import Notes
-from sterna.host.policy.policy import PolicyFile
-from sterna.host.policy.ration import Ration
-from sterna.host.policy.steering import check_open
-from sterna.host.policy.terms import AllowedHomes, Terms
+from sterna.host.calls import Bodies, HostRequest, Reply, Shown, op_of, refusal
+from sterna.host.config import HostConfig
+from sterna.host.owner.audit import AUDIT, Audit, Notes
+from sterna.host.owner.control import Doors
+from sterna.host.policy.policy import Policy, PolicyFile
+from sterna.host.policy.terms import AllowedHomes, Terms, admit, check_open, rationed
 from sterna.host.premises import Announce, Premises
+from sterna.host.state import TICKET_SECONDS, Rations, Session, Sessions, may_note_refusal, open_state
 from sterna.transport.interface import Call, Op
+from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.wire.discovery import MEDIA_TYPE, OFFER_TYPE, Offer, encode_offer
 from sterna.wire.handshake import SESSION_BYTES, TICKET_BYTES, HelloRead, SessionKeys, read_hello, welcome
 from sterna.wire.keys import Identity, PublicKey, Succession
-from sterna.wire.problems import PROBLEM_TYPE, Problem, encode_problem, problem, problem_of
+from sterna.wire.problems import problem, problem_of
 
 if TYPE_CHECKING:
+    from sterna.host.own.shelf import Shelf
     from sterna.host.owner.receipts import Receipts
     from sterna.host.owner.status import HostStatus
     from sterna.host.policy.load import LoadMeter
@@ -42,25 +39,20 @@ if TYPE_CHECKING:
 
 ORDERS_AT_ONCE = 2  # that are unpacked: each may take some hundred megabytes
 WATCH_SECONDS = 1.0
-CLOSED_SECONDS = 3600.0  # after which one may ask again at closed doors
+CLOSED_SECONDS = 3600.0  # until a home may ask again at closed doors
+OFFER_SECONDS = 3600  # that homes may cache the offer
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What goes back; a stream is read to its end, or closed."""
-
-    status: int
-    media_type: str
-    headers: tuple[tuple[str, str], ...]
-    body: bytes | AsyncIterator[bytes]
-
-
 class Service:
-    """Answers calls; made inside a running loop."""
+    """Answers calls; created inside a running loop.
 
-    def __init__(  # noqa: PLR0913 - each is somebody it works with
+    Most of a host is imported with the first order: an idle host and a CGI process that only greets need no
+    runtime, which takes memory and time.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a collaborator that tests replace
         self,
         config: HostConfig,
         *,
@@ -70,7 +62,6 @@ class Service:
         is_live_only: bool = False,
         announce: Announce | None = None,
         workshop: "Workshop | None" = None,
-        receipts: "Receipts | None" = None,
         audit: Audit | None = None,
         doors: Doors | None = None,
         meter: "LoadMeter | None" = None,
@@ -79,10 +70,10 @@ class Service:
         self._config = config
         self._successions = successions
         self._workshop = workshop
-        self._receipts = receipts
         self._meter = meter
-        self._sessions = Sessions(config.state)
-        refused = config.state / "refused" if is_live_only else None
+        self._state = state = open_state(config.state)
+        self._sessions = Sessions(state)
+        may_note = (lambda: may_note_refusal(state, now=time.time())) if is_live_only else None
         self._premises = Premises(
             config=config,
             identity=identity,
@@ -90,39 +81,55 @@ class Service:
             wall=wall,
             rules=PolicyFile(config.policy_file, config.policy),
             homes=AllowedHomes(config.keys, config.policy),
-            notes=Notes(audit or Audit(config.state / AUDIT, clock=clock), spacing_file=refused),
+            notes=Notes(audit or Audit(config.state / AUDIT, clock=clock), may_note_refusal=may_note),
             doors=doors or Doors(config.state),
-            ration=Ration(config.state),
+            rations=Rations(state),
             announce=announce or _log.info,
             is_live_only=is_live_only,
         )
         self._began = wall()
-        self._offered: tuple[Policy, Offer, bytes] | None = None  # under which policy, and what
-        self._reception: Reception | None = None  # with the first order
         self._bodies = Bodies(self._sessions, lambda: self._premises.limits)
         self._opening = asyncio.Semaphore(ORDERS_AT_ONCE)
+        self._offered: tuple[Policy, Offer, bytes] | None = None  # by _offer(): for which policy, and what
+        # Created when first needed.
+        self._reception: Reception | None = None
+        self._receipts: Receipts | None = None
+        self._shelf: Shelf | None = None
+
+    async def respond(self, request: HostRequest) -> Reply:
+        """The response to an HTTP request; an invalid one gets a problem."""
+        op = op_of(request.method, request.path, endpoint=self._config.address)
+        if isinstance(op, Reply):
+            return op
+        if isinstance(op, Shown):
+            return await self._shown().reply(op.name, known=request.if_none_match)
+        try:
+            body = await self.read(op, request.body, announced=request.announced)
+        except Refused as error:
+            return refusal(problem_of(error))
+        return await self.answer(Call(op, body))
 
     async def read(self, op: Op, chunks: AsyncIterator[bytes], *, announced: int | None) -> bytes:
         """A call's body; Refused as soon as it is too large, too slow, or of no session."""
         return await self._bodies.read(op, chunks, announced=announced)
 
     async def answer(self, call: Call) -> Reply:
-        """The reply to a call; whatever is wrong with it becomes a problem."""
+        """The reply to a call; an invalid one gets a problem."""
         try:
             return await self._answer(call)
         except (WireError, Refused) as error:
             return refusal(problem_of(error))
         except StorageError as error:
-            _log.error("a call failed: %s: %s", call.op, error)
+            _log.error("call %s failed: %s", call.op, error)
             return refusal(problem("internal", "the host cannot write to its disk"))
         except Exception as error:
-            _log.error("a call failed: %s", call.op, exc_info=error)
+            _log.error("call %s failed", call.op, exc_info=error)
             return refusal(problem("internal"))
 
     async def _answer(self, call: Call) -> Reply:
         self._premises.refresh()
         if call.op == "discover":
-            cache = (("Cache-Control", f"max-age={MAX_AGE_SECONDS}"),)
+            cache = (("Cache-Control", f"max-age={OFFER_SECONDS}"),)
             return Reply(200, OFFER_TYPE, cache, self._offer()[1])
         if call.op == "hello":
             return _reply(self._greet(call.body))
@@ -136,14 +143,34 @@ class Service:
     # -- for the owner -------------------------------------------------------------------------------------
 
     def status(self) -> "HostStatus":
-        """How the host stands."""
-        from sterna.host.owner.reporting import status_of  # noqa: PLC0415 - a greeting does without it
+        """The current state of the host and its visits."""
+        from sterna.host.owner.status import HostStatus  # noqa: PLC0415
+        from sterna.host.policy.load import family_of, memory_bytes  # noqa: PLC0415
 
-        visits = self._reception.visits if self._reception else None
-        return status_of(self._premises, visits, self._meter, began=self._began)
+        premises, visits = self._premises, self._reception and self._reception.visits
+        here = visits.under_way() if visits else []
+        reasons = {hosted.paused for hosted in here}
+        return HostStatus(
+            site=self._config.site,
+            version=__version__,
+            began=self._began,
+            now=premises.wall(),
+            pid=os.getpid(),
+            doors=premises.doors.are_closed() or "",
+            load=str(self._meter.load) if self._meter and here else "",
+            paused=reasons.pop() if len(reasons) == 1 else "",
+            visits=tuple(hosted.status() for hosted in visits.all()) if visits else (),
+            queue=sum(hosted.state == "queued" for hosted in here),
+            most_queue=premises.limits.queue,
+            crawlers=sum(hosted.state == "running" for hosted in here),
+            most_crawlers=premises.limits.crawlers_at_once,
+            kept_bytes=visits.kept_bytes if visits else 0,
+            most_kept_bytes=premises.limits.kept_bytes_total,
+            memory_bytes=sum(map(memory_bytes, family_of(os.getpid()))),
+        )
 
     async def stop_visit(self, visit: str) -> bool:
-        """Ends the visits under way with this id: softly, and at once if that takes too long."""
+        """Stops the visits under way with this id, by force if they take too long; false if there is none."""
         found = self._reception.visits.named(visit) if self._reception else []
         for hosted in found:
             self._premises.notes.note("owner-stopped", **hosted.names)
@@ -152,7 +179,7 @@ class Service:
         return bool(found)
 
     async def stop_all(self) -> int:
-        """Ends all visits under way, in the same way; tells how many."""
+        """Stops all visits under way in the same manner; returns their number."""
         if self._reception is None:
             return 0
         count = self._reception.visits.kill_all()
@@ -162,29 +189,34 @@ class Service:
         return count
 
     async def watch(self) -> None:
-        """Takes over what the owner changes also while nobody calls; until it is cancelled."""
+        """Takes over changes of the policy between calls; runs until cancelled."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self._premises.refresh()
 
     def stop(self) -> None:
-        """Asks all visits to end softly; their streams end with them."""
+        """Asks all visits to end; their streams end with them."""
         if self._reception:
             self._reception.visits.stop()
 
     async def close(self) -> None:
-        """Ends whatever is under way."""
+        """Ends everything that is under way."""
         if self._reception:
             await self._reception.close()
         self._premises.notes.flush()
+        self._state.close()
 
     # -- the calls -----------------------------------------------------------------------------------------
 
     def _offer(self) -> tuple[Offer, bytes]:
         premises = self._premises
         if self._offered is None or self._offered[0] is not premises.policy:
-            config, is_live_only = premises.config_now, premises.is_live_only
-            offer = offer_of(config, premises.identity, self._successions, is_live_only=is_live_only)
+            offer = offer_of(
+                premises.config_now,
+                premises.identity,
+                self._successions,
+                is_live_only=premises.is_live_only,
+            )
             self._offered = (premises.policy, offer, encode_offer(offer))
         return self._offered[1:]
 
@@ -209,28 +241,20 @@ class Service:
             seconds=int(TICKET_SECONDS),
             priority=priority,
         )
+        now, understands = self._premises.clock.now(), read.hello.understands
         self._sessions.open(
-            Session(
-                id,
-                read.key.text,
-                keys.encode(),
-                ticket,
-                grants,
-                self._premises.clock.now(),
-                read.hello.understands,
-                priority,
-            )
+            Session(id, read.key.text, keys.encode(), ticket, grants, now, understands, priority)
         )
         return reply
 
     def _admit(self, read: HelloRead, terms: Terms | None) -> "Budget":
-        """What the home is granted; Refused tells why it is nothing."""
+        """What the home is granted; Refused if it may not come."""
         premises = self._premises
-        grants = judge(read.hello, site=self._config.site, terms=terms, now=premises.wall())
+        grants = admit(read.hello, site=self._config.site, terms=terms, now=premises.wall())
         assert terms
         self._check_doors()
         if self._reception and self._reception.visits.has_any(read.key.text):
-            return grants  # it may have come for what is waiting for it
+            return grants  # it may have come to fetch its parcels
         premises.notes.check()
         left = premises.left(read.key, terms)
         check_open(terms, left, wall=premises.wall(), keeps=not premises.is_live_only)
@@ -243,13 +267,13 @@ class Service:
     async def _take_order(
         self, body: bytes, *, session: Session, keys: SessionKeys
     ) -> bytes | AsyncIterator[bytes]:
-        """Verified first, then claimed: a tampered copy must not spend the ticket."""
-        from sterna.wire.orders import Send, open_order  # noqa: PLC0415 - a greeting does without it
+        """Verifies the order before it claims the ticket: a tampered copy must not spend it."""
+        from sterna.wire.orders import Send, open_order  # noqa: PLC0415
 
         async with self._opening:
             ticket, order = await asyncio.to_thread(open_order, keys, body)
             self._sessions.claim(session, ticket, now=self._premises.clock.now())
-            if isinstance(order, Send):  # it is large until it is either a visit or refused
+            if isinstance(order, Send):  # it takes much memory until it is either a visit or refused
                 return await self._carry_out(order, session=session, keys=keys)
         return await self._carry_out(order, session=session, keys=keys)
 
@@ -269,66 +293,113 @@ class Service:
         return answer
 
     async def _acknowledge(self, body: bytes, *, session: Session, keys: SessionKeys) -> None:
-        """Lets go of what home has, and keeps what it signed; of a visit that is not here any more, too."""
-        from sterna.wire.orders import open_acknowledgement  # noqa: PLC0415 - a greeting does without it
+        """Deletes parcels that home has, and keeps its signature, even of a visit that is no longer here."""
+        from sterna.wire.orders import open_acknowledgement  # noqa: PLC0415
 
-        said = open_acknowledgement(keys, body)
+        received = open_acknowledgement(keys, body)
         try:
             if self._reception:
-                self._reception.acknowledge(said, session=session)
-            elif not said.receipt:
-                raise Refused("gone", "there is no visit here")
+                self._reception.acknowledge(received, session=session)
+            elif not received.receipt:
+                raise Refused("gone", "this host has no visits")
         finally:
-            if said.receipt:
+            if received.receipt:
                 home = PublicKey.parse(session.home)
-                await asyncio.to_thread(self._receipts_kept().countersign, said.visit, home, said.receipt)
+                countersign = self._kept_receipts().countersign
+                await asyncio.to_thread(countersign, received.visit, home, received.receipt)
         self._sessions.use(session)
 
-    def _receipts_kept(self) -> "Receipts":
-        from sterna.host.owner.receipts import Receipts  # noqa: PLC0415 - a greeting does without them
-
-        if self._receipts is None:
-            self._receipts = Receipts(self._config.state, self._premises.identity, wall=self._premises.wall)
-        return self._receipts
-
     def _terms(self, session: Session) -> Terms:
-        """As they are now: the owner may have changed his mind since the greeting."""
+        """The terms now: the owner may have changed them since the greeting."""
         terms = self._premises.terms(session.home, priority=session.priority)
         if terms is None or terms.never:
             raise Refused("unknown-home", "the site's owner has not allowed this key")
         return terms
 
+    # -- what is created when first needed -----------------------------------------------------------------
+
+    def _kept_receipts(self) -> "Receipts":
+        from sterna.host.owner.receipts import Receipts  # noqa: PLC0415
+
+        if self._receipts is None:
+            self._receipts = Receipts(self._state, self._premises.identity, wall=self._premises.wall)
+        return self._receipts
+
+    def _shown(self) -> "Shelf":
+        from sterna.host.own.shelf import Shelf  # noqa: PLC0415
+
+        if self._shelf is None:
+            self._shelf = Shelf(self._config)
+        return self._shelf
+
     def _receive(self) -> "Reception":
-        # An idle host and a CGI process that only greets do without the runtime, which takes memory and time.
         from sterna.host.visiting.reception import Reception, meter_of  # noqa: PLC0415
         from sterna.host.visiting.workshop import Workshop  # noqa: PLC0415
 
         if self._reception is None:
             premises = self._premises
-            # What is closed is looked up for each visit, whatever it was when the processes began.
+            # Closed paths are looked up for each visit, whatever they were when the processes started.
             config = msgspec.structs.replace(self._config, policy=Policy())
             self._meter = self._meter or meter_of(premises)
             self._reception = Reception(
                 premises,
                 self._workshop or Workshop(config, premises.clock),
                 meter=self._meter,
-                receipts=self._receipts_kept(),
+                receipts=self._kept_receipts(),
             )
         return self._reception
 
 
-def refusal(why: Problem) -> Reply:
-    """The reply that says no."""
-    headers = tuple(field for field in why.headers if field[0] != "Content-Type")
-    return Reply(why.status, PROBLEM_TYPE, headers, encode_problem(why))
+# -- the offer ---------------------------------------------------------------------------------------------
 
 
-def nowhere(status: int, title: str) -> Reply:
-    """The reply to what is no call at all."""
-    return refusal(Problem(type="about:blank", title=title, status=status))
+def offer_of(
+    config: HostConfig, identity: Identity, successions: tuple[Succession, ...], *, is_live_only: bool
+) -> Offer:
+    """The offer by which homes find this host: its key, its endpoint, and the public part of its policy."""
+    policy = config.policy
+    hours: dict[str, str | tuple[str, ...]] = {}
+    if policy.hours:
+        hours = {"hours": policy.hours, "zone": policy.zone}
+    return Offer(
+        site=config.site,
+        key=identity.public.text,
+        endpoint=config.address,
+        sources=("root", "http") if config.root else ("http",),
+        platform=_platform_of(config, is_live_only=is_live_only),
+        policy={
+            "pages": policy.budget.pages,
+            "seconds": policy.budget.seconds,
+            "connections": policy.connections,
+            "delay_seconds": policy.delay_seconds,
+            "obey_robots": policy.obey_robots,
+            **hours,
+        },
+        is_live_only=is_live_only,
+        succession=tuple(each.text for each in successions),
+        max_age=OFFER_SECONDS,
+    )
+
+
+def _platform_of(config: HostConfig, *, is_live_only: bool) -> dict[str, str]:
+    """Facts about this host by which a home shapes the crawler that it sends (Crawlets 6)."""
+    from sterna.runtime.cell.seccomp import why_not  # noqa: PLC0415 - without the rest of the runtime
+
+    facts = {
+        "sterna": __version__,
+        "engine": "clips",
+        "jail": "none" if why_not() else "seccomp",
+        "level": str(config.limits.level),
+        "readers": str(config.limits.readers),
+        "sources": "root http" if config.root else "http",
+        "live-only": "yes" if is_live_only else "no",
+    }
+    if config.policy.budget.memory_bytes:
+        facts["memory_bytes"] = str(config.policy.budget.memory_bytes)
+    return facts
 
 
 def _reply(body: bytes | AsyncIterator[bytes]) -> Reply:
-    # nginx would otherwise wait until it has some kilobytes of a stream.
+    # Without the second header nginx would buffer some kilobytes of a stream.
     headers = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))
     return Reply(200, MEDIA_TYPE, headers, body)

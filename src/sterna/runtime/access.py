@@ -14,10 +14,9 @@ from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
 from sterna.web.clock import Clock
 from sterna.web.dns import Resolver
-from sterna.web.domains import domain_of, is_within
 from sterna.web.http import Fetcher, Request, Response
 from sterna.web.politeness import TOTAL, Gate, Keys, next_delay, site_key
-from sterna.web.urls import hostname_of, is_private, site_of
+from sterna.web.urls import domain_of, hostname_of, is_private, is_within, site_of
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_ADDRESSES = 8  # of one name; more only cost time
@@ -97,11 +96,6 @@ class Access:
 
     def now(self) -> float:
         return self._kit.clock.now()
-
-    @property
-    def paused_seconds(self) -> float:
-        """How long the visit was made to rest."""
-        return self._kit.reins.paused_seconds
 
     def wait_seconds(self, site: str) -> float:
         """How long the site's own hold still lasts."""

@@ -13,8 +13,7 @@ from sterna.runtime.engine.messages import Verdict
 from sterna.runtime.frontier import Frontier
 from sterna.runtime.packer import Packer
 from sterna.web.document import Document
-from sterna.web.parts import part_of
-from sterna.web.urls import Canonical, fingerprint, site_of
+from sterna.web.urls import Canonical, fingerprint, part_of, site_of
 
 MAX_NESTED_SITEMAPS = 5
 STARTS_AT_ONCE = 500

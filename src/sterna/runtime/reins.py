@@ -1,9 +1,9 @@
-"""How whoever runs a visit holds it while it goes on: it is paused, let go on, ended, and looked at."""
+"""What bounds a visit while it runs: its operator, who pauses, resumes and ends it, and its budget."""
 
 import asyncio
 from collections.abc import Callable
 
-from sterna.model import Record
+from sterna.model import Budget, Ended, Record
 from sterna.web.clock import Clock, SystemClock
 
 
@@ -19,9 +19,9 @@ class Gauge(Record, frozen=True, kw_only=True):
 
 
 class Reins:
-    """One visit's; changed in the loop's thread.
+    """The operator's hold on one visit; changed in the event loop's thread.
 
-    A paused visit makes no requests; those under way come to their end. Its pauses are not of its time.
+    A paused visit starts no requests; those under way finish. Pauses do not count against its time.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -30,7 +30,7 @@ class Reins:
         self._free.set()
         self._over = asyncio.Event()
         self._paused_at: float | None = None
-        self._paused_seconds = 0.0  # of the pauses that are over
+        self._paused_seconds = 0.0  # sum of the finished pauses
         self.look: Callable[[], Gauge] = Gauge  # set by the visit's loop
 
     @property
@@ -43,12 +43,12 @@ class Reins:
 
     @property
     def paused_seconds(self) -> float:
-        """How long it has rested, all its pauses together."""
-        now_resting = self._clock.now() - self._paused_at if self._paused_at is not None else 0.0
-        return self._paused_seconds + now_resting
+        """The sum of all its pauses so far."""
+        present = self._clock.now() - self._paused_at if self._paused_at is not None else 0.0
+        return self._paused_seconds + present
 
     def pause(self) -> None:
-        """Lets no request start from now on."""
+        """Starts no request until go_on()."""
         if self._paused_at is None:
             self._paused_at = self._clock.now()
             self._free.clear()
@@ -61,13 +61,69 @@ class Reins:
             self._free.set()
 
     def end(self) -> None:
-        """Ends the visit as a used up budget does: it sends its state, and home may go on with it later."""
+        """Ends the visit as a used-up budget does: it sends its state, and home may continue it later."""
         self._over.set()
 
     async def wait(self) -> None:
-        """Returns when the visit may work; not before a pause is over, even if the visit is to end."""
+        """Returns when the visit is not paused, even if it is to end."""
         await self._free.wait()
 
     async def wait_for_end(self) -> None:
         """Returns when the visit is to end."""
         await self._over.wait()
+
+
+class Spending:
+    """What a visit has used of its budget, and which limit it reached first."""
+
+    def __init__(self, budget: Budget, *, reins: Reins, began: float, look: Callable[[], Gauge]) -> None:
+        self._budget = budget
+        self._reins = reins
+        self._began = began
+        self._look = look
+        self._paused_before = reins.paused_seconds  # while it waited to begin
+        self._seconds = min(budget.seconds, budget.wall_seconds or budget.seconds)
+        # Most visits have none of these, and this is checked for every page.
+        self._has_own_limits = budget.has_own_limits
+
+    @property
+    def deadline(self) -> float:
+        """When the time is used up; it moves on while the visit is paused."""
+        return self._began + self._seconds + self._paused_seconds
+
+    @property
+    def home_deadline(self) -> float:
+        """When the time that home gave is used up, whatever the crawler's own limit of time is."""
+        return self._began + self._budget.seconds + self._paused_seconds
+
+    @property
+    def _paused_seconds(self) -> float:
+        return self._reins.paused_seconds - self._paused_before
+
+    def reached(self, now: float, *, pages: int, urls: int, wait_seconds: float) -> Ended | None:
+        """The limit that ends the visit now: home's own, after which it goes on, or one of the crawler's."""
+        budget = self._budget
+        if self._has_own_limits and (own := self._own_limit(now)):
+            return own
+        if (
+            pages >= budget.pages
+            or urls >= budget.urls
+            or now >= self.deadline
+            or wait_seconds > budget.patience_seconds
+        ):
+            return Ended.BUDGET
+        return None
+
+    def _own_limit(self, now: float) -> Ended | None:
+        budget, used = self._budget, self._look()
+        for limit, ended, spent in (
+            (budget.requests, Ended.REQUESTS, used.requests),
+            (budget.fetched_bytes, Ended.FETCHED_BYTES, used.read_bytes),
+            (budget.sent_bytes, Ended.SENT_BYTES, used.sent_bytes),
+            (budget.cpu_seconds, Ended.CPU_SECONDS, used.cpu_seconds),
+        ):
+            if limit and spent >= limit:
+                return ended
+        # Added up as the deadline is, so that both are reached at the same moment.
+        wall_end = self._began + budget.wall_seconds + self._paused_seconds
+        return Ended.WALL_SECONDS if budget.wall_seconds and now >= wall_end else None

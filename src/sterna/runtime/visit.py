@@ -11,12 +11,11 @@ from msgspec.structs import replace
 from sterna.errors import EngineEnded, FetchError
 from sterna.model import Deliver, Ended, RobotsState, StateChange, Target, Visit
 from sterna.runtime.access import Access, Kit
-from sterna.runtime.budget import Spending
 from sterna.runtime.frontier import Frontier
 from sterna.runtime.handler import FAILING_PAUSE_SECONDS, Handler
 from sterna.runtime.packer import Packer
 from sterna.runtime.qualification import qualify
-from sterna.runtime.reins import Gauge
+from sterna.runtime.reins import Gauge, Spending
 from sterna.web.robots import Rules, is_due
 from sterna.web.urls import Canonical
 
@@ -67,7 +66,8 @@ class VisitLoop:
         self._over = asyncio.Event()
         self._sending = asyncio.Lock()
         self._ended: Ended | None = None
-        self._spending = Spending(visit.budget, access=self._access, packer=self._packer, site=visit.site)
+        self._engine_seconds = 0.0  # of CPU, as the engine last reported
+        self._spending = Spending(visit.budget, reins=kit.reins, began=kit.clock.now(), look=self._spent)
 
     async def run(self) -> None:
         """Returns when the last parcel is delivered."""
@@ -80,8 +80,8 @@ class VisitLoop:
                 await self._crawl()
             await self._send(is_last=True)
         finally:
-            used = replace(self._gauge(), memory_bytes=0)
-            reins.look = lambda: used  # whoever holds the reins must not hold all of the visit
+            used = self._spent()
+            reins.look = lambda: used  # the reins must not keep the whole visit in memory
             for watch in watches:
                 watch.cancel()
             if self._handler.engine:
@@ -165,7 +165,12 @@ class VisitLoop:
             await asyncio.wait({done_at_all}, timeout=LOOK_SECONDS)
 
     def _check_budget(self) -> None:
-        limit = self._spending.reached(held_urls=self._handler.following.held_count)
+        limit = self._spending.reached(
+            self._kit.clock.now(),
+            pages=self._packer.pages_total,
+            urls=self._handler.following.held_count,
+            wait_seconds=self._access.wait_seconds(self._visit.site),
+        )
         if limit:
             self._end(limit)
 
@@ -246,7 +251,10 @@ class VisitLoop:
         beginning = asyncio.create_task(begin)
         over = asyncio.create_task(self._over.wait())
         try:
-            while not (beginning.done() or over.done()) and (left := self._spending.left_seconds) > 0:
+            while not (beginning.done() or over.done()):
+                left = self._spending.home_deadline - self._kit.clock.now()
+                if left <= 0:
+                    break
                 left = self._look_after(left)
                 await asyncio.wait({beginning, over}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not beginning.done():
@@ -312,14 +320,20 @@ class VisitLoop:
 
     def _gauge(self) -> Gauge:
         engine = self._handler.engine
+        return replace(self._spent(), memory_bytes=engine.memory_bytes() if engine else 0)
+
+    def _spent(self) -> Gauge:
         return Gauge(
             pages=self._packer.pages_total,
             requests=self._access.requests_total,
             read_bytes=self._access.bytes_total,
             sent_bytes=self._packer.sent_bytes,
-            cpu_seconds=self._spending.cpu_seconds,
-            memory_bytes=engine.memory_bytes() if engine else 0,
+            cpu_seconds=self._cpu_seconds,
         )
+
+    @property
+    def _cpu_seconds(self) -> float:
+        return self._packer.reading_seconds + self._engine_seconds
 
     # -- parcels -----------------------------------------------------------------------------------------
 
@@ -343,7 +357,7 @@ class VisitLoop:
                 requests=tally.requests,
                 bytes_received=tally.bytes_received,
                 holds=self._kit.gate.holds(sorted(tally.keys), self._kit.clock.now()),
-                cpu_seconds=self._spending.cpu_seconds,
+                cpu_seconds=self._cpu_seconds,
                 delay_seconds=self._access.delay_seconds,
                 again=self._frontier.again(),
                 state=state,
@@ -367,7 +381,7 @@ class VisitLoop:
             self._handler.end_engine(error)
             return StateChange()
         finally:
-            self._spending.engine_seconds = engine.cpu_seconds
+            self._engine_seconds = engine.cpu_seconds
 
 
 def _wake(waiter: asyncio.Future[None]) -> bool:

@@ -80,8 +80,9 @@ def make_document(row: PageRow) -> Document:
         document.add_text(schema.HOSTS, host)
     document.add_bytes(schema.BODY, pack(text))
     document.add_unsigned(schema.NUMBER, mark_of(row.url))
-    document.add_unsigned(schema.DIGEST, _digest_mark(row.digest))
-    document.add_unsigned(schema.TITLE_MARK, _title_mark(title))
+    document.add_unsigned(schema.DIGEST, int(row.digest[:16], 16))  # half of it
+    # The same for titles that differ only in case and white space.
+    document.add_unsigned(schema.TITLE_MARK, mark_of(" ".join(title.casefold().split())))
     return document
 
 
@@ -127,16 +128,6 @@ def unpack(body: bytes) -> str:
 def mark_of(text: str) -> int:
     """A number that two texts share with a probability of 2^-64."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
-def _digest_mark(digest: str) -> int:
-    """The first half of a hexadecimal digest."""
-    return int(digest[:16], 16)
-
-
-def _title_mark(title: str) -> int:
-    """The same for titles that differ only in case and white space."""
-    return mark_of(" ".join(title.casefold().split()))
 
 
 def likeness_mark(text: str) -> int | None:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -38,7 +37,7 @@ _COLUMNS = (
     *("headings", "keywords", "again", "batch"),
 )
 _GONE = (404, 410)
-_NO_KIND = "nobody"  # no document is of this kind
+_NO_KIND = "none"  # no document is of this kind
 
 
 class Indexer:
@@ -80,9 +79,7 @@ class Indexer:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and self._writer is not None:
                 self.commit()

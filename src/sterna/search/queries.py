@@ -1,4 +1,4 @@
-"""What somebody typed, as a query of tantivy: which pages match, and how well.
+"""The words of a search as a query of tantivy: which pages match, and how well.
 
 Words, "phrases", title:word, url:word, site:host, and -word to exclude. Every text is a valid query; what
 exceeds the bounds is left out, with a note.
@@ -44,7 +44,7 @@ class Term(Record, frozen=True):
 
 
 class ParsedQuery(Record, frozen=True, kw_only=True):
-    """The parts of what was typed."""
+    """The parts of the typed words."""
 
     terms: tuple[Term, ...] = ()
     sites: tuple[str, ...] = ()  # a page must be of one of these
@@ -53,7 +53,7 @@ class ParsedQuery(Record, frozen=True, kw_only=True):
 
 
 def parse(words: str) -> ParsedQuery:
-    """The parts of what was typed; never fails."""
+    """The parts of the typed words; never fails."""
     notes = []
     text = schema.normalized(clean(words[: MAX_CHARS + 1]))
     if len(text) > MAX_CHARS:
@@ -129,11 +129,13 @@ class Composer:
                 should += self._better(term)
         wanted = [term for term in parsed.terms if not term.is_excluded and not term.where]
         if len(wanted) > 1:
-            should += self._title_phrases(" ".join(term.text for term in wanted))
-        filters = self._site_filters(parsed)
+            titles = self._analysed(schema.TITLE, " ".join(term.text for term in wanted))
+            should += [Query.boost_query(query, TITLE_PHRASE_BOOST) for query in titles]
+        hosts = [self._host(host) for host in parsed.sites]
+        filters = [Query.const_score_query(_any(hosts), 0.0)] if hosts else []
         if not must and not parsed.sites:
             return Composed(every=None, some=None, wanted=None, lost=tuple(lost))
-        must_not += [_const(self._host(host), 0.0) for host in parsed.excluded_sites]
+        must_not += [Query.const_score_query(self._host(host), 0.0) for host in parsed.excluded_sites]
         some = None
         if len(must) > 1:
             some = _joined([_any([*must, *should]), *filters], [], must_not)
@@ -166,9 +168,6 @@ class Composer:
             *([Query.boost_query(address, ADDRESS_BOOST)] if address is not None else []),
         ]
 
-    def _title_phrases(self, text: str) -> list[Query]:
-        return [Query.boost_query(query, TITLE_PHRASE_BOOST) for query in self._analysed(schema.TITLE, text)]
-
     def _analysed(self, field: str, text: str) -> list[Query]:
         written = (self._written(schema.named(field, name), name, text) for name in self._analyzers)
         return [query for query in written if query is not None]
@@ -182,15 +181,8 @@ class Composer:
             return Query.term_query(self._schema, field, tokens[0])
         return Query.phrase_query(self._schema, field, list(tokens))
 
-    def _site_filters(self, parsed: ParsedQuery) -> list[Query]:
-        return [_const(_any([self._host(host) for host in parsed.sites]), 0.0)] if parsed.sites else []
-
     def _host(self, host: str) -> Query:
         return Query.term_query(self._schema, schema.HOSTS, host, "basic")
-
-
-def _const(query: Query, score: float) -> Query:
-    return Query.const_score_query(query, score)
 
 
 def _any(queries: Sequence[Query]) -> Query:

@@ -1,4 +1,4 @@
-"""The interface of search: who finds pages, and the records that a terminal, a page and an API show."""
+"""The interface of search: its protocol, and the records that a terminal, a page and an API show."""
 
 from typing import Protocol
 

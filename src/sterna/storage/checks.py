@@ -1,4 +1,4 @@
-"""Whether rules can work: connections answer, commands fit their tables, queries give what commands need."""
+"""Checks of the rules: connections answer, commands fit their tables, queries give what commands need."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,27 +12,25 @@ from sterna.archive.manifest import Snapshot
 from sterna.errors import QueryError
 from sterna.model import Record
 from sterna.storage.chunks import columns_of
-from sterna.storage.commands import Command, SqlCommand, command_of
+from sterna.storage.commands import Command, Functions, SqlCommand, command_of
 from sterna.storage.config import Config
-from sterna.storage.connections import Database
-from sterna.storage.faults import Fault, Kind
-from sterna.storage.functions import Functions
+from sterna.storage.connections import Database, Fault, FaultKind
 from sterna.storage.statements import Statement, statements_of
 
 _EXPLAINED = ("INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", "SELECT", "WITH")
-_UNKNOWN_TYPE = "42P18"  # PostgreSQL cannot tell what a parameter is to be: with a value it can
+_UNKNOWN_TYPE = "42P18"  # PostgreSQL cannot infer the type of a parameter without its value
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """What was looked at, and what is wrong with it."""
+    """What was checked, and its fault if there is one."""
 
     what: str
     fault: str = ""
-    may_come: bool = False  # it can be good later, as a template that no crawler has sent yet
+    may_come: bool = False  # it may work later: no crawler has sent such a template yet
 
 
 def check_rules(config: Config, *, folder: Path, snapshot: Snapshot) -> Iterator[Finding]:
-    """Looks at commands and queries; no database is asked."""
+    """Checks commands and queries without any database."""
     functions = Functions()
     commands = {
         name: command_of(name, spec, folder=folder, functions=functions)
@@ -50,7 +48,7 @@ def check_rules(config: Config, *, folder: Path, snapshot: Snapshot) -> Iterator
 
 
 def check_databases(config: Config, *, folder: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Tries each connection, and lets its database read the commands without running them."""
+    """Tries each connection, and lets its database parse the commands without running them."""
     for name, spec in config.connections.items():
         database = Database(name, spec, folder=folder, environ=environ)
         try:
@@ -66,13 +64,13 @@ def _check_store(
         columns = columns_of(config.rules[rule], number, snapshot=snapshot)
         twice = sorted({column for column in columns if columns.count(column) > 1})
         if twice:
-            return Finding(what=what, fault=f"the query gives {twice[0]!r} twice: name one of them with AS")
+            return Finding(what=what, fault=f"the query gives {twice[0]!r} twice: rename one of them with AS")
         for command in commands:
             if isinstance(command, SqlCommand):
                 command.check(columns)
     except QueryError as error:
-        said = str(error).splitlines()[0]
-        return Finding(what=what, fault=said, may_come="there is no table" in said)
+        complaint = str(error).splitlines()[0]
+        return Finding(what=what, fault=complaint, may_come="there is no table" in complaint)
     except Fault as fault:
         return Finding(what=what, fault=str(fault))
     return Finding(what=what)
@@ -93,7 +91,7 @@ def _check_database(database: Database, config: Config) -> Iterator[Finding]:
 
 
 def _explain(database: Database, statements: Sequence[Statement]) -> None:
-    """Lets the database read the statements; those that make what later ones need cannot be tried."""
+    """Lets the database parse the statements, unless one of them creates what later ones need."""
     first_words = [re.split(r"\W", each.text, maxsplit=1)[0].upper() for each in statements]
     if database.kind not in ("postgresql", "sqlite") or not set(first_words) <= set(_EXPLAINED):
         return
@@ -110,7 +108,7 @@ def _explain_one(
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", "") != _UNKNOWN_TYPE:
             fault = database.fault_of(error, connection)
-            raise Fault(Kind.BROKEN, str(fault)) from error
+            raise Fault(FaultKind.BROKEN, str(fault)) from error
         connection.rollback()
         connection.begin()
 

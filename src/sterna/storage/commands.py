@@ -1,32 +1,47 @@
-"""Commands: the vocabulary of a database, each word a few statements of SQL or a function of the user's."""
+"""Commands: the vocabulary of a database, each a few SQL statements or a function of the user.
 
+A function is `module:function`; its module is loaded at run time, and again when its file changes.
+"""
+
+import importlib
+import importlib.util
+import sys
+import threading
 from collections.abc import Callable, Sequence
+from importlib.machinery import SourceFileLoader
 from operator import itemgetter
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from sterna.storage.config import CommandSpec
-from sterna.storage.connections import in_call
-from sterna.storage.faults import CallFailed, Fault, Kind, text_of
-from sterna.storage.functions import Functions
-from sterna.storage.postgres import LEAST_ROWS, Copier, ManyInserter, NotThisWay, run_in_pipeline
+from sterna.storage.connections import CallFailed, Fault, FaultKind, in_call, text_of
+from sterna.storage.postgres import LEAST_ROWS, Copier, ManyInserter, NotApplicable, run_in_pipeline
 from sterna.storage.rows import Row, bindable
 from sterna.storage.statements import Statement, parameters_of, statements_of
+from sterna.toml import stamp
+
+Function = Callable[[Any, list[dict[str, Any]]], object]
+
+_PRIVATE = "sterna_storage_call_"
 
 
 class Command(Protocol):
-    """What stores rows."""
+    """Stores rows."""
 
-    is_plain: bool  # one plain INSERT, for which PostgreSQL has a way that needs no rows
+    is_plain: bool  # one plain INSERT, which PostgreSQL can do by COPY from columns
 
     def check(self, columns: Sequence[str]) -> None:
-        """Raises a Fault unless the columns have all that the command asks for."""
+        """Raises a Fault if the columns lack something that the command needs."""
 
     def run(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> None:
         """Stores the rows in the connection's transaction."""
+
+
+# -- statements ------------------------------------------------------------------------------------------
 
 
 class SqlCommand:
@@ -36,20 +51,20 @@ class SqlCommand:
         self.name = name
         self.statements = statements
         self.is_plain = len(statements) == 1 and statements[0].insert is not None
-        # Those that turn out not to work for the table are taken out.
-        self._quick_ways = _quick_ways(statements[0]) if len(statements) == 1 else []
+        # Changed by `run`, which removes those that do not work for the table.
+        self._fast_ways = _fast_ways(statements[0]) if len(statements) == 1 else []
 
     def check(self, columns: Sequence[str]) -> None:
         missing = [each for each in parameters_of(self.statements) if each not in columns]
         if missing:
             needs = ", ".join(f":{each}" for each in missing)
             gives = ", ".join(columns)
-            text = f"command {self.name!r} needs {needs}, which its query does not give: it gives {gives}"
-            raise Fault(Kind.BROKEN, text)
+            text = f"command {self.name!r} needs {needs}, but the query gives only {gives}"
+            raise Fault(FaultKind.BROKEN, text)
 
     def run(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> None:
         self.check(columns)
-        if self._is_stored_quickly(connection, columns, rows):
+        if self._is_stored_fast(connection, columns, rows):
             return
         ready = bindable(rows, kind=connection.dialect.name)
         prepared = [_Prepared(each, connection, columns) for each in self.statements]
@@ -62,61 +77,29 @@ class SqlCommand:
                 for each in prepared:
                     each.run_all(connection, [row])
 
-    def _is_stored_quickly(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> bool:
+    def _is_stored_fast(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> bool:
         if connection.dialect.driver != "psycopg" or len(rows) < LEAST_ROWS:
             return False
-        for way in self._quick_ways:
+        for way in self._fast_ways:
             try:
                 if way.store(connection, columns, rows):
                     return True
-            except NotThisWay:
-                self._quick_ways.remove(way)
+            except NotApplicable:
+                self._fast_ways.remove(way)
                 raise
         return False
 
 
-class FunctionCommand:
-    """A function of the user's, which gets the connection and the rows."""
-
-    def __init__(self, name: str, find: Callable[[], Callable[..., object]]) -> None:
-        self.name = name
-        self.is_plain = False
-        self._find = find
-
-    def check(self, columns: Sequence[str]) -> None:
-        self._find()
-
-    def run(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        function = self._find()
-        given = [dict(zip(columns, row, strict=True)) for row in rows]
-        with in_call(connection):
-            try:
-                function(connection, given)
-            except Exception as error:
-                if isinstance(error, Fault | SQLAlchemyError):
-                    raise
-                said = f"{type(error).__name__}: {text_of(error)}"
-                raise CallFailed(f"command {self.name!r} raised {said}") from error
-
-
-def command_of(name: str, spec: CommandSpec, *, folder: Path, functions: Functions) -> Command:
-    """The command that a specification describes; a function's file lies in `folder` if nothing is said."""
-    if spec.call:
-        place = folder / spec.folder if spec.folder else folder
-        return FunctionCommand(name, lambda: functions.find(spec.call, place))
-    return SqlCommand(name, statements_of(spec.sql))
-
-
-def _quick_ways(statement: Statement) -> list[Copier | ManyInserter]:
+def _fast_ways(statement: Statement) -> list[Copier | ManyInserter]:
     copier = [Copier(statement.insert)] if statement.insert else []
     return [*copier, *([ManyInserter(statement.values)] if statement.values else [])]
 
 
 class _Prepared:
-    """A statement as the driver takes it, and how its values come from a row of these columns."""
+    """A statement in the syntax of the driver, and how to pick its values from a row of these columns."""
 
     def __init__(self, statement: Statement, connection: Connection, columns: Sequence[str]) -> None:
-        # Of others a driver may want each on its own.
+        # Drivers may refuse to run other statements for many rows at once.
         self._is_many = statement.text.split(None, 1)[0].upper() in ("INSERT", "UPDATE", "DELETE", "REPLACE")
         compiled = text(statement.text).compile(dialect=connection.dialect)
         self.sql = str(compiled)
@@ -142,3 +125,101 @@ def _picker(places: Sequence[int]) -> Callable[[Row], Any]:
 def _namer(names: Sequence[str], places: Sequence[int]) -> Callable[[Row], Any]:
     pairs = list(zip(names, places, strict=True))
     return lambda row: {name: row[place] for name, place in pairs}
+
+
+# -- functions -------------------------------------------------------------------------------------------
+
+
+class FunctionCommand:
+    """A function of the user, which gets the connection and the rows."""
+
+    def __init__(self, name: str, find: Callable[[], Callable[..., object]]) -> None:
+        self.name = name
+        self.is_plain = False
+        self._find = find
+
+    def check(self, columns: Sequence[str]) -> None:
+        self._find()
+
+    def run(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        function = self._find()
+        given = [dict(zip(columns, row, strict=True)) for row in rows]
+        with in_call(connection):
+            try:
+                function(connection, given)
+            except Exception as error:
+                if isinstance(error, Fault | SQLAlchemyError):
+                    raise
+                text = f"command {self.name!r} raised {type(error).__name__}: {text_of(error)}"
+                raise CallFailed(text) from error
+
+
+class Functions:
+    """The functions that commands name; each module is loaded once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # By folder and name; changed under the lock.
+        self._loaded: dict[tuple[str, str], tuple[tuple[int, ...], ModuleType]] = {}
+
+    def find(self, call: str, folder: Path) -> Function:
+        """The function in the present version of its file; a Fault if it is missing."""
+        module_name, _, name = call.partition(":")
+        with self._lock:
+            module = self._module(module_name, folder)
+        function = getattr(module, name, None)
+        if not callable(function):
+            raise Fault(FaultKind.BROKEN, f"module {module_name!r} has no function {name!r}")
+        return function  # type: ignore[no-any-return]
+
+    def version(self, call: str, folder: Path) -> tuple[int, ...]:
+        """Differs after the function's file was changed."""
+        return stamp(_file_of(call.partition(":")[0], folder))
+
+    def _module(self, name: str, folder: Path) -> ModuleType:
+        path = _file_of(name, folder)
+        seen = stamp(path)
+        found = self._loaded.get((str(folder), name))
+        if found and found[0] == seen:
+            return found[1]
+        try:
+            module = _from_file(name, path) if path.is_file() else importlib.import_module(name)
+        except Exception as error:
+            if isinstance(error, ModuleNotFoundError) and error.name == name:
+                text = f"there is no module {name!r}: put {path.name} into {folder}, or install it"
+            else:
+                text = f"cannot load module {name!r}: {type(error).__name__}: {text_of(error)}"
+            raise Fault(FaultKind.BROKEN, text) from error
+        self._loaded[str(folder), name] = (seen, module)
+        return module
+
+
+class _FromSource(SourceFileLoader):
+    """Ignores cached bytecode, which a change within the same second does not invalidate."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def _file_of(name: str, folder: Path) -> Path:
+    return folder.joinpath(*name.split(".")).with_suffix(".py")
+
+
+def _from_file(name: str, path: Path) -> ModuleType:
+    # Under a private name: two collections may have modules of the same name.
+    private = f"{_PRIVATE}{abs(hash(str(path)))}_{name.replace('.', '_')}"
+    spec = importlib.util.spec_from_loader(private, _FromSource(private, str(path)))
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[private] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def command_of(name: str, spec: CommandSpec, *, folder: Path, functions: Functions) -> Command:
+    """The command of a specification; by default a function's file lies in `folder`."""
+    if spec.call:
+        place = folder / spec.folder if spec.folder else folder
+        return FunctionCommand(name, lambda: functions.find(spec.call, place))
+    return SqlCommand(name, statements_of(spec.sql))

@@ -1,27 +1,34 @@
-"""What the user writes in `storage.toml`: connections, commands and the rules that join them to crawlers.
+"""`storage.toml`: connections, commands and the rules that join them to crawlers (Fiedler-Hammer 4.7).
 
-Fiedler-Hammer 4.7: the connection manager, the command manager and the storage rules, each by its name.
+Its records, mistakes in them with their lines, and the file: read, read again when it changes, written.
 """
 
+import json
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from sterna import toml
+from sterna.archive.disk import storage_errors, sync_folder
+from sterna.errors import ConfigError
 from sterna.model import Record
-from sterna.storage.statements import SqlFault, statements_of
-from sterna.toml import Place
+from sterna.storage.statements import InvalidSql, statements_of
+from sterna.toml import Place, Wrong, stamp
 
-Fault = tuple[Place, str]
+NAME = "storage.toml"
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _CALL = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 class ConnectionSpec(Record, frozen=True, array_like=False, forbid_unknown_fields=True):
-    """A database of the user's."""
+    """A database of the user."""
 
-    url: str  # as SQLAlchemy writes it; ${NAME} is taken from the environment
+    url: str  # in SQLAlchemy's syntax; ${NAME} is replaced from the environment
 
 
 class CommandSpec(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +37,7 @@ class CommandSpec(Record, frozen=True, array_like=False, kw_only=True, forbid_un
     connection: str
     sql: str | tuple[str, ...] = ()
     call: str = ""  # module:function
-    folder: str = ""  # in which the module lies; that of storage.toml if not given
+    folder: str = ""  # of the module; by default that of storage.toml
 
 
 class StoreSpec(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_fields=True):
@@ -41,7 +48,7 @@ class StoreSpec(Record, frozen=True, array_like=False, kw_only=True, forbid_unkn
 
 
 class RuleSpec(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_fields=True):
-    """What is stored of the crawlers whose name matches."""
+    """What is stored of the crawlers whose name matches the pattern."""
 
     crawler: str = "*"
     store: tuple[StoreSpec, ...]
@@ -60,48 +67,172 @@ class Config(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown
         return list(dict.fromkeys(self.commands[name].connection for name in commands))
 
 
-def faults(config: Config) -> Iterator[Fault]:
-    """What the types do not say."""
+def faults(config: Config) -> Iterator[Wrong]:
+    """Mistakes that the types do not exclude, with their places."""
     for table in ("connections", "commands", "rules"):
         for name in getattr(config, table):
             if not _NAME.fullmatch(name):
-                yield (table, name), "a name has only letters, digits, _ and -, at most 100 of them"
+                yield Wrong((table, name), "a name may have letters, digits, _ and -, at most 100 characters")
     for name, command in config.commands.items():
         yield from _command_faults(command, ("commands", name), config)
     for name, rule in config.rules.items():
         yield from _rule_faults(rule, ("rules", name), config)
 
 
-def _command_faults(command: CommandSpec, place: Place, config: Config) -> Iterator[Fault]:
+def _command_faults(command: CommandSpec, place: Place, config: Config) -> Iterator[Wrong]:
     if command.connection not in config.connections:
-        yield (*place, "connection"), _unknown("connection", command.connection, config.connections)
+        yield Wrong((*place, "connection"), _unknown("connection", command.connection, config.connections))
     if bool(command.sql) == bool(command.call):
-        yield place, "a command has either sql or call"
+        yield Wrong(place, "a command has either sql or call")
     if command.call and not _CALL.fullmatch(command.call):
-        yield (*place, "call"), f"{command.call!r} cannot be: write it like my_storage:add_page"
+        yield Wrong((*place, "call"), f"{command.call!r} is malformed: write it like my_storage:add_page")
     try:
         if command.sql and not statements_of(command.sql):
-            yield (*place, "sql"), "there is no statement in it"
-    except SqlFault as fault:
-        yield (*place, "sql"), str(fault)
+            yield Wrong((*place, "sql"), "it contains no statement")
+    except InvalidSql as fault:
+        yield Wrong((*place, "sql"), str(fault))
 
 
-def _rule_faults(rule: RuleSpec, place: Place, config: Config) -> Iterator[Fault]:
+def _rule_faults(rule: RuleSpec, place: Place, config: Config) -> Iterator[Wrong]:
     if not rule.crawler:
-        yield (*place, "crawler"), "the name or pattern is empty: * stands for all crawlers"
+        yield Wrong((*place, "crawler"), "the name or pattern is empty: * stands for all crawlers")
     if not rule.store:
-        yield place, "a rule stores something: write [[rules.NAME.store]] with a query and commands"
+        yield Wrong(place, "the rule stores nothing: add [[rules.NAME.store]] with a query and commands")
     for number, store in enumerate(rule.store):
         here = (*place, "store", number)
         if not store.query.strip():
-            yield (*here, "query"), "the query is empty: write one such as SELECT url, title FROM page"
+            yield Wrong((*here, "query"), "the query is empty: write one such as SELECT url, title FROM page")
         if not store.commands:
-            yield (*here, "commands"), "name at least one command that stores the rows"
+            yield Wrong((*here, "commands"), "name at least one command that stores the rows")
         for name in store.commands:
             if name not in config.commands:
-                yield (*here, "commands"), _unknown("command", name, config.commands)
+                yield Wrong((*here, "commands"), _unknown("command", name, config.commands))
 
 
 def _unknown(word: str, name: str, known: dict[str, ConnectionSpec] | dict[str, CommandSpec]) -> str:
-    there = f"there are {', '.join(known)}" if known else "there is none"
-    return f"there is no {word} {name!r}: {there}"
+    defined = ", ".join(known) or "none"
+    return f"there is no {word} {name!r} (defined: {defined})"
+
+
+# -- the file ----------------------------------------------------------------------------------------------
+
+_LITERAL = re.compile(r"(?!.*''')[^\x00-\x08\x0b-\x1f\x7f]*", re.DOTALL)
+_TABLES: dict[str, type[Record]] = {"connections": ConnectionSpec, "commands": CommandSpec, "rules": RuleSpec}
+
+
+class ConfigFile:
+    """The file as it is now; while it is malformed, the configuration from before stays in force."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # Changed by look() alone.
+        self.config = Config()
+        self.fault = ""  # why the present file is not used
+        self._seen: tuple[int, ...] = ()
+
+    def look(self) -> bool:
+        """Reads the file if it changed; True if the configuration or the fault differs now."""
+        seen = stamp(self.path)
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        was = (self.config, self.fault)
+        try:
+            self.config, self.fault = (read_config(self.path) if self.path.exists() else Config()), ""
+        except ConfigError as error:
+            self.fault = str(error)
+        return was != (self.config, self.fault)
+
+
+def read_config(path: Path) -> Config:
+    """The whole configuration of a file; ConfigError names file, line and field of a mistake."""
+    return _read(path, is_whole=True)
+
+
+def read_part(path: Path) -> Config:
+    """The same of a file to be merged into another, whose connections and commands it may use."""
+    return _read(path, is_whole=False)
+
+
+def _read(path: Path, *, is_whole: bool) -> Config:
+    text, written = toml.read(path)
+    try:
+        config = _config_of(written)
+        for fault in faults(config) if is_whole else ():
+            raise fault
+    except Wrong as wrong:
+        raise ConfigError(toml.complaint(path, text, wrong)) from wrong
+    return config
+
+
+def _config_of(written: Mapping[str, Any]) -> Config:
+    for table, kind in _TABLES.items():  # one by one, so that the error has the name of the entry
+        entries = written.get(table, {})
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            toml.convert(entry, kind, (table, name))
+    config: Config = toml.convert(written, Config, ())
+    return config
+
+
+def merged(old: Config, new: Config) -> Config:
+    """Both; entries of the new one replace those of the same name."""
+    return Config(
+        connections={**old.connections, **new.connections},
+        commands={**old.commands, **new.commands},
+        rules={**old.rules, **new.rules},
+    )
+
+
+def check_part(path: Path, config: Config) -> None:
+    """Checks the merged configuration; ConfigError names the line of the added file that is wrong."""
+    text, _ = toml.read(path)
+    for wrong in faults(config):
+        raise ConfigError(toml.complaint(path, text, wrong))
+
+
+def write_config(path: Path, config: Config) -> None:
+    """Replaces the file atomically."""
+    begun = path.with_name(path.name + ".tmp")
+    with storage_errors(path):
+        # An address may contain a password.
+        handle = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123 - a file descriptor
+            file.write(as_toml(config))
+            file.flush()
+            os.fsync(file.fileno())
+        begun.replace(path)
+        sync_folder(path.parent)
+
+
+def as_toml(config: Config) -> str:
+    """The file's text, as a person would write it."""
+    lines: list[str] = []
+    for name, connection in config.connections.items():
+        lines += ["", f"[connections.{name}]", f"url = {_quoted(connection.url)}"]
+    for name, command in config.commands.items():
+        lines += ["", f"[commands.{name}]", f"connection = {_quoted(command.connection)}"]
+        if command.sql:
+            lines.append(f"sql = {_texts(command.sql)}")
+        lines += [
+            f"{key} = {_quoted(value)}" for key in ("call", "folder") if (value := getattr(command, key))
+        ]
+    for name, rule in config.rules.items():
+        lines += ["", f"[rules.{name}]", f"crawler = {_quoted(rule.crawler)}"]
+        for store in rule.store:
+            lines += ["", f"[[rules.{name}.store]]", f"query = {_quoted(store.query)}"]
+            lines.append(f"commands = {_texts(store.commands)}")
+    return "\n".join([*lines[1:], ""])
+
+
+def _texts(value: str | Iterable[str]) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    quoted = [_quoted(each) for each in value]
+    one_line = f"[{', '.join(quoted)}]"
+    return one_line if len(one_line) < 80 else "\n".join(["[", *(f"  {each}," for each in quoted), "]"])
+
+
+def _quoted(text: str) -> str:
+    if "\n" in text and _LITERAL.fullmatch(text) and not text.endswith("'"):
+        return f"'''\n{text}'''"
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,18 +1,23 @@
-"""Named connections to the user's databases, made on demand; secrets are of the environment and not shown."""
+"""Named connections to the user's databases, and the errors of these databases as faults of ours.
+
+A connection is made on demand. Secrets come from the environment and are never shown.
+"""
 
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
+from sterna.errors import SternaError
+from sterna.query.terminal import harmless
 from sterna.storage.config import ConnectionSpec
-from sterna.storage.faults import Fault, Kind, fault_of
 
 CONNECT_SECONDS = 10
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
@@ -20,9 +25,89 @@ _HIDDEN = "***"
 _IN_CALL = "sterna_in_call"  # in the info of a connection that a user's function holds
 _IS_READER = "sterna_is_reader"
 
+# -- faults ------------------------------------------------------------------------------------------------
+
+_MAX_TEXT_CHARS = 300
+
+# Classes of SQLSTATE. Of a row: invalid value (22), constraint (23, 44), too large for an index (54), raised
+# by a trigger (P0). Of the server: connection (08), conflict (40), resources (53), shutdown (57).
+_OF_ROWS = ("22", "23", "44", "54", "P0")
+_OF_SERVER = ("08", "40", "53", "57")
+_WRONG_TYPE = "42804"  # of one value: that of another row may fit
+_SQLITE_OF_SERVER = ("BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "NOMEM", "PROTOCOL")
+
+
+class FaultKind(StrEnum):
+    """What a fault concerns, which decides what to do."""
+
+    DOWN = "down"  # the database: wait, it recovers by itself
+    BROKEN = "broken"  # the rule: the user must correct a query, command or table
+    REFUSED = "refused"  # one row: set it aside
+
+
+class Fault(SternaError):
+    """Why rows were not stored; one line."""
+
+    def __init__(self, kind: FaultKind, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class CallFailed(Exception):
+    """A user's function raised an exception, which the text names."""
+
+
+def fault_of(error: BaseException, *, hide: Callable[[str], str] = str, is_lost: bool = False) -> Fault:
+    """The fault for an error; `is_lost` if the connection to the database is broken."""
+    if isinstance(error, Fault):
+        return error
+    kind = FaultKind.DOWN if is_lost else _kind(error)
+    return Fault(kind, hide(text_of(error)))
+
+
+def text_of(error: BaseException) -> str:
+    """The error in one harmless line, without the statement and the values of the row."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    lines = str(cause).strip().splitlines()
+    text = harmless(" ".join((lines[0] if lines else "").split()))[:_MAX_TEXT_CHARS]
+    if isinstance(cause, SternaError | CallFailed):
+        return text
+    return text or type(cause).__name__
+
+
+def _kind(error: BaseException) -> FaultKind:
+    if isinstance(error, DBAPIError):
+        return FaultKind.DOWN if error.connection_invalidated else _kind_of_driver(error)
+    if isinstance(error, SternaError | SQLAlchemyError):
+        return FaultKind.BROKEN
+    state = getattr(error, "sqlstate", None)
+    if state is not None:
+        return _kind_of_state(state)
+    # Drivers refuse some values with errors of Python's own: NUL, lone surrogates, numbers out of range.
+    return FaultKind.REFUSED
+
+
+def _kind_of_driver(error: DBAPIError) -> FaultKind:
+    state = getattr(error.orig, "sqlstate", None)
+    if state:
+        return _kind_of_state(state)
+    name = getattr(error.orig, "sqlite_errorname", "")
+    if any(part in name for part in _SQLITE_OF_SERVER):
+        return FaultKind.DOWN
+    return FaultKind.REFUSED if isinstance(error, IntegrityError | DataError) else FaultKind.BROKEN
+
+
+def _kind_of_state(state: str) -> FaultKind:
+    if state.startswith(_OF_ROWS) or state == _WRONG_TYPE:
+        return FaultKind.REFUSED
+    return FaultKind.DOWN if state.startswith(_OF_SERVER) else FaultKind.BROKEN
+
+
+# -- databases ---------------------------------------------------------------------------------------------
+
 
 class Database:
-    """One database by its name; nothing is opened by naming it."""
+    """One database by its name; nothing is opened before the first connection."""
 
     def __init__(
         self,
@@ -44,7 +129,7 @@ class Database:
 
     @property
     def kind(self) -> str:
-        """What the database is: postgresql, sqlite ..."""
+        """The kind of database: postgresql, sqlite ..."""
         return self._open().dialect.name
 
     def shown(self) -> str:
@@ -71,11 +156,11 @@ class Database:
                 raise
 
     def fault_of(self, error: BaseException, connection: Connection) -> Fault:
-        """The fault that an error of this connection stands for."""
+        """The fault for an error of this connection."""
         return fault_of(error, hide=self._hide, is_lost=is_lost(connection))
 
     def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
@@ -97,9 +182,10 @@ class Database:
                 self._engine = _engine(url, connect_seconds=self._connect_seconds)
             except ImportError as error:
                 text = f"the driver of {url.drivername} is not installed: pip install {error.name}"
-                raise Fault(Kind.BROKEN, text) from error
+                raise Fault(FaultKind.BROKEN, text) from error
             except SQLAlchemyError as error:
-                raise Fault(Kind.BROKEN, self._hide(_words(error))) from error
+                text = f"{str(error).splitlines()[0]}: see SQLAlchemy's list of drivers"
+                raise Fault(FaultKind.BROKEN, self._hide(text)) from error
         return self._engine
 
     def _url(self) -> tuple[URL, list[str]]:
@@ -108,37 +194,37 @@ class Database:
             url = make_url(text)
         except (ArgumentError, ValueError):
             raise Fault(
-                Kind.BROKEN,
-                f"the url of connection {self.name!r} cannot be read: "
+                FaultKind.BROKEN,
+                f"the url of connection {self.name!r} is malformed: "
                 "write it like postgresql+psycopg://user:${PASSWORD}@host/database",
             ) from None
         if url.get_backend_name() == "sqlite":
             if url.database in (None, "", ":memory:"):
                 text = f"connection {self.name!r} has no file: write it like sqlite:///pages.db"
-                raise Fault(Kind.BROKEN, text)
+                raise Fault(FaultKind.BROKEN, text)
             url = url.set(database=str(self._folder.absolute() / str(url.database)))
         of_query = [str(value) for value in url.query.values() if any(each in str(value) for each in values)]
         return url, [secret for secret in (url.password, *of_query) if secret]
 
     def _filled(self) -> tuple[str, list[str]]:
-        """The address with what the environment has, and what that is."""
+        """The address with its variables replaced from the environment, and their values."""
         values = []
         whole = _VARIABLE.fullmatch(self._spec.url)
 
         def fill(variable: re.Match[str]) -> str:
             value = self._environ.get(variable[1])
             if value is None:
-                needs = f"connection {self.name!r} needs {variable[1]}"
-                raise Fault(Kind.BROKEN, f"{needs}, which the environment does not have: set it")
+                text = f"connection {self.name!r} needs the environment variable {variable[1]}: set it"
+                raise Fault(FaultKind.BROKEN, text)
             values.append(value)
-            # A password may hold what has a meaning in an address; a whole address is one.
+            # A password may contain characters with a meaning in addresses; a whole address is one already.
             return value if whole else quote(value, safe="")
 
         return _VARIABLE.sub(fill, self._spec.url), values
 
 
 def is_lost(connection: Connection) -> bool:
-    """True if the line to the database is gone."""
+    """True if the connection to the database is broken."""
     if connection.closed or connection.invalidated:
         return True
     driver: Any = connection.connection.driver_connection
@@ -147,7 +233,7 @@ def is_lost(connection: Connection) -> bool:
 
 @contextmanager
 def in_call(connection: Connection) -> Iterator[None]:
-    """While a user's function has the connection: it must not end the transaction."""
+    """While a user's function holds the connection: it must not end the transaction."""
     connection.info[_IN_CALL] = True
     try:
         yield
@@ -157,7 +243,7 @@ def in_call(connection: Connection) -> Iterator[None]:
 
 
 def _give_up(connection: Connection) -> None:
-    """Nothing of what was done stays, whatever state the connection is in."""
+    """Rolls everything back, whatever state the connection is in."""
     transaction = connection.get_transaction()
     if transaction is None or not transaction.is_active or is_lost(connection):
         connection.invalidate()
@@ -172,7 +258,7 @@ def _engine(url: URL, *, connect_seconds: int) -> Engine:
     backend = url.get_backend_name()
     arguments: dict[str, object] = {}
     if backend == "postgresql":
-        # Each row that is refused makes it say that the rest of its pipeline was not run.
+        # For each refused row it would log that the rest of the pipeline was not run.
         logging.getLogger("psycopg").setLevel(logging.ERROR)
         arguments = {"connect_timeout": connect_seconds, "application_name": "sterna"}
     elif backend == "sqlite":
@@ -187,7 +273,7 @@ def _engine(url: URL, *, connect_seconds: int) -> Engine:
 
 
 def _leave_transactions(driver: Any, _record: object) -> None:
-    # Python's own transactions for SQLite begin too late to guard what was read before.
+    # Python's own transactions for SQLite begin too late to protect what was read before.
     driver.isolation_level = None
 
 
@@ -198,7 +284,8 @@ def _begin_at_once(connection: Connection) -> None:
 
 def _guard(connection: Connection) -> None:
     if not connection.invalidated and connection.info.get(_IN_CALL):
-        raise Fault(Kind.BROKEN, "a function must neither commit nor roll back: Sterna ends the transaction")
+        text = "a function must neither commit nor roll back: Sterna ends the transaction"
+        raise Fault(FaultKind.BROKEN, text)
 
 
 def _hider(secrets: list[str]) -> Callable[[str], str]:
@@ -210,7 +297,3 @@ def _hider(secrets: list[str]) -> Callable[[str], str]:
         return text
 
     return hide
-
-
-def _words(error: SQLAlchemyError) -> str:
-    return f"{str(error).splitlines()[0]}: see which drivers SQLAlchemy has"

@@ -1,32 +1,35 @@
-"""The archive manager (Fiedler-Hammer 4.7.3): a collection's storage rules, applied as crawlers come home."""
+"""The archive manager (Fiedler-Hammer 4.7.3): applies a collection's storage rules while crawlers come home.
+
+Each database has a worker with a thread of its own, so that one that does not answer delays no other.
+"""
 
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from sterna.archive.manifest import Snapshot
-from sterna.errors import ConfigError, UsageError
-from sterna.storage import config_file
-from sterna.storage.config import Config
-from sterna.storage.config_file import ConfigFile
-from sterna.storage.connections import Database
-from sterna.storage.functions import Functions
-from sterna.storage.sink import Strand
+from sterna.errors import ConfigError, QueryError, SternaError, UsageError
+from sterna.storage import config
+from sterna.storage.commands import Functions
+from sterna.storage.config import Config, ConfigFile
+from sterna.storage.connections import Database, Fault, FaultKind, fault_of
+from sterna.storage.position import PositionMoved, delay
+from sterna.storage.sink import Sink, Stopped
 from sterna.storage.status import NAME as STATUS_NAME
 from sterna.storage.status import Board, Standing
-from sterna.storage.worker import LOOK_SECONDS, Worker
 
+LOOK_SECONDS = 0.5  # between two checks for new batches
+FIRST_SECONDS = 0.5
+LONGEST_SECONDS = 60.0
+HANGS_SECONDS = 20.0  # without progress, after which a database counts as hanging
+_FRESH_SECONDS = 20.0  # age of a snapshot, whose files compaction may remove after two minutes
 _LEAVE_SECONDS = 5.0
 
 
-def _silently(_text: str) -> None:
-    pass
-
-
 class Manager:
-    """Applies the rules in `storage.toml`, which it reads again whenever it changes."""
+    """Applies the rules in `storage.toml`, which it reads again when it changes."""
 
     def __init__(
         self,
@@ -35,34 +38,29 @@ class Manager:
         collection: str,
         take: Callable[[], Snapshot],
         environ: Mapping[str, str],
-        warn: Callable[[str], None] = _silently,
+        warn: Callable[[str], None] = lambda _text: None,
         only: str = "",
     ) -> None:
-        """`take` gives a new snapshot of the collection with that id; with `only` just that rule counts."""
+        """`take` gives a new snapshot of the collection; `only` names the one rule to apply, if any."""
         self._folder = folder
         self._collection = collection
         self._take = take
         self._environ = environ
         self._warn = warn
         self._only = only
-        self._file = ConfigFile(folder / config_file.NAME)
+        self._file = ConfigFile(folder / config.NAME)
         self._board = Board(folder / STATUS_NAME)
         self._functions = Functions()
-        # Changed by the one thread that calls catch_up().
+        # Changed by the thread that calls catch_up().
         self._workers: list[Worker] = []
-        self._left: list[Worker] = []  # asked to end, perhaps still in a transaction
+        self._left: list[Worker] = []  # asked to end, possibly still in a transaction
         self._wanted = 0
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends all work; what is not committed is left for another time."""
+    def __exit__(self, *_: object) -> None:
+        """Ends all work; the next run stores what is not committed."""
         self._leave_all()
         for worker in self._left:
             worker.join(_LEAVE_SECONDS)
@@ -70,16 +68,16 @@ class Manager:
 
     @property
     def batch(self) -> int:
-        """Up to which all rules have caught up but those that cannot now."""
+        """The batch that all rules have reached, apart from those in trouble."""
         reached = [batch for worker in self._workers if (batch := worker.batch()) is not None]
         return min(reached, default=self._wanted)
 
     def standings(self) -> list[Standing]:
-        """How each rule stands."""
+        """The state of each rule."""
         return self._board.standings()
 
     def catch_up(self, snapshot: Snapshot, *, stop: threading.Event) -> None:
-        """Returns when each database has all of the snapshot or cannot take it now, or when `stop` is set."""
+        """Returns when each database has the whole snapshot or is in trouble, or when `stop` is set."""
         self._wanted = max(self._wanted, snapshot.batch)
         while not stop.is_set():
             self._look()
@@ -89,10 +87,10 @@ class Manager:
             stop.wait(LOOK_SECONDS / 10)
 
     def forget(self) -> None:
-        """Lets all that the rules ever stored be stored again."""
-        for strand in self._strands(self._read()):
-            strand.forget()
-            strand.database.close()
+        """Resets the rules, so that everything is stored again."""
+        for sink in self._make_sinks(self._read()):
+            sink.forget()
+            sink.database.close()
 
     def _read(self) -> Config:
         self._file.look()
@@ -101,7 +99,7 @@ class Manager:
         return self._file.config
 
     def _look(self) -> None:
-        """Begins anew where the file changed; one that is broken changes nothing."""
+        """Starts new workers if the file changed; a malformed file changes nothing."""
         is_first = not self._workers and not self._left
         if not self._file.look() and not is_first:
             return
@@ -109,13 +107,13 @@ class Manager:
         if self._file.fault:
             if is_first:
                 raise ConfigError(self._file.fault)
-            self._warn(f"storage: {self._file.fault}: the rules from before still hold")
+            self._warn(f"storage: {self._file.fault}: the previous rules stay in force")
             return
         self._leave_all()
-        strands = self._strands(self._file.config)
-        self._board.keep_only({(strand.name, strand.database.name) for strand in strands})
-        for database in dict.fromkeys(strand.database for strand in strands):
-            of_it = [strand for strand in strands if strand.database is database]
+        sinks = self._make_sinks(self._file.config)
+        self._board.keep_only({(sink.name, sink.database.name) for sink in sinks})
+        for database in dict.fromkeys(sink.database for sink in sinks):
+            of_it = [sink for sink in sinks if sink.database is database]
             worker = Worker(database, of_it, take=self._take, board=self._board, warn=self._warn)
             self._workers.append(worker)
             worker.start()
@@ -126,17 +124,17 @@ class Manager:
         self._left = [worker for worker in self._left if worker.is_alive()] + self._workers
         self._workers = []
 
-    def _strands(self, config: Config) -> list[Strand]:
-        """A strand for each rule and database; those of one database share it."""
+    def _make_sinks(self, config: Config) -> list[Sink]:
+        """A sink for each rule and database; those of one database share its connection."""
         if self._only and self._only not in config.rules:
             known = ", ".join(config.rules) or "none"
-            raise UsageError(f"there is no rule {self._only!r} in {self._file.path}: there is {known}")
+            raise UsageError(f"{self._file.path} has no rule {self._only!r} (defined: {known})")
         databases = {
             name: Database(name, spec, folder=self._folder, environ=self._environ)
             for name, spec in config.connections.items()
         }
         return [
-            Strand(
+            Sink(
                 rule,
                 config,
                 databases[connection],
@@ -147,3 +145,174 @@ class Manager:
             for rule in ([self._only] if self._only else config.rules)
             for connection in config.connections_of(rule)
         ]
+
+
+# -- one database ----------------------------------------------------------------------------------------
+
+
+class _Rest:
+    """The pause after failures; changed by the worker's thread."""
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        self._failures = 0
+
+    def fail(self) -> None:
+        self._failures += 1
+        pause = delay(self._failures, first=FIRST_SECONDS, longest=LONGEST_SECONDS)
+        self.until = time.time() + pause
+
+    def succeed(self) -> None:
+        self.until, self._failures = 0.0, 0
+
+
+class Worker:
+    """Runs the rules of one database in turn, until it is closed."""
+
+    def __init__(
+        self,
+        database: Database,
+        sinks: Sequence[Sink],
+        *,
+        take: Callable[[], Snapshot],
+        board: Board,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.database = database
+        self.sinks = sinks
+        self._take = take
+        self._board = board
+        self._warn = warn
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"storage-{database.name}", daemon=True)
+        # Changed by its own thread.
+        self.settled = -1  # the last batch after which nothing was left to do
+        self.beat = time.monotonic()
+        self._rests = {sink.name: _Rest() for sink in sinks}
+        self._rest = _Rest()  # of the database
+        self._snapshot: tuple[float, Snapshot] | None = None
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Asks the thread to end; the transaction in progress is rolled back."""
+        self._closing.set()
+
+    def is_alive(self) -> bool:
+        """True until the thread has ended."""
+        return self._thread.is_alive()
+
+    def join(self, seconds: float) -> None:
+        """Waits for its end, at most this long: the database may hang."""
+        self._thread.join(seconds)
+        if not self._thread.is_alive():
+            self.database.close()
+
+    def is_settled(self, batch: int) -> bool:
+        """True if this batch is stored, or cannot be stored now."""
+        hangs = time.monotonic() - self.beat > HANGS_SECONDS
+        return self.settled >= batch or hangs or not self.is_alive()
+
+    def batch(self) -> int | None:
+        """The batch that its rules have reached, apart from those in trouble; None if all are."""
+        reached = [sink.position.batch for sink in self.sinks if not self._is_resting(sink)]
+        return min(reached, default=None)
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                self.beat = time.monotonic()
+                if not self._turn():
+                    self._closing.wait(LOOK_SECONDS)
+        except Exception as error:
+            self._warn(f"storage: connection {self.database.name!r} ended: {type(error).__name__}: {error}")
+            raise
+
+    def _turn(self) -> bool:
+        """One transaction of each rule; True if something moved."""
+        try:
+            snapshot = self._fresh()
+        except SternaError as error:  # the ledger does not exist yet, or the disk fails
+            self._warn(f"storage: {error}")
+            return False
+        moved = [self._step(sink, snapshot) for sink in self.sinks if not self._is_resting(sink)]
+        if not any(moved):
+            self.settled = snapshot.batch
+            self._snapshot = None
+        return any(moved)
+
+    def _fresh(self) -> Snapshot:
+        """A recent snapshot; while there is work it is reused for _FRESH_SECONDS."""
+        now = time.monotonic()
+        if self._snapshot is None or now - self._snapshot[0] > _FRESH_SECONDS:
+            self._snapshot = (now, self._take())
+        return self._snapshot[1]
+
+    def _step(self, sink: Sink, snapshot: Snapshot) -> bool:
+        if self._closing.is_set():
+            return False
+        try:
+            is_retried = sink.retry(stop=self._closing)
+            moved = sink.advance(snapshot, stop=self._closing) or is_retried
+        except PositionMoved:
+            sink.refresh()
+            return True
+        except Stopped:
+            return False
+        except SternaError as error:
+            sink.refresh()
+            if isinstance(error, QueryError) and _is_gone(snapshot):
+                self._snapshot = None
+                return True
+            self._note_trouble(sink, snapshot, fault_of(error))
+            return False
+        self._rest.succeed()
+        self._rests[sink.name].succeed()
+        self._note(sink, snapshot)
+        self.beat = time.monotonic()
+        return moved
+
+    def _is_resting(self, sink: Sink) -> bool:
+        return max(self._rest.until, self._rests[sink.name].until) > time.time()
+
+    def _note_trouble(self, sink: Sink, snapshot: Snapshot, fault: Fault) -> None:
+        is_down = fault.kind is FaultKind.DOWN
+        rest = self._rest if is_down else self._rests[sink.name]
+        rest.fail()
+        for each in self.sinks if is_down else [sink]:
+            state = FaultKind.DOWN if is_down else FaultKind.BROKEN
+            is_news = self._note(each, snapshot, state=state, error=str(fault), next_try=rest.until)
+            if is_news and each is sink:
+                self._warn(_warning(sink, fault))
+
+    def _note(
+        self, sink: Sink, snapshot: Snapshot, *, state: str = "ok", error: str = "", next_try: float = 0.0
+    ) -> bool:
+        position = sink.position
+        return self._board.note(
+            Standing(
+                rule=sink.name,
+                connection=self.database.name,
+                state=state,
+                batch=position.batch,
+                of=snapshot.batch,
+                stored=position.stored,
+                waiting=sink.refused.count,
+                error=error,
+                since=time.time() if error else 0.0,
+                next_try=next_try,
+            )
+        )
+
+
+def _is_gone(snapshot: Snapshot) -> bool:
+    """True if compaction removed files of the snapshot: a new one names the merged files."""
+    return not all(path.exists() for paths in snapshot.tables.values() for path in paths)
+
+
+def _warning(sink: Sink, fault: Fault) -> str:
+    if fault.kind is FaultKind.DOWN:
+        return f"storage: connection {sink.database.name!r}: {fault}"
+    return f"storage: rule {sink.name!r}: {fault}"

@@ -1,84 +1,71 @@
-"""How far a rule has come, and the rows that were refused: two tables in the user's own database.
+"""The position of a rule, and the rows that were refused: two tables in the user's own database.
 
-They change in the same transaction as the rows themselves. So whoever dies between a row and its
-acknowledgement, nothing is lost and nothing is stored twice, and there is no second truth at home.
+They change in the same transaction as the rows themselves. So if a process dies between a row and its
+acknowledgement, nothing is lost and nothing is stored twice, and home keeps no state that could contradict.
 """
 
 import secrets
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Connection,
-    Double,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+import sqlalchemy as sa
+from msgspec.structs import asdict
+from sqlalchemy import Column, ColumnElement, Connection, Table
 from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.exc import IntegrityError
 
 from sterna.model import Record
-from sterna.storage.backoff import row_delay
 
-BEFORE_ALL = -1  # a batch before the first: rows of old segments count as batch 0
+BEFORE_ALL = -1  # the position of a rule that has stored nothing; batch 0 is from before batches existed
 RETRIED_ROWS = 500  # at a time
+ROW_FIRST_SECONDS = 60.0
+ROW_LONGEST_SECONDS = 6 * 3600.0
+_MOST_DOUBLINGS = 40
 
-_METADATA = MetaData()
-_LONG = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
+_METADATA = sa.MetaData()
+_LONG = sa.Text().with_variant(LONGTEXT(), "mysql", "mariadb")
 POSITION = Table(
     "sterna_storage",
     _METADATA,
-    Column("collection", String(64), primary_key=True),
-    Column("rule", String(100), primary_key=True),
-    Column("batch", BigInteger, nullable=False),
-    Column("stored", BigInteger, nullable=False),
-    Column("moved", Double, nullable=False),  # seconds since 1970
+    Column("collection", sa.String(64), primary_key=True),
+    Column("rule", sa.String(100), primary_key=True),
+    Column("batch", sa.BigInteger, nullable=False),
+    Column("stored", sa.BigInteger, nullable=False),
+    Column("moved", sa.Double, nullable=False),  # seconds since 1970
 )
 WAITING = Table(
     "sterna_waiting",
     _METADATA,
-    Column("collection", String(64), primary_key=True),
-    Column("rule", String(100), primary_key=True),
-    Column("id", String(32), primary_key=True),
-    Column("step", Integer, nullable=False),  # which of the rule's stores, from 0
-    Column("batch", BigInteger, nullable=False),
+    Column("collection", sa.String(64), primary_key=True),
+    Column("rule", sa.String(100), primary_key=True),
+    Column("id", sa.String(32), primary_key=True),
+    Column("step", sa.Integer, nullable=False),  # the index of the rule's store
+    Column("batch", sa.BigInteger, nullable=False),
     Column("row_json", _LONG, nullable=False),
     Column("error", _LONG, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("next_try", Double, nullable=False),
-    Index("sterna_waiting_next", "collection", "rule", "next_try"),
+    Column("attempts", sa.Integer, nullable=False),
+    Column("next_try", sa.Double, nullable=False),
+    sa.Index("sterna_waiting_next", "collection", "rule", "next_try"),
 )
 
 
 class Key(Record, frozen=True):
-    """Whose position: a rule's, of one collection."""
+    """A rule of a collection."""
 
     collection: str
     rule: str
 
 
 class Position(Record, frozen=True):
-    """How far a rule has come."""
+    """Up to which batch a rule has stored everything, and how many rows."""
 
     batch: int = BEFORE_ALL
     stored: int = 0
     moved: float = 0.0
 
 
-class WaitingRow(Record, frozen=True, kw_only=True):
-    """A row that the database refused."""
+class RefusedRow(Record, frozen=True, kw_only=True):
+    """A row that the database refused, to be tried again."""
 
     id: str
     step: int
@@ -89,20 +76,30 @@ class WaitingRow(Record, frozen=True, kw_only=True):
     next_try: float = 0.0
 
 
-class Waiting(Record, frozen=True):
-    """The rows of a rule that were refused."""
+class RefusedRows(Record, frozen=True):
+    """All refused rows of a rule, summed up."""
 
     count: int = 0
-    next_try: float = 0.0  # of the first
-    error: str = ""  # of one of the last
+    next_try: float = 0.0  # the earliest
+    error: str = ""  # one of the latest
 
 
-class Moved(Exception):
-    """Another runner was quicker: the position is not the one that was read."""
+class PositionMoved(Exception):
+    """Another runner was faster: the position differs from the one that was read."""
+
+
+def delay(attempts: int, *, first: float, longest: float) -> float:
+    """Seconds to wait after this many failures in a row: doubled each time, up to the longest."""
+    return min(longest, first * 2.0 ** min(max(attempts - 1, 0), _MOST_DOUBLINGS))
+
+
+def row_delay(attempts: int) -> float:
+    """The same for a refused row, for which the user must correct something first."""
+    return delay(attempts, first=ROW_FIRST_SECONDS, longest=ROW_LONGEST_SECONDS)
 
 
 def make_tables(connection: Connection) -> None:
-    """Makes both tables where they are missing."""
+    """Creates both tables if they are missing."""
     _METADATA.create_all(connection)
 
 
@@ -114,91 +111,82 @@ def has_tables(connection: Connection) -> bool:
 def read(connection: Connection, key: Key) -> Position:
     """The position of a rule."""
     columns = (POSITION.c.batch, POSITION.c.stored, POSITION.c.moved)
-    row = connection.execute(select(*columns).where(*_is(POSITION, key))).first()
+    row = connection.execute(sa.select(*columns).where(*_is(POSITION, key))).first()
     return Position(*row) if row else Position()
 
 
 def claim(connection: Connection, key: Key, known: Position) -> None:
-    """Keeps all other runners of the rule out until the transaction ends; Moved if one was here since."""
-    same = update(POSITION).where(*_is(POSITION, key), POSITION.c.batch == known.batch)
+    """Locks the rule until the transaction ends; PositionMoved if another runner stored rows meanwhile."""
+    same = sa.update(POSITION).where(*_is(POSITION, key), POSITION.c.batch == known.batch)
     if connection.execute(same.values(moved=time.time())).rowcount == 1:
         return
     if known.batch != BEFORE_ALL:
-        raise Moved
+        raise PositionMoved
     start = {"batch": BEFORE_ALL, "stored": 0, "moved": time.time()}
     try:
-        connection.execute(insert(POSITION).values(**_named(key), **start))
+        connection.execute(sa.insert(POSITION).values(**_named(key), **start))
     except IntegrityError:
-        raise Moved from None
+        raise PositionMoved from None
 
 
 def move(connection: Connection, key: Key, *, batch: int, stored: int) -> None:
-    """The rule has come up to this batch, and so many rows more are stored."""
+    """Moves the rule to this batch and adds to the number of stored rows."""
     values = {"batch": batch, "stored": POSITION.c.stored + stored, "moved": time.time()}
-    connection.execute(update(POSITION).where(*_is(POSITION, key)).values(**values))
+    connection.execute(sa.update(POSITION).where(*_is(POSITION, key)).values(**values))
 
 
 def forget(connection: Connection, key: Key) -> None:
-    """The rule counts as one that never stored anything here."""
+    """Resets the rule, as if it had never stored anything here."""
     for table in (WAITING, POSITION):
-        connection.execute(delete(table).where(*_is(table, key)))
+        connection.execute(sa.delete(table).where(*_is(table, key)))
 
 
-def keep_waiting(connection: Connection, key: Key, rows: Sequence[WaitingRow]) -> None:
-    """Puts aside rows that were refused."""
+def set_aside(connection: Connection, key: Key, rows: Sequence[RefusedRow]) -> None:
+    """Keeps refused rows for later tries."""
     now = time.time()
     values = [
-        {
-            **_named(key),
-            "id": secrets.token_hex(16),
-            "step": row.step,
-            "batch": row.batch,
-            "row_json": row.row_json,
-            "error": row.error,
-            "attempts": row.attempts,
-            "next_try": now + row_delay(row.attempts),
-        }
+        {**_named(key), **asdict(row), "id": secrets.token_hex(16), "next_try": now + row_delay(row.attempts)}
         for row in rows
     ]
     if values:
-        connection.execute(insert(WAITING), values)
+        connection.execute(sa.insert(WAITING), values)
 
 
-def waiting(connection: Connection, key: Key) -> Waiting:
+def refused(connection: Connection, key: Key) -> RefusedRows:
     """How many rows of the rule wait, and until when."""
-    counted = select(func.count(), func.min(WAITING.c.next_try)).where(*_is(WAITING, key))
+    counted = sa.select(sa.func.count(), sa.func.min(WAITING.c.next_try)).where(*_is(WAITING, key))
     count, next_try = connection.execute(counted).one()
     if not count:
-        return Waiting()
-    last = select(WAITING.c.error).where(*_is(WAITING, key)).order_by(WAITING.c.next_try.desc()).limit(1)
-    return Waiting(int(count), float(next_try), connection.execute(last).scalar() or "")
+        return RefusedRows()
+    last = sa.select(WAITING.c.error).where(*_is(WAITING, key)).order_by(WAITING.c.next_try.desc()).limit(1)
+    return RefusedRows(int(count), float(next_try), connection.execute(last).scalar() or "")
 
 
-def due(connection: Connection, key: Key, *, at: float) -> list[WaitingRow]:
-    """Rows whose time has come, a bounded number of them."""
-    names = WaitingRow.__struct_fields__
+def due(connection: Connection, key: Key, *, at: float) -> list[RefusedRow]:
+    """Refused rows that are to be tried now, at most RETRIED_ROWS."""
+    names = RefusedRow.__struct_fields__
     columns = [WAITING.c[name] for name in names]
-    wanted = select(*columns).where(*_is(WAITING, key), WAITING.c.next_try <= at)
+    wanted = sa.select(*columns).where(*_is(WAITING, key), WAITING.c.next_try <= at)
     rows = connection.execute(wanted.order_by(WAITING.c.next_try).limit(RETRIED_ROWS))
-    return [WaitingRow(**dict(zip(names, row, strict=True))) for row in rows]
+    return [RefusedRow(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def retry_at_once(connection: Connection, key: Key) -> None:
-    """All rows that wait are due: something was changed that may have made them good."""
-    connection.execute(update(WAITING).where(*_is(WAITING, key)).values(next_try=0.0))
+    """Makes all refused rows due: a change may have removed the reason."""
+    connection.execute(sa.update(WAITING).where(*_is(WAITING, key)).values(next_try=0.0))
 
 
-def drop_waiting(connection: Connection, key: Key, ids: Sequence[str]) -> None:
-    """These rows are stored now."""
+def drop_refused(connection: Connection, key: Key, ids: Sequence[str]) -> None:
+    """Removes refused rows that are stored now."""
     if ids:
-        connection.execute(delete(WAITING).where(*_is(WAITING, key), WAITING.c.id.in_(ids)))
+        connection.execute(sa.delete(WAITING).where(*_is(WAITING, key), WAITING.c.id.in_(ids)))
 
 
-def wait_longer(connection: Connection, key: Key, row: WaitingRow, *, error: str) -> None:
-    """The row was refused once more."""
+def wait_longer(connection: Connection, key: Key, row: RefusedRow, *, error: str) -> None:
+    """Notes that the row was refused once more."""
     attempts = row.attempts + 1
     values = {"attempts": attempts, "error": error, "next_try": time.time() + row_delay(attempts)}
-    connection.execute(update(WAITING).where(*_is(WAITING, key), WAITING.c.id == row.id).values(**values))
+    connection.execute(sa.update(WAITING).where(*_is(WAITING, key), WAITING.c.id == row.id).values(**values))
 
 
 def _is(table: Table, key: Key) -> tuple[ColumnElement[bool], ...]:

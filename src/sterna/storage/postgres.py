@@ -1,4 +1,4 @@
-"""The quick ways into PostgreSQL: COPY or many rows at once where they give the same, or a pipeline."""
+"""Fast ways into PostgreSQL: COPY or many rows per statement where the result is the same, or a pipeline."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,18 +10,16 @@ from typing import Any
 
 from sqlalchemy import Connection, RootTransaction
 
-from sterna.storage.columns import ColumnRows
-from sterna.storage.connections import is_lost
-from sterna.storage.faults import Kind, fault_of
-from sterna.storage.rows import Row, bindable
+from sterna.storage.connections import FaultKind, fault_of, is_lost
+from sterna.storage.rows import ColumnRows, Row, bindable
 from sterna.storage.statements import PlainInsert, ValuesInsert
 
-LEAST_ROWS = 8  # below that the quick ways are not worth what they ask first
-_MANY_ROWS = 500  # more of them in one statement are not quicker
+LEAST_ROWS = 8  # with fewer rows the preparation costs more than it saves
+_MANY_ROWS = 500  # more rows per statement are not faster
 _MOST_PARAMETERS = 65_535  # of a statement
 
-# Into which types (by PostgreSQL's numbers of them) COPY puts a value exactly as INSERT does. Texts are read
-# by the type's own rules in both; but INSERT casts a time or a float that goes into a text column, say.
+# The types (by their OIDs in PostgreSQL) that COPY fills exactly as INSERT does. Both read texts by the rules
+# of the type; but INSERT casts, for example, a time or a float for a text column.
 _TEXTS = frozenset({25, 1042, 1043})
 _FLOATS = frozenset({700, 701})
 _SAME: dict[type, frozenset[int]] = {
@@ -35,8 +33,8 @@ _SAME: dict[type, frozenset[int]] = {
 }
 _ALWAYS = frozenset({str, type(None)})
 
-# Whether many rows in one statement leave the same as one after the other: nothing of the user's runs between
-# them, and no row refers to another one.
+# Whether many rows in one statement have the same effect as one after the other: no code of the user runs
+# between them, and no row refers to another.
 _IS_PLAIN_TABLE = b"""
 SELECT relkind = 'r' AND NOT relhasrules AND NOT relrowsecurity
   AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = t.oid AND NOT tgisinternal)
@@ -51,8 +49,8 @@ FROM pg_class AS t WHERE oid = to_regclass($1)
 """
 
 
-class NotThisWay(Exception):
-    """The table is one that a quick way does not fill: the command's own statement must, after a rollback."""
+class NotApplicable(Exception):
+    """A fast way does not work for this table: roll back and use the command's own statement."""
 
 
 class Copier:
@@ -64,18 +62,19 @@ class Copier:
         self._select = f"SELECT {names} FROM {insert.table} LIMIT 0".encode()  # noqa: S608 - the user's words
         self._copy = f"COPY {insert.table} ({names}) FROM STDIN".encode()
         self._copy_csv = self._copy + b" (FORMAT csv)"
-        self._types: tuple[RootTransaction | None, list[int]] = (None, [])  # as a transaction found them
+        self._types: tuple[RootTransaction | None, list[int]] = (None, [])  # cached for one transaction
 
     def store(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> bool:
-        """True if the rows are stored; False leaves them to the command's own statement."""
+        """True if the rows are stored; False: use the command's own statement."""
         driver: Any = connection.connection.driver_connection
-        with _broken_is_not_this_way(connection), driver.cursor() as cursor:
+        with _broken_is_not_applicable(connection), driver.cursor() as cursor:
             types = self._types_of(cursor, connection.get_transaction())
             if isinstance(rows, ColumnRows) and self._copy_columns(cursor, types, columns, rows):
                 return True
             picked = _picked(self._insert.parameters, columns, bindable(rows, kind="postgresql"))
-            if not all(_are_same(*each) for each in zip(types, zip(*picked, strict=True), strict=True)):
-                return False
+            for oid, values in zip(types, zip(*picked, strict=True), strict=True):
+                if not all(_is_same(oid, kind) for kind in set(map(type, values))):
+                    return False
             with cursor.copy(self._copy) as copy:
                 for row in picked:
                     copy.write_row(row)
@@ -84,7 +83,7 @@ class Copier:
     def _copy_columns(
         self, cursor: Any, types: Sequence[int], columns: Sequence[str], rows: ColumnRows
     ) -> bool:
-        """The same without a look at each row, where that is possible."""
+        """Copies whole columns without making rows; False if their types do not allow it."""
         places = [columns.index(name) for name in self._insert.parameters]
         kinds = rows.kinds(places)
         if kinds is None or cursor.connection.info.encoding != "utf-8":
@@ -96,7 +95,7 @@ class Copier:
         return True
 
     def _types_of(self, cursor: Any, transaction: RootTransaction | None) -> list[int]:
-        """The types of the columns, by PostgreSQL's numbers; each transaction asks once."""
+        """The OIDs of the columns' types, queried once per transaction."""
         if self._types[0] is not transaction:
             cursor.execute(self._select)
             self._types = (transaction, [column.type_code for column in cursor.description])
@@ -106,23 +105,23 @@ class Copier:
 class ManyInserter:
     """Stores rows by statements of many rows each, in place of an INSERT for each of them.
 
-    PostgreSQL finds the types of each row's values as if it were alone, and stores the rows in their order:
-    sequences count them as before.
+    PostgreSQL resolves the types of each row separately and stores the rows in their order, so that sequences
+    give the same numbers.
     """
 
     def __init__(self, insert: ValuesInsert) -> None:
         self._insert = insert
         self._names = list(dict.fromkeys(insert.parameters))
         self._count = min(_MANY_ROWS, _MOST_PARAMETERS // len(self._names))
-        self._is_plain: tuple[RootTransaction | None, bool] = (None, False)  # as a transaction found it
+        self._is_plain: tuple[RootTransaction | None, bool] = (None, False)  # cached for one transaction
 
     def store(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> bool:
-        """True if the rows are stored; False leaves them to the command's own statement."""
-        # Not at the top: only who has such a database needs the driver.
+        """True if the rows are stored; False: use the command's own statement."""
+        # Not at the top: the driver is needed for PostgreSQL only.
         from psycopg import RawCursor  # noqa: PLC0415
 
         driver: Any = connection.connection.driver_connection
-        with _broken_is_not_this_way(connection), RawCursor(driver) as cursor:
+        with _broken_is_not_applicable(connection), RawCursor(driver) as cursor:
             if not self._is_plain_table(cursor, connection.get_transaction()):
                 return False
             picked = _picked(self._names, columns, bindable(rows, kind="postgresql"))
@@ -140,19 +139,19 @@ class ManyInserter:
 
 
 @contextmanager
-def _broken_is_not_this_way(connection: Connection) -> Iterator[None]:
-    """What the database does not understand or allow here, it may of the command's own statement."""
+def _broken_is_not_applicable(connection: Connection) -> Iterator[None]:
+    """Errors of the fast way itself: the command's own statement may work."""
     try:
         yield
     except Exception as error:
-        if is_lost(connection) or fault_of(error).kind is not Kind.BROKEN:
+        if is_lost(connection) or fault_of(error).kind is not FaultKind.BROKEN:
             raise
-        raise NotThisWay from error
+        raise NotApplicable from error
 
 
 @lru_cache(maxsize=32)
 def _sql_of_many(insert: ValuesInsert, count: int) -> str:
-    """The statement for so many rows; the parameters of each have numbers of their own."""
+    """The statement for this number of rows, with numbered parameters."""
     names = list(dict.fromkeys(insert.parameters))
     places = [names.index(name) + 1 for name in insert.parameters]
     lists = []
@@ -165,7 +164,7 @@ def _sql_of_many(insert: ValuesInsert, count: int) -> str:
 def run_in_pipeline(
     connection: Connection, statements: Sequence[tuple[str, Callable[[Row], Any]]], rows: Sequence[Row]
 ) -> None:
-    """Runs all statements for one row after the other, without waiting for each answer."""
+    """Runs all statements for each row in turn, without waiting for each result."""
     driver: Any = connection.connection.driver_connection
     ready = [(sql.encode(), values) for sql, values in statements]
     with driver.pipeline(), driver.cursor() as cursor:
@@ -183,9 +182,5 @@ def _picked(names: Sequence[str], columns: Sequence[str], rows: Sequence[Row]) -
     return list(map(itemgetter(*places), rows))
 
 
-def _are_same(number: int, values: Sequence[Any]) -> bool:
-    return all(_is_same(number, kind) for kind in set(map(type, values)))
-
-
-def _is_same(number: int, kind: type) -> bool:
-    return kind in _ALWAYS or number in _SAME.get(kind, ())
+def _is_same(oid: int, kind: type) -> bool:
+    return kind in _ALWAYS or oid in _SAME.get(kind, ())

@@ -1,11 +1,17 @@
-"""Values of an answer: as a driver takes them, and as a row that waits keeps them."""
+"""Rows of a query's answer: as a driver takes them, as text while they wait, and as columns of Arrow."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 from uuid import UUID
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
 
 from sterna.query.terminal import as_plain
 
@@ -18,8 +24,8 @@ _SAME_IN_POSTGRES = _SAME_EVERYWHERE | {list, datetime, date, time, timedelta, D
 def bindable(rows: Sequence[Row], *, kind: str) -> Sequence[Row]:
     """The rows as the driver of this kind of database takes them.
 
-    What has parts becomes JSON; lists stay lists in PostgreSQL, which has arrays. SQLite has neither times
-    nor decimals: they become text as its functions read it, and numbers.
+    Maps and structs become JSON; lists stay lists in PostgreSQL, which has arrays. SQLite has neither times
+    nor decimals: times become text as its functions read it, decimals become numbers.
     """
     same = _SAME_IN_POSTGRES if kind == "postgresql" else _SAME_EVERYWHERE
     columns = list(zip(*rows, strict=True))
@@ -47,7 +53,7 @@ def _plain(value: Any) -> Any:
             return str(value)
 
 
-# -- rows that wait ------------------------------------------------------------------------------------------
+# -- as text, while a refused row waits --------------------------------------------------------------------
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "datetime": datetime.fromisoformat,
@@ -61,7 +67,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def as_json(row: dict[str, Any]) -> str:
-    """A row as text, from which `from_json` makes the same again; what JSON lacks has its kind with it."""
+    """A row as text for `from_json`; a value that JSON lacks is tagged with its type."""
     return json.dumps({name: _tagged(value) for name, value in row.items()})
 
 
@@ -93,3 +99,76 @@ def _untagged(value: Any) -> Any:
         return value
     ((kind, content),) = value.items()
     return _READERS[kind](content)
+
+
+# -- as columns of Arrow -----------------------------------------------------------------------------------
+
+# Types of DuckDB whose values Arrow represents and writes exactly: it would make a text of a UUID, and write
+# a FLOAT with fewer digits than Python does.
+SIMPLE_TYPES = frozenset({
+    "VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
+    "UBIGINT", "DOUBLE", "TIMESTAMP WITH TIME ZONE", "DATE",
+})  # fmt: skip
+_TIME = pa.timestamp("us", tz="UTC")
+_KINDS: dict[pa.DataType, type] = {
+    pa.string(): str,
+    pa.bool_(): bool,
+    **dict.fromkeys([pa.int8(), pa.int16(), pa.int32(), pa.int64()], int),
+    **dict.fromkeys([pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()], int),
+    pa.float64(): float,
+    _TIME: datetime,
+    pa.date32(): date,
+}
+# Outside these ranges of Python DuckDB gives a text, or the last moment for infinity.
+_RANGES = {
+    _TIME: [pa.scalar(moment, pa.timestamp("us")).value for moment in (datetime.min, datetime.max)],
+    pa.date32(): [pa.scalar(day, pa.date32()).value for day in (date.min, date.max)],
+}
+_NUMBERS = {_TIME: pa.int64(), pa.date32(): pa.int32()}
+# A text is quoted, even an empty one; NULL is an empty field without quotes.
+_AS_CSV = csv.WriteOptions(include_header=False, quoting_style="all_valid", batch_size=16_384)
+
+
+class ColumnRows(Sequence[Row]):
+    """The rows of an Arrow table, the same as DuckDB itself would give; made on demand."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        return self._rows[index]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    @cached_property
+    def _rows(self) -> list[Row]:
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'").fetchall()
+            return connection.from_arrow(self._table).fetchall()
+
+    def kinds(self, places: Sequence[int]) -> list[type] | None:
+        """The Python types of these columns, apart from NULL; None if one of them has no single type."""
+        columns = [self._table.column(place) for place in places]
+        return [_KINDS[column.type] for column in columns] if all(map(_is_regular, columns)) else None
+
+    def as_csv(self, places: Sequence[int]) -> memoryview:
+        """These columns as CSV; NULL is an empty field, everything else is quoted."""
+        out = pa.BufferOutputStream()
+        csv.write_csv(self._table.select(list(places)), out, _AS_CSV)
+        return memoryview(out.getvalue())
+
+
+def _is_regular(column: pa.ChunkedArray) -> bool:
+    if column.type not in _RANGES:
+        return column.type in _KINDS
+    found = pc.min_max(column.cast(_NUMBERS[column.type]))
+    least, most = _RANGES[column.type]
+    return found["min"].as_py() is None or least <= found["min"].as_py() <= found["max"].as_py() <= most

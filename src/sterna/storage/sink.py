@@ -1,4 +1,4 @@
-"""One rule at one database: what came is stored batch after batch, each row exactly once."""
+"""One rule at one database: stores what comes in, batch after batch, each row exactly once."""
 
 import threading
 import time
@@ -11,18 +11,16 @@ from sqlalchemy import Connection
 
 from sterna.archive.manifest import Snapshot
 from sterna.storage import position
-from sterna.storage.chunks import Piece, pieces
-from sterna.storage.commands import Command, command_of
+from sterna.storage.chunks import Chunk, read_chunks
+from sterna.storage.commands import Command, Functions, command_of
 from sterna.storage.config import Config
-from sterna.storage.connections import Database
-from sterna.storage.faults import Fault, Kind
-from sterna.storage.functions import Functions
-from sterna.storage.position import Key, Position, Waiting, WaitingRow
-from sterna.storage.postgres import NotThisWay
+from sterna.storage.connections import Database, Fault, FaultKind
+from sterna.storage.position import Key, Position, RefusedRow, RefusedRows
+from sterna.storage.postgres import NotApplicable
 from sterna.storage.rows import Row, as_json, from_json
 
-MAX_WAITING = 10_000  # rows of a rule: with more of them something else is wrong, and the rule stands still
-_QUICK_SECONDS = 1.0
+MAX_REFUSED = 10_000  # rows of a rule; with more of them something else is wrong, and the rule stops
+_FAST_SECONDS = 1.0
 _SLOW_SECONDS = 5.0
 _FIRST_BATCHES = 8
 _MOST_BATCHES = 4_096
@@ -31,18 +29,18 @@ Versions = list[tuple[int, ...]]
 
 
 class Stopped(Exception):
-    """Whoever asked for the work does not want it any more."""
+    """The caller asked to stop; the transaction is rolled back."""
 
 
 class _TooMany(Fault):
-    """So many rows were refused that something else must be wrong."""
+    """The database refused so many rows that something else must be wrong."""
 
     def __init__(self, error: str) -> None:
-        super().__init__(Kind.BROKEN, f"more than {MAX_WAITING:,} rows were refused: {error}")
+        super().__init__(FaultKind.BROKEN, f"the database refused more than {MAX_REFUSED:,} rows: {error}")
 
 
-class Strand:
-    """The steps of a rule that go into one database; only its worker's thread uses it."""
+class Sink:
+    """The steps of a rule that go into one database; used by the thread of its worker alone."""
 
     def __init__(
         self,
@@ -56,43 +54,47 @@ class Strand:
     ) -> None:
         self.name = name
         self.database = database
-        # As last seen: how far it has come, and the rows that were refused.
+        # As last read from the database; changed by the worker's thread.
         self.position = Position()
-        self.waiting = Waiting()
+        self.refused = RefusedRows()
         self._rule = config.rules[name]
         self._key = Key(collection, name)
         self._steps = _steps(name, config, database.name, folder=folder, functions=functions)
-        self._versions = _Versions(name, config, folder=folder, functions=functions)
-        # What is known of the database; None: to be read there.
+        names = {each for store in self._rule.store for each in store.commands}
+        specs = [config.commands[each] for each in sorted(names)]
+        self._calls = [(spec.call, folder / spec.folder) for spec in specs if spec.call]
+        self._functions = functions
+        # The position in the database; None: it must be read again.
         self._known: Position | None = None
         self._has_tables = False
-        self._batches = _FIRST_BATCHES  # how many to take in one transaction: as many as go in about a second
-        self._seen: Versions | None = None  # of functions, when refused rows were tried with them
-        self._is_strict = False  # deferred constraints are checked at once: it shows which row is refused
+        self._batches = _FIRST_BATCHES  # per transaction: as many as take about a second
+        self._seen: Versions | None = None  # of the functions with which refused rows were tried last
+        self._is_strict = False  # check deferred constraints at once, which shows the refused row
 
     def advance(self, snapshot: Snapshot, *, stop: threading.Event) -> bool:
-        """Stores what comes next in one transaction; False if there is nothing more."""
+        """Stores the next batches in one transaction; False if there are none."""
         known = self._read()
         if known.batch > snapshot.batch:
             raise Fault(
-                Kind.BROKEN,
-                f"the database has batch {known.batch} of a collection that has only {snapshot.batch}: was it"
-                f" restored from an older copy? 'sterna storage replay DIR {self.name} --again' begins anew",
+                FaultKind.BROKEN,
+                f"the database has batch {known.batch}, the collection ends at {snapshot.batch}: if it was"
+                f" restored from an older copy, run 'sterna storage replay DIR {self.name} --again'",
             )
         if known.batch == snapshot.batch:
             return False
-        if self.waiting.count >= MAX_WAITING:
-            text = f"{self.waiting.count:,} rows were refused, the last one: {self.waiting.error}"
-            raise Fault(Kind.BROKEN, text)
+        if self.refused.count >= MAX_REFUSED:
+            text = f"the database refused {self.refused.count:,} rows, the last one: {self.refused.error}"
+            raise Fault(FaultKind.BROKEN, text)
         self._take_next(known, snapshot, stop=stop)
         return True
 
     def retry(self, *, stop: threading.Event) -> bool:
-        """Tries rows again that were refused, if their time has come; False if there is none."""
-        known, versions = self._read(), self._versions.now()
+        """Tries refused rows again that are due; False if there are none."""
+        known = self._read()
+        versions = [self._functions.version(*call) for call in self._calls]
         is_new = versions != self._seen
-        if not self.waiting.count or not (is_new or time.time() >= self.waiting.next_try):
-            self._seen = versions if not self.waiting.count else self._seen
+        if not self.refused.count or not (is_new or time.time() >= self.refused.next_try):
+            self._seen = versions if not self.refused.count else self._seen
             return False
         with self.database.connect() as connection:
             position.claim(connection, self._key, known)
@@ -100,31 +102,31 @@ class Strand:
                 position.retry_at_once(connection, self._key)
             due = position.due(connection, self._key, at=time.time())
             stored = [row for row in due if self._is_stored_now(connection, row, stop=stop)]
-            position.drop_waiting(connection, self._key, [row.id for row in stored])
+            position.drop_refused(connection, self._key, [row.id for row in stored])
             position.move(connection, self._key, batch=known.batch, stored=len(stored))
         self._known, self._seen = None, versions
         self._read()
         return bool(due)
 
     def forget(self) -> None:
-        """Lets everything be stored again."""
+        """Resets the position, so that everything is stored again."""
         self._make_tables()
         with self.database.connect() as connection:
             position.forget(connection, self._key)
         self._known = None
 
-    def look_again(self) -> None:
-        """What is known of the database may no longer hold."""
+    def refresh(self) -> None:
+        """Reads the position from the database before the next step."""
         self._known = None
 
-    # -- how far it is -------------------------------------------------------------------------------------
+    # -- its position --------------------------------------------------------------------------------------
 
     def _read(self) -> Position:
         if self._known is None:
             self._make_tables()
             with self.database.connect(is_reader=True) as connection:
                 self._known = self.position = position.read(connection, self._key)
-                self.waiting = position.waiting(connection, self._key)
+                self.refused = position.refused(connection, self._key)
         return self._known
 
     def _make_tables(self) -> None:
@@ -137,15 +139,15 @@ class Strand:
             with self.database.connect(is_reader=True) as connection:
                 if not position.has_tables(connection):
                     raise fault from None
-            # Another runner made them at the same moment.
+            # Another runner created them at the same moment.
         self._has_tables = True
 
-    # -- what comes next -----------------------------------------------------------------------------------
+    # -- storing -------------------------------------------------------------------------------------------
 
     def _take_next(self, known: Position, snapshot: Snapshot, *, stop: threading.Event) -> None:
-        upto = min(snapshot.batch, max(known.batch, 0) + self._batches)  # there may be nothing in batch 0
+        upto = min(snapshot.batch, max(known.batch, 0) + self._batches)  # batch 0 may be empty
         began = time.monotonic()
-        answers = pieces(
+        chunks = read_chunks(
             self._rule,
             list(self._steps),
             snapshot=snapshot,
@@ -154,15 +156,15 @@ class Strand:
             in_columns=self._steps_in_columns(),
         )
         try:
-            with closing(answers):
-                stored, refused = self._store_all(answers, known, upto=upto, stop=stop)
+            with closing(chunks):
+                stored, refused = self._store_all(chunks, known, upto=upto, stop=stop)
         except Fault as fault:
             is_one = upto - max(known.batch, 0) == 1
             self._batches = 1
             if isinstance(fault, _TooMany) and not is_one:
                 return
-            # Rows are set aside before the commit: what it refuses is a constraint that was deferred.
-            if fault.kind is not Kind.REFUSED or self.database.kind != "postgresql" or self._is_strict:
+            # Refused rows were set aside before the commit, so this is a deferred constraint.
+            if fault.kind is not FaultKind.REFUSED or self.database.kind != "postgresql" or self._is_strict:
                 raise
             self._is_strict = True
             return
@@ -171,57 +173,57 @@ class Strand:
         self._adapt(time.monotonic() - began)
 
     def _steps_in_columns(self) -> list[int]:
-        """The steps whose rows nobody needs one by one as long as none is refused."""
+        """The steps that store whole columns as long as no row is refused."""
         if self.database.kind != "postgresql":
             return []
         return [step for step, commands in self._steps.items() if all(each.is_plain for each in commands)]
 
     def _store_all(
-        self, answers: Iterator[Piece], known: Position, *, upto: int, stop: threading.Event
+        self, chunks: Iterator[Chunk], known: Position, *, upto: int, stop: threading.Event
     ) -> tuple[int, int]:
-        """How many rows were stored and refused, in one transaction."""
-        first = next(answers, None)  # before the transaction: nobody waits for the query with a lock
+        """The number of rows stored and refused, in one transaction."""
+        first = next(chunks, None)  # before the transaction: the lock is not held while the query runs
         stored = refused = 0
         with self.database.connect() as connection:
             position.claim(connection, self._key, known)
             if self._is_strict:
                 connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
-            for piece in chain([first] if first else [], answers):
+            for chunk in chain([first] if first else [], chunks):
                 if stop.is_set():
                     raise Stopped
-                aside = self._store(connection, piece)
-                position.keep_waiting(connection, self._key, aside)
-                stored += len(piece.rows) - len(aside)
+                aside = self._store(connection, chunk)
+                position.set_aside(connection, self._key, aside)
+                stored += len(chunk.rows) - len(aside)
                 refused += len(aside)
-                if refused > MAX_WAITING:
+                if refused > MAX_REFUSED:
                     raise _TooMany(aside[-1].error if aside else "")
             position.move(connection, self._key, batch=upto, stored=stored)
         return stored, refused
 
-    def _store(self, connection: Connection, piece: Piece) -> list[WaitingRow]:
-        """The rows that were refused."""
+    def _store(self, connection: Connection, chunk: Chunk) -> list[RefusedRow]:
+        """Stores a chunk; gives the refused rows."""
         refused = _refused(
-            self._steps[piece.step], connection, piece.columns, piece.rows, database=self.database
+            self._steps[chunk.step], connection, chunk.columns, chunk.rows, database=self.database
         )
         return [
-            WaitingRow(
+            RefusedRow(
                 id="",
-                step=piece.step,
-                batch=piece.batch,
-                row_json=as_json(dict(zip(piece.columns, row, strict=True))),
+                step=chunk.step,
+                batch=chunk.batch,
+                row_json=as_json(dict(zip(chunk.columns, row, strict=True))),
                 error=error,
             )
             for row, error in refused
         ]
 
-    def _is_stored_now(self, connection: Connection, row: WaitingRow, *, stop: threading.Event) -> bool:
+    def _is_stored_now(self, connection: Connection, row: RefusedRow, *, stop: threading.Event) -> bool:
         if stop.is_set():
             raise Stopped
         values = from_json(row.row_json)
         columns, commands = tuple(values), self._steps.get(row.step, [])
-        error = "" if commands else f"the rule has no store {row.step + 1} any more"
+        error = "" if commands else f"the rule no longer has a store {row.step + 1}"
         try:
-            # A row of an earlier query may lack what the command asks for now: only this one waits on.
+            # A row of an earlier query may lack what the command needs now; only this row keeps waiting.
             for command in commands:
                 command.check(columns)
         except Fault as fault:
@@ -235,32 +237,16 @@ class Strand:
         return not error
 
     def _adapt(self, seconds: float) -> None:
-        if seconds < _QUICK_SECONDS:
+        if seconds < _FAST_SECONDS:
             self._batches = min(self._batches * 4, _MOST_BATCHES)
         elif seconds > _SLOW_SECONDS:
             self._batches = max(self._batches // 2, 1)
 
 
-class _Versions:
-    """What differs when the file of one of a rule's functions was changed."""
-
-    def __init__(self, rule: str, config: Config, *, folder: Path, functions: Functions) -> None:
-        names = {name for store in config.rules[rule].store for name in store.commands}
-        self._calls = [
-            (spec.call, folder / spec.folder)
-            for name in sorted(names)
-            if (spec := config.commands[name]).call
-        ]
-        self._functions = functions
-
-    def now(self) -> Versions:
-        return [self._functions.version(call, folder) for call, folder in self._calls]
-
-
 def _steps(
     rule: str, config: Config, connection: str, *, folder: Path, functions: Functions
 ) -> dict[int, list[Command]]:
-    """The commands of each step that go into one database; steps that have none are left out."""
+    """The commands of each step that go into one database; steps without any are left out."""
     steps = {
         number: [
             command_of(name, spec, folder=folder, functions=functions)
@@ -280,20 +266,20 @@ def _refused(
     *,
     database: Database,
 ) -> Iterator[tuple[Row, str]]:
-    """Stores the rows; those that the database refuses, each with its reason, leave nothing behind."""
+    """Stores the rows; gives those that the database refuses, with the reason."""
     savepoint = connection.begin_nested()
     try:
         for command in commands:
             command.run(connection, columns, rows)
         savepoint.commit()
         return
-    except NotThisWay:
+    except NotApplicable:
         savepoint.rollback()
         yield from _refused(commands, connection, columns, rows, database=database)
         return
     except Exception as error:
         fault = database.fault_of(error, connection)
-        if fault.kind is not Kind.REFUSED:
+        if fault.kind is not FaultKind.REFUSED:
             raise fault from error
         savepoint.rollback()
     if len(rows) == 1:

@@ -1,7 +1,7 @@
-"""SQL of a command, taken apart: its statements, their `:name` parameters, and what kind of insert one is.
+"""The SQL of a command, parsed: its statements, their `:name` parameters, and which kind of insert each is.
 
-What stands in quotes or in a comment is no parameter, and `::` is a cast. Values are never put into the text:
-the database gets them beside it, so that nothing that was crawled can become a statement.
+Text in quotes or in a comment contains no parameters, and `::` is a cast. Values are never inserted into the
+text: the database gets them separately, so that no crawled text can become a statement.
 """
 
 import re
@@ -35,8 +35,8 @@ _TAIL = re.compile(
     rf"\s*(?:ON\s+CONFLICT(?:\s*\({_NAMES}\)|\s+ON\s+CONSTRAINT\s+{_IDENTIFIER})?\s*DO\s+NOTHING)?\s*",
     re.IGNORECASE,
 )
-# Words that may be in a list of values which is worth the same whatever rows were stored before: functions of
-# PostgreSQL's own that read nothing and do not change within a transaction, and types.
+# Words allowed in a list of values that does not depend on the rows stored before: types, and functions of
+# PostgreSQL that read nothing and do not change within a transaction.
 _WORDS = frozenset({
     "abs", "btrim", "cast", "ceil", "char_length", "coalesce", "concat", "current_date",
     "current_timestamp", "floor", "greatest", "least", "left", "length", "lower", "ltrim", "md5", "now",
@@ -51,12 +51,12 @@ _ENDS_TRANSACTIONS = frozenset(
 )
 
 
-class SqlFault(Exception):
-    """A statement that a command must not have."""
+class InvalidSql(Exception):
+    """A statement that a command may not contain."""
 
 
 class PlainInsert(Record, frozen=True):
-    """A statement that puts its parameters into a table, each into a column, and nothing else."""
+    """A statement that only puts its parameters into the columns of a table."""
 
     table: str
     columns: tuple[str, ...]
@@ -64,7 +64,7 @@ class PlainInsert(Record, frozen=True):
 
 
 class ValuesInsert(Record, frozen=True):
-    """A statement that inserts one row, of values that do not depend on what was stored before.
+    """A statement that inserts one row of values that do not depend on the rows stored before.
 
     The list of values is `parts` with one of `parameters` after each but the last.
     """
@@ -77,7 +77,7 @@ class ValuesInsert(Record, frozen=True):
 
 
 class Statement(Record, frozen=True):
-    """One statement; `text` is as SQLAlchemy's text() takes it."""
+    """One statement; `text` is in the syntax of SQLAlchemy's text()."""
 
     text: str
     parameters: tuple[str, ...]
@@ -87,13 +87,13 @@ class Statement(Record, frozen=True):
 
 @lru_cache(maxsize=256)
 def statements_of(sql: str | tuple[str, ...]) -> tuple[Statement, ...]:
-    """The statements in their order; SqlFault names one that cannot be."""
+    """The statements in their order; InvalidSql names one that is not allowed."""
     texts = (sql,) if isinstance(sql, str) else sql
     return tuple(_statement(tokens) for text in texts for tokens in _split(text) if _has_words(tokens))
 
 
 def parameters_of(statements: Iterable[Statement]) -> list[str]:
-    """The names that the statements ask for, each once."""
+    """The names of the parameters, each once."""
     return list(dict.fromkeys(name for each in statements for name in each.parameters))
 
 
@@ -116,9 +116,9 @@ def _statement(tokens: list[re.Match[str]]) -> Statement:
     plain = "".join(" " if token["comment"] else token[0] for token in tokens).strip()
     first = re.match(r"\w*", plain)
     if first and first[0].upper() in _ENDS_TRANSACTIONS:
-        raise SqlFault(f"{first[0].upper()} cannot be in a command: Sterna begins and ends the transaction")
+        raise InvalidSql(f"a command may not {first[0].upper()}: Sterna begins and ends the transaction")
     names = dict.fromkeys(token["parameter"] for token in tokens if token["parameter"])
-    # What is no parameter is marked so, for SQLAlchemy looks into quotes too.
+    # Other colons are escaped: SQLAlchemy looks for parameters in quotes, too.
     text = "".join(
         token[0] if token["parameter"] else " " if token["comment"] else token[0].replace(":", r"\:")
         for token in tokens
@@ -146,7 +146,7 @@ def _values_insert(text: str) -> ValuesInsert | None:
             parts.append("")
         else:
             parts[-1] += token[0]
-        # A name in double quotes could be anything, as a function of the user's.
+        # A name in double quotes could be anything, such as a function of the user.
         bare += " " if token["parameter"] or (token["quoted"] or "").endswith("'") else token[0]
         depth += (token[0] == "(") - (token[0] == ")")
         if not depth:

@@ -1,20 +1,27 @@
-"""How each rule stands: kept in the memory of who runs them, and in a small file for `sterna storage status`.
+"""The state of each rule: in the memory of the process that runs them, and in a small file for others.
 
-The truth is in the user's databases; the file has what they cannot tell: why nothing moves, and until when.
+The databases themselves know how far each rule is. The file adds what they cannot know: why a rule is
+stopped, and until when. `sterna storage status` reads both.
 """
 
 import os
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from sterna.archive.disk import storage_errors
 from sterna.model import Record
+from sterna.storage import position
+from sterna.storage.config import Config
+from sterna.storage.connections import Database, Fault
+from sterna.storage.position import Key
 
 NAME = "storage.status.json"
-WRITE_SECONDS = 1.0  # at most so often
+WRITE_SECONDS = 1.0  # between two writes of the file
+_CONNECT_SECONDS = 3
 
 
 class Standing(Record, frozen=True, array_like=False, kw_only=True):
@@ -23,10 +30,10 @@ class Standing(Record, frozen=True, array_like=False, kw_only=True):
     rule: str
     connection: str
     state: str = "ok"  # or down (the database), broken (the rule)
-    batch: int = -1  # up to which everything is stored; -1: nothing yet
+    batch: int = -1  # the last batch that is stored completely; -1: none yet
     of: int = 0  # the last batch of the archive
     stored: int = 0
-    waiting: int = 0  # rows that were refused
+    waiting: int = 0  # refused rows
     error: str = ""
     since: float = 0.0  # of the error
     next_try: float = 0.0
@@ -41,19 +48,19 @@ class Status(Record, frozen=True, array_like=False, kw_only=True):
 
 
 class Board:
-    """Where workers note how their rules stand; safe among threads."""
+    """Where workers note the state of their rules; thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        # All of these are changed under the lock.
+        # Changed under the lock.
         self._standings: dict[tuple[str, str], Standing] = {}
         self._fault = ""
         self._is_changed = False
         self._written_at = 0.0
 
     def note(self, standing: Standing) -> bool:
-        """True if that rule is in trouble of a kind that was not noted before."""
+        """Notes the state of a rule; True if it has an error that it did not have before."""
         key = (standing.rule, standing.connection)
         with self._lock:
             was = self._standings.get(key)
@@ -65,25 +72,25 @@ class Board:
         return is_news
 
     def note_fault(self, fault: str) -> None:
-        """What is wrong with the file of the rules, or nothing."""
+        """Notes what is wrong with storage.toml; empty if nothing is."""
         with self._lock:
             self._is_changed |= fault != self._fault
             self._fault = fault
 
     def keep_only(self, keys: set[tuple[str, str]]) -> None:
-        """Forgets rules that are no more."""
+        """Removes rules that no longer exist."""
         with self._lock:
             for key in set(self._standings) - keys:
                 del self._standings[key]
                 self._is_changed = True
 
     def standings(self) -> list[Standing]:
-        """All rules, as they stand now."""
+        """The state of all rules."""
         with self._lock:
             return [self._standings[key] for key in sorted(self._standings)]
 
     def write(self, *, is_last: bool = False) -> None:
-        """Puts the file in place of the old one if there is something new."""
+        """Replaces the file if something changed."""
         with self._lock:
             is_early = time.monotonic() - self._written_at < WRITE_SECONDS
             if not self._is_changed or (is_early and not is_last):
@@ -98,8 +105,51 @@ class Board:
 
 
 def read_status(path: Path) -> Status | None:
-    """What was written last; None if nothing was, or by another version."""
+    """The file as last written; None if it is missing or of another version."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Status)
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def standings_now(
+    config: Config,
+    noted: Status | None,
+    *,
+    folder: Path,
+    collection: str,
+    batch: int,
+    environ: Mapping[str, str],
+) -> Iterator[Standing]:
+    """The state of each rule at each database, as the database knows it; as noted last if it does not answer.
+
+    `batch` is the last one of the archive.
+    """
+    last = {(each.rule, each.connection): each for each in (noted.rules if noted else ())}
+    for name, spec in config.connections.items():
+        database = Database(name, spec, folder=folder, environ=environ, connect_seconds=_CONNECT_SECONDS)
+        rules = [rule for rule in config.rules if name in config.connections_of(rule)]
+        try:
+            for rule in rules:
+                standing = last.get((rule, name), Standing(rule=rule, connection=name))
+                yield _now(database, Key(collection, rule), msgspec.structs.replace(standing, of=batch))
+        finally:
+            database.close()
+
+
+def _now(database: Database, key: Key, noted: Standing) -> Standing:
+    try:
+        with database.connect(is_reader=True) as connection:
+            if not position.has_tables(connection):
+                return msgspec.structs.replace(noted, batch=position.BEFORE_ALL, stored=0, waiting=0)
+            known = position.read(connection, key)
+            refused = position.refused(connection, key)
+    except Fault as fault:
+        since = noted.since or time.time()
+        return msgspec.structs.replace(noted, state=str(fault.kind), error=str(fault), since=since)
+    found = msgspec.structs.replace(noted, batch=known.batch, stored=known.stored, waiting=refused.count)
+    if noted.state == "down":  # it answers again
+        found = msgspec.structs.replace(found, state="ok", error="", since=0.0, next_try=0.0)
+    if refused.count and not found.error:
+        found = msgspec.structs.replace(found, error=refused.error, next_try=refused.next_try)
+    return found

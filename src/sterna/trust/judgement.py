@@ -67,17 +67,17 @@ def is_checkable(page: Page) -> bool:
     return _state(page) != "" or page.error in _OWN_REASONS
 
 
-def needs_second_look(told: Page, seen: Page | None, manner: Manner) -> bool:
+def needs_second_look(reported: Page, seen: Page | None, manner: Manner) -> bool:
     """True if one fetch does not settle it."""
     if seen is None or not (state := _state(seen)):
         return False
-    if _claim(told) != state:
+    if _claim(reported) != state:
         return True
-    return state != "gone" and _same(told, seen, manner) is None
+    return state != "gone" and _same(reported, seen, manner) is None
 
 
 def judge(
-    told: Page,
+    reported: Page,
     seen: Page | None,
     again: Page | None,
     *,
@@ -91,19 +91,19 @@ def judge(
     which the host says that it found this one.
     """
     if seen is None or not (state := _state(seen)):
-        return Finding(told.url, Judgement.UNSEEN, _why_unseen(seen))
-    claim = _claim(told)
-    settled = _same(told, seen, manner) if claim == state else None
+        return Finding(reported.url, Judgement.UNSEEN, _why_unseen(seen))
+    claim = _claim(reported)
+    settled = _same(reported, seen, manner) if claim == state else None
     if settled or (claim == state == "gone"):
-        return settled or Finding(told.url, Judgement.SAME)
+        return settled or Finding(reported.url, Judgement.SAME)
     if again is None or not _state(again):
-        return Finding(told.url, Judgement.CHANGED, "it differs, and a second fetch failed")
-    is_recent = now - told.fetched <= RECENT_SECONDS
+        return Finding(reported.url, Judgement.CHANGED, "it differs, and a second fetch failed")
+    is_recent = now - reported.fetched <= RECENT_SECONDS
     if claim != state:
-        return _of_other_state(told, seen, again, is_recent=is_recent, referrer=referrer)
-    if told.is_unchanged and manner.least_change:
-        return _little_changed(told, seen, manner)
-    return _differing(told, seen, again, manner=manner, is_recent=is_recent)
+        return _of_other_state(reported, seen, again, is_recent=is_recent, referrer=referrer)
+    if reported.is_unchanged and manner.least_change:
+        return _little_changed(reported, seen, manner)
+    return _differing(reported, seen, again, manner=manner, is_recent=is_recent)
 
 
 def cloaked(seen: Page, as_browser: Page | None, again: Page | None) -> Finding | None:
@@ -144,8 +144,8 @@ def _state(page: Page) -> str:
     return ""
 
 
-def _claim(told: Page) -> str:
-    return "gone" if told.error in _OWN_REASONS else _state(told)
+def _claim(reported: Page) -> str:
+    return "gone" if reported.error in _OWN_REASONS else _state(reported)
 
 
 def _why_unseen(seen: Page | None) -> str:
@@ -154,52 +154,56 @@ def _why_unseen(seen: Page | None) -> str:
     return seen.error or f"HTTP {seen.status}"
 
 
-def _same(told: Page, seen: Page, manner: Manner) -> Finding | None:
+def _same(reported: Page, seen: Page, manner: Manner) -> Finding | None:
     """SAME or ALTERED where one fetch proves it; None where the bodies differ."""
     if seen.is_unchanged:
-        return Finding(told.url, Judgement.SAME)
-    if told.digest != seen.digest or _state(seen) == "moved":
-        is_same_way = _state(seen) == "moved" and told.links.urls == seen.links.urls
-        return Finding(told.url, Judgement.SAME) if is_same_way else None
-    if told.is_unchanged or not told.is_kept:
-        return Finding(told.url, Judgement.SAME)
-    differing = ", ".join(_differences(told, seen, manner.fields))
-    return _otherwise_read(told, seen, differing, manner) if differing else Finding(told.url, Judgement.SAME)
+        return Finding(reported.url, Judgement.SAME)
+    if reported.digest != seen.digest or _state(seen) == "moved":
+        is_same_way = _state(seen) == "moved" and reported.links.urls == seen.links.urls
+        return Finding(reported.url, Judgement.SAME) if is_same_way else None
+    if reported.is_unchanged or not reported.is_kept:
+        return Finding(reported.url, Judgement.SAME)
+    differing = ", ".join(_differences(reported, seen, manner.fields))
+    return (
+        _otherwise_read(reported, seen, differing, manner)
+        if differing
+        else Finding(reported.url, Judgement.SAME)
+    )
 
 
-def _otherwise_read(told: Page, seen: Page, differing: str, manner: Manner) -> Finding:
+def _otherwise_read(reported: Page, seen: Page, differing: str, manner: Manner) -> Finding:
     """Judges fields that differ although the body is the same."""
-    if manner.is_from_disk and not _differences(_plain(told), _plain(seen), manner.fields):
-        return Finding(told.url, Judgement.CHANGED, f"read in another charset: {differing}")
-    if not manner.is_same_version and (change(told, seen) or 0.0) <= OTHER_VERSION:
-        return Finding(told.url, Judgement.CHANGED, f"read by another version of Sterna: {differing}")
-    return Finding(told.url, Judgement.ALTERED, f"its digest matches, but not its {differing}")
+    if manner.is_from_disk and not _differences(_plain(reported), _plain(seen), manner.fields):
+        return Finding(reported.url, Judgement.CHANGED, f"read in another charset: {differing}")
+    if not manner.is_same_version and (change(reported, seen) or 0.0) <= OTHER_VERSION:
+        return Finding(reported.url, Judgement.CHANGED, f"read by another version of Sterna: {differing}")
+    return Finding(reported.url, Judgement.ALTERED, f"its digest matches, but not its {differing}")
 
 
 def _of_other_state(
-    told: Page, seen: Page, again: Page, *, is_recent: bool, referrer: Page | None
+    reported: Page, seen: Page, again: Page, *, is_recent: bool, referrer: Page | None
 ) -> Finding:
     """Judges a page of which host and site disagree whether it exists, or where."""
-    claim, state = _claim(told), _state(seen)
+    claim, state = _claim(reported), _state(seen)
     if _state(again) != state:
-        return Finding(told.url, Judgement.CHANGED, "it comes and goes")
-    if (claim, state) == ("there", "gone") and (is_recent or _is_unlinked(told, referrer)):
-        return Finding(told.url, Judgement.INVENTED, f"there is no such page: HTTP {seen.status}")
-    was_there = not told.error and _is_older(seen, told.fetched)
+        return Finding(reported.url, Judgement.CHANGED, "it comes and goes")
+    if (claim, state) == ("there", "gone") and (is_recent or _is_unlinked(reported, referrer)):
+        return Finding(reported.url, Judgement.INVENTED, f"there is no such page: HTTP {seen.status}")
+    was_there = not reported.error and _is_older(seen, reported.fetched)
     if (claim, state) == ("gone", "there") and (is_recent or was_there):
-        said = "robots.txt forbids it" if told.error else f"HTTP {told.status}"
-        return Finding(told.url, Judgement.MISSING, f"it exists, but was reported missing: {said}")
+        said = "robots.txt forbids it" if reported.error else f"HTTP {reported.status}"
+        return Finding(reported.url, Judgement.MISSING, f"it exists, but was reported missing: {said}")
     # A redirect may depend on where the request comes from.
     is_doubtful = is_recent and state != "moved"
     verdict = Judgement.DOUBTFUL if is_doubtful else Judgement.CHANGED
-    return Finding(told.url, verdict, f"it was reported {claim}, and is {state}")
+    return Finding(reported.url, verdict, f"it was reported {claim}, and is {state}")
 
 
-def _is_unlinked(told: Page, referrer: Page | None) -> bool:
+def _is_unlinked(reported: Page, referrer: Page | None) -> bool:
     """True if the referrer, unmodified since the host read it, has no link to the page."""
-    if referrer is None or _state(referrer) != "there" or not _is_older(referrer, told.fetched):
+    if referrer is None or _state(referrer) != "there" or not _is_older(referrer, reported.fetched):
         return False
-    return told.url not in referrer.links.urls.split("\n")
+    return reported.url not in referrer.links.urls.split("\n")
 
 
 def _is_older(seen: Page, than: float) -> bool:
@@ -208,44 +212,44 @@ def _is_older(seen: Page, than: float) -> bool:
     return modified is not None and modified + CLOCKS_SECONDS < than
 
 
-def _little_changed(told: Page, seen: Page, manner: Manner) -> Finding:
+def _little_changed(reported: Page, seen: Page, manner: Manner) -> Finding:
     """Judges a page that was reported unchanged because little of it is new."""
-    differs = change(told, seen)
+    differs = change(reported, seen)
     is_little = differs is not None and differs < manner.least_change + ALIKE
-    return Finding(told.url, Judgement.ALIKE if is_little else Judgement.CHANGED, "it is another version")
+    return Finding(reported.url, Judgement.ALIKE if is_little else Judgement.CHANGED, "it is another version")
 
 
-def _differing(told: Page, seen: Page, again: Page, *, manner: Manner, is_recent: bool) -> Finding:
+def _differing(reported: Page, seen: Page, again: Page, *, manner: Manner, is_recent: bool) -> Finding:
     if not seen.digest:
-        return Finding(told.url, Judgement.CHANGED, "the site forbids indexing it from here")
-    differs = change(told, seen)
+        return Finding(reported.url, Judgement.CHANGED, "the site forbids indexing it from here")
+    differs = change(reported, seen)
     share = "its body differs" if differs is None else f"{differs:.0%} of its words differ"
     if again.digest != seen.digest or _state(again) != _state(seen):
-        return _changing(told, share, differs, own=change(seen, again), is_recent=is_recent)
-    if _is_older(seen, told.fetched):
-        what = "reported unchanged" if told.is_unchanged else share
+        return _changing(reported, share, differs, own=change(seen, again), is_recent=is_recent)
+    if _is_older(seen, reported.fetched):
+        what = "reported unchanged" if reported.is_unchanged else share
         return Finding(
-            told.url, Judgement.ALTERED, f"{what}; the site has it unmodified since {seen.modified}"
+            reported.url, Judgement.ALTERED, f"{what}; the site has it unmodified since {seen.modified}"
         )
     if _time(seen.modified) is not None:
-        return Finding(told.url, Judgement.CHANGED, f"{share}; modified {seen.modified}")
+        return Finding(reported.url, Judgement.CHANGED, f"{share}; modified {seen.modified}")
     if differs is not None and differs <= NEAR:
-        is_alike = differs == 0.0 and not _differences(told, seen, manner.fields)
-        return Finding(told.url, Judgement.ALIKE if is_alike else Judgement.CHANGED, share)
-    return Finding(told.url, Judgement.DOUBTFUL if is_recent else Judgement.CHANGED, share)
+        is_alike = differs == 0.0 and not _differences(reported, seen, manner.fields)
+        return Finding(reported.url, Judgement.ALIKE if is_alike else Judgement.CHANGED, share)
+    return Finding(reported.url, Judgement.DOUBTFUL if is_recent else Judgement.CHANGED, share)
 
 
 def _changing(
-    told: Page, share: str, differs: float | None, *, own: float | None, is_recent: bool
+    reported: Page, share: str, differs: float | None, *, own: float | None, is_recent: bool
 ) -> Finding:
     """Judges a page that varies per request: it should differ from ours as ours differ from each other."""
     if differs is None or own is None:
-        return Finding(told.url, Judgement.CHANGED, "it differs at each request")
+        return Finding(reported.url, Judgement.CHANGED, "it differs at each request")
     detail = f"{share}, at each request {own:.0%}"
     if differs <= own + ALIKE:
-        return Finding(told.url, Judgement.ALIKE, detail)
+        return Finding(reported.url, Judgement.ALIKE, detail)
     is_doubtful = is_recent and differs > own + NEAR
-    return Finding(told.url, Judgement.DOUBTFUL if is_doubtful else Judgement.CHANGED, detail)
+    return Finding(reported.url, Judgement.DOUBTFUL if is_doubtful else Judgement.CHANGED, detail)
 
 
 def _time(written: str) -> float | None:
@@ -272,11 +276,11 @@ def change(one: Page, other: Page) -> float | None:
 _COMPARED = ("title", "description", "keywords", "headings", "language", "links", "text", "html")
 
 
-def _differences(told: Page, seen: Page, fields: Container[str]) -> list[str]:
+def _differences(reported: Page, seen: Page, fields: Container[str]) -> list[str]:
     """The kept fields that differ; headers are not compared, because they always differ."""
     kept = [name for name in _COMPARED if name in fields]
-    found = [name for name in kept if getattr(told, name) != getattr(seen, name)]
-    return found + ["selectors"] * (told.extracts != seen.extracts)
+    found = [name for name in kept if getattr(reported, name) != getattr(seen, name)]
+    return found + ["selectors"] * (reported.extracts != seen.extracts)
 
 
 def _plain(page: Page) -> Page:

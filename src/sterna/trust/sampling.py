@@ -17,7 +17,7 @@ from sterna.model import Ended, Page, Parcel, Record
 from sterna.trust.judgement import is_checkable
 from sterna.trust.score import Belief, Score, belief
 from sterna.web.content_coding import decode_body
-from sterna.web.digest import digest_of
+from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
 ALTERED_SHARE = 0.05
@@ -83,7 +83,7 @@ class Reservoir(Generic[T]):
         return self._random.sample(self._kept, min(count, len(self._kept)))
 
 
-class Told(Record, frozen=True):
+class ReportedPage(Record, frozen=True):
     """A page as a host reported it, without the raw response, which is compared on arrival."""
 
     page: Page
@@ -94,7 +94,7 @@ class Witness:
     """Watches the parcels of one visit and keeps what a check needs: some pages, and every URL mentioned."""
 
     def __init__(self, random: Random) -> None:
-        self._pages: Reservoir[Told] = Reservoir(MOST_SAMPLES, random)
+        self._pages: Reservoir[ReportedPage] = Reservoir(MOST_SAMPLES, random)
         # Changed by see() alone.
         self.mentioned: set[int] = set()  # fingerprints
         self.earliest: float | None = None  # when the first page was fetched, as the host says
@@ -114,14 +114,14 @@ class Witness:
         self.mentioned.add(page.fingerprint)
         self.earliest = page.fetched if self.earliest is None else min(page.fetched, self.earliest)
         if is_checkable(page) and (place := self._pages.place()) is not None:
-            self._pages.keep(place, Told(replace(page, raw=None), _has_false_raw(page)))
+            self._pages.keep(place, ReportedPage(replace(page, raw=None), _has_false_raw(page)))
 
     @property
     def checkable(self) -> int:
         """The number of pages that can be checked."""
         return self._pages.shown
 
-    def draw(self, count: int) -> list[Told]:
+    def draw(self, count: int) -> list[ReportedPage]:
         """The pages to check: see `Reservoir`."""
         return self._pages.draw(count)
 

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector, TargetKind
 from sterna.web.charset import charset_of, decode_html, decode_text
 from sterna.web.content_coding import decode_body
-from sterna.web.digest import digest_of, is_digest
 from sterna.web.extraction import Extracts, extract
 from sterna.web.html import read_html, read_may
 from sterna.web.keywords import keywords_of
 from sterna.web.markup import collapse, language_of
-from sterna.web.signature import change_between, likeness_of
+from sterna.web.signature import change_between, digest_of, is_digest, likeness_of
 from sterna.web.sitemap import read_sitemap
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
 

@@ -42,7 +42,7 @@ _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class Kind(Enum):
+class PathKind(Enum):
     """What a path of the site is on the disk."""
 
     FILE = auto()
@@ -53,10 +53,10 @@ class Kind(Enum):
 
 
 @dataclass(slots=True)
-class Entry:
+class RootEntry:
     """What was found; a file is open until the context ends."""
 
-    kind: Kind
+    kind: PathKind
     name: bytes = b""
     status: os.stat_result | None = None
     file: int = -1
@@ -106,7 +106,7 @@ def _date(seconds: int) -> str:
     return formatdate(seconds, usegmt=True)
 
 
-_MISSING = Entry(Kind.MISSING)
+_MISSING = RootEntry(PathKind.MISSING)
 
 
 def names_of(path: str) -> list[bytes] | None:
@@ -131,7 +131,7 @@ class DocumentRoot:
             if not folder.is_dir():
                 raise ConfigError(f"{folder} cannot be read as a site's files: it is no folder")
 
-    def find(self, names: Sequence[bytes]) -> Entry:
+    def find(self, names: Sequence[bytes]) -> RootEntry:
         """What lies under these names, the empty ones left out."""
         given = tuple(name for name in names if name)
         for prefix, folder in self._folders:
@@ -156,12 +156,12 @@ class _Way:
         self._open: list[int] = []  # descriptors, from the folder down to where it stands
         self._links = 0
 
-    def follow(self, names: Sequence[bytes]) -> Entry:
+    def follow(self, names: Sequence[bytes]) -> RootEntry:
         try:
             self._open.append(os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
             return self._walk(deque(names))
         except PermissionError:
-            return Entry(Kind.GUARDED)
+            return RootEntry(PathKind.GUARDED)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO):
                 raise FetchError("disk", error.strerror or "") from error
@@ -170,35 +170,35 @@ class _Way:
             for descriptor in self._open:
                 os.close(descriptor)
 
-    def _walk(self, names: deque[bytes]) -> Entry:
-        kind = Kind.GUARDED if self._has_rules() else Kind.FOLDER
+    def _walk(self, names: deque[bytes]) -> RootEntry:
+        kind = PathKind.GUARDED if self._has_rules() else PathKind.FOLDER
         name = b""
-        while names and kind is Kind.FOLDER:
+        while names and kind is PathKind.FOLDER:
             name = names.popleft()
             kind = self._step(name, names)
-        return self._file(name) if kind is Kind.FILE else Entry(kind)
+        return self._file(name) if kind is PathKind.FILE else RootEntry(kind)
 
-    def _step(self, name: bytes, names: deque[bytes]) -> Kind:
+    def _step(self, name: bytes, names: deque[bytes]) -> PathKind:
         """Goes on by one name, and tells what the walk stands on then."""
         if name == b"..":  # of a link: a URL's path holds none
             return self._go_up()
         if name.startswith(b".") and not (name == _WELL_KNOWN and len(self._open) == 1):
-            return Kind.CLOSED
+            return PathKind.CLOSED
         self._open.append(os.open(name, _LOOK, dir_fd=self._open[-1]))
         mode = os.fstat(self._open[-1]).st_mode
         if stat.S_ISLNK(mode):
             return self._follow_link(names)
         if stat.S_ISDIR(mode):
-            return Kind.FOLDER if mode & stat.S_IXOTH and not self._has_rules() else Kind.GUARDED
-        return Kind.FILE if stat.S_ISREG(mode) and not names else Kind.MISSING
+            return PathKind.FOLDER if mode & stat.S_IXOTH and not self._has_rules() else PathKind.GUARDED
+        return PathKind.FILE if stat.S_ISREG(mode) and not names else PathKind.MISSING
 
-    def _go_up(self) -> Kind:
+    def _go_up(self) -> PathKind:
         if len(self._open) == 1:
-            return Kind.MISSING
+            return PathKind.MISSING
         os.close(self._open.pop())
-        return Kind.FOLDER
+        return PathKind.FOLDER
 
-    def _follow_link(self, names: deque[bytes]) -> Kind:
+    def _follow_link(self, names: deque[bytes]) -> PathKind:
         """Puts the names that the link stands for in front of those that are left."""
         self._links += 1
         link = self._open.pop()
@@ -208,9 +208,9 @@ class _Way:
             os.close(link)
         beneath = self._from_folder(target) if target.startswith(b"/") else target
         if beneath is None or self._links > MAX_LINKS:
-            return Kind.MISSING
+            return PathKind.MISSING
         names.extendleft(name for name in reversed(beneath.split(b"/")) if name not in (b"", b"."))
-        return Kind.FOLDER
+        return PathKind.FOLDER
 
     def _from_folder(self, target: bytes) -> bytes | None:
         """An absolute path as one from the folder, to which the walk goes back; None if it lies elsewhere."""
@@ -226,18 +226,18 @@ class _Way:
         """Whether the folder has rules for Apache, which say who may read what is below."""
         return os.access(_RULES, os.F_OK, dir_fd=self._open[-1], follow_symlinks=False)
 
-    def _file(self, name: bytes) -> Entry:
+    def _file(self, name: bytes) -> RootEntry:
         status = os.fstat(self._open[-1])
         if _SOURCE.search(name) or _COPY.search(name) or status.st_mode & 0o111:
-            return Entry(Kind.CLOSED)
+            return RootEntry(PathKind.CLOSED)
         if not status.st_mode & stat.S_IROTH:
-            return Entry(Kind.GUARDED)
+            return RootEntry(PathKind.GUARDED)
         file = os.open(name, _READ, dir_fd=self._open[-2])
         opened = os.fstat(file)
         if (opened.st_dev, opened.st_ino, opened.st_mode) != (status.st_dev, status.st_ino, status.st_mode):
             os.close(file)
             return _MISSING
-        return Entry(Kind.FILE, name, opened, file)
+        return RootEntry(PathKind.FILE, name, opened, file)
 
 
 class RootFetcher:
@@ -253,12 +253,12 @@ class RootFetcher:
         if names is None:
             return answer_of(HTTPStatus.NOT_FOUND)
         with self._root.find(names) as entry:
-            if entry.kind is Kind.FILE and names[-1]:
+            if entry.kind is PathKind.FILE and names[-1]:
                 return await _of_file(entry, request)
-            if entry.kind is Kind.FOLDER and names[-1]:
+            if entry.kind is PathKind.FOLDER and names[-1]:
                 location = ("location", f"{path}/{mark}{query}")
                 return answer_of(HTTPStatus.MOVED_PERMANENTLY, headers=(location,))
-            if entry.kind is Kind.FOLDER:
+            if entry.kind is PathKind.FOLDER:
                 return await self._of_folder(names, request)
         return answer_of(_STATUS[entry.kind])
 
@@ -268,20 +268,20 @@ class RootFetcher:
     async def _of_folder(self, names: list[bytes], request: Request) -> Response:
         for index in INDEX:
             with self._root.find([*names, index]) as entry:
-                if entry.kind is Kind.FILE:
+                if entry.kind is PathKind.FILE:
                     return await _of_file(entry, request)
         return answer_of(HTTPStatus.FORBIDDEN)
 
 
 _STATUS = {
-    Kind.FILE: HTTPStatus.NOT_FOUND,  # with a slash behind its name
-    Kind.MISSING: HTTPStatus.NOT_FOUND,
-    Kind.CLOSED: HTTPStatus.NOT_FOUND,
-    Kind.GUARDED: HTTPStatus.FORBIDDEN,
+    PathKind.FILE: HTTPStatus.NOT_FOUND,  # with a slash behind its name
+    PathKind.MISSING: HTTPStatus.NOT_FOUND,
+    PathKind.CLOSED: HTTPStatus.NOT_FOUND,
+    PathKind.GUARDED: HTTPStatus.FORBIDDEN,
 }
 
 
-async def _of_file(entry: Entry, request: Request) -> Response:
+async def _of_file(entry: RootEntry, request: Request) -> Response:
     if entry.size > request.max_bytes and not request.may_cut:
         raise FetchError("too_large", f"{request.url} has {entry.size:,} bytes")
     assert entry.status

@@ -7,9 +7,8 @@ from itertools import islice
 from selectolax.lexbor import LexborNode, create_tag
 
 from sterna.model import Selector
-from sterna.web.finder import Effort, Exhausted, Finder, children_of
 from sterna.web.markup import collapse
-from sterna.web.selector import parse_selector
+from sterna.web.selector import Effort, Exhausted, Finder, children_of, parse_selector
 from sterna.web.walk import INLINE, TEXT, UNSEEN
 
 MAX_MATCHES = 1_000  # of each selector

@@ -7,9 +7,8 @@ from sterna.model import DEFAULT_FIELDS, Field, Links, Record
 from sterna.web.keywords import keywords_of
 from sterna.web.markup import MAX_LINKS, Findings, merge
 from sterna.web.scan import scan
-from sterna.web.tree import read_tree
 from sterna.web.urls import Canonical
-from sterna.web.walk import WITHOUT_TREE
+from sterna.web.walk import WITHOUT_TREE, read_tree
 
 
 class Html(Record, frozen=True, kw_only=True):

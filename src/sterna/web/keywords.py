@@ -3,9 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
+from functools import cache
+from importlib.resources import files
 from itertools import chain, pairwise
 
-from sterna.web.stopwords import STOPWORDS, stopwords_of
+from sterna.model import Record
 
 MAX_KEYWORDS = 15
 _MIN_LENGTH, _MAX_LENGTH = 2, 32  # of a word; what is longer is a digest or a line
@@ -38,7 +40,7 @@ def keywords_of(
     language, *others = _languages_of(said or list(told), language)
     small = stopwords_of(language) or frozenset()
     for other in others:
-        small = small | STOPWORDS[other]
+        small = small | stop_words().of_language[other]
     weights = {word: counts[word] for word in said if word not in small}
     unit = max(1, max(weights.values(), default=0) // 4)
     for word, weight in told.items():
@@ -126,12 +128,39 @@ def _far_words_of(text: str) -> list[str]:
     return words
 
 
-_LANGUAGES_OF: dict[str, list[str]] = {}
-for _language, _words in STOPWORDS.items():
-    for _word in _words:
-        _LANGUAGES_OF.setdefault(_word, []).append(_language)
-_ENGLISH = STOPWORDS["en"]
-_NOT_ENGLISH = frozenset(_LANGUAGES_OF) - _ENGLISH
+_ALIASES = {"nb": "no", "nn": "no"}
+_EVERYWHERE = frozenset({"copyright", "www"})  # on many pages of all languages
+
+
+class StopWords(Record, frozen=True):
+    """The small words of the languages, and which languages each word is of."""
+
+    of_language: dict[str, frozenset[str]]
+    languages_of: dict[str, list[str]]
+    english: frozenset[str]
+    not_english: frozenset[str]
+
+
+@cache
+def stop_words() -> StopWords:
+    """Reads the list, which is a file of the package; once, and only where keywords are wanted."""
+    lines = files("sterna.web").joinpath("stopwords.txt").read_text(encoding="utf-8").splitlines()
+    lists = (line.split() for line in lines if not line.startswith("#"))
+    of_language = {code: _EVERYWHERE.union(words) for code, *words in lists}
+    languages_of: dict[str, list[str]] = {}
+    for language, words in of_language.items():
+        for word in words:
+            languages_of.setdefault(word, []).append(language)
+    english = of_language["en"]
+    return StopWords(of_language, languages_of, english, frozenset(languages_of) - english)
+
+
+def stopwords_of(language: str) -> frozenset[str] | None:
+    """Gives the small words of a language, "en" or "pt-br"; None of an unknown one."""
+    code = language.partition("-")[0]
+    return stop_words().of_language.get(_ALIASES.get(code, code))
+
+
 _MANY = 15  # of so many words, a fifth at least should be small ones of the language that is declared
 _SURE = 8  # so many different small words of a language are seldom in a text of another one
 
@@ -141,11 +170,12 @@ def _languages_of(words: Collection[str], declared: str) -> list[str]:
     small = stopwords_of(declared)
     if small is not None and (len(words) < _MANY or 5 * len(small.intersection(words)) >= len(words)):
         return [declared]
-    english = len(_ENGLISH.intersection(words))
-    if english >= _SURE and 2 * len(_NOT_ENGLISH.intersection(words)) < english:
+    known = stop_words()
+    english = len(known.english.intersection(words))
+    if english >= _SURE and 2 * len(known.not_english.intersection(words)) < english:
         return ["en"]  # as most are, and this is quick
-    common = _LANGUAGES_OF.keys() & words
-    hits = Counter(chain.from_iterable(map(_LANGUAGES_OF.__getitem__, common)))
+    common = known.languages_of.keys() & words
+    hits = Counter(chain.from_iterable(map(known.languages_of.__getitem__, common)))
     most = max(hits.values(), default=0)
     best = max([each for each in hits if hits[each] == most], default=declared)
     return [best, *[each for each in hits if hits[each] >= max(_SURE, most // 2) and each != best]]

@@ -7,15 +7,18 @@ itself; how elements stand to each other is found out once for each. What this c
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from operator import attrgetter
 
-from selectolax.lexbor import LexborHTMLParser, SelectolaxError
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from sterna.errors import UsageError
 from sterna.model import Record
+from sterna.web.tree import parse
 
-_MAX_LENGTH, _MAX_STEPS = 500, 20
+_MAX_LENGTH, _MAX_COMPOUNDS = 500, 20
 
 
 class Position(Record, frozen=True):
@@ -32,7 +35,7 @@ class Position(Record, frozen=True):
         return rest == 0 if self.cycle == 0 else rest % self.cycle == 0 and rest // self.cycle >= 0
 
 
-class Step(Record, frozen=True):
+class Compound(Record, frozen=True):
     """An element: how it stands to that of the step before, what it is, and its places among its siblings."""
 
     combinator: str
@@ -40,7 +43,7 @@ class Step(Record, frozen=True):
     positions: tuple[Position, ...] = ()
 
 
-Chain = tuple[Step, ...]
+Chain = tuple[Compound, ...]
 
 
 @lru_cache(maxsize=256)
@@ -48,16 +51,16 @@ def parse_selector(css: str) -> tuple[Chain, ...]:
     """Gives the chains of a selector, of which an element has to fit one; UsageError says what cannot be."""
     if len(css) > _MAX_LENGTH:
         raise UsageError(f"selector {css[:40]!r}...: longer than {_MAX_LENGTH} characters; make it shorter")
-    chains: list[list[Step]] = []
-    for combinator, compound in _compounds_of(css.strip()):
+    chains: list[list[Compound]] = []
+    for combinator, text in _compounds_of(css.strip()):
         if not combinator:
             chains.append([])
-        chains[-1].append(_step_of(combinator, compound))
-    steps = [step for chain in chains for step in chain]
-    if len(steps) > _MAX_STEPS:
-        raise UsageError(f"selector {css!r}: more than {_MAX_STEPS} parts; make it shorter")
-    for step in steps:
-        _check_with_parser(step.css)
+        chains[-1].append(_compound_of(combinator, text))
+    compounds = [compound for chain in chains for compound in chain]
+    if len(compounds) > _MAX_COMPOUNDS:
+        raise UsageError(f"selector {css!r}: more than {_MAX_COMPOUNDS} parts; make it shorter")
+    for compound in compounds:
+        _check_with_parser(compound.css)
     return tuple(map(tuple, chains))
 
 
@@ -106,15 +109,15 @@ def _refusal(css: str, at: int) -> UsageError:
     )
 
 
-def _step_of(combinator: str, compound: str) -> Step:
+def _compound_of(combinator: str, text: str) -> Compound:
     css: list[str] = []
     positions: list[Position] = []
-    for part in re.findall(_PART, compound):
+    for part in re.findall(_PART, text):
         if re.fullmatch(_PLACE, part):
             positions += _positions_of(part.lower())
         else:
             css.append(part)
-    return Step(combinator, "".join(css) or "*", tuple(positions))
+    return Compound(combinator, "".join(css) or "*", tuple(positions))
 
 
 _FORMULA = r"([+-]?\d*)n([+-]\d+)?"
@@ -139,3 +142,128 @@ def _check_with_parser(css: str) -> None:
         LexborHTMLParser("").css(css)
     except SelectolaxError as error:
         raise UsageError(f"selector {css!r}: this is no CSS") from error
+
+
+# -- finding elements ---------------------------------------------------------------------------------------
+
+_MAX_LOOKS = 1_500_000  # at elements, for all selectors of a page: about two seconds
+_CHARACTERS_A_LOOK = 64
+
+_Test = Callable[[LexborNode], bool]
+
+
+class Exhausted(Exception):
+    """So much was looked at that the rest of the page is left alone."""
+
+
+class Effort:
+    """What may still be looked at of a page; whoever looks counts it."""
+
+    def __init__(self) -> None:
+        self._looks = _MAX_LOOKS
+
+    def look(self, elements: int = 1, *, characters: int = 0) -> None:
+        self._looks -= elements + characters // _CHARACTERS_A_LOOK
+        if self._looks < 0:
+            raise Exhausted
+
+
+class Finder:
+    """The elements of one page."""
+
+    def __init__(self, markup: str, effort: Effort) -> None:
+        self._tree = parse(markup)
+        self._size = markup.count("<")
+        self._effort = effort
+        # Of elements whose siblings were counted: their numbers from both ends, among all and their like.
+        self._numbers: dict[int, tuple[int, int, int, int]] = {}
+
+    def find(self, chains: tuple[Chain, ...]) -> Iterator[LexborNode]:
+        """Gives the elements that fit one of the chains, each once, in document order."""
+        found = [self._fitting(chain) for chain in chains]
+        if len(found) == 1:
+            yield from found[0]
+            return
+        wanted = {node.mem_id for nodes in found for node in nodes}
+        for node in self._css(", ".join([chain[-1].css for chain in chains])):
+            if node.mem_id in wanted:
+                wanted.remove(node.mem_id)
+                yield node
+
+    def _fitting(self, chain: Chain) -> list[LexborNode]:
+        """Gives the elements that fit a chain, found compound by compound from the left."""
+        nodes: list[LexborNode] = []
+        for compound in chain:
+            stands_well = self._relation(compound.combinator, {node.mem_id for node in nodes})
+            nodes = [
+                node
+                for node in self._css(compound.css)
+                if stands_well(node) and self._is_at(node, compound.positions)
+            ]
+        return nodes
+
+    def _css(self, css: str) -> list[LexborNode]:
+        nodes = self._tree.css(css)
+        self._effort.look(len(nodes) + self._size // 16)
+        return nodes
+
+    def _relation(self, combinator: str, fitting: set[int]) -> _Test:
+        """Gives what tells whether an element stands as the combinator says to a fitting one."""
+        if combinator == ">":
+            return lambda node: node.parent is not None and node.parent.mem_id in fitting
+        if combinator == "+":
+            return lambda node: (before := _element_before(node)) is not None and before.mem_id in fitting
+        if combinator:
+            return self._reach(attrgetter("parent" if combinator == " " else "prev"), fitting)
+        return lambda _: True
+
+    def _reach(self, step: Callable[[LexborNode], LexborNode | None], fitting: set[int]) -> _Test:
+        """Gives what tells whether steps from an element lead to a fitting one; no step is done twice."""
+        known: dict[int, bool] = {}
+
+        def reaches(node: LexborNode) -> bool:
+            path: list[int] = []
+            at = step(node)
+            while at is not None and at.mem_id not in fitting and at.mem_id not in known:
+                path.append(at.mem_id)
+                at = step(at)
+            is_reached = at is not None and known.get(at.mem_id, True)
+            known.update(dict.fromkeys(path, is_reached))
+            self._effort.look(1 + len(path))
+            return is_reached
+
+        return reaches
+
+    def _is_at(self, node: LexborNode, positions: tuple[Position, ...]) -> bool:
+        if not positions:
+            return True
+        if node.mem_id not in self._numbers and node.parent is not None:
+            self._number(node.parent)
+        numbers = self._numbers[node.mem_id]
+        return all(each.holds(numbers[2 * each.is_of_type + each.is_from_end]) for each in positions)
+
+    def _number(self, parent: LexborNode) -> None:
+        children = [child for child in children_of(parent) if child.is_element_node]
+        self._effort.look(4 * len(children))  # which takes so much longer
+        left = Counter(child.tag_id for child in children)
+        seen: Counter[int] = Counter()
+        for number, child in enumerate(children):
+            tag = child.tag_id
+            self._numbers[child.mem_id] = (number + 1, len(children) - number, seen[tag] + 1, left[tag])
+            seen[tag] += 1
+            left[tag] -= 1
+
+
+def children_of(node: LexborNode) -> Iterator[LexborNode]:
+    """Gives the children of a node, texts and comments too."""
+    child = node.first_child
+    while child is not None:
+        yield child
+        child = child.next
+
+
+def _element_before(node: LexborNode) -> LexborNode | None:
+    before = node.prev
+    while before is not None and not before.is_element_node:
+        before = before.prev
+    return before

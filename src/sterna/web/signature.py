@@ -1,18 +1,32 @@
-"""How like two versions of a page are, told from eight bytes of each.
+"""What two versions of a page are compared by: the digest of its body, and a signature of its words.
 
-One-permutation min-wise hashing (Li, Owen, Zhang 2012) with one bit of each minimum (Li, König 2010): the
-hashes of the words fall into 64 buckets, and the least of each bucket gives a bit; an empty one takes that of
-the next. Two texts agree in a bit where they have that word in common, and by chance in half of the others.
+The signature says in eight bytes how like two texts are: one-permutation min-wise hashing (Li, Owen, Zhang
+2012) with one bit of each minimum (Li, König 2010). The hashes of the words fall into 64 buckets, and the
+least of each bucket gives a bit; an empty one takes that of the next. Two texts agree in a bit where they
+share that word, and by chance in half of the others.
 """
 
 from bisect import bisect_left
+from hashlib import blake2b
 from zlib import crc32
 
+DIGEST_BYTES = 16
+MIN_PREFIX_BYTES = 5  # of a digest that is told in short: one change in 2^40 is overlooked
 LIKENESS_BYTES = 8
 _BITS = 8 * LIKENESS_BYTES
 _BUCKETS = range(0, 2**32, 2**32 // _BITS)  # where each begins
 _MIX, _MASK = 0x9E3779B1, 2**32 - 1  # a CRC is linear; multiplied, the hashes of words that are alike are not
 _BIT = 12  # of a hash: neither the one that chose the bucket nor one that the product hardly mixed
+
+
+def digest_of(body: bytes) -> bytes:
+    """The digest of a body as it was sent, decompressed."""
+    return blake2b(body, digest_size=DIGEST_BYTES).digest()
+
+
+def is_digest(known: bytes, digest: bytes) -> bool:
+    """True if `known` is the digest, or the first bytes of it."""
+    return len(known) >= MIN_PREFIX_BYTES and digest.startswith(known)
 
 
 def likeness_of(text: str) -> bytes:

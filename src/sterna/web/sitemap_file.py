@@ -1,14 +1,16 @@
-"""A sitemap as sitemaps.org has it: one file, or an index and as many as it takes."""
+"""Sitemap files as sitemaps.org defines them: one file, or an index and its parts; and texts for XML."""
 
 import gzip
 import io
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 
 from sterna.errors import StorageError
 from sterna.model import Record
-from sterna.web.xml import address, time
 
 MAX_URLS = 50_000  # of one file
 MAX_BYTES = 50 * 1024 * 1024  # of one file, before compression
@@ -17,6 +19,29 @@ _XMLNS = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 _DECLARED = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _HEAD, _TAIL = f"{_DECLARED}<urlset {_XMLNS}>\n".encode(), b"</urlset>\n"
 _INDEX_HEAD, _INDEX_TAIL = f"{_DECLARED}<sitemapindex {_XMLNS}>\n".encode(), b"</sitemapindex>\n"
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0 2.2
+# What browsers leave as it is in a path or a query, and RFC 3986 does not allow there.
+_NOT_URI = re.compile(r"[\[\]{}|\\^`\"<> ]|[^!-~]|%(?![0-9A-Fa-f]{2})")
+
+
+def xml_text(written: str) -> str:
+    """A text that can stand in an element or between quotes."""
+    return escape(_NOT_XML.sub("\ufffd", written))
+
+
+def xml_address(url: str) -> str:
+    """A URL as RFC 3986 has it, that can stand in an element or between quotes."""
+    origin_end = url.find("/", len("https://"))
+    return escape(url[:origin_end] + _NOT_URI.sub(_quoted, url[origin_end:]))
+
+
+def xml_time(seconds: float) -> str:
+    """A time as the W3C and RFC 3339 write it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _quoted(sign: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in sign[0].encode("utf-8", "replace"))
 
 
 class Listed(Record, frozen=True):
@@ -82,13 +107,13 @@ def _chained(first: Listed | None, rest: Iterator[Listed]) -> Iterator[Listed]:
     if first:
         yield first
     for page in rest:
-        if len(address(page.url)) <= MAX_LENGTH:
+        if len(xml_address(page.url)) <= MAX_LENGTH:
             yield page
 
 
 def _entry(element: str, url: str, lastmod: float | None) -> bytes:
-    date = "" if lastmod is None else f"<lastmod>{time(lastmod)}</lastmod>"
-    return f"<{element}><loc>{address(url)}</loc>{date}</{element}>\n".encode("ascii")
+    date = "" if lastmod is None else f"<lastmod>{xml_time(lastmod)}</lastmod>"
+    return f"<{element}><loc>{xml_address(url)}</loc>{date}</{element}>\n".encode("ascii")
 
 
 def _name_of(path: Path, number: int) -> Path:

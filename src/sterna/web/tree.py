@@ -1,81 +1,92 @@
-"""Reads a page by the tree that a parser makes of it, as the standard says, of any text at all."""
+"""The tree that a parser makes of any text, after what would exhaust the parser is taken out.
+
+The standard makes a parser take time with the square of some pages: at each tag it looks through the open
+elements, into each block it copies the open formatting elements, and it compares the attributes of a tag with
+each other. Browsers bound the depth (Blink: 512). We take out the tags that nest and say nothing.
+"""
 
 import re
-from collections.abc import Collection
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
+from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
 from sterna.errors import ReadError
-from sterna.model import DEFAULT_FIELDS, Field
-from sterna.web.markup import Findings
-from sterna.web.taming import tame
-from sterna.web.walk import BLOCK, INLINE, TEXT, CloseReading, Reading, Stack
 
-_CLOSE: frozenset[Field] = frozenset({"description", "headings", "keywords"})
+_FEW_TAGS = 2_000
+_FEW_CHARS = 100_000
+_MAX_TOIL = 50_000_000  # looks at an open element: a third of a second
+_TOIL_OF_A_COPY = 50  # in looks; it also takes 300 bytes
 
-# Tags that say nothing and part no words, plainly written: half of all tags, and without them both the parser
-# and the walk have half as much to do.
-_SILENT = re.compile(
-    r"</?(?:a(?:bbr|cronym)|b(?:d[io]|ig)?|c(?:ite|ode)|d(?:ata|el|fn)|em|font|i(?:ns)?|kbd|label|mark|nobr|q"
-    r"|s(?:amp|mall|pan|trike|trong|u[bp])?|t(?:ime|t)|u|var|wbr)"
-    r"""(?:[ \t\n\r\f/][^<>"']*+(?:"[^"<>]*+"[^<>"']*+)*+)?+>"""
+_TAG_NAME = re.compile(r"<(/?[a-z][a-z0-9]*+)")
+# Elements without an end tag, those that end where their like begins, and the shapes of a drawing.
+_NEVER_DEEP = frozenset({
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
+    "wbr", "dd", "dt", "li", "option", "p", "rp", "rt", "tbody", "td", "tfoot", "th", "thead", "tr",
+    "circle", "ellipse", "image", "line", "path", "polygon", "polyline", "rect", "stop", "use",
+})  # fmt: skip
+_FORMATTING = frozenset({
+    "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
+})  # fmt: skip
+_FORMATTING_TAG = re.compile(rf"<(?:{'|'.join(sorted(_FORMATTING))})[\s/>]", re.IGNORECASE)
+_SILENT_TAG = re.compile(
+    r"</?(?!(?:a|area|base|frame|frameset|iframe|img|link|meta|noscript|script|source|style|svg|template"
+    r"|textarea|title)\b)[a-z][^<>]*+>",
+    re.IGNORECASE,
 )
-
-
-def read_tree(text: str, *, agent: str, wants: Collection[Field] = DEFAULT_FIELDS) -> Findings:
-    """Gives what is wanted of a page, and always its links: a crawl follows them."""
-    page = Reading(agent) if _CLOSE.isdisjoint(wants) else CloseReading(agent)
-    tree = parse(_slimmed(text))
-    _walk(tree.root, page)
-    page.finish(wants)
-    return page
+_BLOATED_TAG = re.compile(
+    r"""<[a-zA-Z][^\s/<>]*+(?:[\s/]++[^\s/<>=]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"']*+))?+){4000,}+"""
+)
 
 
 def parse(text: str) -> LexborHTMLParser:
     """Gives the tree of any text."""
     try:
-        return LexborHTMLParser(tame(text))
+        return LexborHTMLParser(_tame(text))
     except SelectolaxError as error:
         raise ReadError("parser", "the page needs more memory than there is") from error
 
 
-def _slimmed(text: str) -> str:
-    body = max(text.find("<body"), text.find("</title"), 0)  # what looks like a tag in a title is its text
-    return text[:body] + _SILENT.sub("", text[body:])
+def _tame(text: str) -> str:
+    """Gives the text; where it would exhaust a parser, without the tags that do."""
+    if len(text) > _FEW_CHARS:
+        text = _BLOATED_TAG.sub("<i", text)
+    if _may_exhaust(text) and _toil_of(_tags_of(text.lower())) > _MAX_TOIL:
+        text = _SILENT_TAG.sub(" ", text)
+    return text
 
 
-def _walk(root: LexborNode | None, page: Reading) -> None:
-    """Reads a tree once, in document order and without recursion: a page nests as deep as it likes."""
-    add, special = page.pieces.append, page.special
-    stack: Stack = []  # what follows when the current branch ends: an element's end, then its next sibling
-    node = root
-    while node is not None or stack:
-        if node is None:
-            node = page.leave(stack.pop())
+def _may_exhaust(text: str) -> bool:
+    """Tells whether so many tags could nest in the worst way; counting them is cheaper than looking."""
+    count = text.count("<")
+    if count <= _FEW_TAGS:
+        return False
+    copies = _TOIL_OF_A_COPY * len(_FORMATTING_TAG.findall(text))
+    return count * (count // 2 + copies) > _MAX_TOIL
+
+
+def _tags_of(text: str) -> list[str]:
+    # Not those in scripts: much that is compared there looks like a tag, as "i<b".
+    first, *others = text.split("<script")
+    return _TAG_NAME.findall(first + "".join(other.partition("</script")[2] for other in others))
+
+
+def _toil_of(tags: list[str]) -> int:
+    """Gives about how many open elements the parser will look at, or the first number that is too high."""
+    opened: dict[str, int] = {}
+    depth = copies = toil = 0
+    for tag in tags:
+        toil += depth + copies
+        if tag in _NEVER_DEEP:
             continue
-        tag, following = node.tag_id, node.next
-        if tag == TEXT:
-            if not page.muted:
-                add(node.text_content or "")
-            node = following
-            continue
-        is_block = tag not in INLINE
-        if is_block:
-            add(" ")
-        if tag not in special:
-            child = node.first_child
-            if child is None:
-                node = following
-                continue
-            if child.tag_id == TEXT and child.next is None:  # as half of all elements are: nothing but a text
-                if not page.muted:
-                    add(child.text_content or "")
-                if is_block:
-                    add(" ")
-                node = following
-                continue
-        if following is not None:
-            stack.append(following)
-        if is_block:
-            stack.append(BLOCK)
-        node = page.enter(node, tag, stack) if tag in special else child
+        if tag[0] != "/":
+            opened[tag] = opened.get(tag, 0) + 1
+            depth += 1
+            if tag in _FORMATTING:
+                copies += _TOIL_OF_A_COPY
+        elif opened.get(name := tag[1:]):
+            opened[name] -= 1
+            depth -= 1
+            if name in _FORMATTING:
+                copies -= _TOIL_OF_A_COPY
+        if toil > _MAX_TOIL:
+            break
+    return toil

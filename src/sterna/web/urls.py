@@ -1,16 +1,18 @@
-"""URLs as the WHATWG reads them, brought to one spelling each, and what can be told from a URL alone."""
+"""URLs in one canonical spelling each, as the WHATWG standard parses them, and what a URL alone says."""
 
 import ipaddress
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fnmatch import translate
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from string import ascii_letters, digits, hexdigits
+from typing import Any
 
 import can_ada
 
 MAX_URL_LENGTH = 2048
+TOP = "/"  # the part of a site with the pages that lie in no directory
 
 # A href may shrink: its fragment, its white space and its tracking parameters are dropped.
 _MAX_HREF_LENGTH = 4 * MAX_URL_LENGTH
@@ -151,6 +153,13 @@ def path_of(url: str) -> str:
     return url[len(site_of(url)) :]
 
 
+def part_of(url: str) -> str:
+    """Gives the part of its site in which a canonical URL lies: its first directory, such as "/docs/"."""
+    path = path_of(url).partition("?")[0]
+    end = path.find("/", 1)
+    return path[: end + 1] if end > 0 else TOP
+
+
 def fingerprint(url: str) -> int:
     """Gives the signed 64-bit integer under which a canonical URL is remembered."""
     return int.from_bytes(blake2b(url.encode(), digest_size=8).digest(), signed=True)
@@ -164,6 +173,31 @@ def is_trap(url: str) -> bool:
         return True
     # The pattern is slow, and a repetition leaves at least three segments fewer that differ.
     return len(segments) - len(set(segments)) >= 3 and _REPETITION.search(path) is not None
+
+
+@cache
+def _public_suffixes() -> Any:
+    # Importing and reading the list takes a while, and many commands need no domain.
+    from publicsuffixlist import PublicSuffixList  # noqa: PLC0415
+
+    return PublicSuffixList()
+
+
+@lru_cache(maxsize=65_536)
+def domain_of(hostname: str) -> str:
+    """Gives the registrable domain; addresses, single names and public suffixes stand for themselves."""
+    name = hostname.rstrip(".")
+    if ":" in name or "." not in name or name.rpartition(".")[2].isdigit():
+        return name
+    return _public_suffixes().privatesuffix(name) or name
+
+
+def is_within(hostname: str, names: Collection[str]) -> bool:
+    """True if the hostname, or a domain that it lies in, is among the names."""
+    if not names:
+        return False
+    labels = hostname.rstrip(".").split(".")
+    return any(".".join(labels[start:]) in names for start in range(len(labels)))
 
 
 # Only 2000::/3 is handed out for global use (RFC 4291 2.4); these parts of it and these translations are not.

@@ -1,17 +1,23 @@
-"""What is noted of a page while its tree is walked, element by element."""
+"""The walk through a page's tree: what is noted of its elements, and what of its text is its own.
 
-from collections.abc import Collection
+The text comes in pieces, with a space where a block begins or ends, and with the spans of pieces that some
+elements hold. From these come the headings, and the text without the menus and frames around it.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
+from itertools import islice, pairwise
 from typing import ClassVar
 
 from selectolax.lexbor import LexborNode, create_tag
 
-from sterna.model import Field
-from sterna.web.content import MAX_PIECE_LENGTH, MAX_PIECES, Kind, Span, content_of, headings_of
+from sterna.model import DEFAULT_FIELDS, Field
 from sterna.web.markup import (
     MAX_LINK_TEXT_LENGTH,
     MAX_TITLE_LENGTH,
     READERS,
+    Content,
     Findings,
     collapse,
     cut,
@@ -20,9 +26,47 @@ from sterna.web.markup import (
     read_described_meta,
     rel_of,
 )
+from sterna.web.tree import parse
 
+MAX_HEADINGS = 200
+MAX_HEADING_LENGTH = 200
+# What is looked at of the text of a link or a heading, in pieces and in characters of each: they can nest,
+# and each would read the text of all the inner ones.
+MAX_PIECES, MAX_PIECE_LENGTH = 64, 1_000
 # What can be told without a tree; links that are wanted with nothing else have no texts.
 WITHOUT_TREE: frozenset[Field] = frozenset({"links", "language", "headers", "html"})
+
+_CLOSE: frozenset[Field] = frozenset({"description", "headings", "keywords"})
+
+# Tags that say nothing and part no words, plainly written: half of all tags, and without them both the parser
+# and the walk have half as much to do.
+_SILENT = re.compile(
+    r"</?(?:a(?:bbr|cronym)|b(?:d[io]|ig)?|c(?:ite|ode)|d(?:ata|el|fn)|em|font|i(?:ns)?|kbd|label|mark|nobr|q"
+    r"|s(?:amp|mall|pan|trike|trong|u[bp])?|t(?:ime|t)|u|var|wbr)"
+    r"""(?:[ \t\n\r\f/][^<>"']*+(?:"[^"<>]*+"[^<>"']*+)*+)?+>"""
+)
+
+
+class SpanKind(Enum):
+    """What a span of pieces is."""
+
+    HEADING = 1
+    HEADER = 2  # of a page or an article: a frame, but what it has of headings is the page's own
+    FRAME = 3
+
+
+_HEADING = SpanKind.HEADING  # looking up a member of an Enum takes long
+
+
+class Span:
+    """The pieces that an element holds, from `start` up to `end`, which the walk sets when it comes there."""
+
+    __slots__ = ("end", "kind", "start")
+
+    def __init__(self, kind: SpanKind, start: int) -> None:
+        self.kind = kind
+        self.start = start
+        self.end = start
 
 
 def _ids(*names: str) -> frozenset[int]:
@@ -44,9 +88,9 @@ _MUTED = _ids("noscript", "svg")  # their links count, their text does not
 UNSEEN = _SKIPPED | _MUTED
 _SPECIAL = frozenset(_TAG_READERS) | UNSEEN | {_A}
 _KINDS = {
-    create_tag("header").tag_id: Kind.HEADER,
-    **dict.fromkeys(_ids("h1", "h2", "h3", "h4", "h5", "h6"), Kind.HEADING),
-    **dict.fromkeys(_ids("aside", "button", "footer", "form", "menu", "nav", "select"), Kind.FRAME),
+    create_tag("header").tag_id: SpanKind.HEADER,
+    **dict.fromkeys(_ids("h1", "h2", "h3", "h4", "h5", "h6"), SpanKind.HEADING),
+    **dict.fromkeys(_ids("aside", "button", "footer", "form", "menu", "nav", "select"), SpanKind.FRAME),
 }
 
 
@@ -165,3 +209,110 @@ class CloseReading(Reading):
             self.headings = headings_of(self.pieces, self.spans)
         if "keywords" in wants:
             self.content = content_of(self.pieces, self.spans, self.links)
+
+
+# -- the walk ----------------------------------------------------------------------------------------------
+
+
+def read_tree(text: str, *, agent: str, wants: Collection[Field] = DEFAULT_FIELDS) -> Findings:
+    """Gives what is wanted of a page, and always its links: a crawl follows them."""
+    page = Reading(agent) if _CLOSE.isdisjoint(wants) else CloseReading(agent)
+    tree = parse(_slimmed(text))
+    _walk(tree.root, page)
+    page.finish(wants)
+    return page
+
+
+def _slimmed(text: str) -> str:
+    body = max(text.find("<body"), text.find("</title"), 0)  # what looks like a tag in a title is its text
+    return text[:body] + _SILENT.sub("", text[body:])
+
+
+def _walk(root: LexborNode | None, page: Reading) -> None:
+    """Reads a tree once, in document order and without recursion: a page nests as deep as it likes."""
+    add, special = page.pieces.append, page.special
+    stack: Stack = []  # what follows when the current branch ends: an element's end, then its next sibling
+    node = root
+    while node is not None or stack:
+        if node is None:
+            node = page.leave(stack.pop())
+            continue
+        tag, following = node.tag_id, node.next
+        if tag == TEXT:
+            if not page.muted:
+                add(node.text_content or "")
+            node = following
+            continue
+        is_block = tag not in INLINE
+        if is_block:
+            add(" ")
+        if tag not in special:
+            child = node.first_child
+            if child is None:
+                node = following
+                continue
+            if child.tag_id == TEXT and child.next is None:  # as half of all elements are: nothing but a text
+                if not page.muted:
+                    add(child.text_content or "")
+                if is_block:
+                    add(" ")
+                node = following
+                continue
+        if following is not None:
+            stack.append(following)
+        if is_block:
+            stack.append(BLOCK)
+        node = page.enter(node, tag, stack) if tag in special else child
+
+
+# -- what a page itself says -------------------------------------------------------------------------------
+
+
+def headings_of(pieces: Sequence[str], spans: Iterable[Span]) -> tuple[str, ...]:
+    """Gives the headings that say something, in their order."""
+    texts = (cut(_text_of(pieces, span), MAX_HEADING_LENGTH) for span in spans if span.kind is _HEADING)
+    return tuple(islice(filter(None, texts), MAX_HEADINGS))
+
+
+def _text_of(pieces: Sequence[str], span: Span) -> str:
+    some = pieces[span.start : min(span.end, span.start + MAX_PIECES)]
+    return "".join([piece[:MAX_PIECE_LENGTH] for piece in some])
+
+
+def content_of(pieces: Sequence[str], spans: Iterable[Span], links: Sequence[int]) -> Content:
+    """Gives what a page says besides its frames and menus.
+
+    `spans` are in the order of their starts; `links` are the pieces that are a link's text.
+    """
+    headings: list[str] = []
+    frames: list[Span] = []
+    framed_until = silent_until = 0
+    for span in spans:
+        if span.kind is _HEADING:
+            if span.start >= silent_until and len(headings) < MAX_HEADINGS:
+                headings.append("".join(pieces[span.start : span.end])[:MAX_HEADING_LENGTH])
+                silent_until = span.end  # for headings within this one
+        elif 2 * (span.end - span.start) < len(pieces):  # what holds most of a page is no frame around it
+            if span.kind is SpanKind.FRAME:
+                silent_until = max(silent_until, span.end)
+            if span.start >= framed_until:
+                frames.append(span)
+                framed_until = span.end
+    return Content(tuple(headings), "".join(_without(frames, links, pieces)))
+
+
+_SEPARATORS = " \t\n\r\f\xa0|/\\,;:.<>[](){}*+-–—·•→←»«›‹▸▾"
+
+
+def _without(frames: Iterable[Span], links: Sequence[int], pieces: Sequence[str]) -> list[str]:
+    """Gives the pieces without the frames, and without links by themselves or among others: menus."""
+    kept = [*pieces, " "]  # for the last piece, and by its index -1 for the first
+    for at, next_link in pairwise([*links, -1]):
+        before, after = kept[at - 1], kept[at + 1]
+        if (before == " " or not before.strip(_SEPARATORS)) and (
+            after == " " or next_link == at + 1 or not after.strip(_SEPARATORS)
+        ):
+            kept[at] = " "
+    for frame in frames:
+        kept[frame.start : frame.end] = [" "] * (frame.end - frame.start)
+    return kept

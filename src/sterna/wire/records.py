@@ -17,9 +17,8 @@ from msgspec.structs import replace
 
 from sterna.errors import WireError
 from sterna.model import Codec, Links, Page, Raw, Record, Sent, Target, marked
-from sterna.web.digest import DIGEST_BYTES, digest_of
 from sterna.web.markup import MAX_LINKS
-from sterna.web.signature import LIKENESS_BYTES
+from sterna.web.signature import DIGEST_BYTES, LIKENESS_BYTES, digest_of
 from sterna.web.urls import MAX_URL_LENGTH, Canonical, fingerprint, site_of
 from sterna.wire.columns import (
     ITEM,

@@ -9,7 +9,7 @@ from sterna.api import query as asking
 from sterna.crawler.sql.plan import QueryPlan, plan_condition, plan_query
 from sterna.crawler.sql.reads import PAGE_COLUMNS, TABLES
 from sterna.errors import UsageError
-from sterna.home.ledger.interface import SiteRow, VisitRow
+from sterna.home.ledger.records import SiteRow, VisitRow
 from sterna.model import Predicate
 from sterna.query.engine import Engine
 

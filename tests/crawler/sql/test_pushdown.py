@@ -7,14 +7,13 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.crawler.predicates import is_readable
 from tests.crawler.rows import FIXED, POOLS, Pool, load, numbers, page_rows, quoted, texts, verdicts
 
 from sterna.crawler.grammar import PageRow
 from sterna.crawler.predicate import Judge
 from sterna.crawler.sql.plan import plan_condition, plan_query
 from sterna.crawler.sql.reads import PAGE_COLUMNS
-from sterna.crawler.text_tests import read_like
-from sterna.errors import UsageError
 
 Texts = st.SearchStrategy[str]
 TEXT_COLUMNS = (
@@ -38,21 +37,13 @@ def written(form: str, **parts: Texts) -> Texts:
     return st.builds(form.format, **parts)
 
 
-def is_readable(pattern: str, escape: str) -> bool:
-    try:
-        read_like(pattern, escape)
-    except UsageError:
-        return False
-    return True
-
-
 @cache
 def literals(pool: Pool) -> Texts:
     return texts(pool).map(quoted)
 
 
 def escaped(pool: Pool) -> Texts:
-    pairs = st.tuples(texts(pool), st.sampled_from("!\\%")).filter(lambda pair: is_readable(*pair))
+    pairs = st.tuples(texts(pool), st.sampled_from("!\\%")).filter(is_readable)
     return pairs.map(lambda pair: f"{quoted(pair[0])} ESCAPE {quoted(pair[1])}")
 
 

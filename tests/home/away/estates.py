@@ -24,10 +24,11 @@ from sterna.home.away.patience import Patience
 from sterna.home.away.place import Placement
 from sterna.home.dispatch import Dispatch, Plan
 from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Change, Disposal
+from sterna.home.ledger.records import Change, Disposal
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
-from sterna.host.config import Caps, HostConfig, LoadRules, Policy
+from sterna.host.config import HostConfig
+from sterna.host.policy.policy import Caps, LoadRules, Policy
 from sterna.model import Checkpoint, Crawler, Ended, Etiquette, Parcel, Target, Visit
 from sterna.transport.interface import Call
 from sterna.web.clock import Clock, SystemClock

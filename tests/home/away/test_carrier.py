@@ -18,7 +18,7 @@ from sterna.home.away.courier import Courier
 from sterna.home.away.hosts import Hosts
 from sterna.home.away.place import HERE, Placement
 from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Change, HostRow
+from sterna.home.ledger.records import Change, HostRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Ended, Etiquette, Hold, Parcel, Scope, Target, Visit

@@ -16,7 +16,7 @@ from sterna.home.away.courier import Courier, Journey, call_back
 from sterna.home.away.events import Fault, Outcome
 from sterna.home.away.luggage import pack
 from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Change, Disposal, Out, OutboxRow
+from sterna.home.ledger.records import Change, Disposal, Out, OutboxRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Arrival, Checkpoint, Ended, Parcel, Target

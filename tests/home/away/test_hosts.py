@@ -14,7 +14,7 @@ from tests.home.away.outings import FreeDesk
 from tests.transport.serving import Cut, MemoryTransport, Said, Saying, refusing
 
 from sterna.home.away.hosts import CONFIGURED_SECONDS, ERROR_SECONDS, NONE_SECONDS, Configured, Hosts
-from sterna.home.ledger.interface import HostRow
+from sterna.home.ledger.records import HostRow
 from sterna.model import Etiquette, Robots, RobotsState
 from sterna.transport.interface import Call
 from sterna.wire.discovery import Offer, encode_offer

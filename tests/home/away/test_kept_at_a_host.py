@@ -12,7 +12,7 @@ from tests.home.away.test_trips_to_a_service import ALL, Cutter, Outing, outing_
 from tests.host.knocking import until
 
 from sterna.errors import Refused
-from sterna.host.config import Policy
+from sterna.host.policy.policy import Policy
 from sterna.host.visiting import hosted, overseer
 from sterna.model import Ended
 

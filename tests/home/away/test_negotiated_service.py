@@ -20,8 +20,8 @@ from tests.home.away.estates import (
 from tests.host.knocking import SITE, limits_of, until
 
 from sterna.crawler.facts import decode
-from sterna.home.ledger.interface import Out
-from sterna.host.config import Caps, Policy, PriorityRules, SomeCaps
+from sterna.home.ledger.records import Out
+from sterna.host.policy.policy import Caps, Policy, PriorityRules, SomeCaps
 from sterna.host.visiting import overseer
 from sterna.model import Crawler, Program, Source
 from sterna.runtime.cell import seccomp

@@ -24,10 +24,9 @@ from sterna.home.away.negotiation import (
     room_for,
     shape,
 )
-from sterna.home.ledger.interface import Estimate, Subtree
+from sterna.home.ledger.records import Estimate, Subtree
 from sterna.model import Budget, Crawler, Ended, Program, Scope, Source, Target, Visit
-from sterna.web.parts import part_of
-from sterna.web.urls import fingerprint
+from sterna.web.urls import fingerprint, part_of
 from sterna.wire.orders import MAX_PARTS
 
 PLAIN = Facts()

@@ -9,7 +9,7 @@ from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused
 from sterna.home.away import events as ev
 from sterna.home.away.patience import Patience
 from sterna.home.away.trip import Departure, Stage, Trip
-from sterna.home.ledger.interface import Out
+from sterna.home.ledger.records import Out
 from sterna.model import Ended
 
 VISIT = visit(target("/"), target("/b"))

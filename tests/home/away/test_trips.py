@@ -22,7 +22,7 @@ from tests.home.away.outings import QUICK, Outing, lying_by
 from tests.transport.serving import Cut, Said, refusing
 
 from sterna.errors import ParcelRefused, Refused, StorageError
-from sterna.home.ledger.interface import Out
+from sterna.home.ledger.records import Out
 from sterna.model import Budget, Ended, Known, Target, Usage, Validator
 from sterna.transport.interface import Call
 from sterna.web.urls import fingerprint

@@ -37,7 +37,7 @@ from sterna.model import (
     Validator,
 )
 from sterna.trust.judgement import Judgement
-from sterna.web.digest import digest_of
+from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
 

@@ -23,14 +23,13 @@ from sterna.home.away.events import Fault
 from sterna.home.belief.inquiry import Inquiries
 from sterna.home.belief.quarantine import Quarantine
 from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Out
+from sterna.home.ledger.records import Out, TrustRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.home.ledger.trust import TrustRow
 from sterna.home.progress import Progress
 from sterna.model import Checkpoint, Deliver, Ended, Page, Parcel, Target, Usage, Visit
 from sterna.trust.score import DAY, Score, belief
 from sterna.version import __version__
-from sterna.web.digest import digest_of
+from sterna.web.signature import digest_of
 from sterna.wire.discovery import Offer
 
 PAGES = 100

@@ -18,7 +18,7 @@ from sterna.home.belief.check import Check, Report
 from sterna.model import Ended, Links, Page, Parcel, Usage, Visit
 from sterna.runtime.runtime import Runtime
 from sterna.trust.sampling import MOST_SAMPLES, Witness, detection
-from sterna.web.digest import digest_of
+from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
 PAGES = 1_000

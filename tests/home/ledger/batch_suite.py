@@ -8,7 +8,8 @@ from tests.home.ledger.trust_suite import TrustSuite
 from tests.making import parcel
 
 from sterna.archive.manifest import Segment
-from sterna.home.ledger.interface import Change, Ledger
+from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.records import Change
 from sterna.model import Ended, Target
 from sterna.web.urls import fingerprint
 

@@ -9,17 +9,8 @@ from tests.home.ledger.ledger_suite import OTHER, SITE, page, targets
 from tests.home.ledger.program_suite import ProgramSuite
 from tests.making import parcel
 
-from sterna.home.ledger.interface import (
-    UNDER_WAY,
-    Change,
-    Disposal,
-    HostRow,
-    InboxRow,
-    Lease,
-    Ledger,
-    Out,
-    OutboxRow,
-)
+from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.records import UNDER_WAY, Change, Disposal, HostRow, InboxRow, Lease, Out, OutboxRow
 from sterna.model import Arrival, Checkpoint, Ended, Hold, Parcel, Robots, RobotsState, Target, Usage
 from sterna.web.politeness import site_key
 

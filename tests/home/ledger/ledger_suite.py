@@ -9,7 +9,8 @@ from tests import making
 from tests.making import parcel
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.home.ledger.interface import WHOLE, Change, Disposal, Lease, Ledger
+from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.records import WHOLE, Change, Disposal, Lease
 from sterna.model import (
     Checkpoint,
     Ended,

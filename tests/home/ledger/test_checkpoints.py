@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sterna.home.ledger.sqlite.checkpoints import MOST_BYTES, Checkpoints
-from sterna.home.ledger.sqlite.database import Database
+from sterna.home.ledger.sqlite.database import MOST_BYTES, Checkpoints, Database
 
 
 def fill(database: Database, rounds: int, *, value_bytes: int = 1_000) -> None:

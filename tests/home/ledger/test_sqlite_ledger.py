@@ -9,9 +9,9 @@ from tests.home.ledger.batch_suite import BatchSuite
 
 from sterna.errors import CollectionError, StorageError
 from sterna.home.ledger.interface import Ledger
-from sterna.home.ledger.sqlite.batches import stored_sql
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.ledger.sqlite.lookup import look_up_sql
+from sterna.home.ledger.sqlite.pages import stored_sql
 from sterna.model import Target
 
 

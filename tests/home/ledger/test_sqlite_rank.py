@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sterna.home.ledger.sqlite.rank import MAX_DEPTH, MAX_PRIORITY, best, depth_of, priority_of, rank_of
+from sterna.home.ledger.sqlite.lookup import MAX_DEPTH, MAX_PRIORITY, best, depth_of, priority_of, rank_of
 from sterna.model import Target
 
 DEPTHS = st.integers(0, MAX_DEPTH)

@@ -10,10 +10,10 @@ from tests.home.ledger.version_2 import SITE
 from tests.making import parcel
 
 from sterna.errors import CollectionError, StorageError
-from sterna.home.ledger.interface import Change, Ledger
+from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.records import Change, SampleRow, TrustRow
 from sterna.home.ledger.sqlite import schema
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.home.ledger.trust import SampleRow, TrustRow
 from sterna.model import Checkpoint, Ended, State, StateChange, Usage
 from sterna.web.urls import fingerprint
 

@@ -9,7 +9,7 @@ from tests.home.ledger.host_suite import arrived, out_row
 from tests.home.ledger.ledger_suite import OTHER, SITE, page, targets
 from tests.making import parcel
 
-from sterna.home.ledger.interface import Change, Estimate, HostRow, Lease, Subtree
+from sterna.home.ledger.records import Change, Estimate, HostRow, Lease, Subtree
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Checkpoint, Ended, Page, Target, Usage
 

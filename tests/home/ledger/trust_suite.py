@@ -6,8 +6,8 @@ from tests.home.ledger.host_suite import HostSuite
 from tests.home.ledger.ledger_suite import OTHER, SITE, page, targets
 from tests.making import parcel
 
-from sterna.home.ledger.interface import Change, HostRow, Ledger
-from sterna.home.ledger.trust import SampleRow, TrustRow
+from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.records import Change, HostRow, SampleRow, TrustRow
 from sterna.model import Checkpoint, Ended, Usage
 
 

@@ -11,17 +11,16 @@ from msgspec.structs import replace
 from tests import making
 from tests.clocks import StillClock
 
-from sterna.host.config import HostConfig, LoadRules, Policy
+from sterna.host.config import HostConfig
 from sterna.host.own.index import Change, Index, Survey
-from sterna.host.own.plan import Plan
-from sterna.host.own.survey import Outcome, Surveyor
+from sterna.host.own.survey import Outcome, Surveyor, SurveyPlan
 from sterna.host.policy.load import LoadMeter
+from sterna.host.policy.policy import LoadRules, Policy
 from sterna.host.visiting.workshop import Workshop
 from sterna.model import Page, Usage
 from sterna.web.clock import Clock
-from sterna.web.digest import digest_of
 from sterna.web.http import Fetcher, Request, Response
-from sterna.web.signature import likeness_of
+from sterna.web.signature import digest_of, likeness_of
 
 SITE = "http://site.test"
 NOW = 1_800_000_000.0
@@ -58,7 +57,7 @@ def survey(state: Path, *pages: Page, now: float = NOW, is_whole: bool = True) -
     """A survey that brought these pages, made at that time."""
     index = Index(state, site=SITE)
     try:
-        plan = Plan.begin(index, starts=(), now=now)
+        plan = SurveyPlan.begin(index, starts=(), now=now)
         brought = tuple(replace(each, fetched=now) for each in pages)
         usage = Usage(pages=len(pages), requests=len(pages))
         plan.take(making.parcel(site=SITE, pages=brought, usage=usage))

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.host.own.own_pages import DAY, NOW, SITE, date, gone, page, survey
 
-from sterna.host.own import feed as feed_module
-from sterna.host.own.feed import atom_of, lines_of
+from sterna.host.own import shelf as feed_module
 from sterna.host.own.index import Change, Index
+from sterna.host.own.shelf import atom_of, lines_of
 
 ATOM, TOMBSTONES = "{http://www.w3.org/2005/Atom}", "{http://purl.org/atompub/tombstones/1.0}"
 FEED = f"{SITE}/sterna/changes.atom"

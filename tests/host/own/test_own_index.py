@@ -20,9 +20,8 @@ from tests.host.own.own_pages import (
 )
 
 from sterna.errors import StorageError, UsageError
-from sterna.host.own.dating import date_of
 from sterna.host.own.index import NAME, Index
-from sterna.host.own.register import Standing, standing_of
+from sterna.host.own.register import Standing, date_of, standing_of
 from sterna.model import Link, Links, Page
 
 # -- dates -------------------------------------------------------------------------------------------------

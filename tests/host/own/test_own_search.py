@@ -8,8 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.host.own.own_pages import DAY, NOW, SITE, gone, page, survey
 
-from sterna.host.own.index import Index
-from sterna.host.own.search import MAX_QUERY, MAX_WORDS, Found, phrases_of, search
+from sterna.host.own.index import MAX_QUERY, MAX_WORDS, Found, Index, phrases_of, search
 from sterna.host.site.closed import Closed
 
 FILLER = "lorem ipsum dolor sit amet consetetur sadipscing elitr " * 10

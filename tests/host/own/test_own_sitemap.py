@@ -18,16 +18,15 @@ from tests.host.own.own_pages import DAY, NOW, SITE, date, page, survey
 from tests.servers.nginx import real_site, serve
 
 from sterna.errors import StorageError
-from sterna.host.config import HostConfig, LoadRules, Policy
+from sterna.host.calls import Reply, Shown, op_of
+from sterna.host.config import HostConfig
 from sterna.host.own import shelf as shelf_module
 from sterna.host.own.index import Index
 from sterna.host.own.shelf import FOLDER, Shelf
 from sterna.host.own.survey import Outcome, Surveyor
-from sterna.host.policy.policy import read_policy
-from sterna.host.routes import Shown, op_of
-from sterna.host.service import Reply
+from sterna.host.policy.policy import LoadRules, Policy, read_policy
 from sterna.host.visiting.workshop import Workshop
-from sterna.web import sitemap_file, xml
+from sterna.web import sitemap_file
 from sterna.web.clock import SystemClock
 from sterna.web.sitemap import read_sitemap
 from sterna.web.sitemap_file import Listed, write_sitemap
@@ -335,4 +334,4 @@ def file_of(root: Path, url: str) -> Path:
 
 
 def iso(seconds: float) -> str:
-    return xml.time(int(seconds))
+    return sitemap_file.xml_time(int(seconds))

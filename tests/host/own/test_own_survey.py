@@ -20,12 +20,13 @@ from tests.host.own.own_pages import (
 )
 
 from sterna.errors import StorageError, UsageError
-from sterna.host.config import LoadRules, Policy
-from sterna.host.own.index import NAME, Index, Survey
+from sterna.host.files import Database
+from sterna.host.own.index import NAME, Survey
 from sterna.host.own.keeper import due_at
-from sterna.host.own.plan import WHOLE_SECONDS
-from sterna.host.owner.doors import Doors
+from sterna.host.own.survey import WHOLE_SECONDS
+from sterna.host.owner.control import Doors
 from sterna.host.policy.load import LoadMeter, MachineTimes
+from sterna.host.policy.policy import LoadRules, Policy
 
 
 def site_of_pages(count: int = 5) -> Site:
@@ -136,7 +137,8 @@ async def test_survey_that_was_stopped_goes_on_and_reads_nothing_twice(tmp_path:
     site = site_of_pages(30)
     async with owner_of(site, tmp_path) as owner:
         first = await owner.survey(max_pages=30)
-        assert (first.is_over, first.why, first.survey.is_whole) == (True, "30 pages are the most", False)
+        assert first.why == "the limit of 30 pages is reached"
+        assert (first.is_over, first.survey.is_whole) == (True, False)
     (tmp_path / NAME).unlink()
     site.asked.clear()
     async with owner_of(site, tmp_path) as owner:
@@ -158,7 +160,7 @@ async def test_survey_that_was_stopped_goes_on_and_reads_nothing_twice(tmp_path:
 
 async def test_large_site_takes_several_visits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sterna.host.own.survey.VISIT_PAGES", 7)
-    monkeypatch.setattr("sterna.host.own.plan.STARTS_AT_ONCE", 5)
+    monkeypatch.setattr("sterna.host.own.survey.STARTS_AT_ONCE", 5)
     site = site_of_pages(40)
     async with owner_of(site, tmp_path) as owner:
         assert (await owner.survey()).survey.is_whole
@@ -219,7 +221,7 @@ async def test_site_without_robots_txt_to_be_had_is_left_as_it_was(tmp_path: Pat
         site.statuses = dict.fromkeys(site.bodies, 500)
         outcome = await owner.survey(after=2 * DAY)
     assert not outcome.is_over
-    assert outcome.why.startswith("robots.txt cannot be had: ")
+    assert outcome.why.startswith("cannot read robots.txt: ")
     assert len(listed(tmp_path)) == 3
 
 
@@ -237,7 +239,7 @@ async def test_two_surveys_at_once_are_refused(tmp_path: Path) -> None:
 
 async def test_start_must_be_of_the_site(tmp_path: Path) -> None:
     async with owner_of(Site(), tmp_path) as owner:
-        with pytest.raises(UsageError, match=r"name a page of http://site\.test"):
+        with pytest.raises(UsageError, match=r"is not a page of http://site\.test"):
             await owner.survey(starts=("http://other.test/",))
         owner.site.put("/deep/page", "x")
         await owner.survey(starts=("/deep/page",))
@@ -262,15 +264,15 @@ async def test_full_disk_ends_a_survey_in_clear_words_and_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = site_of_pages(40)
-    prepare = Index._prepare
+    prepare = Database._prepare
 
-    def prepare_small(index: Index, site: str) -> None:
-        prepare(index, site)
-        index.connection.execute("PRAGMA max_page_count = 1")  # no more than it has
+    def prepare_small(database: Database) -> None:
+        prepare(database)
+        database._connection.execute("PRAGMA max_page_count = 1")  # no more than it has
 
     async with owner_of(site, tmp_path) as owner:
         with monkeypatch.context() as patch:
-            patch.setattr(Index, "_prepare", prepare_small)
+            patch.setattr(Database, "_prepare", prepare_small)
             with pytest.raises(StorageError, match=r"the disk of .* is full: free some space"):
                 await owner.survey()
         outcome = await owner.survey()

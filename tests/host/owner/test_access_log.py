@@ -175,7 +175,7 @@ def test_endless_line_is_one_line(tmp_path: Path) -> None:
 
 def test_log_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere", tmp_path):
-        with pytest.raises(UsageError, match="cannot be read"):
+        with pytest.raises(UsageError, match="cannot read log"):
             read(path)
 
 

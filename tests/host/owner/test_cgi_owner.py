@@ -6,10 +6,10 @@ from pathlib import Path
 from tests.host.knocking import NAME, SITE, Stream, send
 from tests.host.test_cgi import Cgi, answered, cgi
 
+from sterna.host.calls import Reply
 from sterna.host.owner.audit import AUDIT
-from sterna.host.owner.doors import Doors
+from sterna.host.owner.control import Doors
 from sterna.host.owner.verification import verify
-from sterna.host.service import Reply
 from sterna.model import Budget
 from sterna.web.clock import SystemClock
 from sterna.wire.handshake import Greeting, Session

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import StorageError
-from sterna.host.owner.doors import BY_OWNER, CLOSED, MAX_REASON, Doors
+from sterna.host.owner.control import BY_OWNER, CLOSED, MAX_REASON, Doors
 
 
 def test_doors_are_open_until_they_are_closed(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_reason_is_one_line_and_short(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_counts_as_closed(tmp_path: Path) -> None:
     (tmp_path / CLOSED).mkdir()
-    assert "cannot be read" in (Doors(tmp_path).are_closed() or "")
+    assert "cannot read" in (Doors(tmp_path).are_closed() or "")
 
 
 def test_folder_is_made_where_there_is_none(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_folder_is_made_where_there_is_none(tmp_path: Path) -> None:
 
 def test_doors_that_cannot_be_closed_say_so(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("no folder")
-    with pytest.raises(StorageError, match="cannot be written"):
+    with pytest.raises(StorageError, match="cannot create folder"):
         Doors(tmp_path / "state").close("x")
 
 

@@ -8,8 +8,8 @@ import pytest
 from tests.host.knocking import SITE, config_of, open_home, send, write_site
 
 from sterna.errors import UsageError
-from sterna.host.config import Caps, Policy
 from sterna.host.owner.dry_run import DryRun, dry_run
+from sterna.host.policy.policy import Caps, Policy
 from sterna.host.policy.terms import terms_of
 from sterna.model import Budget, Crawler, Ended, Keep, Program, Scope, Source, Target
 from sterna.web.clock import SystemClock
@@ -99,7 +99,7 @@ async def test_terms_bound_the_visit(tmp_path: Path) -> None:
 
 async def test_crawler_that_the_host_would_refuse_is_refused_here(tmp_path: Path) -> None:
     write_site(tmp_path / "site")
-    with pytest.raises(UsageError, match="the host would refuse this crawler: a start URL is not one of"):
+    with pytest.raises(UsageError, match="the host would refuse this crawler: not a canonical URL of"):
         await run(tmp_path, send(starts=(Target("http://other.test/"),)))
     with pytest.raises(UsageError, match="the host would refuse this crawler"):
         await run(tmp_path, send(crawler=Crawler(scope=Scope(include=("(",)))))

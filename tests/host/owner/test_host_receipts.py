@@ -1,7 +1,6 @@
 """The receipts of visits at a host: made at the end, kept for good, countersigned by their homes alone."""
 
 import asyncio
-import json
 import subprocess
 import sys
 import time
@@ -28,12 +27,14 @@ from tests.host.knocking import (
 )
 from tests.host.test_cgi import Cgi
 
-from sterna.errors import Refused, StorageError, WireError
-from sterna.host.owner.receipts import FILE, BookReader, KeptReceipt, Receipts, read_book
-from sterna.host.policy.terms import ALLOWED, allow
-from sterna.host.receipts import account
-from sterna.host.receipts.account import Account
-from sterna.host.service import Reply, Service
+from sterna.errors import Refused, WireError
+from sterna.host.calls import Reply
+from sterna.host.files import Database
+from sterna.host.keyring import ALLOWED, allow
+from sterna.host.owner import receipts as module
+from sterna.host.owner.receipts import Account, Book, HomeTotals, KeptReceipt, Receipts, read_book
+from sterna.host.service import Service
+from sterna.host.state import open_state
 from sterna.host.visiting import visits
 from sterna.model import Ended, Usage
 from sterna.transport.interface import Call
@@ -122,7 +123,6 @@ async def test_both_have_what_both_signed(home: Home, site: GatedSite, tmp_path:
         assert (await countersign(home, stream.session, "v1", signed.by_home)).status == 200
     (kept,) = rows(tmp_path)
     assert kept.signed == signed
-    assert len((tmp_path / "state" / FILE).read_text().splitlines()) == 2
 
 
 async def test_home_that_does_not_know_receipts_gets_none(
@@ -167,12 +167,13 @@ async def test_all_streams_of_a_visit_that_was_cut_are_counted(
 async def test_stream_that_is_resumed_at_its_end_counts_too_but_fills_no_disk(
     home: Home, site: GatedSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account, "MAX_BILLS", 3)
+    monkeypatch.setattr(module, "MAX_BILLS", 3)
     site.let(12)
     last = (await visit(home)).numbers[-1]
     sent = [came(await visit(home, Resume("v1", last + 1)))[0].open().sent_bytes for _ in range(4)]
     assert sent[0] < sent[1] == sent[2] == sent[3]
-    assert len((tmp_path / "state" / FILE).read_text().splitlines()) == 3
+    with open_state(tmp_path / "state").snapshot() as db:
+        assert db.execute("SELECT count(*) FROM receipt").fetchone() == (3,)
     (kept,) = rows(tmp_path)
     assert kept.receipt.sent_bytes == sent[1]
 
@@ -233,7 +234,8 @@ async def test_visit_that_never_began_has_none(tmp_path: Path, site: GatedSite) 
 async def test_disk_that_refuses_harms_no_visit(
     home: Home, site: GatedSite, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "state" / FILE).mkdir()
+    with open_state(tmp_path / "state").transaction() as db:
+        db.execute("DROP TABLE receipt")
     site.let(12)
     stream = await visit(home)
     assert came(stream)[0].open().pages == 13  # home has it all the same
@@ -244,12 +246,12 @@ async def test_disk_that_refuses_harms_no_visit(
 @pytest.mark.parametrize("times", [(2_000.0, 1_000.0), (-5.0, -1.0), (1e15, 1e16), (0.0, 0.0)])
 async def test_clock_that_jumps_makes_no_false_receipt(tmp_path: Path, times: tuple[float, float]) -> None:
     shown = iter(times)
-    kept = Receipts(tmp_path, HOST, wall=lambda: next(shown))
+    kept = Receipts(open_state(tmp_path), HOST, wall=lambda: next(shown))
     costs = Account(visit_of(), home=HOME.public.text, name=NAME, receipts=kept)
     costs.begin()
     costs.end(Usage(), Ended.FINISHED, root=bytes(32))
     assert decode_receipt(await costs.bill()).open().ended is Ended.FINISHED
-    assert len(kept.rows()) == 1
+    assert len(kept.read().rows) == 1
 
 
 # -- forged signatures -------------------------------------------------------------------------------------
@@ -369,7 +371,7 @@ def written_cgi(folder: Path, policy: str = "") -> Cgi:
     return found
 
 
-# -- the file ----------------------------------------------------------------------------------------------
+# -- the book ----------------------------------------------------------------------------------------------
 
 
 HOST, HOME = Identity(bytes([2]) * 32), Identity(bytes([1]) * 32)
@@ -398,54 +400,52 @@ def receipt(name: str = "v1", **fields: Any) -> Receipt:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Receipts:
-    return Receipts(tmp_path, HOST)
+    return Receipts(open_state(tmp_path), HOST)
 
 
-def test_line_says_in_plain_words_what_was_signed(kept: Receipts, tmp_path: Path) -> None:
+def test_receipt_has_its_signatures_and_what_the_host_knew_of_its_home(
+    kept: Receipts, tmp_path: Path
+) -> None:
     kept.note(kept.sign(receipt()), name="ada", agent="Tern/1")
-    line = json.loads((tmp_path / FILE).read_text())
-    assert line["time"] == "2023-11-14T22:13:30Z"
-    assert (line["name"], line["visit"], line["ended"], line["pages"]) == ("ada", "v1", "finished", 10)
-    assert line["home"] == HOME.public.text
-    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+    (row,) = read_book(tmp_path).rows
+    assert (row.receipt, row.name, row.agent) == (receipt(), "ada", "Tern/1")
 
 
-@pytest.mark.parametrize("field", ["receipt", "by_host", "by_home"])
-def test_changed_line_is_found(kept: Receipts, tmp_path: Path, field: str) -> None:
+@pytest.mark.parametrize("column", ["payload", "by_host", "by_home"])
+def test_changed_receipt_is_found(kept: Receipts, tmp_path: Path, column: str) -> None:
     for name in ("v1", "v2"):
         kept.note(kept.sign(receipt(name)).countersign(HOME))
-    first, second = (tmp_path / FILE).read_text().splitlines()
-    line = json.loads(first)
-    middle = len(line[field]) // 2
-    swapped = "A" if line[field][middle] != "A" else "B"
-    line[field] = line[field][:middle] + swapped + line[field][middle + 1 :]
-    (tmp_path / FILE).write_text(json.dumps(line) + "\n" + second + "\n")
+    with open_state(tmp_path).transaction() as db:
+        data = bytearray(db.execute(f"SELECT {column} FROM receipt WHERE visit = 'v1'").fetchone()[0])
+        data[len(data) // 2] ^= 1
+        db.execute(f"UPDATE receipt SET {column} = ? WHERE visit = 'v1'", (bytes(data),))
     book = read_book(tmp_path)
     assert ([each.receipt.visit for each in book.rows], book.bad_lines) == (["v2"], 1)
 
 
-@pytest.mark.parametrize(
-    "rubbish", [b"{", b"\xff\xfe\n", b"[]\n", b"null\n{}\n", b"\0" * 70_000, b'{"receipt":1}']
-)
-def test_rubbish_in_the_file_is_passed_over(kept: Receipts, tmp_path: Path, rubbish: bytes) -> None:
+@pytest.mark.parametrize("rubbish", [b"{", b"", b"\xff\xfe", b"\0" * 70_000])
+def test_rubbish_among_the_receipts_is_passed_over(kept: Receipts, tmp_path: Path, rubbish: bytes) -> None:
     kept.note(kept.sign(receipt("v1")))
-    with (tmp_path / FILE).open("ab") as file:
-        file.write(rubbish)
-    kept.note(kept.sign(receipt("v2")))  # begins a line of its own, whatever was before
+    with open_state(tmp_path).transaction() as db:
+        db.execute("INSERT INTO receipt VALUES (NULL, 'v0', x'00', ?, ?, ?, '', '')", (rubbish,) * 3)
+    kept.note(kept.sign(receipt("v2")))
     book = kept.read()
     assert [each.receipt.visit for each in book.rows] == ["v1", "v2"]
-    assert book.bad_lines >= 1
+    assert book.bad_lines == 1
     kept.countersign("v1", HOME.public, kept.sign(receipt("v1")).countersign(HOME).by_home)
-    assert kept.rows()[0].is_countersigned
+    assert kept.read().rows[0].is_countersigned
 
 
-def test_what_both_signed_is_not_taken_back_by_an_old_line(kept: Receipts, tmp_path: Path) -> None:
+def test_what_both_signed_is_not_taken_back_by_a_receipt_of_the_host_alone(kept: Receipts) -> None:
     kept.note(kept.sign(receipt()))
-    old = (tmp_path / FILE).read_bytes()
     kept.countersign("v1", HOME.public, kept.sign(receipt()).countersign(HOME).by_home)
-    with (tmp_path / FILE).open("ab") as file:
-        file.write(old)
-    assert kept.rows()[0].is_countersigned
+    kept.note(kept.sign(receipt()))  # the same once more
+    kept.note(kept.sign(receipt(sent_bytes=2_000, spared_bytes=3_000)))  # a later one
+    (row,) = kept.read().rows
+    assert (row.is_countersigned, row.receipt.sent_bytes) == (True, 1_000)
+    later = kept.sign(receipt(sent_bytes=2_000, spared_bytes=3_000))
+    kept.countersign("v1", HOME.public, later.countersign(HOME).by_home)
+    assert kept.read().rows[0].receipt.sent_bytes == 2_000
 
 
 def test_visit_that_comes_again_under_its_name_has_its_own_receipt(kept: Receipts) -> None:
@@ -453,7 +453,7 @@ def test_visit_that_comes_again_under_its_name_has_its_own_receipt(kept: Receipt
     for each in (receipt(), later):
         kept.note(kept.sign(each))
     kept.countersign("v1", HOME.public, kept.sign(later).countersign(HOME).by_home)
-    assert [each.is_countersigned for each in kept.rows()] == [False, True]
+    assert [each.is_countersigned for each in kept.read().rows] == [False, True]
 
 
 def test_receipt_that_is_not_there_cannot_be_countersigned(kept: Receipts) -> None:
@@ -467,11 +467,11 @@ def test_receipt_that_is_not_there_cannot_be_countersigned(kept: Receipts) -> No
 
 
 def test_many_writers_lose_nothing(tmp_path: Path) -> None:
-    """Each has the file open for itself, as processes have."""
+    """Each has a connection of its own, as processes have."""
     names = [f"v{number}" for number in range(60)]
 
     def write(name: str) -> None:
-        mine = Receipts(tmp_path, HOST)
+        mine = Receipts(open_state(tmp_path), HOST)
         mine.note(mine.sign(receipt(name)))
         mine.countersign(name, HOME.public, mine.sign(receipt(name)).countersign(HOME).by_home)
 
@@ -483,27 +483,48 @@ def test_many_writers_lose_nothing(tmp_path: Path) -> None:
     assert book.bad_lines == 0
 
 
-def test_reader_goes_on_where_it_was(kept: Receipts, tmp_path: Path) -> None:
-    reader = BookReader(tmp_path)
-    assert reader.read().rows == ()
+def test_folder_without_a_host_has_no_receipts_and_stays_empty(tmp_path: Path) -> None:
+    assert read_book(tmp_path).rows == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- sums for the status page ------------------------------------------------------------------------------
+
+
+def test_receipts_are_summed_by_home(kept: Receipts, tmp_path: Path) -> None:
+    other = Identity.new()
+    first = kept.sign(receipt("v1"))
+    kept.note(first, name="ada")
+    kept.note(first.countersign(HOME), name="ada")  # the same visit, signed by its home too
+    kept.note(kept.sign(receipt("v2")), name="ada")
+    kept.note(kept.sign(receipt("v3", home=other.public.data)))
+    ada, unnamed = HomeTotals(tmp_path)()
+    total = ada.total
+    assert (ada.home, total.visits, total.countersigned, total.spared_requests) == ("ada", 2, 1, 20)
+    assert (total.spared_bytes, total.cpu_seconds) == (8_000, 1.0)
+    assert (unnamed.home, unnamed.total.visits) == (other.public.id, 1)
+
+
+def test_receipts_are_read_again_only_when_they_changed(
+    kept: Receipts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Database] = []
+
+    def counted(database: Database) -> Book:
+        read.append(database)
+        return original(database)
+
+    original = module._read
+    monkeypatch.setattr(module, "SUM_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_read", counted)
+    totals = HomeTotals(tmp_path)
+    assert totals() == ()
     kept.note(kept.sign(receipt("v1")))
-    assert len(reader.read().rows) == 1
-    with (tmp_path / FILE).open("ab") as file:
-        file.write(b'{"half a li')
-    assert reader.read().bad_lines == 0  # somebody may be writing it
-    kept.note(kept.sign(receipt("v2")))
-    assert (len(reader.read().rows), reader.read().bad_lines) == (2, 1)
-    (tmp_path / FILE).write_bytes(b"")
-    assert reader.read().rows == ()
-
-
-def test_full_disk_leaves_no_half_line(kept: Receipts, tmp_path: Path, monkeypatch: Any) -> None:
-    from sterna.host.owner import receipts as book  # noqa: PLC0415
-
-    kept.note(kept.sign(receipt("v1")))
-    whole = (tmp_path / FILE).read_bytes()
-    write = book.os.write  # type: ignore[attr-defined]
-    monkeypatch.setattr(book.os, "write", lambda file, data: write(file, data[:100]))  # type: ignore[attr-defined]
-    with pytest.raises(StorageError, match="no room left"):
-        kept.note(kept.sign(receipt("v2")))
-    assert (tmp_path / FILE).read_bytes() == whole
+    assert [totals()[0].total.visits for _ in range(2)] == [1, 1]
+    kept.note(kept.sign(receipt("v2", began=1_700_000_001.0)))
+    assert totals()[0].total.visits == 2
+    kept.countersign(
+        "v2", HOME.public, kept.sign(receipt("v2", began=1_700_000_001.0)).countersign(HOME).by_home
+    )
+    assert totals()[0].total.countersigned == 1
+    assert len(read) == 3

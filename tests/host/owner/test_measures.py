@@ -2,8 +2,14 @@
 
 import pytest
 
-from sterna.host.owner.measures import amounts_of, host_amounts, seconds_text, size_text
-from sterna.host.owner.status import HostStatus, VisitStatus
+from sterna.host.owner.status import (
+    HostStatus,
+    VisitStatus,
+    amounts_of,
+    host_amounts,
+    seconds_text,
+    size_text,
+)
 from sterna.model import Budget
 
 

@@ -9,22 +9,21 @@ import pytest
 from tests.host.owner.test_host_receipts import HOME, HOST, receipt
 
 from sterna.host.owner.access_log import Hit
-from sterna.host.owner.receipts import KeptReceipt
+from sterna.host.owner.receipts import KeptReceipt, by_home, by_home_and_day, total_of
 from sterna.host.owner.savings import (
     EVERYBODY,
+    TEXT_WIDTH,
     Comparison,
     Side,
     Traffic,
-    by_home,
-    by_home_and_day,
     compare,
     days_of,
     fewer,
     is_loopback,
     product,
-    total_of,
+    svg_of,
+    text_of,
 )
-from sterna.host.receipts.savings_picture import TEXT_WIDTH, svg_of, text_of
 from sterna.wire.keys import Identity
 from sterna.wire.receipts import SignedReceipt
 
@@ -209,7 +208,7 @@ def test_bars_are_as_long_as_days_are_busy() -> None:
 def test_picture_says_where_the_log_has_no_day_to_compare() -> None:
     (tern, _) = compare(traffic(hit(1)), [kept(0)], UTC_DAYS)
     lines = text_of(tern, size, has_blocks=False)
-    assert "  before  the log has no day of it" in lines
+    assert "  before  the log covers no day of it" in lines
     assert not any("change" in line for line in lines)
 
 

@@ -15,11 +15,14 @@ from tests.clocks import StillClock
 
 from sterna.host.owner.audit import AUDIT, Audit
 from sterna.host.owner.page import REFRESH_SECONDS, format_page, open_page
-from sterna.host.owner.spared import Spared
+from sterna.host.owner.receipts import HomeTotal, Total
 from sterna.host.owner.status import HostStatus, VisitStatus
 from sterna.model import Budget
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e\x1b[2J&amp;'
+SPARED = HomeTotal(
+    EVIL, "key", Total(visits=3, countersigned=2, spared_requests=1234, spared_bytes=5678, cpu_seconds=9.0)
+)
 
 
 def status_of(**fields: object) -> HostStatus:
@@ -64,9 +67,7 @@ class Elements(HTMLParser):
 @asynccontextmanager
 async def page_at(audit: Path) -> AsyncIterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        async with open_page(
-            Watched(), audit, listener, spared=lambda: [Spared(EVIL, 3, 2, 1234, 5678, 9.0)]
-        ):
+        async with open_page(Watched(), audit, listener, spared=lambda: [SPARED]):
             yield listener.getsockname()[1]
 
 

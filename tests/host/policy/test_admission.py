@@ -8,10 +8,9 @@ import pytest
 from tests.host.knocking import SITE, config_of, send
 
 from sterna.errors import Refused, SternaError, WireError
-from sterna.host.config import Caps, Policy
-from sterna.host.entrance.admission import SKEW_SECONDS, judge
-from sterna.host.policy.terms import Terms
-from sterna.host.visiting.accepting import MAX_STARTS, visit_of
+from sterna.host.policy.policy import Caps, Policy
+from sterna.host.policy.terms import SKEW_SECONDS, Terms, admit
+from sterna.host.visiting.reception import MAX_STARTS, visit_of
 from sterna.model import (
     Budget,
     Crawler,
@@ -48,7 +47,7 @@ def hello(**fields: Any) -> Hello:
 
 
 def test_allowed_home_is_granted_what_the_policy_caps() -> None:
-    assert judge(hello(), site=SITE, terms=TERMS, now=NOW).pages == 100
+    assert admit(hello(), site=SITE, terms=TERMS, now=NOW).pages == 100
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,7 @@ def test_allowed_home_is_granted_what_the_policy_caps() -> None:
 )
 def test_others_are_told_why_not(fields: dict[str, Any], terms: Terms | None, problem: str) -> None:
     with pytest.raises(Refused) as caught:
-        judge(hello(**fields), site=SITE, terms=terms, now=NOW)
+        admit(hello(**fields), site=SITE, terms=terms, now=NOW)
     assert caught.value.problem == problem
     assert caught.value.time == (NOW if problem == "stale" else None)
 
@@ -114,7 +113,7 @@ def test_what_is_known_comes_along(tmp_path: Any) -> None:
 def test_no_more_is_known_than_a_visit_may_hold(tmp_path: Any, count: int) -> None:
     seen = array("q", range(count)).tobytes()
     terms = Terms("ada", Caps(urls=3), obey_robots=True)
-    with pytest.raises(Refused, match="more is known of the site"):
+    with pytest.raises(Refused, match="more URLs are known of the site"):
         accepted(tmp_path, terms=terms, known=pack_known(Known(seen)))
     assert accepted(tmp_path, terms=terms, known=pack_known(Known(seen[:24]))).known.fingerprints == seen[:24]
 

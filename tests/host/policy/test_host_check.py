@@ -11,10 +11,9 @@ from tests.host.policy.test_policy_file import FULL, KEY
 from tests.host.real import real_host
 
 from sterna.errors import UsageError
-from sterna.host.config import Policy
 from sterna.host.owner.audit import AUDIT
 from sterna.host.policy.explanation import explain
-from sterna.host.policy.policy import read_policy
+from sterna.host.policy.policy import Policy, read_policy
 
 MONDAY_NIGHT = 1_793_586_600.0  # Mon 2 Nov 2026 03:30 in Vienna
 
@@ -35,12 +34,12 @@ def test_policy_is_said_in_words(tmp_path: Path) -> None:
     assert "and while the web server answers / more than 40 ms later than when calm" in said
     assert "  visit     500 pages, 3,600 s" in said
     assert "  day       9 visits, 5,000 pages" in said
-    assert "robots.txt is not asked for" in said
+    assert "robots.txt is ignored" in said
     assert "/intranet/, /drafts/" in said
     assert "engine-c: never" in said
     assert "promising priority 7 or more: 9,000 pages, 60 s" in said
     assert said.endswith(
-        "next change: Mon 02 Nov 2026 04:00 CET, the hours of engine-a are over: what runs then rests"
+        "next change: Mon 02 Nov 2026 04:00 CET, the hours of engine-a end: a visit that runs then rests"
     )
 
 
@@ -48,7 +47,7 @@ def test_one_home_is_said_alone(tmp_path: Path) -> None:
     said = words(FULL, tmp_path, home="engine-a")
     assert "engine-a: may come now" in said
     assert "engine-c" not in said
-    with pytest.raises(UsageError, match=r"there is no home 'bob'.*engine-a, engine-c"):
+    with pytest.raises(UsageError, match=r"unknown home 'bob'.*engine-a, engine-c"):
         words(FULL, tmp_path, home="bob")
 
 
@@ -95,11 +94,12 @@ def test_command_explains_and_refuses(tmp_path: Path) -> None:
     bad = check(tmp_path, "bad.toml")
     assert (bad.returncode, bad.stdout) == (2, "")
     assert (
-        bad.stderr == "sterna: bad.toml, line 2, load.machine: 2.0 cannot be: a share of the cores, 0 to 1\n"
+        bad.stderr
+        == "sterna: bad.toml, line 2, load.machine: 2.0 is out of range (a share of the cores, 0 to 1)\n"
     )
     wrong = check(tmp_path, "good.toml", "--at", "soon")
     assert wrong.returncode == 2
-    assert "--at soon cannot be" in wrong.stderr
+    assert "--at soon is invalid" in wrong.stderr
 
 
 def test_host_with_a_broken_policy_does_not_start(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_host_with_a_broken_policy_does_not_start(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sterna", "host", "run", "--site", SITE, *folders]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("sterna: bad.toml, line 2, hours: 'Mon' are no hours")
+    assert result.stderr.startswith("sterna: bad.toml, line 2, hours: malformed hours 'Mon'")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -123,8 +123,10 @@ def test_host_that_runs_says_what_became_of_a_change(tmp_path: Path) -> None:
         assert host.process.stdout
         write_whole(tmp_path / "policy.toml", "connections = 2000\n")
         said = host.process.stdout.readline()
-        assert "line 1, connections: 2000 cannot be: 1 to 64; the policy as it was before holds on" in said
+        assert (
+            "line 1, connections: 2000 is out of range (1 to 64); the previous policy stays in force" in said
+        )
         write_whole(tmp_path / "policy.toml", "connections = 20\n")
-        assert "policy.toml has changed and holds from now on" in host.process.stdout.readline()
+        assert "policy.toml has changed and is in force from now on" in host.process.stdout.readline()
     events = [json.loads(line)["event"] for line in (tmp_path / "state" / AUDIT).read_text().splitlines()]
     assert events == ["host-started", "policy-broken", "policy-changed"]

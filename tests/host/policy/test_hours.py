@@ -83,15 +83,15 @@ def test_days_are_named_alone_in_lists_and_in_spans(text: str, days: str) -> Non
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("Mon", "are no hours"),
-        ("00:00-04:00", "are no hours"),
-        ("Mon 00-04", "are no hours"),
-        ("Mon 00:00-04:00 CET", "are no hours"),
-        ("", "are no hours"),
-        ("Moon 00:00-04:00", "'Moon' is no day"),
-        ("Mon-Fr 00:00-04:00", "'Fr' is no day"),
-        ("Mon 24:00-25:00", "no clock shows"),
-        ("Mon 00:60-04:00", "no clock shows"),
+        ("Mon", "malformed hours"),
+        ("00:00-04:00", "malformed hours"),
+        ("Mon 00-04", "malformed hours"),
+        ("Mon 00:00-04:00 CET", "malformed hours"),
+        ("", "malformed hours"),
+        ("Moon 00:00-04:00", "'Moon' is not a day"),
+        ("Mon-Fr 00:00-04:00", "'Fr' is not a day"),
+        ("Mon 24:00-25:00", "invalid time of day"),
+        ("Mon 00:60-04:00", "invalid time of day"),
         ("Mon 04:00-04:00", "a whole day is 00:00-24:00"),
     ],
 )
@@ -170,7 +170,7 @@ def test_what_is_next_is_the_first_moment_of_its_kind(texts: list[str], zone: st
 
 @pytest.mark.parametrize("name", ["Vienna", "Europe", "../etc/passwd", "Europe/Vienna\n", "\x00"])
 def test_zone_that_nobody_knows_is_said(name: str) -> None:
-    with pytest.raises(ValueError, match="not known here"):
+    with pytest.raises(ValueError, match="unknown zone"):
         zone_of(name)
 
 

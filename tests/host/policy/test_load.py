@@ -14,9 +14,9 @@ import msgspec
 import pytest
 from tests.host.knocking import GatedSite, Stream, limits_of, open_home, send, until
 
-from sterna.host.config import LoadRules, Policy
 from sterna.host.policy import load as load_module
 from sterna.host.policy.load import Governor, Load, LoadMeter, MachineTimes, Probe, family_of, read_machine
+from sterna.host.policy.policy import LoadRules, Policy
 from sterna.host.site.upstream import Upstream
 from sterna.host.visiting import overseer
 from sterna.model import Budget
@@ -86,7 +86,7 @@ async def test_machine_that_says_nothing_is_not_looked_at() -> None:
     meter = LoadMeter(machine=lambda: None)
     await meter.measure()
     assert str(await meter.measure()) == "not measured"
-    assert Governor(LoadRules(machine=0.01)).may_work(meter.load)
+    assert not Governor(LoadRules(machine=0.01)).judge(meter.load)
 
 
 async def test_slow_answers_count_beyond_the_calm_ones() -> None:
@@ -108,17 +108,17 @@ def test_who_rests_goes_on_well_below_the_bound() -> None:
     governor = Governor(LoadRules(machine=0.5, latency_ms=100))
     assert governor.judge(Load(machine=0.5, latency_ms=100)) == ""
     assert "60% of the machine" in governor.judge(Load(machine=0.6))
-    assert not governor.may_work(Load(machine=0.45))
-    assert governor.may_work(Load(machine=0.39))
-    assert governor.may_work(Load(machine=0.45))
-    assert not governor.may_work(Load(latency_ms=101))
-    assert not governor.may_work(Load(latency_ms=81))
-    assert governor.may_work(Load(latency_ms=79))
+    assert governor.judge(Load(machine=0.45))
+    assert not governor.judge(Load(machine=0.39))
+    assert not governor.judge(Load(machine=0.45))
+    assert governor.judge(Load(latency_ms=101))
+    assert governor.judge(Load(latency_ms=81))
+    assert not governor.judge(Load(latency_ms=79))
 
 
 def test_bound_of_0_is_not_looked_at() -> None:
     governor = Governor(LoadRules(machine=0.0, latency_ms=0.0))
-    assert governor.may_work(Load(machine=1.0, latency_ms=math.inf))
+    assert not governor.judge(Load(machine=1.0, latency_ms=math.inf))
 
 
 def test_linux_tells_what_the_machine_and_we_do() -> None:
@@ -267,7 +267,7 @@ async def test_rest_is_not_of_the_visits_time_but_has_its_own_bound(
         site.let(10)
         await asyncio.wait_for(reading, 10)
         assert stream.ending.ended == "budget"  # home goes on with it
-        assert any("rested as long as a visit may" in line for line in stream.lines)
+        assert any("has rested for as long as a visit may" in line for line in stream.lines)
 
 
 async def test_home_may_have_bounds_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,11 +296,20 @@ def busy_machine() -> Iterator[None]:
             os.kill(pid, signal.SIGKILL)
 
 
+async def load_of_the_machine() -> float:
+    meter = LoadMeter()
+    await meter.measure()
+    await asyncio.sleep(1.0)
+    return (await meter.measure()).machine or 0.0
+
+
 @pytest.mark.alone
 async def test_real_load_makes_a_real_visit_rest_and_it_goes_on_when_the_load_is_gone(tmp_path: Path) -> None:
     if os.geteuid() and os.getpriority(os.PRIO_PROCESS, 0) > 0:
         pytest.skip("what is niced does not count, and only root can make others that are not")
     serving = {"meter": LoadMeter()}
+    if await load_of_the_machine() > 0.3:
+        pytest.skip("other work keeps the machine busy: the visit would rest before the test makes it")
     # The visit itself works at the usual priority here, and leaves less to others than a real host does.
     rules = policy(load={"machine": 0.6}, delay_seconds=0.05, connections=1)
     async with open_home(tmp_path, pages=120, policy=rules, serving=serving) as home:

@@ -13,8 +13,7 @@ import pytest
 from tests.clocks import Wall
 from tests.host.knocking import GatedSite, Home, Stream, limits_of, open_home, problem_in, send, until
 
-from sterna.host.config import Policy
-from sterna.host.policy.policy import read_policy
+from sterna.host.policy.policy import Policy, read_policy
 from sterna.host.visiting import hosted, overseer, visits
 from sterna.model import Budget, Crawler, Program, Source
 from sterna.transport.interface import Call
@@ -419,7 +418,7 @@ async def test_change_holds_at_once_for_who_comes_and_for_the_offer(changing: Ch
     assert decode_offer(reply.body, "http://site.test").policy["pages"] == 7
     changing.write("[homes.ada]\nnever = true\n")
     assert (await problem_of_greeting(home, wall)).name == "refused"
-    assert sum("holds from now on" in line for line in changing.said) == 2
+    assert sum("is in force from now on" in line for line in changing.said) == 2
 
 
 async def test_broken_change_changes_nothing_and_is_said_once(changing: Changing, wall: Wall) -> None:
@@ -428,7 +427,7 @@ async def test_broken_change_changes_nothing_and_is_said_once(changing: Changing
     changing.write("[budget]\npages = 'many'\n")
     for _ in range(3):
         assert (await changing.home.greet(now=wall())).grants.pages == 7
-    broken = [line for line in changing.said if "the policy as it was before holds on" in line]
+    broken = [line for line in changing.said if "the previous policy stays in force" in line]
     assert len(broken) == 1
     assert "line 3, budget.pages" in broken[0]
 
@@ -453,7 +452,7 @@ async def test_home_that_is_not_allowed_any_more_is_sent_away_softly(changing: C
     reading = asyncio.create_task(stream.read())
     await until(lambda: len(changing.site.asked) > 2)
     changing.write("[homes.ada]\nnever = true\n")
-    await until(lambda: any("does not allow it any more" in line for line in stream.lines))
+    await until(lambda: any("no longer allows it" in line for line in stream.lines))
     changing.site.let(100)
     await asyncio.wait_for(reading, 20)
     assert stream.ending.ended == "budget"

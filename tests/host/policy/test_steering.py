@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from sterna.errors import Refused
-from sterna.host.config import Caps
 from sterna.host.policy.hours import Hours
-from sterna.host.policy.ration import Left
-from sterna.host.policy.steering import LATE_SECONDS, WORK, check_open, decide
-from sterna.host.policy.terms import Terms
+from sterna.host.policy.policy import Caps
+from sterna.host.policy.terms import LATE_SECONDS, WORK, Terms, check_open, decide
+from sterna.host.state import Left
 
 MONDAY = datetime(2026, 11, 16, 1, tzinfo=UTC).timestamp()
 TUESDAY = MONDAY + 24 * 3600.0
@@ -25,8 +24,8 @@ def terms(**fields: Any) -> Terms:
     ("given", "left", "wall", "busy", "does", "why"),
     [
         (terms(), Left(), MONDAY, "", "work", ""),
-        (None, Left(), MONDAY, "", "end", "does not allow it any more"),
-        (terms(never=True), Left(), MONDAY, "", "end", "does not allow it any more"),
+        (None, Left(), MONDAY, "", "end", "no longer allows it"),
+        (terms(never=True), Left(), MONDAY, "", "end", "no longer allows it"),
         (terms(), Left(pages=0), MONDAY, "", "end", "ration is used up (pages)"),
         (terms(), Left(visits=0), MONDAY, "", "work", ""),  # it is one of them
         (terms(hours=MONDAYS), Left(), MONDAY, "", "work", ""),

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import ConfigError
-from sterna.host.config import Caps, Policy
-from sterna.host.policy.policy import read_policy
-from sterna.host.policy.terms import ALLOWED, AllowedHomes, allow, granted, read_allowed
+from sterna.host.keyring import ALLOWED, allow, read_allowed
+from sterna.host.policy.policy import Caps, Policy, read_policy
+from sterna.host.policy.terms import AllowedHomes, granted
 from sterna.model import Budget
 from sterna.wire.keys import Identity, PublicKey
 
@@ -55,11 +55,11 @@ def test_policy_names_homes_by_key_with_rules_of_their_own(tmp_path: Path) -> No
         ("connections = 'many'", "int"),
         ("delay_seconds = -1", "0 to 3600"),
         ("delay_seconds = nan", "0 to 3600"),
-        ("closed = ['intern']", "begins with /"),
+        ("closed = ['intern']", "does not begin with /"),
         ("pages = 3", "unknown field"),
         ("[homes]\nada = 'ed25519:short'", "the key of ada"),
         ("[homes]\n'a b' = 'ed25519:x'", "one word"),
-        ("[budget]\npages = -1", "below 0"),
+        ("[budget]\npages = -1", "0 (no limit) or more"),
         ("[", "policy.toml"),
         ("closed = ['\udc00']".encode("utf-8", "surrogatepass").decode("latin-1"), "policy.toml"),
     ],
@@ -74,7 +74,7 @@ def test_policy_that_cannot_be_is_refused_in_one_line(tmp_path: Path, text: str,
 
 
 def test_policy_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.toml cannot be read"):
+    with pytest.raises(ConfigError, match=r"cannot read .*none\.toml"):
         read_policy(tmp_path / "none.toml")
 
 
@@ -111,12 +111,12 @@ def test_line_that_is_no_key_allows_nobody(tmp_path: Path, caplog: pytest.LogCap
     path = tmp_path / ALLOWED
     path.write_text(f"# mine\n\n{ada.text} ada\ned25519:zzz mallory\n\x00\xff\n*\n{ada.text[:-1]} eve\n")
     assert read_allowed(path) == {ada.text: "ada"}
-    assert "line 4" in caplog.text
+    assert "allowed:4: not a key" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, "a\nb", "\x1b[31m"])
 def test_name_must_fit_in_a_line(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="cannot name a home"):
+    with pytest.raises(ValueError, match="is not a name for a home"):
         allow(tmp_path / ALLOWED, key(), name)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sterna.host.site import rooted
-from sterna.host.site.rooted import PROOF_BYTES, TRUST_SECONDS, RootedFetcher
+from sterna.host.site import source
+from sterna.host.site.source import PROOF_BYTES, TRUST_SECONDS, RootedFetcher
 from sterna.web.document_root import DocumentRoot
 from sterna.web.http import Request, Response
 
@@ -96,13 +96,13 @@ def clock() -> Clock:
 
 @pytest.fixture
 def every(root: Path, server: Server, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> RootedFetcher:
-    monkeypatch.setattr(rooted, "WORTH_BYTES", len(PAGE))
+    monkeypatch.setattr(source, "WORTH_BYTES", len(PAGE))
     return RootedFetcher(DocumentRoot(root), server, clock)
 
 
 @pytest.fixture
 def by_folder(root: Path, server: Server, clock: Clock) -> RootedFetcher:
-    return RootedFetcher(DocumentRoot(root), server, clock, judges_every=False)
+    return RootedFetcher(DocumentRoot(root), server, clock, checks_every=False)
 
 
 async def get(fetcher: RootedFetcher, path: str, **fields: object) -> Response:

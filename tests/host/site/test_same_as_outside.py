@@ -20,8 +20,9 @@ from tests import making
 from tests.servers import apache, nginx
 from tests.servers.apache import OUTSIDE_HEADER, open_folder
 
-from sterna.host.config import Alias, HostConfig, Policy
-from sterna.host.site import rooted
+from sterna.host.config import Alias, HostConfig
+from sterna.host.policy.policy import Policy
+from sterna.host.site import source as source_module
 from sterna.host.site.source import LoopbackResolver, open_source, resolver_of
 from sterna.model import (
     Budget,
@@ -322,7 +323,7 @@ def seen_outside(odd_site: Site) -> Found:
 @pytest.fixture(params=SOURCES)
 def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "judged":
-        monkeypatch.setattr(rooted, "WORTH_BYTES", 0)
+        monkeypatch.setattr(source_module, "WORTH_BYTES", 0)
     return str(request.param)
 
 

@@ -9,7 +9,8 @@ from tests import making
 from tests.servers.nginx import serve
 
 from sterna.errors import ConfigError, FetchError
-from sterna.host.config import Alias, HostConfig, Policy
+from sterna.host.config import Alias, HostConfig
+from sterna.host.policy.policy import Policy
 from sterna.host.site.closed import Closed
 from sterna.host.site.source import LoopbackResolver, SiteFetcher, open_source, resolver_of
 from sterna.model import Ended, Etiquette, Parcel, Target
@@ -126,8 +127,8 @@ async def test_name_leads_to_the_upstream(tmp_path: Path) -> None:
         ({"site": "ftp://www.example.org"}, "site"),
         ({"check": "sometimes"}, "check .*every, folder, never"),
         ({"upstream": "http://backend"}, "upstream"),
-        ({"check": "never"}, "without a root"),
-        ({"aliases": (Alias("/files", Path("/")),)}, "without a root"),
+        ({"check": "never"}, "need a document root"),
+        ({"aliases": (Alias("/files", Path("/")),)}, "need a document root"),
         ({"root": Path("/nowhere/at/all")}, "no folder"),
         ({"root": Path("/nowhere/at/all"), "check": "never"}, "no folder"),
         ({"root": Path("/"), "aliases": (Alias("files", Path("/")),)}, "alias"),
@@ -171,7 +172,7 @@ async def test_files_alone_beside_a_server_are_warned_of(
         async with open_source(config, SystemClock()):
             pass
 
-    assert "its rules do not hold" in caplog.text
+    assert "its rules do not apply" in caplog.text
 
 
 @pytest.mark.servers

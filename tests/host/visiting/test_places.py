@@ -1,8 +1,8 @@
-"""Places for crawlers: first come, first served, and there may be more or fewer of them."""
+"""Slots for crawlers: first come, first served, and there may be more or fewer of them."""
 
 import asyncio
 
-from sterna.host.visiting.places import Place, Places
+from sterna.host.visiting.room import Slot, Slots
 
 
 async def settle() -> None:
@@ -11,13 +11,13 @@ async def settle() -> None:
 
 
 async def test_who_waited_longest_is_next() -> None:
-    places = Places(lambda: 1)
-    first = Place(places)
+    places = Slots(lambda: 1)
+    first = Slot(places)
     await first.take()
     order: list[int] = []
 
     async def wait(number: int) -> None:
-        await Place(places).take()
+        await Slot(places).take()
         order.append(number)
         places.leave()
 
@@ -31,10 +31,10 @@ async def test_who_waited_longest_is_next() -> None:
 
 
 async def test_who_gives_up_leaves_nothing_taken() -> None:
-    places = Places(lambda: 1)
-    first = Place(places)
+    places = Slots(lambda: 1)
+    first = Slot(places)
     await first.take()
-    early, late = asyncio.create_task(Place(places).take()), asyncio.create_task(Place(places).take())
+    early, late = asyncio.create_task(Slot(places).take()), asyncio.create_task(Slot(places).take())
     await settle()
     early.cancel()
     await settle()
@@ -46,20 +46,20 @@ async def test_who_gives_up_leaves_nothing_taken() -> None:
 
 
 async def test_nobody_jumps_the_queue() -> None:
-    places = Places(lambda: 1)
-    first = Place(places)
+    places = Slots(lambda: 1)
+    first = Slot(places)
     await first.take()
-    waiting = asyncio.create_task(Place(places).take())
+    waiting = asyncio.create_task(Slot(places).take())
     await settle()
     first.leave()
-    assert not Place(places).take_now()
+    assert not Slot(places).take_now()
     await waiting
 
 
 async def test_more_places_are_handed_out_at_once_and_fewer_in_time() -> None:
     count = 1
-    places = Places(lambda: count)
-    one, two = Place(places), Place(places)
+    places = Slots(lambda: count)
+    one, two = Slot(places), Slot(places)
     await one.take()
     waiting = asyncio.create_task(two.take())
     await settle()
@@ -74,8 +74,8 @@ async def test_more_places_are_handed_out_at_once_and_fewer_in_time() -> None:
 
 
 async def test_place_is_taken_and_left_once() -> None:
-    places = Places(lambda: 2)
-    place = Place(places)
+    places = Slots(lambda: 2)
+    place = Slot(places)
     await place.take()
     await place.take()
     assert (places.taken, place.take_now()) == (1, True)

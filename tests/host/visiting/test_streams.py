@@ -8,8 +8,8 @@ import pytest
 from tests.host.knocking import limits_of
 
 from sterna.errors import Refused
-from sterna.host.config import HostLimits
-from sterna.host.visiting.streams import LEAST_BYTES, SPARE_STREAMS, Streams
+from sterna.host.policy.policy import HostLimits
+from sterna.host.visiting.room import LEAST_BYTES, SPARE_STREAMS, Streams
 from sterna.wire.compression import squeezing_bytes
 
 MIB = 1024 * 1024

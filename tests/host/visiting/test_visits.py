@@ -6,14 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.host.knocking import GatedSite, Home, Stream, limits_of, open_home, problem_in, send, until
+from tests.host.knocking import (
+    FastClock,
+    GatedSite,
+    Home,
+    Stream,
+    limits_of,
+    open_home,
+    problem_in,
+    send,
+    until,
+)
 
-from sterna.host.policy.terms import ALLOWED, allow
+from sterna.host.keyring import ALLOWED, allow
+from sterna.host.policy.policy import HostLimits
 from sterna.host.visiting import hosted, visits
 from sterna.model import Budget
 from sterna.wire.keys import Identity
 from sterna.wire.orders import Kill, Look, Resume
 from sterna.wire.stream import AliveCame, ParcelCame
+
+KEPT_SECONDS = HostLimits().kept_seconds
 
 
 @pytest.fixture
@@ -268,9 +281,11 @@ async def test_visit_without_a_sign_of_its_home_expires(
     tmp_path: Path, site: GatedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(visits, "SWEEP_SECONDS", 0.02)
-    async with open_home(tmp_path, site=site, limits=limits_of(kept_seconds=1.5)) as home:
+    clock = FastClock()
+    async with open_home(tmp_path, site=site, clock=clock) as home:
         await begin(home)
         await until(lambda: bool(spooled(tmp_path)))
+        clock.ahead_seconds += KEPT_SECONDS + 1
         await until(lambda: not spooled(tmp_path))
         reply, _ = await home.order(Look("v1"))
         assert problem_in(reply).name == "gone"
@@ -283,9 +298,13 @@ async def test_finished_visit_is_forgotten_in_its_time(
 ) -> None:
     monkeypatch.setattr(visits, "SWEEP_SECONDS", 0.02)
     site.let(12)
-    async with open_home(tmp_path, site=site, limits=limits_of(kept_seconds=1.0)) as home:
+    clock = FastClock()
+    async with open_home(tmp_path, site=site, clock=clock) as home:
         await home.visit(send())
-        assert (await home.report(Look("v1"))).state == "finished"
+        for _ in range(2):  # each look counts as a sign of its home
+            assert (await home.report(Look("v1"))).state == "finished"
+            clock.ahead_seconds += KEPT_SECONDS - 30
+        clock.ahead_seconds += 31
         await until(lambda: not spooled(tmp_path))
         reply, _ = await home.order(Resume("v1", 1))
         assert problem_in(reply).name == "gone"

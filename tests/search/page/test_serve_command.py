@@ -42,8 +42,7 @@ def test_open_to_others_it_warns_once_and_answers_to_any_name(crawled: Crawled) 
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=20)
     assert errors == (
-        f"sterna: warning: 0.0.0.0:{port} is no address of this machine alone: whoever reaches it can read"
-        " the collection\n"
+        f"sterna: warning: other machines may reach 0.0.0.0:{port}: anyone there can read the collection\n"
     )
 
 
@@ -63,7 +62,7 @@ def test_on_loopback_a_foreign_name_is_refused(crawled: Crawled) -> None:
 def test_wrong_address_is_one_line(crawled: Crawled, listen: str) -> None:
     result = sterna("serve", crawled.folder, "--listen", listen)
     assert result.returncode == Exit.USAGE
-    assert result.stderr.startswith(f"sterna: --listen {listen} cannot be: ")
+    assert result.stderr.startswith(f"sterna: --listen {listen} is ")
     assert result.stderr.count("\n") == 1
 
 
@@ -72,7 +71,7 @@ def test_taken_port_is_one_line(crawled: Crawled) -> None:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         result = sterna("serve", crawled.folder, "--listen", listen)
     assert result.returncode == Exit.USAGE
-    assert result.stderr.startswith(f"sterna: --listen {listen} cannot be: ")
+    assert result.stderr.startswith(f"sterna: --listen {listen} is not available: ")
 
 
 def test_other_folder_is_refused(tmp_path: Path) -> None:
@@ -89,8 +88,7 @@ def test_missing_index_is_made_and_a_broken_one_names_what_helps(crawled: Crawle
         assert line.startswith(f"copy: {PAGES} pages at ")
         process.terminate()
         assert (
-            process.communicate(timeout=20)[1]
-            == f"sterna: {folder} has no search index yet, it is made now\n"
+            process.communicate(timeout=20)[1] == f"sterna: {folder} has no search index yet: creating it\n"
         )
     (folder / "index" / "current").write_text("nonsense")
     result = sterna("serve", folder, "--listen", "127.0.0.1:0")

@@ -11,7 +11,7 @@ from sterna.crawler.algebra import TRUE, joined, or_none, prunable_of, prune_of
 from sterna.crawler.grammar import check, describe
 from sterna.crawler.sql.pushdown import marks_of, shipped, translate
 from sterna.crawler.sql.query import (
-    Part,
+    Conjunct,
     Where,
     check_names,
     conjuncts,
@@ -95,26 +95,26 @@ class ConditionPlan(Record, frozen=True):
 class _Judged(NamedTuple):
     """A condition, its shipped form, whether home repeats it, and whether the shipped form is weaker."""
 
-    part: Part
+    part: Conjunct
     shipped: Predicate
     is_again: bool
     is_weaker: bool
     why: str
 
     @classmethod
-    def only_at_home(cls, part: Part, why: str) -> "_Judged":
+    def only_at_home(cls, part: Conjunct, why: str) -> "_Judged":
         return cls(part, TRUE, is_again=True, is_weaker=True, why=why)
 
 
 def plan_query(sql: str) -> QueryPlan:
     """The plan of a query; UsageError, in one line, if it is invalid."""
-    with _no_deeper():
+    with _bounded_depth():
         return _plan(trimmed(sql))
 
 
 def plan_condition(text: str) -> ConditionPlan:
     """The plan of a condition that is shipped whole; UsageError if the site cannot judge it exactly."""
-    with _no_deeper():
+    with _bounded_depth():
         node = read_condition(text)
         check_names(node.root(), {"page": PAGE_COLUMNS})
         found = translate(node, frozenset({"page"}))
@@ -125,7 +125,7 @@ def plan_condition(text: str) -> ConditionPlan:
 
 
 @contextmanager
-def _no_deeper() -> Iterator[None]:
+def _bounded_depth() -> Iterator[None]:
     try:
         yield
     except RecursionError as error:
@@ -177,14 +177,14 @@ def _judged(query: exp.Expr, reader: PageReader, where: Where | None) -> list[_J
     return found
 
 
-def _parts(select: exp.Expr, where: Where | None) -> Sequence[Part]:
+def _parts(select: exp.Expr, where: Where | None) -> Sequence[Conjunct]:
     if where:
         return where.parts
     node = select.args.get("where")
-    return [Part(each, each.sql(dialect="duckdb")) for each in conjuncts(node.this)] if node else []
+    return [Conjunct(each, each.sql(dialect="duckdb")) for each in conjuncts(node.this)] if node else []
 
 
-def _judge(part: Part, names: Names, *, is_outer: bool) -> _Judged:
+def _judge(part: Conjunct, names: Names, *, is_outer: bool) -> _Judged:
     found = translate(part.node, names)
     for mark in marks_of(found):
         return _Judged(part, shipped(found), is_again=True, is_weaker=True, why=str(mark.values[0]))

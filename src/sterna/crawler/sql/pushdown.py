@@ -13,7 +13,7 @@ from sqlglot import exp
 from sterna.crawler.algebra import joined, negated, unknown, weakened
 from sterna.crawler.grammar import COLUMNS, check, is_term, term_of
 from sterna.crawler.sql.reads import Names
-from sterna.crawler.text_tests import Token, Wild, is_stable, lowered, read_like
+from sterna.crawler.text_tests import LikeToken, Wild, is_stable, lowered, read_like
 from sterna.errors import UsageError
 from sterna.model import Predicate, Scalar
 
@@ -227,7 +227,7 @@ def _compared(op: str, term: str, value: Scalar) -> Predicate | None:
     return Predicate("=", term, (value,)) if value is None else _cased(term, str(value), list(str(value)))
 
 
-def _cased(term: str, written: str, tokens: Sequence[Token]) -> Predicate:
+def _cased(term: str, written: str, tokens: Sequence[LikeToken]) -> Predicate:
     """A LIKE in lower or upper case; letters whose case depends on the version of Unicode match any."""
     if is_stable(written):
         return Predicate("like", term, (_pattern(tokens), _ESCAPE))
@@ -236,7 +236,7 @@ def _cased(term: str, written: str, tokens: Sequence[Token]) -> Predicate:
     return _weak(part, "the case of some letters differs between versions of Unicode")
 
 
-def _pattern(tokens: Sequence[Token]) -> str:
+def _pattern(tokens: Sequence[LikeToken]) -> str:
     return "".join(token.value if isinstance(token, Wild) else _literally(token) for token in tokens)
 
 

@@ -41,7 +41,7 @@ class Dialect(DuckDB):
     Parser = _Parser
 
 
-class Part(NamedTuple):
+class Conjunct(NamedTuple):
     """One condition of a WHERE, and its text."""
 
     node: exp.Expr
@@ -53,7 +53,7 @@ class Where(NamedTuple):
 
     start: int
     end: int
-    parts: tuple[Part, ...]
+    parts: tuple[Conjunct, ...]
 
 
 def read_query(sql: str) -> exp.Expr:
@@ -172,7 +172,7 @@ def where_of(sql: str, select: exp.Select) -> Where | None:
     nodes = tuple(conjuncts(node.this))
     texts = [_text(sql, each) for each in _split(inside)]
     is_same = len(texts) == len(nodes) and all(map(_means, texts, nodes))
-    parts = map(Part, nodes, texts) if is_same else [Part(node.this, _text(sql, inside))]
+    parts = map(Conjunct, nodes, texts) if is_same else [Conjunct(node.this, _text(sql, inside))]
     return Where(tokens[start].start, inside[-1].end + 1, tuple(parts))
 
 
@@ -186,7 +186,7 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
         yield node
 
 
-def with_parts(sql: str, where: Where, parts: Sequence[Part]) -> str:
+def with_parts(sql: str, where: Where, parts: Sequence[Conjunct]) -> str:
     """The text of the query with only these conditions in its WHERE."""
     kept = " AND ".join(f"({part.text})" for part in parts)
     clause = f"WHERE {kept}" if kept else ""

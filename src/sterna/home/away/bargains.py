@@ -7,7 +7,8 @@ import msgspec
 from sterna.errors import WireError
 from sterna.home.away.negotiation import Facts, bounded, choose, room_for
 from sterna.home.dispatch import HOST_VISIT_PAGES, VISIT_SECONDS
-from sterna.home.ledger.interface import HostRow, Ledger
+from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.records import HostRow
 from sterna.model import Budget, Crawler, Record
 from sterna.wire.discovery import Offer, decode_offer
 

@@ -27,7 +27,7 @@ from sterna.home.away.place import (
     prospect_of,
 )
 from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import HostRow
+from sterna.home.ledger.records import HostRow
 from sterna.model import Crawler, Deliver, Hold, Parcel, Visit
 from sterna.web.clock import Clock
 from sterna.web.politeness import site_key

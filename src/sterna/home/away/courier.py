@@ -17,7 +17,8 @@ from sterna.home.away.place import Placement
 from sterna.home.away.trip import Departure, Trip
 from sterna.home.belief.inquiry import Inquiries, Inquiry
 from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import UNDER_WAY, Estimate, Ledger, Out, OutboxRow
+from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.records import UNDER_WAY, Estimate, Out, OutboxRow
 from sterna.home.progress import Progress
 from sterna.model import Budget, Deliver, Visit
 from sterna.web.clock import Clock

@@ -1,7 +1,7 @@
 """The events and actions of a trip to a host: what `trip` is told and what it asks for."""
 
 from sterna.errors import SternaError
-from sterna.home.ledger.interface import Out
+from sterna.home.ledger.records import Out
 from sterna.model import Ended, Parcel, Record, Visit
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from sterna.errors import LineBroken, Refused, WireError
 from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import HostRow
+from sterna.home.ledger.records import HostRow
 from sterna.model import Record, RobotsState, Visit
 from sterna.transport.interface import Call, Transport, read_whole
 from sterna.web.clock import Clock

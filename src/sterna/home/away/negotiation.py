@@ -11,10 +11,9 @@ from collections.abc import Mapping
 import msgspec
 
 from sterna.errors import Refused
-from sterna.home.ledger.interface import Estimate
+from sterna.home.ledger.records import Estimate
 from sterna.model import Budget, Ended, Known, Record, Scope, Target, Visit
-from sterna.web.parts import part_of
-from sterna.web.urls import fingerprint
+from sterna.web.urls import fingerprint, part_of
 from sterna.wire.orders import MAX_PARTS
 
 LIVE_PAGES = 2_000  # of a visit that no host keeps: whoever loses the line begins the rest anew

@@ -13,7 +13,7 @@ from sterna.home.away import events as ev
 from sterna.home.away.luggage import is_negligent, with_missed
 from sterna.home.away.negotiation import is_hosts_own, is_renewed
 from sterna.home.away.patience import Clocks, Patience
-from sterna.home.ledger.interface import Out
+from sterna.home.ledger.records import Out
 from sterna.model import Arrival, Budget, Ended, Hold, Parcel, Record, Visit
 from sterna.web.politeness import site_key
 

@@ -45,7 +45,7 @@ from sterna.trust.judgement import (
     needs_second_look,
     weighed,
 )
-from sterna.trust.sampling import Told, Witness
+from sterna.trust.sampling import ReportedPage, Witness
 from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.web.urls import fingerprint
@@ -156,14 +156,14 @@ class Check:
         )
         return Report(findings=tuple(weighed(findings)), usage=usage, late=self._late(told))
 
-    def _late(self, told: Sequence[Told]) -> int:
+    def _late(self, told: Sequence[ReportedPage]) -> int:
         """How many were not asked for in time: a site may want long pauses."""
         first = self._reads[0]
         if first.ended is not Ended.BUDGET:
             return 0
         return sum(each.page.fingerprint not in first.pages for each in told)
 
-    async def _find(self, told: Sequence[Told], halt: asyncio.Event) -> list[Finding]:
+    async def _find(self, told: Sequence[ReportedPage], halt: asyncio.Event) -> list[Finding]:
         pages = [each.page for each in told]
         first = await self._read(pages, halt)
         as_browser = await self._read_as_browser(pages, halt)
@@ -192,7 +192,11 @@ class Check:
         return cloaked(seen, as_browser.get(told.fingerprint), seen) is not None
 
     def _judged(
-        self, told: Told, seen: Mapping[int, Page], again: Mapping[int, Page], referrers: Mapping[int, Page]
+        self,
+        told: ReportedPage,
+        seen: Mapping[int, Page],
+        again: Mapping[int, Page],
+        referrers: Mapping[int, Page],
     ) -> Finding:
         page, keep = told.page, self._visit.crawler.program.keep
         ours, second = seen.get(page.fingerprint), again.get(page.fingerprint)

@@ -12,7 +12,7 @@ from sterna.home.belief.check import Check, Here, Report
 from sterna.home.belief.quarantine import Held, HeldVisit, Quarantine
 from sterna.home.ledger.desk import LedgerDesk
 from sterna.home.ledger.interface import Ledger
-from sterna.home.ledger.trust import SampleRow, TrustRow
+from sterna.home.ledger.records import SampleRow, TrustRow
 from sterna.home.progress import Progress
 from sterna.model import Parcel, Visit
 from sterna.trust.sampling import Witness, sample_count

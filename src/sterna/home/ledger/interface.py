@@ -1,196 +1,41 @@
-"""The interface of the ledger: what home knows of every site and URL, and who has it on lease."""
+"""The interface of the ledger, by concern; one conformance suite holds every store to it (tests/home/ledger).
+
+One writer, any number of readers. Every call is one transaction: all of it or nothing.
+"""
 
 from collections.abc import Callable, Collection, Sequence
-from enum import StrEnum
-from typing import NamedTuple, Protocol
-
-import msgspec
+from typing import Protocol
 
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.crawler.pack import SavedProgress
-from sterna.home.ledger.trust import TrustBook
-from sterna.model import Hold, Known, Parcel, Record, Robots, State, Target
-
-WHOLE = "/"  # the part that is a whole site
-
-
-class Lease(Record, frozen=True, kw_only=True):
-    """The right to visit a part of a site, and what the visit starts from."""
-
-    visit: str
-    site: str
-    part: str
-    epoch: int
-    starts: tuple[Target, ...]
-    known: Known
-    pages: int  # that the visit may fetch
-    depth: int  # the deepest level that may be fetched, so that without priorities levels stay in order
-    robots: Robots
-    holds: tuple[Hold, ...]
-    may_be_private: bool
-    state: State = State()  # what the crawler remembers of the part
+from sterna.home.ledger.records import (
+    WHOLE,
+    Change,
+    Counts,
+    Disposal,
+    Estimate,
+    HostRow,
+    InboxRow,
+    Lease,
+    Out,
+    OutboxRow,
+    SampleRow,
+    SiteFact,
+    SiteRow,
+    TrustRow,
+    VisitRow,
+)
+from sterna.model import Hold, Parcel, State, Target, Usage
 
 
-class Disposal(StrEnum):
-    """What intake does with a parcel."""
-
-    NEW = "new"
-    STORED = "stored"  # acknowledged before, and not stored again
-    STALE = "stale"  # of an old epoch, or of a visit that is over
-    GAP = "gap"  # a parcel before it is missing
-
-
-class Counts(Record, frozen=True, kw_only=True):
-    """Where a crawl stands."""
-
-    sites: int = 0
-    pending: int = 0  # URLs still to fetch
-    pages: int = 0  # good ones, each counted once
-    round_pages: int = 0  # fetched since the crawl, or its last refresh, began
-    requests: int = 0
-    bytes_received: int = 0
-    unchanged: int = 0
-    redirects: int = 0
-    kept: int = 0  # pages that were wanted, as often as they were fetched
-    cpu_seconds: float = 0.0
-    visits: int = 0
-    leased: int = 0
-    away: int = 0  # of them, at hosts
-    waiting_sites: int = 0  # that may not be visited yet
-    next_turn: float | None = None
-    errors: dict[str, int] = msgspec.field(default_factory=dict)
-
-
-class Change(Record, frozen=True, kw_only=True):
-    """What one commit stores: parcels, and where their facts lie in the archive."""
-
-    parcels: tuple[Parcel, ...]
-    segments: tuple[Segment, ...] = ()
-    batch: int = 0  # the number that its rows carry; 0: they have none
-    warc: tuple[WarcPosition, ...] = ()
-
-
-class Subtree(Record, frozen=True):
-    """A part of a site, as earlier visits know it."""
-
-    path: str  # as `web.parts` names it
-    read: int = 0  # pages that were read well
-    waiting: int = 0  # URLs that are to be fetched
-
-
-class Estimate(Record, frozen=True, kw_only=True):
-    """What earlier visits to a site teach of the next one; of a page 0 stands for not known."""
-
-    subtrees: tuple[Subtree, ...] = ()
-    page_bytes: float = 0.0
-    page_seconds: float = 0.0  # at its host
-    page_cpu_seconds: float = 0.0
-
-
-class SiteRow(Record, frozen=True, kw_only=True):
-    """A site as `status` and queries show it."""
-
-    site: str
-    pages: int
-    requests: int
-    bytes_received: int
-    errors: int
-    robots: str
-    robots_failures: int
-    robots_retry_at: float
-    reason: str
-    next_turn: float | None
-
-
-class VisitRow(Record, frozen=True, kw_only=True):
-    """A visit as `status` and queries show it."""
-
-    visit: str
-    site: str
-    part: str
-    epoch: int
-    place: str
-    began: float
-    over: float | None
-    ended: str | None
-    parcels: int
-    pages: int
-    requests: int
-    bytes_received: int
-    kept: int = 0
-    cpu_seconds: float = 0.0
-
-
-class HostRow(Record, frozen=True, kw_only=True):
-    """What home knows of a site's host, or that there is none."""
-
-    site: str
-    checked_at: float = 0.0  # when it was last looked for
-    offer: bytes | None = None  # its discovery document as it came; None where there is no host
-    key: str = ""  # pinned; it stays when the offer goes
-    until: float = 0.0  # the answer counts till then, a negative one too
-    failed_until: float = 0.0  # no crawler is sent there before
-    reason: str = ""  # why there is none, or why it failed
-    priority: int = 0  # of the site in revisits, as set_priority() was told
-
-
-class Out(StrEnum):
-    """Where a crawler that was sent to a host is."""
-
-    WAITING = "waiting"  # written down, and not yet known to be there
-    AWAY = "away"
-    RETURNED = "returned"
-    LOST = "lost"
-    KILLED = "killed"
-
-
-UNDER_WAY = (Out.WAITING, Out.AWAY)
-
-
-class OutboxRow(Record, frozen=True, kw_only=True):
-    """A crawler that was sent to a host."""
-
-    visit: str
-    site: str
-    endpoint: str
-    key: str  # the host's
-    state: Out
-    written_at: float
-    sent_at: float | None = None
-    over_at: float | None = None
-    order_bytes: int = 0
-    bytes_sent: int = 0  # over the network, both ways, what went wrong included
-    bytes_received: int = 0
-    is_live_only: bool = False  # the host keeps no visits: who loses the line loses the visit
-    reason: str = ""
-    parcels: int = 0  # stored so far; the ledger's own count, as are those below
-    pages: int = 0
-    fetched_bytes: int = 0  # by the crawler at the site: what ordinary crawling would have received
-
-
-class InboxRow(Record, frozen=True, kw_only=True):
-    """A parcel that came from a host, and when it was stored."""
-
-    visit: str
-    number: int
-    received_at: float
-    size_bytes: int
-    taken_at: float
-
-
-class SiteFact(NamedTuple):
-    """A fact that a crawler keeps of a site, as `crawler.facts` writes it."""
-
-    site: str
-    number: int
-    data: bytes
-
-
-class Ledger(Protocol):
-    """One writer, any number of readers. Every call is one transaction: all of it or nothing."""
+class SitesAndLeases(Protocol):
+    """Sites, their turns, and who has them on lease."""
 
     def seed(self, targets: Sequence[Target], *, now: float, private_sites: Collection[str] = ()) -> int:
-        """Adds URLs that the user named, some perhaps by a private address; tells how many were new."""
+        """Adds URLs that the user named, some perhaps by a private address; the number of new ones."""
+
+    def seed_sites(self) -> frozenset[str]:
+        """The sites that count as named by the user, including those that their start pages moved to."""
 
     def lease(
         self,
@@ -209,25 +54,10 @@ class Ledger(Protocol):
         Sites that `may_visit` refuses are idle until the next wake().
         """
 
-    def judge(self, parcel: Parcel) -> Disposal:
-        """Whether the parcel is to be stored."""
-
-    def commit(self, change: Change, *, now: float) -> None:
-        """Stores what is new of the parcels; the rest is left out.
-
-        ValueError if its batch is not the one after the last.
-        """
-
-    def batch(self) -> int:
-        """The number of the last batch of rows that was committed; 0 if there is none."""
-
-    def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
-        """Those of the pages, each a site and a fingerprint, of which a commit brought a version before."""
-
     def recover(self, *, now: float, least_pause: float) -> int:
-        """Ends the leases of a run that never ended them; their sites rest for their delay first.
+        """Ends the leases that an earlier run left open, and returns their number; their sites rest.
 
-        Visits that are away at a host that keeps them go on there, and stay leased. Tells how many were lost.
+        Visits that are away at a host that keeps them go on there, and stay leased.
         """
 
     def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
@@ -236,7 +66,65 @@ class Ledger(Protocol):
         What it brought is kept, the rest is still in the frontier.
         """
 
-    # -- hosts, and the crawlers that are sent there
+    def refresh(self, *, older_than: float, now: float) -> int:
+        """Puts pages fetched before a time back into the frontier; their number.
+
+        Sites that were given up get another chance.
+        """
+
+    def wake(self, *, now: float) -> None:
+        """Gives every part with something in its frontier a turn: limits may have changed."""
+
+    def due_count(self, *, now: float, most: int) -> int:
+        """How many parts could be leased now, counted up to `most`."""
+
+
+class PagesAndParcels(Protocol):
+    """What parcels bring, each stored once."""
+
+    def judge(self, parcel: Parcel) -> Disposal:
+        """Whether the parcel is to be stored."""
+
+    def commit(self, change: Change, *, now: float) -> None:
+        """Stores the parcels that are new, and skips the others.
+
+        ValueError if its batch is not the one after the last.
+        """
+
+    def batch(self) -> int:
+        """The number of the last committed batch of rows; 0 if there is none."""
+
+    def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
+        """Those of the pages, each a site and a fingerprint, of which a version was committed before."""
+
+    def forget_validators(self) -> None:
+        """Has every page fetched whole when it is visited again: earlier visits kept less of it."""
+
+
+class CrawlerMemory(Protocol):
+    """What crawlers remember of sites between their visits."""
+
+    def state(self, site: str, part: str = WHOLE) -> State:
+        """What the crawler remembers of a site: the next lease brings it."""
+
+    def set_state(self, site: str, state: State, *, part: str = WHOLE) -> None:
+        """Replaces the state with which the next visit to a site sets out."""
+
+    def forget_states(self) -> None:
+        """Forgets all states: another crawler goes where these were."""
+
+    def progress(self, site: str) -> SavedProgress:
+        """How far the crawler has come at a site, for a crawler's file."""
+
+    def restore(self, site: str, progress: SavedProgress, *, now: float) -> None:
+        """Has the next visit to a site go on from there; what is known of the site already stays."""
+
+    def facts(self) -> list[SiteFact]:
+        """The facts that crawlers keep, of all sites."""
+
+
+class HostsAndOutbox(Protocol):
+    """Hosts of sites, crawlers that were sent there, and what came back."""
 
     def host_row(self, site: str) -> HostRow | None:
         """What is known of the site's host; None if nobody looked yet."""
@@ -244,16 +132,16 @@ class Ledger(Protocol):
     def set_host(self, row: HostRow) -> None: ...
 
     def forgive_hosts(self, *, and_ask: bool) -> None:
-        """Has hosts that failed tried again, but for those that said when they open.
+        """Has hosts that failed tried again, except those that said when they open.
 
         With `and_ask` these are tried again too, and sites that had none are asked again.
         """
 
     def set_priority(self, site: str, priority: int) -> None:
-        """Notes the priority that home promises a site in its revisits; set_host() leaves it as it is."""
+        """Notes the priority that home promises a site in its revisits; set_host() does not change it."""
 
     def write_out(self, row: OutboxRow, luggage: bytes) -> None:
-        """Notes that a leased crawler is about to leave, with all that it takes to hear of it again.
+        """Notes that a leased crawler is about to leave, with all that is needed to resume its visit.
 
         Must be called before anything is sent.
         """
@@ -268,9 +156,9 @@ class Ledger(Protocol):
         bytes_received: int = 0,
         reason: str = "",
     ) -> Out:
-        """Notes what became of a crawler; the bytes are added to those before.
+        """Notes the state of a crawler and returns what it is now; the bytes are added to those before.
 
-        One that is over stays what it is: who kills it may be another process. Tells its state now.
+        A final state never changes: another process may have set it.
         """
 
     def outbox(self, *, states: Collection[Out] = tuple(Out)) -> list[OutboxRow]:
@@ -280,57 +168,51 @@ class Ledger(Protocol):
         """What write_out() was given; empty once the crawler is neither waiting nor away."""
 
     def set_luggage(self, visit: str, luggage: bytes) -> None:
-        """Has a crawler that has not left yet take something else along than write_out() was given."""
+        """Replaces the luggage of a crawler that has not left yet."""
 
     def estimate(self, site: str, *, with_subtrees: bool = False) -> Estimate:
-        """What earlier visits teach of the next one to a site; its parts only on request: it takes longer."""
+        """What earlier visits teach of the next one to a site; its parts only on request: that is slower."""
 
     def inbox(self, visit: str) -> list[InboxRow]:
         """What came from a host, by number."""
 
     def add_receipt(self, visit: str, site: str, data: bytes) -> None:
-        """Keeps what was signed of a visit; another one of the same visit takes its place."""
+        """Keeps the signed receipt of a visit; a later one of the same visit replaces it."""
 
     def receipts(self) -> list[tuple[str, str, bytes]]:
-        """Visit, site and what was signed, in the order of the visits."""
+        """Visit, site and signed receipt, in the order of the visits."""
 
-    @property
-    def trust(self) -> TrustBook:
-        """What hosts are believed."""
 
-    def refresh(self, *, older_than: float, now: float) -> int:
-        """Puts pages fetched before a time back into the frontier; tells how many.
+class TrustBook(Protocol):
+    """What is believed of hosts: a score for each, and the pages that were checked."""
 
-        Sites that were given up get another chance.
-        """
+    def row(self, site: str) -> TrustRow | None:
+        """What is known of the site's host; None if it was never checked."""
 
-    def forget_validators(self) -> None:
-        """Has every page asked for whole when it is visited again: earlier visits kept less of it."""
+    def rows(self) -> list[TrustRow]: ...
 
-    def wake(self, *, now: float) -> None:
-        """Gives every part with something in its frontier a turn: limits may have changed."""
+    def set(self, row: TrustRow, samples: Sequence[SampleRow] = ()) -> None:
+        """Replaces what was known, and adds the samples that changed it."""
 
-    def state(self, site: str, part: str = WHOLE) -> State:
-        """What the crawler remembers of a site: what the next lease brings."""
+    def forget(self, site: str) -> bool:
+        """Forgets the site's host, samples included; False if nothing was known."""
 
-    def set_state(self, site: str, state: State, *, part: str = WHOLE) -> None:
-        """Has the next visit to a site set out with this state; of the one before nothing is left."""
+    def samples(self, site: str) -> list[SampleRow]:
+        """The pages that were checked, the latest first."""
 
-    def forget_states(self) -> None:
-        """Has every crawler set out anew: another one goes where these were."""
+    def count(self, site: str, usage: Usage) -> None:
+        """Counts the requests and bytes of a check as those of the crawl."""
 
-    def progress(self, site: str) -> SavedProgress:
-        """How far the crawler has come at a site, for a crawler's file."""
+    def put_back(self, site: str, *, since: float, now: float) -> int:
+        """Has pages fetched since a time fetched again, whole; their number."""
 
-    def restore(self, site: str, progress: SavedProgress, *, now: float) -> None:
-        """Has the next visit to a site go on from there; what is known of the site already stays."""
 
-    def facts(self) -> list[SiteFact]:
-        """The facts that crawlers keep, of all sites."""
-
-    def replace_segments(self, old: Sequence[Segment], new: Segment, *, now: float) -> None: ...
+class ArchiveManifest(Protocol):
+    """Which files of the archive count."""
 
     def segments(self) -> list[Segment]: ...
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment, *, now: float) -> None: ...
 
     def forget_retired(self, *, before: float) -> list[str]:
         """Names of replaced segments that no reader can still be using; they are forgotten."""
@@ -338,6 +220,10 @@ class Ledger(Protocol):
     def warc_positions(self) -> list[WarcPosition]: ...
 
     def set_warc_positions(self, positions: Sequence[WarcPosition]) -> None: ...
+
+
+class HoldsAndSettings(Protocol):
+    """Holds, blocked names, settings, and where the crawl stands."""
 
     def holds(self, *, now: float) -> tuple[Hold, ...]: ...
 
@@ -350,20 +236,29 @@ class Ledger(Protocol):
 
     def blocked(self) -> frozenset[str]: ...
 
-    def seed_sites(self) -> frozenset[str]:
-        """The sites that count as named by the user, those that their start pages moved to included."""
-
     def setting(self, name: str) -> str | None: ...
 
     def set_setting(self, name: str, value: str) -> None: ...
 
     def counts(self, *, now: float) -> Counts: ...
 
-    def due_count(self, *, now: float, most: int) -> int:
-        """How many parts could be leased now, counted up to `most`."""
-
     def site_rows(self) -> list[SiteRow]: ...
 
     def visit_rows(self) -> list[VisitRow]: ...
+
+
+class Ledger(
+    SitesAndLeases,
+    PagesAndParcels,
+    CrawlerMemory,
+    HostsAndOutbox,
+    ArchiveManifest,
+    HoldsAndSettings,
+    Protocol,
+):
+    """What home knows of every site and URL, and who has it on lease."""
+
+    @property
+    def trust(self) -> TrustBook: ...
 
     def close(self) -> None: ...

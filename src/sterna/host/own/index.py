@@ -1,31 +1,99 @@
-"""The index of the own site: one SQLite file with its pages, their true dates, changes and words."""
+"""The index of the own site, one SQLite file: its pages with their true dates, its changes, and search.
 
+It is not part of the host's state: it can be deleted and made again, and the long transactions of a survey
+must not keep homes waiting.
+"""
+
+import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from sterna.errors import StorageError, UsageError
-from sterna.host.own import schema
+from sterna.errors import UsageError
+from sterna.host.files import Database, Format
 from sterna.host.site.closed import Closed
 from sterna.model import Record
 from sterna.web.sitemap_file import Listed
-from sterna.web.sqlite import connect, translated, version_of
 
 NAME = "own.sqlite"  # in the folder of state
-MAX_PAGES = 1_000_000  # of a survey, unless its owner says otherwise
-OPEN = Closed()  # to everybody, as far as the policy goes
-CACHE_KIB = 4 * 1024  # a host is small
-NO_INDEX = "there is no index of the site in {}: make it with 'sterna host index --site URL'"
-_ADVICE = {
-    "fts5": "the SQLite of this Python cannot search, use another Python",
-    "malformed": "delete it and run 'sterna host index' again",
-    "not a database": "delete it and run 'sterna host index' again",
-}
+MAX_PAGES = 1_000_000  # of a survey, unless the owner sets another limit
+OPEN = Closed()  # closed by nothing but the default paths
+
+FORMAT = Format(
+    name="index",
+    version=1,
+    missing="there is no index of the site in {}: make it with 'sterna host index --site URL'",
+    repair="delete it and run 'sterna host index' again",
+    tables="""
+CREATE TABLE about (site TEXT NOT NULL);
+
+CREATE TABLE page (
+    id INTEGER PRIMARY KEY,
+    mark INTEGER NOT NULL UNIQUE,  -- the fingerprint of its URL
+    url TEXT NOT NULL,
+    depth INTEGER NOT NULL,
+    title TEXT NOT NULL,
+    canonical INTEGER NOT NULL,    -- the mark of the page that it names as its original, or its own
+    folder INTEGER,                -- of an index.html: the mark of the folder that shows it
+    digest BLOB NOT NULL,
+    likeness BLOB NOT NULL,        -- as of the last real change
+    etag TEXT NOT NULL,
+    modified TEXT NOT NULL,        -- as the server wrote it
+    lastmod REAL,                  -- NULL if unknown
+    created REAL,                  -- NULL: before the first complete survey
+    read REAL NOT NULL,            -- when its content was last read
+    seen REAL NOT NULL,            -- when it last existed
+    missing REAL,                  -- since when the server says that it does not
+    missed INTEGER                 -- the survey that found this out
+);
+
+-- A copy is left out if its original is there and is not a copy itself.
+CREATE VIEW copy AS
+    SELECT page.mark FROM page JOIN page AS whole ON whole.mark = page.canonical
+    WHERE page.canonical <> page.mark AND whole.canonical = whole.mark AND whole.missing IS NULL
+    UNION
+    SELECT page.mark FROM page JOIN page AS whole ON whole.mark = page.folder
+    WHERE whole.digest = page.digest AND whole.canonical = whole.mark AND whole.missing IS NULL;
+
+CREATE VIEW shown AS
+    SELECT * FROM page WHERE missing IS NULL AND mark NOT IN (SELECT mark FROM copy);
+
+CREATE TABLE change (
+    n INTEGER PRIMARY KEY AUTOINCREMENT,
+    mark INTEGER NOT NULL,
+    url TEXT NOT NULL,
+    title TEXT NOT NULL,
+    kind TEXT NOT NULL,            -- created, updated, deleted
+    at REAL NOT NULL,              -- when it happened, as far as known
+    told REAL NOT NULL             -- since when it could be published
+);
+CREATE INDEX change_of_page ON change (mark, n);
+CREATE INDEX change_told ON change (told);
+
+CREATE TABLE survey (
+    number INTEGER PRIMARY KEY,
+    began REAL NOT NULL,
+    ended REAL,                    -- NULL: under way, or to be continued
+    is_whole INTEGER NOT NULL DEFAULT 0,
+    requests INTEGER NOT NULL DEFAULT 0,
+    pages INTEGER NOT NULL DEFAULT 0,
+    created INTEGER NOT NULL DEFAULT 0,
+    updated INTEGER NOT NULL DEFAULT 0,
+    deleted INTEGER NOT NULL DEFAULT 0
+);
+
+-- The frontier of the survey under way; URLs that are done have no target.
+CREATE TABLE todo (mark INTEGER PRIMARY KEY, depth INTEGER NOT NULL, target BLOB);
+CREATE INDEX todo_waiting ON todo (depth) WHERE target IS NOT NULL;
+
+CREATE VIRTUAL TABLE words USING fts5 (title, headings, text, tokenize = 'unicode61 remove_diacritics 2');
+""",
+)
 
 
 class Survey(Record, frozen=True, array_like=False):
-    """One look at the whole site, and what it found."""
+    """One survey of the whole site, and what it found."""
 
     number: int
     began: float
@@ -39,7 +107,7 @@ class Survey(Record, frozen=True, array_like=False):
 
 
 class Change(Record, frozen=True, array_like=False):
-    """What became of a page, and when."""
+    """A change of a page, and when it happened."""
 
     n: int
     url: str
@@ -54,145 +122,185 @@ class Index:
     """One connection to the file; used by one thread at a time."""
 
     def __init__(self, state: Path, *, site: str = "") -> None:
-        """Opens it to be read; with a site also to be written, and makes it if need be."""
-        self._path = state / NAME
-        if not site and not self._path.exists():
-            raise UsageError(NO_INDEX.format(state))
-        with self._translated():
-            self.connection = self._connect(is_reader=not site)
-        try:
-            with self._translated():
-                self._prepare(site) if site else self._check_version()
-        except BaseException:
-            self.connection.close()
-            raise
+        """Opens it for reading; with a site for writing too, and creates it if needed.
+
+        UsageError if there is none to read, or if it is the index of another site.
+        """
+        self._database = Database(state / NAME, FORMAT, is_reader=not site)
+        if site:
+            with self.transaction() as db:
+                if not db.execute("SELECT 1 FROM about").fetchone():
+                    db.execute("INSERT INTO about VALUES (?)", (site,))
+            if self.site() != site:
+                other = self.site()
+                self.close()
+                raise UsageError(f"{state / NAME} is the index of {other}: name another folder with --state")
 
     def close(self) -> None:
-        """Gives the file back."""
-        self.connection.close()
+        self._database.close()
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, whenever the process is killed."""
-        with self._translated():
-            self.connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self.connection
-                self.connection.execute("COMMIT")
-            except BaseException:
-                self.connection.rollback()
-                raise
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Commits everything or nothing."""
+        return self._database.transaction()
 
-    @contextmanager
-    def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """The index as it is now, for as long as it is read."""
-        with self._translated():
-            self.connection.execute("BEGIN")
-            try:
-                yield self.connection
-            finally:
-                self.connection.rollback()
+    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
+        """A consistent view for several reads."""
+        return self._database.snapshot()
 
     def site(self) -> str:
-        """The site whose index it is."""
-        with self._translated():
-            return str(self.connection.execute("SELECT site FROM about").fetchone()[0])
+        """The site of this index."""
+        with self.snapshot() as db:
+            row = db.execute("SELECT site FROM about").fetchone()
+        if row is None:  # its creation was interrupted
+            raise UsageError(FORMAT.missing.format(self._database.path.parent))
+        return str(row[0])
 
     def last_survey(self, *, is_over: bool = True) -> Survey | None:
-        """The last survey that ended; or whichever was last."""
+        """The last survey that ended, or with `is_over` false the last one."""
         where = "WHERE ended IS NOT NULL" if is_over else ""
-        with self._translated():
-            row = self.connection.execute(
+        with self.snapshot() as db:
+            row = db.execute(
                 f"SELECT * FROM survey {where} ORDER BY number DESC LIMIT 1"  # noqa: S608 - one of two words
             ).fetchone()
         return Survey(row[0], row[1], row[2], bool(row[3]), *row[4:]) if row else None
 
     def count(self) -> int:
-        """How many pages are shown."""
-        with self._translated():
-            return int(self.connection.execute("SELECT count(*) FROM shown").fetchone()[0])
+        """The number of pages that are shown."""
+        with self.snapshot() as db:
+            return int(db.execute("SELECT count(*) FROM shown").fetchone()[0])
 
     def pages(self, closed: Closed = OPEN) -> Iterator[Listed]:
-        """Every page that is shown to everybody, in the order in which they were first found."""
-        with self._translated():
-            for url, lastmod in self.connection.execute("SELECT url, lastmod FROM shown ORDER BY id"):
+        """Every page that is shown to everybody, in the order of discovery."""
+        with self.snapshot() as db:
+            for url, lastmod in db.execute("SELECT url, lastmod FROM shown ORDER BY id"):
                 if url not in closed:
                     yield Listed(url, lastmod)
 
     def changes(
         self, closed: Closed = OPEN, *, since: float = 0.0, newest_first: bool = False
     ) -> Iterator[Change]:
-        """What changed and could be told since then, in the order in which it was seen."""
+        """The changes that could be published since then, in the order of discovery."""
         statement = (
             "SELECT n, change.url, change.title, kind, at, told, created FROM change"
             " LEFT JOIN page USING (mark) WHERE told >= ?"
             " AND (kind = 'deleted' OR mark NOT IN (SELECT mark FROM copy)) ORDER BY n * ?"
         )
-        with self._translated():
-            for row in self.connection.execute(statement, (since, -1 if newest_first else 1)):
+        with self.snapshot() as db:
+            for row in db.execute(statement, (since, -1 if newest_first else 1)):
                 if row[1] not in closed:
                     yield Change(*row)
 
     def latest(self, closed: Closed = OPEN) -> Iterator[Change]:
-        """The last change of each page, the last of all first; of pages that are there or were deleted."""
+        """The last change of each page that is there or was deleted, the newest first."""
         statement = (
             "SELECT n, change.url, change.title, kind, at, told, created FROM change"
             " LEFT JOIN shown USING (mark)"
             " WHERE n = (SELECT max(n) FROM change AS other WHERE other.mark = change.mark)"
             " AND (kind = 'deleted' OR shown.id IS NOT NULL) ORDER BY told DESC, n DESC"
         )
-        with self._translated():
-            for row in self.connection.execute(statement):
+        with self.snapshot() as db:
+            for row in db.execute(statement):
                 if row[1] not in closed:
                     yield Change(*row)
 
-    # -- the file ------------------------------------------------------------------------------------------
 
-    def _connect(self, *, is_reader: bool) -> sqlite3.Connection:
-        if not is_reader:
-            try:
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            except OSError as error:
-                raise StorageError(f"{self._path.parent} cannot be made: {error.strerror}") from error
-        connection = connect(self._path, is_reader=is_reader)
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        return connection
+# -- search ------------------------------------------------------------------------------------------------
 
-    def _prepare(self, site: str) -> None:
-        execute = self.connection.execute
-        execute("PRAGMA journal_mode = WAL")
-        # A process that dies loses nothing; a machine that does, at most the last parcels, which come again.
-        execute("PRAGMA synchronous = NORMAL")
-        if version_of(self.connection) == 0:
-            with self.transaction() as db:
-                if version_of(self.connection) == 0:  # nobody was quicker
-                    for statement in _statements(schema.TABLES):
-                        db.execute(statement)
-                    db.execute("INSERT INTO about VALUES (?)", (site,))
-                    db.execute(f"PRAGMA user_version = {schema.VERSION}")
-        self._check_version()
-        if self.site() != site:
-            raise UsageError(f"{self._path} is the index of {self.site()}: name another folder with --state")
+MAX_QUERY = 1_000  # characters; the rest is ignored
+MAX_WORDS = 32
+EXCERPT_WORDS = 30
+TITLE_WEIGHT, HEADINGS_WEIGHT = 8.0, 3.0  # relative to a word of the text
+_BEGIN, _END = "\x02", "\x03"  # around a word that was found, in an excerpt; no text in the index holds them
 
-    def _check_version(self) -> None:
-        version = version_of(self.connection)
-        if version == 0:
-            raise UsageError(NO_INDEX.format(self._path.parent))
-        if version != schema.VERSION:
-            raise StorageError(
-                f"{self._path} has format {version}, this Sterna reads {schema.VERSION}:"
-                " delete it and run 'sterna host index' again"
-            )
-
-    def _translated(self) -> AbstractContextManager[None]:
-        return translated("index", self._path, advice=_ADVICE)
+# A phrase in quotes, the second of which may be missing, or a word.
+_ASKED = re.compile(r'"([^"]*)"?|([^\s"]+)')
+_RANK = f"bm25({TITLE_WEIGHT}, {HEADINGS_WEIGHT}, 1.0)"
+_STATEMENT = """
+    SELECT shown.digest, shown.url, shown.title, shown.lastmod, -rank, snippet(words, 2, ?, ?, '…', ?)
+    FROM words CROSS JOIN shown ON shown.id = words.rowid
+    WHERE words MATCH ? AND rank MATCH ? ORDER BY rank
+"""
 
 
-def _statements(script: str) -> Iterator[str]:
-    """Each statement by itself: sqlite3 would end the transaction before it ran them all."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
+class Found(Record, frozen=True, array_like=False):
+    """A page that was found; `marked` holds the ranges of the query's words in the excerpt."""
+
+    url: str
+    title: str
+    lastmod: float | None
+    score: float
+    excerpt: str
+    marked: tuple[tuple[int, int], ...]
+
+
+def search(index: Index, query: str, *, most: int = 10, closed: Closed = OPEN) -> list[Found]:
+    """The best pages: with all words, then with words that begin so; if there are none, with any of these.
+
+    No query is an error. Of pages with identical content only the best is returned.
+    """
+    phrases = phrases_of(query)
+    if not phrases:
+        return []
+    found: dict[bytes, Found] = {}
+    exact, begun = " ".join(phrases), " ".join(f"{phrase}*" for phrase in phrases)
+    any_begun = " OR ".join(f"{phrase}*" for phrase in phrases)
+    with index.snapshot() as db:
+        for expression in (exact, begun, any_begun):
+            if expression is any_begun and found:
+                break
+            for digest, page in _ask(db, expression):
+                if len(found) >= most:
+                    break
+                if page.url not in closed:
+                    found.setdefault(digest, page)
+    return list(found.values())
+
+
+def phrases_of(query: str) -> list[str]:
+    """The words and phrases of a query, each in quotes, so that none of them is an operator."""
+    asked = (phrase or word for phrase, word in _ASKED.findall(query[:MAX_QUERY]))
+    words = (spaced(text) for text in asked if any(map(str.isalnum, text)))
+    return [f'"{word}"' for _, word in zip(range(MAX_WORDS), words, strict=False)]
+
+
+def _ask(db: sqlite3.Connection, expression: str) -> Iterator[tuple[bytes, Found]]:
+    rows = db.execute(_STATEMENT, (_BEGIN, _END, EXCERPT_WORDS, expression, _RANK))
+    for digest, url, title, lastmod, score, snippet in rows:
+        excerpt, marked = _unmarked(unspaced(snippet))
+        yield digest, Found(url, title, lastmod, round(score, 3), excerpt, marked)
+
+
+def _unmarked(snippet: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """The excerpt without its marks, and the ranges that they enclosed."""
+    text, marked, begin = "", [], 0
+    for piece in re.split(f"([{_BEGIN}{_END}])", snippet):
+        if piece == _BEGIN:
+            begin = len(text)
+        elif piece == _END:
+            marked.append((begin, len(text)))
+        else:
+            text += piece
+    return text, tuple(marked)
+
+
+# -- scripts without spaces --------------------------------------------------------------------------------
+
+# SQLite's tokenizer splits words at characters that are not letters. Thai, Lao, Burmese, Khmer, kana and Han
+# are indexed letter by letter instead, so that a word is found as a sequence of letters.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+_BORDER = re.compile(f"(?<=[{_UNSPACED}])(?=[{_UNSPACED}])")
+_MADE_SPACE = re.compile(f"([{_UNSPACED}]{_END}?) (?={_BEGIN}?[{_UNSPACED}])")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
+
+
+def spaced(text: str) -> str:
+    """The text as it is indexed and searched."""
+    return _BORDER.sub(" ", _CONTROL.sub(" ", text))
+
+
+def unspaced(text: str) -> str:
+    """Indexed text as people write it; marks of an excerpt stay."""
+    return _MADE_SPACE.sub(r"\1", text)

@@ -1,4 +1,4 @@
-"""Keeps the index of a running host fresh: a survey every so many hours, and one that was cut goes on."""
+"""Keeps the index of a running host fresh: makes a survey at an interval, and continues one that was cut."""
 
 import asyncio
 import logging
@@ -13,9 +13,9 @@ from sterna.host.own.survey import Outcome, Surveyor
 from sterna.host.visiting.workshop import Workshop
 from sterna.web.clock import SystemClock
 
-LOOK_SECONDS = 60.0  # at most between two looks: somebody may have made a survey by hand
-AGAIN_SECONDS = 900.0  # after one that did not come to its end
-END_SECONDS = 10.0  # for a survey that is asked to end
+LOOK_SECONDS = 60.0  # between two looks at most: the owner may have made a survey by hand
+AGAIN_SECONDS = 900.0  # after one that ended early
+END_SECONDS = 10.0  # for a survey to end
 HOUR = 3600.0
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ Announce = Callable[[str], None]
 
 @asynccontextmanager
 async def keeping(config: HostConfig, *, hours: float, announce: Announce) -> AsyncIterator[None]:
-    """Surveys the site every so many hours while the context lasts; what goes wrong is logged."""
+    """Surveys the site at this interval while the context lasts; failures are logged."""
     keeper = Keeper(config, hours=hours, announce=announce)
     task = asyncio.create_task(keeper.run())
     try:
@@ -47,7 +47,7 @@ class Keeper:
         self.stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Returns when it is stopped."""
+        """Runs until `stop` is set."""
         not_before = 0.0
         while not self.stop.is_set():
             now = time.time()
@@ -59,13 +59,13 @@ class Keeper:
                 not_before = time.time() + min(AGAIN_SECONDS, self._hours * HOUR)
 
     async def _survey(self) -> bool:
-        """Whether it came to its end."""
-        clock = SystemClock()  # of its own, which has the time as it is now
+        """True if the survey came to its end."""
+        clock = SystemClock()  # a new one, which shows the current time
         workshop = Workshop(self._config, clock)
         try:
             surveyor = Surveyor(self._config, workshop, clock, announce=self._announce)
             outcome = await surveyor.survey(stop=self.stop)
-        except Exception as error:  # of a task beside the host, which must not end it
+        except Exception as error:  # a survey that fails must not end the host
             is_known = isinstance(error, SternaError)
             _log.error("the survey of the site failed: %s", error, exc_info=None if is_known else error)
             return False
@@ -77,7 +77,7 @@ class Keeper:
     def _last_survey(self) -> Survey | None:
         try:
             index = Index(self._config.state)
-        except SternaError:  # there is none; or what is wrong with it, a survey will tell
+        except SternaError:  # there is none; if it is damaged, the survey says so
             return None
         try:
             return index.last_survey(is_over=False)
@@ -91,8 +91,8 @@ class Keeper:
 
 
 def due_at(last: Survey | None, *, hours: float, now: float) -> float:
-    """When the next survey is due; one that was cut off at once."""
-    # A survey of the future was made before the clock was set back.
+    """When the next survey is due; at once if the last one was cut."""
+    # A survey in the future was made before the clock was set back.
     if last is None or last.ended is None or last.began > now:
         return now
     return last.began + hours * HOUR

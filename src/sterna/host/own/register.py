@@ -1,30 +1,40 @@
-"""What a survey saw, written into the index: one parcel, one transaction, so that a killed one goes on.
+"""Writes what a survey found into the index, and decides when a page really changed.
 
-A page that its owner does not show - robots.txt, noindex, a closed path - leaves the index with all that was
-ever told of it. One that the server says is not there leaves sitemap and search at once, for they name only
-what is there. But it is told as deleted only if it is said to be gone for good (410), or if the next survey
-misses it too: a server in the middle of a change answers 404 for a minute, and whoever follows the changes
-would throw away what comes back. What brought no answer, or an error of the server, is left as it was.
+One parcel is one transaction, so a killed survey can go on. A page that the owner does not show - robots.txt,
+noindex, a closed path - leaves the index with all its changes. A page that is missing leaves sitemap and
+search at once. It is published as deleted only if the server says that it is gone for good (410), or if the
+next survey misses it too: a server in the middle of a change answers 404 for a minute, and followers of the
+changes would delete a page that comes back. A page without an answer, or with a server error, stays as is.
+
+A date of the server is believed if it lies in the past and is not simply the time of the request, as programs
+write it. A file that was touched but is the same did not change, whatever its date; one that changed under an
+old date (copied with its times) changed when a survey saw it. A page with a date counts as changed with its
+first new byte. A page without one was made by a program and may hold a clock, a counter or a list of news: a
+share of its words must differ, since the last survey or, by the likeness that was kept, the last change.
 """
 
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable
+from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
 import msgspec
 
-from sterna.host.own.dating import Before, Verdict, judge_again, judge_new
-from sterna.host.own.tokens import spaced, unspaced
-from sterna.model import Page, Parcel, Target
+from sterna.host.own.index import spaced, unspaced
+from sterna.model import Page, Parcel, Record, Target
 from sterna.web.html import read_may
+from sterna.web.signature import change_between
 from sterna.web.urls import fingerprint, site_of
 
-EVERYBODY = "*"  # as whom robots.txt and its kin are read: what is listed is for all
+EVERYBODY = "*"  # the agent for robots.txt and its kin: what is listed is for all
 MAX_TEXT = 200_000  # characters of a page that are searched
 MAX_CHANGES = 200_000
+LEAST_CHANGE = 0.1  # share of the words of a page without a date
+FRESH_SECONDS = 60.0  # a date closer to the request is taken for the time of the request
+EARLIEST = 662_688_000.0  # 1991: earlier dates, such as 1970, stand for none
 
-# What people read; images, styles and programs are parts of pages.
+# Documents; images, styles and scripts are parts of pages.
 _DOCUMENTS = frozenset(
     {"text/html", "application/xhtml+xml", "text/plain", "text/markdown", "application/pdf"}
 )
@@ -34,17 +44,17 @@ _PASSING = frozenset({408, 425, 429})
 
 
 class Standing(Enum):
-    """What an answer says of a page."""
+    """What an answer says about a page."""
 
     SHOWN = auto()
     CLOSED = auto()  # not for everybody
     GONE = auto()  # for good
     MISSING = auto()  # perhaps for a moment
-    UNKNOWN = auto()  # no answer that says anything
+    UNKNOWN = auto()  # no useful answer
 
 
 def standing_of(page: Page) -> Standing:
-    """What the answer to a survey says of a page."""
+    """What the answer to a survey says about a page."""
     if page.error:
         return Standing.CLOSED if page.error in _CLOSED else Standing.UNKNOWN
     if page.status == 304 or 200 <= page.status < 300:
@@ -59,15 +69,40 @@ def standing_of(page: Page) -> Standing:
     return Standing.UNKNOWN if is_passing else Standing.MISSING
 
 
+class Before(Record, frozen=True, kw_only=True):
+    """A page of the index."""
+
+    title: str
+    text: str  # as the last survey saw it; set only if the digest differs now
+    digest: bytes
+    likeness: bytes  # as of the last real change: small changes add up
+    modified: str  # as the server wrote it
+    lastmod: float | None
+    read: float  # when its content was last read, with that date
+    seen: float
+    id: int = 0
+    missing: float | None = None
+    missed: int | None = None
+
+
+class Dating(Record, frozen=True):
+    """Whether and when a page changed; `kind` is empty if there is nothing to publish."""
+
+    kind: str  # "created", "updated" or ""
+    at: float  # when it changed
+    lastmod: float | None  # None if unknown
+    is_soft: bool = False  # the bytes differ, but the page is the same
+
+
 class Register:
     """Takes the parcels of one survey."""
 
     def __init__(self, survey: int, *, since: float | None) -> None:
         self._survey = survey
-        self._since = since  # when all pages of the site were known, if ever
+        self._since = since  # when all pages of the site were known; None: never
 
     def take(self, db: sqlite3.Connection, parcel: Parcel) -> None:
-        """Writes what the parcel brought; the caller's transaction holds all of it or nothing."""
+        """Writes a parcel within the caller's transaction."""
         told = Counter(kind for page in parcel.pages if (kind := self._take_page(db, page)))
         line_up(db, parcel.checkpoint.found)
         done = (*parcel.checkpoint.done, *(page.fingerprint for page in parcel.pages))
@@ -87,7 +122,7 @@ class Register:
         )
 
     def _take_page(self, db: sqlite3.Connection, page: Page) -> str:
-        """The kind of change that it is; "" for none."""
+        """The kind of the change; "" for none."""
         row = _row_of(db, page)
         standing = standing_of(page)
         if standing is Standing.SHOWN:
@@ -98,23 +133,23 @@ class Register:
             return self._miss(db, page, row, is_gone=standing is Standing.GONE)
         return ""
 
-    def _show(self, db: sqlite3.Connection, page: Page, row: "_Row | None") -> str:
+    def _show(self, db: sqlite3.Connection, page: Page, row: Before | None) -> str:
         is_first_sight = row is None and self._since is None
         if row:
-            verdict = judge_again(row, page)
-            _renew(db, page, verdict, row=row)
-        elif page.status == 304:  # unchanged since it was hidden: nothing of it is known any more
+            dating = date_again(row, page)
+            _renew(db, page, dating, row=row)
+        elif page.status == 304:  # unchanged since it was hidden, and its content is no longer known
             return ""
         else:
-            verdict = judge_new(page, since=self._since)
-            _add(db, page, verdict)
-        if verdict.kind:
-            # What a server dated before anybody looked could have been told ever since.
-            told = verdict.at if is_first_sight else page.fetched
-            _tell(db, page, verdict.kind, title=page.title, at=verdict.at, told=told)
-        return "" if is_first_sight else verdict.kind  # nothing became of it: it was there
+            dating = date_new(page, since=self._since)
+            _add(db, page, dating)
+        if dating.kind:
+            # A change dated before the first survey could have been published ever since.
+            told = dating.at if is_first_sight else page.fetched
+            _tell(db, page, dating.kind, title=page.title, at=dating.at, told=told)
+        return "" if is_first_sight else dating.kind  # the first survey finds pages, not changes
 
-    def _miss(self, db: sqlite3.Connection, page: Page, row: "_Row", *, is_gone: bool) -> str:
+    def _miss(self, db: sqlite3.Connection, page: Page, row: Before, *, is_gone: bool) -> str:
         is_confirmed = row.missed is not None and row.missed < self._survey
         if not (is_gone or is_confirmed):
             db.execute(
@@ -127,15 +162,7 @@ class Register:
         return "deleted"
 
 
-class _Row(Before, frozen=True, kw_only=True):
-    """A page of the index."""
-
-    id: int
-    missing: float | None
-    missed: int | None
-
-
-def _row_of(db: sqlite3.Connection, page: Page) -> _Row | None:
+def _row_of(db: sqlite3.Connection, page: Page) -> Before | None:
     names = ("id", "title", "digest", "likeness", "modified", "lastmod", "read", "seen", "missing", "missed")
     found = db.execute(
         "SELECT id, title, digest, likeness, modified, lastmod, read, seen, missing, missed FROM page"
@@ -144,7 +171,7 @@ def _row_of(db: sqlite3.Connection, page: Page) -> _Row | None:
     ).fetchone()
     if found is None:
         return None
-    row = _Row(text="", **dict(zip(names, found, strict=True)))
+    row = Before(text="", **dict(zip(names, found, strict=True)))
     if page.digest == row.digest:
         return row
     (text,) = db.execute("SELECT text FROM words WHERE rowid = ?", (row.id,)).fetchone()
@@ -152,7 +179,7 @@ def _row_of(db: sqlite3.Connection, page: Page) -> _Row | None:
 
 
 def line_up(db: sqlite3.Connection, targets: Iterable[Target]) -> None:
-    """Adds to what the survey has to do; what it has met before stays as it is."""
+    """Adds URLs to the survey's frontier; known ones stay as they are."""
     db.executemany("INSERT OR IGNORE INTO todo VALUES (?, ?, ?)", map(_todo_of, targets))
 
 
@@ -160,8 +187,8 @@ def _todo_of(target: Target) -> tuple[int, int, bytes]:
     return fingerprint(target.url), target.depth, msgspec.msgpack.encode(target)
 
 
-def _add(db: sqlite3.Connection, page: Page, verdict: Verdict) -> None:
-    created = verdict.at if verdict.kind == "created" else None
+def _add(db: sqlite3.Connection, page: Page, dating: Dating) -> None:
+    created = dating.at if dating.kind == "created" else None
     cursor = db.execute(
         "INSERT INTO page (mark, url, depth, title, canonical, folder, digest, likeness, etag, modified,"
         " lastmod, created, read, seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -176,7 +203,7 @@ def _add(db: sqlite3.Connection, page: Page, verdict: Verdict) -> None:
             page.likeness,
             page.etag,
             page.modified,
-            verdict.lastmod,
+            dating.lastmod,
             created,
             page.fetched,
             page.fetched,
@@ -186,7 +213,7 @@ def _add(db: sqlite3.Connection, page: Page, verdict: Verdict) -> None:
     _write_words(db, page, cursor.lastrowid)
 
 
-def _renew(db: sqlite3.Connection, page: Page, verdict: Verdict, *, row: _Row) -> None:
+def _renew(db: sqlite3.Connection, page: Page, dating: Dating, *, row: Before) -> None:
     if page.status == 304:
         db.execute(
             "UPDATE page SET seen = ?, missing = NULL, missed = NULL WHERE id = ?", (page.fetched, row.id)
@@ -201,13 +228,13 @@ def _renew(db: sqlite3.Connection, page: Page, verdict: Verdict, *, row: _Row) -
             page.digest,
             page.etag,
             page.modified,
-            verdict.lastmod,
+            dating.lastmod,
             page.fetched,
             page.fetched,
             row.id,
         ),
     )
-    if verdict.kind:
+    if dating.kind:
         db.execute("UPDATE page SET likeness = ? WHERE id = ?", (page.likeness, row.id))
     if page.digest != row.digest:
         db.execute("DELETE FROM words WHERE rowid = ?", (row.id,))
@@ -222,7 +249,7 @@ def _write_words(db: sqlite3.Connection, page: Page, id: int) -> None:
 
 
 def _canonical_of(page: Page) -> int:
-    """The mark of the page of the same site of which this one says that it is a copy; its own otherwise."""
+    """The mark of the page of the same site that this one names as canonical; its own otherwise."""
     if "canonical" in page.links.rels:
         for link in page.links:
             if "canonical" in link.rel.split() and site_of(link.url) == site_of(page.url):
@@ -236,7 +263,7 @@ def _folder_of(page: Page) -> int | None:
     return fingerprint(f"{folder}/") if name in _FOLDER_PAGES else None
 
 
-def _hide(db: sqlite3.Connection, page: Page, row: _Row | None) -> None:
+def _hide(db: sqlite3.Connection, page: Page, row: Before | None) -> None:
     if row:
         _drop(db, row.id)
     db.execute("DELETE FROM change WHERE mark = ?", (page.fingerprint,))
@@ -255,12 +282,62 @@ def _tell(db: sqlite3.Connection, page: Page, kind: str, *, title: str, at: floa
 
 
 def forget_hidden(db: sqlite3.Connection, may_show: Callable[[str], bool]) -> None:
-    """Tells no more of pages that were deleted and would be hidden now; nobody asks for them again."""
+    """Deletes the changes of deleted pages that would be hidden now: no survey asks for these again."""
     urls = db.execute("SELECT DISTINCT mark, url FROM change WHERE kind = 'deleted'").fetchall()
     hidden = [(mark,) for mark, url in urls if not may_show(url)]
     db.executemany("DELETE FROM change WHERE mark = ?", hidden)
 
 
 def forget_old_changes(db: sqlite3.Connection) -> None:
-    """Keeps the index from growing with the years."""
+    """Bounds the number of changes."""
     db.execute("DELETE FROM change WHERE n <= (SELECT max(n) FROM change) - ?", (MAX_CHANGES,))
+
+
+# -- when a page changed -----------------------------------------------------------------------------------
+
+
+def date_of(modified: str, fetched: float) -> float | None:
+    """The time in a server's Last-Modified; None if it is missing or not credible."""
+    try:
+        time = parsedate_to_datetime(modified).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return time if EARLIEST <= time <= fetched - FRESH_SECONDS else None
+
+
+def date_new(page: Page, *, since: float | None) -> Dating:
+    """Dates a page that is not in the index; `since` is when all pages of the site were known, if ever."""
+    date = date_of(page.modified, page.fetched)
+    if since is None:
+        # Its creation is unknown, but the server may know its last change.
+        return Dating("updated" if date else "", date or page.fetched, date)
+    at = date if date and date > since else page.fetched
+    return Dating("created", at, date or page.fetched)
+
+
+def date_again(before: Before, page: Page) -> Dating:
+    """Dates a page of the index that was read again."""
+    if page.status == 304 or page.digest == before.digest:
+        return Dating("", page.fetched, before.lastmod)
+    if not (_is_dated(before, page) or _is_other(before, page)):
+        return Dating("", page.fetched, before.lastmod, is_soft=True)
+    date = date_of(page.modified, page.fetched)
+    at = date if date and date > before.seen else page.fetched
+    return Dating("updated", at, at)
+
+
+def _is_dated(before: Before, page: Page) -> bool:
+    """Whether the server says that the page changed."""
+    if not page.modified or page.modified == before.modified:
+        return False
+    # A date of just now may be the time of the request, but not if the page had a date of its own before.
+    dates = date_of(page.modified, page.fetched), date_of(before.modified, before.read)
+    return any(date is not None for date in dates)
+
+
+def _is_other(before: Before, page: Page) -> bool:
+    if page.title != before.title or change_between(before.likeness, page.likeness) >= LEAST_CHANGE:
+        return True
+    # A likeness of few words says little.
+    old, new = set(before.text.split()), set(page.text.split())
+    return len(old ^ new) >= LEAST_CHANGE * (len(old) + len(new))

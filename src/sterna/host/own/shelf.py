@@ -1,6 +1,7 @@
-"""The files that a host shows to everybody: made of the index when they are first asked for, and then kept.
+"""The files that a host shows to everybody: sitemap, Atom feed (RFC 4287) and changes as JSON lines.
 
-They are those of the last survey that ended, under the paths that the policy closes now.
+They are made from the index when first requested, and then kept: from the last survey that ended, without the
+paths that the policy closes now.
 """
 
 import asyncio
@@ -9,28 +10,35 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
+import msgspec
+
 from sterna.errors import StorageError, UsageError
+from sterna.host.calls import Reply, http_error, refusal
 from sterna.host.config import HostConfig
-from sterna.host.own.feed import atom_of, lines_of
-from sterna.host.own.index import Index, Survey
+from sterna.host.own.index import Change, Index, Survey
 from sterna.host.policy.policy import PolicyFile
-from sterna.host.service import Reply, nowhere, refusal
 from sterna.host.site.closed import Closed
+from sterna.version import __version__
 from sterna.web.sitemap_file import write_sitemap
+from sterna.web.sitemap_file import xml_address as address
+from sterna.web.sitemap_file import xml_text as text
+from sterna.web.sitemap_file import xml_time as time_text
+from sterna.web.urls import path_of
 from sterna.wire.problems import problem
 
 FOLDER = "shown"  # in the folder of state
-FORMAT = 1  # of what is made; another one makes it anew
+FORMAT = 1  # of the files; files of another format are made again
 SMALL_BYTES = 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 MAX_AGE_SECONDS = 600
-STALE_SECONDS = 3600.0  # after which what is still being made was left by a process that is gone
+STALE_SECONDS = 3600.0  # after which an unfinished folder was left by a process that is gone
 MOST_LINES = 10_000
+MOST = 1_000  # entries of a feed, the latest ones
 SITEMAP, ATOM, LINES = "sitemap.xml", "changes.atom", "changes.jsonl"
 
 _TYPES = {
@@ -43,21 +51,21 @@ _log = logging.getLogger(__name__)
 
 
 class Shelf:
-    """What one host shows."""
+    """The files of one host."""
 
     def __init__(self, config: HostConfig) -> None:
         self._config = config
         self._policy = PolicyFile(config.policy_file, config.policy)
-        self._making = asyncio.Lock()  # whoever comes meanwhile waits for what is made
+        self._making = asyncio.Lock()  # other requests wait for the files meanwhile
 
     async def reply(self, name: str, *, known: str = "") -> Reply:
         """The file of this name; `known` is the client's If-None-Match."""
         try:
             async with self._making:
                 path = await asyncio.to_thread(self._find, name)
-            return await _reply(path, known) if path else nowhere(404, "Not Found")
+            return await _reply(path, known) if path else http_error(404, "Not Found")
         except (StorageError, OSError) as error:
-            _log.error("%s cannot be shown: %s", name, error)
+            _log.error("cannot show %s: %s", name, error)
             return refusal(problem("internal"))
 
     def _find(self, name: str) -> Path | None:
@@ -84,7 +92,7 @@ class Shelf:
         return blake2b(repr(seen).encode(), digest_size=12).hexdigest()
 
     def _make(self, index: Index, survey: Survey, folder: Path, *, closed: Closed) -> None:
-        """All of it or nothing: several processes may make the same at once."""
+        """Makes all files or none: several processes may do so at once."""
         address, site = self._config.address, self._config.site
         beside = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
         beside.mkdir(mode=0o700, parents=True)
@@ -101,7 +109,7 @@ class Shelf:
             try:
                 beside.rename(folder)
             except OSError:
-                if not folder.is_dir():  # where it is, somebody else was quicker
+                if not folder.is_dir():  # if it is there, another process was faster
                     raise
         finally:
             shutil.rmtree(beside, ignore_errors=True)
@@ -109,7 +117,7 @@ class Shelf:
 
 
 def _sweep(folder: Path) -> None:
-    """Deletes what was made before."""
+    """Deletes older files."""
     for other in folder.parent.iterdir():
         is_in_the_making = other.name.startswith(".") and time.time() - _time_of(other) < STALE_SECONDS
         if other != folder and not is_in_the_making:
@@ -129,7 +137,7 @@ async def _reply(path: Path, known: str) -> Reply:
     media_type = _TYPES[path.suffix]
     if tag in known.replace("W/", "").split(", ") or known.strip() == "*":
         return Reply(304, media_type, headers, b"")
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # whoever sweeps it away meanwhile takes nothing
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # it stays readable if it is deleted meanwhile
     size = os.fstat(descriptor).st_size
     if size > SMALL_BYTES:
         return Reply(200, media_type, (*headers, ("Content-Length", str(size))), _chunks(descriptor))
@@ -145,3 +153,54 @@ async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
             yield chunk
     finally:
         os.close(descriptor)
+
+
+# -- changes -----------------------------------------------------------------------------------------------
+
+# RFC 6721 2; a reader that does not know the second namespace ignores its elements.
+_NAMES = 'xmlns="http://www.w3.org/2005/Atom" xmlns:at="http://purl.org/atompub/tombstones/1.0"'
+
+
+def atom_of(latest: Iterable[Change], *, site: str, url: str, now: float) -> Iterator[str]:
+    """The feed served at `url`, with the last change of each page; `now` is its time if there is none."""
+    entries = list(islice(latest, MOST))
+    updated = max((change.told for change in entries), default=now)
+    yield '<?xml version="1.0" encoding="utf-8"?>\n'
+    yield f"<feed {_NAMES}>\n"
+    yield f"<id>{address(url)}</id>\n<title>Changes of {text(site)}</title>\n"
+    yield f"<updated>{time_text(updated)}</updated>\n"
+    yield f'<link rel="self" type="application/atom+xml" href="{address(url)}"/>\n'
+    yield f'<link rel="alternate" href="{address(site + "/")}"/>\n'
+    yield f"<author><name>{text(site)}</name></author>\n"
+    yield f'<generator version="{__version__}">Sterna</generator>\n'
+    for change in entries:
+        yield _tombstone(change) if change.kind == "deleted" else _entry(change)
+    yield "</feed>\n"
+
+
+def lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
+    """One JSON object per line."""
+    for change in changes:
+        row = {
+            "n": change.n,
+            "kind": change.kind,
+            "url": change.url,
+            "title": change.title,
+            "at": time_text(change.at),
+            "told": time_text(change.told),
+        }
+        yield msgspec.json.encode(row) + b"\n"
+
+
+def _entry(change: Change) -> str:
+    url = address(change.url)
+    published = "" if change.created is None else f"<published>{time_text(change.created)}</published>"
+    title = change.title or path_of(change.url)
+    return (
+        f"<entry><id>{url}</id><title>{text(title)}</title><updated>{time_text(change.at)}</updated>{published}"
+        f'<link rel="alternate" href="{url}"/><category term="{change.kind}"/></entry>\n'
+    )
+
+
+def _tombstone(change: Change) -> str:
+    return f'<at:deleted-entry ref="{address(change.url)}" when="{time_text(change.at)}"/>\n'

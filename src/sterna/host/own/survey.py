@@ -1,30 +1,39 @@
-"""The survey of the own site: the crawler of the owner himself, at his own host, with the runtime of visits.
+"""The survey of the own site: the owner's own crawler at the host, carried out by the runtime of visits.
 
-It reads the site as the host's visits do and asks as everybody would: robots.txt, noindex and nofollow hold
-as they do for all (`*`), and what the policy closes is closed to it too.
+It reads the site as visits do: robots.txt, noindex and nofollow apply as for all agents (`*`), and what the
+policy closes is closed to it too.
 """
 
 import asyncio
 import logging
 import os
+import sqlite3
+from array import array
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from sterna.errors import StorageError, UsageError
+import msgspec
+
+from sterna.errors import UsageError
 from sterna.host.config import HostConfig
-from sterna.host.locks import lock
-from sterna.host.own.dating import LEAST_CHANGE
-from sterna.host.own.index import MAX_PAGES, Index, Survey
-from sterna.host.own.pace import Pace
-from sterna.host.own.plan import Plan
-from sterna.host.own.register import EVERYBODY
-from sterna.host.owner.doors import Doors
-from sterna.host.policy.load import LoadMeter
+from sterna.host.files import lock
+from sterna.host.own.index import MAX_PAGES, OPEN, Index, Survey
+from sterna.host.own.register import (
+    EVERYBODY,
+    LEAST_CHANGE,
+    Register,
+    forget_hidden,
+    forget_old_changes,
+    line_up,
+)
+from sterna.host.owner.control import Doors
+from sterna.host.policy.load import Governor, LoadMeter, Probe
 from sterna.host.policy.policy import PolicyFile
 from sterna.host.site.closed import Closed
 from sterna.host.site.source import ShieldedFetcher
+from sterna.host.site.upstream import Upstream
 from sterna.host.visiting.workshop import Workshop
 from sterna.model import (
     Budget,
@@ -41,33 +50,38 @@ from sterna.model import (
     RobotsState,
     Scope,
     Target,
+    Validator,
     Visit,
 )
 from sterna.runtime.reins import Reins
 from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.web.http import Fetcher
-from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, site_of
+from sterna.web.robots import Rules
+from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint, site_of
 
 LOCK = "own.lock"  # in the folder of state
 VISIT_PAGES = 20_000
 VISIT_SECONDS = 3_600.0
 MAX_URLS = 1_000_000
 LOOK_SECONDS = 1.0  # between two looks at the load and at the doors
+STARTS_AT_ONCE = 20_000  # of one visit, so that a large site takes no more memory than a small one
+WHOLE_SECONDS = 7 * 24 * 3600.0  # until a page is read again even if the server would answer "unchanged"
 
 _FIELDS: tuple[Field, ...] = ("title", "headings", "text", "language", "links", "headers")
 _CRAWLER = Crawler(
     name="own-index",
-    scope=Scope(drop_params=DEFAULT_DROP_PARAMS, exclude=(r"\?C=[NMSD];O=[AD]$",)),  # Apache's lists, sorted
+    scope=Scope(drop_params=DEFAULT_DROP_PARAMS, exclude=(r"\?C=[NMSD];O=[AD]$",)),  # Apache's sorted lists
     program=Program(keep=Keep(fields=_FIELDS), needs=_FIELDS, least_change=LEAST_CHANGE),
 )
+_decode = msgspec.msgpack.Decoder(Target).decode
 _GOES_ON = frozenset({Ended.FINISHED, Ended.BUDGET})
 
 _log = logging.getLogger(__name__)
 
 
 class Outcome(Record, frozen=True):
-    """How far a survey came; `why` says what kept it from its end, and is empty if nothing did."""
+    """How far a survey came; `why` is the reason for an early end, or empty."""
 
     survey: Survey
     left: int = 0
@@ -76,6 +90,103 @@ class Outcome(Record, frozen=True):
     @property
     def is_over(self) -> bool:
         return self.survey.ended is not None
+
+
+class SurveyPlan:
+    """What one survey still has to do, kept in the index so that a killed one goes on; waits for the disk."""
+
+    def __init__(self, index: Index, survey: Survey, *, since: float | None) -> None:
+        self._index = index
+        self._number = survey.number
+        self._register = Register(survey.number, since=since)
+        self._rules = Rules.parse(b"", EVERYBODY)  # of the last robots.txt; set by take()
+
+    @classmethod
+    def begin(cls, index: Index, *, starts: tuple[str, ...], now: float) -> "SurveyPlan":
+        """The survey to be continued; if there is none, a new one over all known pages."""
+        with index.transaction() as db:
+            row = db.execute("SELECT number FROM survey WHERE ended IS NULL").fetchone()
+            if row is None:
+                db.execute("INSERT INTO survey (began) VALUES (?)", (now,))
+                db.execute("DELETE FROM todo")
+                line_up(db, (Target(url, depth) for url, depth in db.execute("SELECT url, depth FROM page")))
+            for url in starts:  # entry points named by the owner, known or not
+                db.execute("DELETE FROM todo WHERE mark = ? AND target IS NOT NULL", (fingerprint(url),))
+                line_up(db, [Target(url)])
+            since = db.execute("SELECT max(began) FROM survey WHERE is_whole").fetchone()[0]
+        survey = index.last_survey(is_over=False)
+        assert survey
+        return cls(index, survey, since=since)
+
+    def next(self, *, is_anew: bool, now: float) -> tuple[tuple[Target, ...], Known]:
+        """The starts of the next visit and what it knows; no starts if nothing is left."""
+        with self._index.snapshot() as db:
+            rows = db.execute(
+                "SELECT mark, target FROM todo WHERE target IS NOT NULL ORDER BY depth LIMIT ?",
+                (STARTS_AT_ONCE,),
+            ).fetchall()
+            starts = {mark: _decode(target) for mark, target in rows}
+            marks = db.execute("SELECT mark FROM todo ORDER BY mark")
+            others = array("q", (mark for (mark,) in marks if mark not in starts))
+            validators = _validators(db, starts, is_anew=is_anew, now=now)
+        return tuple(starts.values()), Known(others.tobytes(), validators)
+
+    def take(self, parcel: Parcel) -> None:
+        """Writes a parcel."""
+        if parcel.robots:
+            self._rules = Rules.parse(parcel.robots.rules, EVERYBODY)
+        with self._index.transaction() as db:
+            self._register.take(db, parcel)
+
+    def left(self) -> int:
+        """The number of URLs in the frontier."""
+        with self._index.snapshot() as db:
+            return int(db.execute("SELECT count(*) FROM todo WHERE target IS NOT NULL").fetchone()[0])
+
+    def standing(self) -> Survey:
+        """The survey with its current counts."""
+        survey = self._index.last_survey(is_over=False)
+        assert survey
+        return survey
+
+    def finish(self, *, is_whole: bool, now: float, closed: Closed = OPEN) -> None:
+        """Ends the survey; from now on sitemap and feed are made from it."""
+        with self._index.transaction() as db:
+            db.execute(
+                "UPDATE survey SET ended = ?, is_whole = ? WHERE number = ?", (now, is_whole, self._number)
+            )
+            db.execute("DELETE FROM todo")
+            forget_hidden(db, lambda url: url not in closed and self._rules.may_fetch(url))
+            forget_old_changes(db)
+
+
+def _validators(
+    db: sqlite3.Connection, starts: dict[int, Target], *, is_anew: bool, now: float
+) -> tuple[Validator, ...]:
+    rows = db.execute("SELECT mark, etag, modified, digest FROM page WHERE read > ?", (now - WHOLE_SECONDS,))
+    return () if is_anew else tuple(Validator(*row) for row in rows if row[0] in starts)
+
+
+class Pace:
+    """Whether a survey may work now: the owner's load rules apply to it too, and may change meanwhile."""
+
+    def __init__(self, config: HostConfig, policy: PolicyFile, meter: LoadMeter | None = None) -> None:
+        self._config = config
+        self._policy = policy
+        self._meter = meter or LoadMeter()
+        self._governor = Governor(policy.policy.load)
+        self._probed = ""  # the path of the meter's probe; changed by why_not()
+
+    async def why_not(self) -> str:
+        """Why it must rest now; "" if it may work."""
+        self._policy.look()
+        rules = self._policy.policy.load
+        self._governor.rules = rules
+        if rules.latency_ms and rules.probe != self._probed:
+            upstream = Upstream.of(self._config.site, self._config.upstream)
+            self._meter.probe = Probe(self._config.site, upstream, rules.probe)
+            self._probed = rules.probe
+        return self._governor.judge(await self._meter.measure(has_probe=bool(rules.latency_ms)))
 
 
 class Surveyor:
@@ -106,12 +217,12 @@ class Surveyor:
         max_pages: int = MAX_PAGES,
         is_anew: bool = False,
     ) -> Outcome:
-        """Begins a survey or goes on with the last one; what was read stays, however this ends."""
+        """Begins a survey or continues the last one; what was read stays, however this ends."""
         urls = tuple(_url_of(self._config.site, start) for start in starts)
         with _locked(self._config.state):
             index = await asyncio.to_thread(Index, self._config.state, site=self._config.site)
             try:
-                plan = await asyncio.to_thread(Plan.begin, index, starts=urls, now=self._clock.now())
+                plan = await asyncio.to_thread(SurveyPlan.begin, index, starts=urls, now=self._clock.now())
                 why = await self._visit(plan, stop=stop, max_pages=max_pages, is_anew=is_anew)
                 left = await asyncio.to_thread(plan.left)
                 is_cut = bool(why) and plan.standing().pages >= max_pages
@@ -124,8 +235,8 @@ class Surveyor:
             finally:
                 index.close()
 
-    async def _visit(self, plan: Plan, *, stop: asyncio.Event, max_pages: int, is_anew: bool) -> str:
-        """Makes visits until nothing is left to ask for; what kept it from that, if anything did."""
+    async def _visit(self, plan: SurveyPlan, *, stop: asyncio.Event, max_pages: int, is_anew: bool) -> str:
+        """Makes visits until the frontier is empty; returns the reason for an early end, or ""."""
         before: tuple[int, int] | None = None
         for number in count(1):
             standing = plan.standing()
@@ -135,9 +246,9 @@ class Surveyor:
             if not starts:
                 return ""
             if room <= 0:
-                return f"{max_pages:,} pages are the most"
+                return f"the limit of {max_pages:,} pages is reached"
             if progress == before:
-                return "the site gives no answers"
+                return "the site does not answer"
             before = progress
             visit = self._visit_of(f"own-{standing.number}-{number}", starts, known, pages=room)
             delivery = _Delivery(plan)
@@ -151,7 +262,7 @@ class Surveyor:
         raise AssertionError  # there is always a next number
 
     def _through(self, fetcher: Fetcher) -> Fetcher:
-        """What the policy closes now, and not only what it closed when the host began."""
+        """Refuses what the policy closes now, not only what it closed when the host started."""
         return ShieldedFetcher(fetcher, lambda: self._policy.policy.closed)
 
     def _visit_of(self, id: str, starts: tuple[Target, ...], known: Known, *, pages: int) -> Visit:
@@ -166,7 +277,7 @@ class Surveyor:
                 user_agent=f"Sterna/{__version__} (index of {self._config.site} by its own host)",
                 robots_name=EVERYBODY,
                 delay_seconds=policy.delay_seconds,
-                response_factor=0.0,  # it is the owner who says how fast
+                response_factor=0.0,  # the owner sets the pace
                 connections=policy.connections,
             ),
             starts=starts,
@@ -178,12 +289,12 @@ class Surveyor:
                 patience_seconds=VISIT_SECONDS,
             ),
             robots=Robots(),
-            may_be_private=True,  # its own site, and nothing else has an address here
+            may_be_private=True,  # its own site, the only one that has an address here
         )
 
     @asynccontextmanager
     async def _held(self, reins: Reins, stop: asyncio.Event) -> AsyncIterator[asyncio.Event]:
-        """Makes the visit rest while the machine is busy; what it gives is set when the visit is to stop."""
+        """Makes the visit rest while the site is busy; the event is set when the visit must stop."""
         halt = asyncio.Event()
         task = asyncio.create_task(self._hold(reins, stop, halt))
         try:
@@ -192,7 +303,7 @@ class Surveyor:
             task.cancel()
             await asyncio.wait({task})
         if not task.cancelled():
-            task.result()  # it may have failed
+            task.result()  # raises if it failed
 
     async def _hold(self, reins: Reins, stop: asyncio.Event, halt: asyncio.Event) -> None:
         while not (stop.is_set() or self._doors.are_closed()):
@@ -208,9 +319,9 @@ class Surveyor:
 
 
 class _Delivery:
-    """Takes the parcels of one visit, and remembers how it ended."""
+    """Takes the parcels of one visit and notes how it ended."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SurveyPlan) -> None:
         self._plan = plan
         self.ended: Ended | None = None
         self._robots = Robots()
@@ -221,12 +332,12 @@ class _Delivery:
         await asyncio.to_thread(self._plan.take, parcel)
 
     def why(self, doors: Doors) -> str:
-        """Why the visit ended before its end."""
+        """Why the visit ended early."""
         if self.ended is Ended.STOPPED:
             reason = doors.are_closed()
             return f"the doors are closed ({reason})" if reason else "stopped"
         if self._robots.state is RobotsState.DISQUALIFIED:
-            return f"robots.txt cannot be had: {self._robots.reason}"
+            return f"cannot read robots.txt: {self._robots.reason}"
         if self.ended is Ended.BLOCKED:
             return "the site asks for a long pause"
         return "the site does not answer"
@@ -235,20 +346,16 @@ class _Delivery:
 def _url_of(site: str, start: str) -> str:
     url = Canonical()(start, f"{site}/")
     if url is None or site_of(url) != site:
-        raise UsageError(f"--start {start} cannot be: name a page of {site}, such as /news/")
+        raise UsageError(f"--start {start} is not a page of {site}: name one such as /news/")
     return url
 
 
 @contextmanager
 def _locked(state: Path) -> Iterator[None]:
     """One survey at a time; UsageError if there is another."""
-    try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{state} cannot be made: {error.strerror}") from error
     descriptor = lock(state / LOCK)
     if descriptor is None:
-        raise UsageError(f"another survey is under way in {state}: wait for its end")
+        raise UsageError(f"another survey is under way in {state}: wait until it ends")
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
-"""Access logs of web servers, as nginx and Apache write them: common and combined format, plain or gzipped.
+"""Access logs of nginx and Apache: common and combined format, plain or gzipped.
 
-Whoever sends a request has a say in its line: it may hold any bytes. What is not a line of these formats is
-counted and passed over.
+The sender of a request controls parts of its line, which may hold any bytes. Malformed lines are counted and
+skipped.
 """
 
 import gzip
@@ -18,14 +18,14 @@ from typing import BinaryIO, NamedTuple, cast
 from sterna.errors import UsageError
 from sterna.model import Record
 
-MAX_LINE_BYTES = 64 * 1024  # web servers bound requests far below
+MAX_LINE_BYTES = 64 * 1024  # web servers limit requests to far less
 MAX_AGENT = 400
 OLDEST = 631_152_000.0  # 1990: there were no web servers before
-AHEAD_SECONDS = 24 * 3600.0  # that a line may be after now: clocks and zones
+AHEAD_SECONDS = 24 * 3600.0  # that a line may be in the future: clocks and zones differ
 _GZIP = b"\x1f\x8b"
 _MONTHS = {name: 1 + at for at, name in enumerate(b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split())}
 
-# Both servers escape quotes within. No text can be matched in two ways: there is no backtracking.
+# Both servers escape inner quotes. No text matches in two ways, so there is no backtracking.
 _QUOTED = rb'"((?:[^"\\]|\\.)*+)"'
 _REST = re.compile(
     rb"(\d\d)/([A-Z][a-z][a-z])/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)\] "
@@ -39,13 +39,13 @@ _REST = re.compile(
 
 
 class Hit(NamedTuple):
-    """One request as the web server noted it."""
+    """One request as the web server logged it."""
 
-    client: str  # an address as a rule
+    client: str  # usually an address
     time: float
     status: int
     size_bytes: int  # of the answer
-    agent: str | None  # None: the log does not say
+    agent: str | None  # None: not in the log
 
 
 class LogCount(Record, frozen=True):
@@ -53,11 +53,11 @@ class LogCount(Record, frozen=True):
 
     lines: int = 0
     bad_lines: int = 0
-    broken: tuple[str, ...] = ()  # files that end within what they hold
+    broken: tuple[str, ...] = ()  # messages about damaged files
 
 
 def read_logs(paths: list[Path], take: Callable[[Hit], None], *, now: float) -> LogCount:
-    """Gives each request to `take`; UsageError for a file that cannot be opened."""
+    """Passes each request to `take`; UsageError if a file cannot be opened."""
     lines = bad_lines = 0
     broken: list[str] = []
     for path in paths:
@@ -71,14 +71,14 @@ def read_logs(paths: list[Path], take: Callable[[Hit], None], *, now: float) -> 
                     else:
                         bad_lines += 1
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            broken.append(f"{path} is damaged, and counts up to there: {error}")
+            broken.append(f"{path} is damaged and counts up to the damage: {error}")
         except OSError as error:
-            raise UsageError(f"the log {path} cannot be read: {error.strerror or error}") from error
+            raise UsageError(f"cannot read log {path}: {error.strerror or error}") from error
     return LogCount(lines, bad_lines, tuple(broken))
 
 
 def parse(line: bytes) -> Hit | None:
-    """The request in a line of the common or the combined format; None if it is neither."""
+    """The request in a line of the common or the combined format; None if it is malformed."""
     if len(line) > MAX_LINE_BYTES:
         return None
     head, bracket, rest = line.partition(b" [")
@@ -100,7 +100,7 @@ def parse(line: bytes) -> Hit | None:
 
 
 def _client(fields: list[bytes]) -> str:
-    """The address or name in front; before it may stand the virtual host, as Debian's Apache writes it."""
+    """The address or name in front; Debian's Apache writes the virtual host before it."""
     if len(fields) < 3:
         return ""
     first = fields[0].decode("latin-1")
@@ -120,7 +120,7 @@ def _is_address(text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _midnight(day: bytes, month: bytes, year: bytes) -> int | None:
-    """The day's beginning in UTC; None if there is no such day."""
+    """The start of the day in UTC; None if there is no such day."""
     number = _MONTHS.get(month)
     if number is None or not 1970 <= int(year) <= 9998:
         return None
@@ -132,7 +132,7 @@ def _midnight(day: bytes, month: bytes, year: bytes) -> int | None:
 def _time(*parts: bytes) -> float | None:
     day, month, year, hours, minutes, seconds, sign, zone_hours, zone_minutes = parts
     midnight = _midnight(day, month, year)
-    # 60: a leap second.
+    # 60 is a leap second.
     if midnight is None or int(hours) > 23 or int(minutes) > 59 or int(seconds) > 60:
         return None
     if int(zone_hours) > 14 or int(zone_minutes) > 59:
@@ -156,7 +156,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines; one that is too long comes as its beginning, and is none."""
+    """The lines; of one that is too long the beginning, which is malformed."""
     while line := file.readline(MAX_LINE_BYTES + 2):
         yield line
         while not line.endswith(b"\n") and len(line) > MAX_LINE_BYTES:

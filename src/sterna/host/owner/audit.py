@@ -1,7 +1,7 @@
-"""The audit log of a host: JSON lines, each with the hash of the one before, and a head that knows the last.
+"""The audit log of a host: JSON lines, each with the hash of the one before, and a head file with the last.
 
-Several processes may write it (a CGI host is one process a request): a lock on the head lets one in at a
-time. What a process leaves that dies while it writes, the next one closes and says so.
+Several processes may write it (a CGI host is one process per request): a lock on the head lets in one at a
+time. If a process dies while it writes, the next one closes the torn line and notes it.
 """
 
 import fcntl
@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,19 +19,23 @@ from typing import Annotated
 
 import msgspec
 
-from sterna.errors import StorageError
+from sterna.errors import Refused, StorageError
+from sterna.host.files import open_private
 from sterna.model import Record
 from sterna.web.clock import Clock
 
 AUDIT = "audit.jsonl"  # the file's name in the folder of state
-TORN = "line-torn"  # the event that closes a line that was not written whole
-HEAD_LOST = "head-lost"  # the event after which nobody knows whether lines before it were cut off
+TORN = "line-torn"  # the event that closes an incomplete line
+HEAD_LOST = "head-lost"  # the event after a lost head: lines before it may have been cut off
 ROTATE_BYTES = 64 * 1024 * 1024
-MAX_FILES = 16  # that are full; the oldest goes when there is one more
+MAX_FILES = 16  # full ones; one more replaces the oldest
 MAX_LINE_BYTES = 64 * 1024
 MAX_TEXT = 500  # characters of one field: names come from strangers
 HEAD_BYTES = 256
 LOCK_SECONDS = 5.0
+REFUSALS_A_MINUTE = 60  # with a line each; the others of the minute share one
+WINDOW_SECONDS = 60.0
+RETRY_SECONDS = 60.0
 _RESERVED = frozenset({"n", "time", "event", "before"})
 
 Value = str | int | float | bool
@@ -43,11 +47,11 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Head(Record, frozen=True, array_like=False, kw_only=True):
-    """The last line, and how much of the log there is."""
+    """What the head file says: the last line, and the extent of the log."""
 
     n: Number = 0
     hash: str = ""
-    size: Number = 0  # of the file in use, with that line
+    size: Number = 0  # of the current file, with that line
     first: Number = 1  # the number of the first line that is kept
 
 
@@ -60,18 +64,88 @@ class Audit:
         self._rotate_bytes = rotate_bytes
 
     def note(self, event: str, **fields: Value) -> None:
-        """Adds a line; StorageError if it cannot be written."""
+        """Adds a line; StorageError if that fails."""
         assert not _RESERVED & fields.keys()
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with open_head(self.path) as descriptor:
                 _Writer(self.path, descriptor, self._rotate_bytes).append(event, fields, self._clock.now())
         except OSError as error:
-            raise StorageError(f"the audit log {self.path} cannot be written: {error.strerror}") from error
+            raise StorageError(f"cannot write audit log {self.path}: {error.strerror}") from error
+
+
+class Notes:
+    """What a host writes to its audit log: nothing new runs while it cannot. One thread at a time."""
+
+    def __init__(
+        self,
+        audit: Audit,
+        *,
+        may_note_refusal: Callable[[], bool] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._audit = audit
+        self._may_note_refusal = may_note_refusal  # asked by processes that see one request each
+        self._now = now
+        # Changed by note().
+        self.fault = ""  # why the last note could not be written
+        self._lost = 0  # notes since then
+        # Changed by refusal() and flush().
+        self._window_began = -WINDOW_SECONDS
+        self._refusals = 0  # in this window
+        self._unsaid = 0  # of these, without a line of their own
+
+    def note(self, event: str, **fields: Value) -> bool:
+        """Adds a line; false if that fails, after which no new crawler is taken."""
+        try:
+            if self.fault:
+                self._audit.note("notes-lost", count=self._lost)
+                self.fault, self._lost = "", 0
+            self._audit.note(event, **fields)
+        except StorageError as error:
+            if not self.fault:
+                _log.error("%s; crawlers are refused until this works again", error)
+            self.fault = str(error)
+            self._lost += 1
+            return False
+        return True
+
+    def must(self, event: str, **fields: Value) -> None:
+        """Adds a line; Refused if that fails."""
+        if not self.note(event, **fields):
+            raise Refused("internal", "the host cannot write its audit log", retry_after=RETRY_SECONDS)
+
+    def check(self) -> None:
+        """Refused if the log could not be written the last time, and still cannot."""
+        if self.fault:
+            self.must("notes-resumed")
+
+    def refusal(self, error: Refused, **fields: Value) -> None:
+        """Notes that a home was refused; bounded, because strangers can cause any number of these."""
+        if self._is_due():
+            self.note("home-refused", problem=error.problem, why=error.detail, **fields)
+
+    def _is_due(self) -> bool:
+        if self._may_note_refusal:
+            return self._may_note_refusal()
+        now = self._now()
+        if abs(now - self._window_began) >= WINDOW_SECONDS:
+            self.flush()
+            self._window_began, self._refusals = now, 0
+        self._refusals += 1
+        is_due = self._refusals <= REFUSALS_A_MINUTE
+        self._unsaid += not is_due
+        return is_due
+
+    def flush(self) -> None:
+        """Writes how many refusals had no line of their own."""
+        if self._unsaid:
+            self.note("home-refused", count=self._unsaid, why="too many in a minute for a line each")
+            self._unsaid = 0
 
 
 class _Writer:
-    """One turn at the log, under its lock."""
+    """Writes to the log while its lock is held."""
 
     def __init__(self, path: Path, head_descriptor: int, rotate_bytes: int) -> None:
         self._path = path
@@ -83,7 +157,7 @@ class _Writer:
         is_lost = head is None and _size(self._path) > 0
         if head is None:
             head = Head()
-            if not is_lost:  # who is killed with the first line must not be taken for a thief
+            if not is_lost:  # a process killed with the first line must not look like tampering
                 write_head(self._head_descriptor, head)
         is_new = head.n == 0
         if head.size != _size(self._path):
@@ -99,23 +173,23 @@ class _Writer:
         descriptor = open_private(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             _append(descriptor, line + b"\n", size=head.size)
-            os.fdatasync(descriptor)  # before the head: a head that knows more than the log accuses somebody
+            os.fdatasync(descriptor)  # before the head: one that is ahead of the log looks like tampering
         finally:
             os.close(descriptor)
         head = Head(n=head.n + 1, hash=hash_of(line), size=head.size + len(line) + 1, first=head.first)
         write_head(self._head_descriptor, head)
         if head.n == 1:
-            os.fsync(self._head_descriptor)  # from now on there is no log without a head
+            os.fsync(self._head_descriptor)  # from now on a log without a head was tampered with
         return head
 
-    # -- what others left ----------------------------------------------------------------------------------
+    # -- what other processes left -------------------------------------------------------------------------
 
     def _catch_up(self, head: Head, now: float) -> Head:
-        """The head as it would be had nobody been ended in the middle; a torn line is closed."""
+        """The head after all lines that were written without it; closes a torn line."""
         size = _size(self._path)
         if size < head.size and (size or not _was_rotated(self._path, head.size)):
-            _log.warning("the audit log %s is shorter than it was: lines are missing", self._path)
-        known = head.size if head.size <= size else 0  # so much of it need not be looked at
+            _log.warning("audit log %s is shorter than its head says: lines are missing", self._path)
+        known = head.size if head.size <= size else 0  # this much need not be read
         whole, torn = _lines_after(self._path, max(known, size - 16 * MAX_LINE_BYTES))
         for line in whole:
             entry = entry_of(line)
@@ -125,7 +199,7 @@ class _Writer:
         return self._close(head, torn, now) if torn else head
 
     def _close(self, head: Head, torn: bytes, now: float) -> Head:
-        _log.warning("the audit log %s ended within a line: it is closed, and the log goes on", self._path)
+        _log.warning("audit log %s ended within a line, which is now closed", self._path)
         descriptor = open_private(self._path, os.O_WRONLY | os.O_APPEND)
         try:
             _append(descriptor, b"\n", size=head.size)
@@ -135,7 +209,7 @@ class _Writer:
         return self._write(head, TORN, {"bytes": len(torn), "torn": hash_of(torn)}, now)
 
     def _rotate(self, head: Head) -> Head:
-        """Puts the full file aside; what follows begins another one with the hash of its last line."""
+        """Renames the full file; the next one begins with the hash of its last line."""
         full = full_files(self._path)
         number = int(full[-1].suffix[1:]) + 1 if full else 1
         aside = self._path.with_name(f"{self._path.name}.{number}")
@@ -152,8 +226,8 @@ class _Writer:
 # -- lines -------------------------------------------------------------------------------------------------
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """What every line has, and what the sums are made of; the rest stays in its line."""
+class AuditEntry(msgspec.Struct, frozen=True):
+    """The fields that every line has, and those that are summed."""
 
     n: Number
     time: str
@@ -166,22 +240,22 @@ class Entry(msgspec.Struct, frozen=True):
     read_bytes: int = 0
     sent_bytes: int = 0
     cpu_seconds: float = 0.0
-    count: int = 1  # of what one line stands for
+    count: int = 1  # of events that the line stands for
 
 
-_ENTRIES = msgspec.json.Decoder(Entry)
+_ENTRIES = msgspec.json.Decoder(AuditEntry)
 
 
 def line_of(event: str, fields: dict[str, Value], *, n: int, time: float, before: str) -> bytes:
-    """The line as it is written: ASCII, so that no terminal that shows the file obeys it."""
+    """The line as it is written: ASCII, so that it cannot hold terminal escapes."""
     moment = datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     entry = {"n": n, "time": moment, "event": event}
     entry |= {name: _tamed(value) for name, value in fields.items()} | {"before": before}
     return json.dumps(entry, separators=(",", ":")).encode()
 
 
-def entry_of(line: bytes) -> Entry | None:
-    """The entry in a line; None if there is none."""
+def entry_of(line: bytes) -> AuditEntry | None:
+    """The entry in a line; None if it is malformed."""
     try:
         return _ENTRIES.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -189,13 +263,13 @@ def entry_of(line: bytes) -> Entry | None:
 
 
 def hash_of(line: bytes) -> str:
-    """By which the next line names this one; both without their line breaks."""
+    """The hash of a line without its line break, which the next line holds."""
     return hashlib.sha256(line).hexdigest()
 
 
 def _tamed(value: Value) -> Value:
     if isinstance(value, str):
-        whole = value[:MAX_TEXT].encode(errors="replace").decode()  # half a pair cannot be read again
+        whole = value[:MAX_TEXT].encode(errors="replace").decode()  # without half a surrogate pair
         return whole if len(value) <= MAX_TEXT else f"{whole}..."
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -205,7 +279,7 @@ def _tamed(value: Value) -> Value:
 
 @contextmanager
 def open_head(path: Path, *, is_reader: bool = False) -> Iterator[int]:
-    """The head file beside the log, ours alone meanwhile; a reader shares it with readers."""
+    """The head file beside the log, locked; readers share the lock."""
     flags = os.O_RDONLY if is_reader else os.O_RDWR | os.O_CREAT
     descriptor = open_private(path.with_suffix(".head"), flags)
     try:
@@ -215,21 +289,8 @@ def open_head(path: Path, *, is_reader: bool = False) -> Iterator[int]:
         os.close(descriptor)
 
 
-def open_private(path: Path, flags: int) -> int:
-    """A descriptor of a file that only the owner of its folder reads, and that is no link to another.
-
-    The administrator may be the first to write it: the host, who is somebody else, goes on with it.
-    """
-    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    if flags & os.O_CREAT and os.geteuid() == 0:
-        status, folder = os.fstat(descriptor), path.parent.stat()
-        if status.st_size == 0 and status.st_nlink == 1 and status.st_uid != folder.st_uid:
-            os.fchown(descriptor, folder.st_uid, folder.st_gid)
-    return descriptor
-
-
 def _wait_for_lock(descriptor: int, kind: int) -> None:
-    """Whoever has it needs milliseconds; who is stopped while he has it must not stop us too."""
+    """A holder needs milliseconds; one that was suspended must not block us for ever."""
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
@@ -243,7 +304,7 @@ def _wait_for_lock(descriptor: int, kind: int) -> None:
 
 
 def read_head(descriptor: int) -> Head | None:
-    """What the head file says; None if it says nothing that can be read."""
+    """The content of the head file; None if it is malformed."""
     try:
         return msgspec.json.decode(os.pread(descriptor, HEAD_BYTES, 0), type=Head)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -251,19 +312,19 @@ def read_head(descriptor: int) -> Head | None:
 
 
 def write_head(descriptor: int, head: Head) -> None:
-    """In place and in one piece: who is killed leaves the old one or the new one."""
+    """Writes it in one piece: a killed process leaves the old one or the new one."""
     data = msgspec.json.encode(head)
     os.pwrite(descriptor, data.ljust(HEAD_BYTES - 1) + b"\n", 0)
 
 
 def full_files(path: Path) -> list[Path]:
-    """The files that were put aside, the oldest first."""
+    """The full files, the oldest first."""
     found = [each for each in path.parent.glob(f"{path.name}.*") if each.suffix[1:].isdigit()]
     return sorted(found, key=lambda each: int(each.suffix[1:]))
 
 
 def _append(descriptor: int, data: bytes, *, size: int) -> None:
-    """All of it or nothing."""
+    """Writes everything or nothing."""
     view = memoryview(data)
     try:
         while view:
@@ -274,7 +335,7 @@ def _append(descriptor: int, data: bytes, *, size: int) -> None:
 
 
 def _lines_after(path: Path, offset: int) -> tuple[list[bytes], bytes]:
-    """The whole lines after an offset, and what follows the last of them."""
+    """The complete lines after an offset, and the incomplete rest."""
     if not path.exists():
         return [], b""
     with path.open("rb") as file:

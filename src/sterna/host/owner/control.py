@@ -1,4 +1,4 @@
-"""The owner's way to a host that runs: a socket in its folder of state; one line of JSON in, one out."""
+"""How the owner controls a host: the doors, a file that closes it; and a socket for status and stops."""
 
 import asyncio
 import os
@@ -11,19 +11,84 @@ from typing import Literal, Protocol
 import msgspec
 
 from sterna.errors import LineBroken, SternaError, StorageError
+from sterna.host.files import make_folder, open_private
 from sterna.host.owner.status import UNDER_WAY, HostStatus, VisitStatus
 from sterna.model import Record
 
 CONTROL = "control"  # the socket's name in the folder of state
-MAX_QUESTION_BYTES = 4 * 1024
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
-QUESTION_SECONDS = 5.0
-ANSWER_SECONDS = 30.0  # a visit that is stopped has some time to end softly
+CLOSED = "closed"  # the name of the file that closes the doors
+MAX_REASON = 200
+BY_OWNER = "the owner closed the host"
+MAX_REQUEST_BYTES = 4 * 1024
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+REQUEST_SECONDS = 5.0
+RESPONSE_SECONDS = 30.0  # a visit that is stopped has some time to end
 MAX_SOCKET_PATH = 100  # the kernel's limit is 107 bytes
 
 
+# -- the doors ---------------------------------------------------------------------------------------------
+
+
+class Doors:
+    """Open unless the file is there, which every process and every restart sees.
+
+    This is not a row of the database, so that the owner can close the doors with `touch`, on a full disk, and
+    beside a damaged database.
+    """
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / CLOSED
+
+    def are_closed(self) -> str | None:
+        """Why they are closed; None if they are open. A file that cannot be read closes them too."""
+        try:
+            with self._path.open("rb") as file:
+                text = file.read(4 * MAX_REASON).decode(errors="replace")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return f"cannot read {self._path}: {error.strerror}"
+        return _one_line(text) or BY_OWNER
+
+    def close(self, reason: str = BY_OWNER) -> None:
+        """Lets nobody in from now on; StorageError if the file cannot be written."""
+        make_folder(self._path.parent)
+        beside = self._path.with_name(f"{CLOSED}.{os.getpid()}")
+        try:
+            beside.unlink(missing_ok=True)
+            descriptor = open_private(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(f"{_one_line(reason)}\n".encode(errors="replace"))
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self._path)
+        except OSError as error:
+            self._close_anyhow(error)
+
+    def open(self) -> None:
+        """Lets homes in again; StorageError if the file cannot be deleted."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot delete {self._path}: {error.strerror}") from error
+
+    def _close_anyhow(self, error: OSError) -> None:
+        """An empty file takes no space on a full disk, and closes them as well."""
+        try:
+            self._path.touch(mode=0o600)
+        except OSError:
+            raise StorageError(f"cannot write {self._path}: {error.strerror}") from error
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:MAX_REASON]
+
+
+# -- the socket, at the host -------------------------------------------------------------------------------
+
+
 class Controlled(Protocol):
-    """What a host lets its owner do: `Service`."""
+    """What the owner can do with a running host: `Service`."""
 
     def status(self) -> HostStatus: ...
 
@@ -32,15 +97,15 @@ class Controlled(Protocol):
     async def stop_all(self) -> int: ...
 
 
-class Question(Record, frozen=True, array_like=False, forbid_unknown_fields=True):
-    """What the owner wants; `crawler` is a visit's id or a crawler's name."""
+class ControlRequest(Record, frozen=True, array_like=False, forbid_unknown_fields=True):
+    """A request of the owner; `crawler` is a visit's id or a crawler's name."""
 
     ask: Literal["status", "stop", "stop-all"]
     crawler: str = ""
 
 
-class Answer(Record, frozen=True, array_like=False, kw_only=True):
-    """What the host says to it."""
+class ControlResponse(Record, frozen=True, array_like=False, kw_only=True):
+    """The host's response."""
 
     status: HostStatus | None = None
     stopped: tuple[VisitStatus, ...] = ()
@@ -48,15 +113,12 @@ class Answer(Record, frozen=True, array_like=False, kw_only=True):
     error: str = ""
 
 
-# -- at the host -------------------------------------------------------------------------------------------
-
-
 @asynccontextmanager
 async def open_control(service: Controlled, state: Path) -> AsyncIterator[None]:
-    """Answers the owner as long as the context lasts; StorageError if the socket cannot be made."""
+    """Answers the owner while the context lasts; StorageError if the socket cannot be created."""
     listener = _listener(state / CONTROL)
     control = _Control(service)
-    server = await asyncio.start_unix_server(control.answer, sock=listener, limit=MAX_QUESTION_BYTES)
+    server = await asyncio.start_unix_server(control.answer, sock=listener, limit=MAX_REQUEST_BYTES)
     try:
         yield
     finally:
@@ -69,42 +131,42 @@ class _Control:
         self._service = service
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One question; whoever goes away meanwhile is not told."""
+        """Answers one request; a client that goes away is ignored."""
         try:
-            async with asyncio.timeout(QUESTION_SECONDS):
+            async with asyncio.timeout(REQUEST_SECONDS):
                 line = await reader.readline()
             answer = await self._answer(line)
             writer.write(msgspec.json.encode(answer) + b"\n")
-            async with asyncio.timeout(QUESTION_SECONDS):
+            async with asyncio.timeout(REQUEST_SECONDS):
                 await writer.drain()
-        except (OSError, TimeoutError, ValueError):  # the last for a line that is too long
+        except (OSError, TimeoutError, ValueError):  # ValueError: the line is too long
             return
         finally:
             writer.close()
 
-    async def _answer(self, line: bytes) -> Answer:
+    async def _answer(self, line: bytes) -> ControlResponse:
         try:
-            question = msgspec.json.decode(line, type=Question)
+            request = msgspec.json.decode(line, type=ControlRequest)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return Answer(error=f"this question cannot be: {error}")
+            return ControlResponse(error=f"invalid request: {error}")
         try:
-            if question.ask == "status":
-                return Answer(status=self._service.status())
-            if question.ask == "stop-all":
-                return Answer(count=await self._service.stop_all())
-            return await self._stop(question.crawler)
+            if request.ask == "status":
+                return ControlResponse(status=self._service.status())
+            if request.ask == "stop-all":
+                return ControlResponse(count=await self._service.stop_all())
+            return await self._stop(request.crawler)
         except SternaError as error:
-            return Answer(error=str(error))
+            return ControlResponse(error=str(error))
 
-    async def _stop(self, crawler: str) -> Answer:
+    async def _stop(self, crawler: str) -> ControlResponse:
         wanted = meant(self._service.status(), crawler)
         done = await asyncio.gather(*(self._service.stop_visit(each.visit) for each in wanted))
         stopped = tuple(each for each, is_done in zip(wanted, done, strict=True) if is_done)
-        return Answer(stopped=stopped, count=len(stopped))
+        return ControlResponse(stopped=stopped, count=len(stopped))
 
 
 def meant(status: HostStatus, crawler: str) -> list[VisitStatus]:
-    """The visits under way that are called so: by their id, or else by their crawler's name."""
+    """The visits under way with this id, or else those with a crawler of this name."""
     under_way = [each for each in status.visits if each.state in UNDER_WAY]
     by_id = [each for each in under_way if each.visit == crawler]
     return by_id or [each for each in under_way if each.crawler == crawler]
@@ -113,7 +175,7 @@ def meant(status: HostStatus, crawler: str) -> list[VisitStatus]:
 def _listener(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        path.unlink(missing_ok=True)  # left behind by a host that was killed: this one has the folder's lock
+        path.unlink(missing_ok=True)  # left by a host that was killed: this one holds the folder's lock
         before = os.umask(0o177)
         try:
             with _short(path) as name:
@@ -122,32 +184,32 @@ def _listener(path: Path) -> socket.socket:
             os.umask(before)
     except OSError as error:
         listener.close()
-        raise StorageError(f"{path} cannot be made: {error.strerror or error}") from error
+        raise StorageError(f"cannot create socket {path}: {error.strerror or error}") from error
     return listener
 
 
-# -- at the owner's ----------------------------------------------------------------------------------------
+# -- the socket, at the owner -----------------------------------------------------------------------------
 
 
-def ask(state: Path, question: Question) -> Answer:
-    """What the host that works in this folder says; LineBroken if none answers."""
+def ask(state: Path, request: ControlRequest) -> ControlResponse:
+    """The response of the host that works in this folder; LineBroken if none answers."""
     try:
-        line = _exchange(state / CONTROL, msgspec.json.encode(question) + b"\n")
-        return msgspec.json.decode(line, type=Answer)
+        line = _exchange(state / CONTROL, msgspec.json.encode(request) + b"\n")
+        return msgspec.json.decode(line, type=ControlResponse)
     except PermissionError as error:
-        raise LineBroken(f"the host in {state} is another user's: ask as that user, or as root") from error
+        raise LineBroken(f"the host in {state} runs as another user: become that user, or root") from error
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LineBroken(f"no host answers in {state}") from error
 
 
 def _exchange(path: Path, line: bytes) -> bytes:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line_to_host:
-        line_to_host.settimeout(ANSWER_SECONDS)
+        line_to_host.settimeout(RESPONSE_SECONDS)
         with _short(path) as name:
             line_to_host.connect(name)
         line_to_host.sendall(line)
         pieces, size = [], 0
-        while size <= MAX_ANSWER_BYTES and (piece := line_to_host.recv(1 << 16)):
+        while size <= MAX_RESPONSE_BYTES and (piece := line_to_host.recv(1 << 16)):
             pieces.append(piece)
             size += len(piece)
         return b"".join(pieces)
@@ -155,7 +217,7 @@ def _exchange(path: Path, line: bytes) -> bytes:
 
 @contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """A name by which the kernel takes the socket, however deep its folder lies."""
+    """A name for the socket within the kernel's limit, however deep its folder lies."""
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
         yield str(path)
         return

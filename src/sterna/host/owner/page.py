@@ -13,9 +13,16 @@ from typing import Protocol
 
 import msgspec
 
-from sterna.host.owner.measures import Amount, amounts_of, host_amounts, seconds_text, size_text
-from sterna.host.owner.spared import Spared
-from sterna.host.owner.status import HostStatus, VisitStatus
+from sterna.host.owner.receipts import HomeTotal
+from sterna.host.owner.status import (
+    Amount,
+    HostStatus,
+    VisitStatus,
+    amounts_of,
+    host_amounts,
+    seconds_text,
+    size_text,
+)
 from sterna.host.owner.verification import tail
 from sterna.web.http_app import App, HttpRequest, HttpResponse
 from sterna.web.http_server import make_server, serving
@@ -27,6 +34,7 @@ GRACE_SECONDS = 2
 MAX_CONNECTIONS = 16
 LAST_LINES = 30  # of the audit log
 MAX_VISITS = 200
+MAX_HOMES = 50
 
 _STYLE = (
     ":root{color-scheme:light dark}"
@@ -46,10 +54,10 @@ class Watched(Protocol):
     def status(self) -> HostStatus: ...
 
 
-SumReceipts = Callable[[], Sequence[Spared]]
+SumReceipts = Callable[[], Sequence[HomeTotal]]
 
 
-def _none() -> Sequence[Spared]:
+def _none() -> Sequence[HomeTotal]:
     return ()
 
 
@@ -79,7 +87,7 @@ async def open_page(
 # -- what is shown -----------------------------------------------------------------------------------------
 
 
-def format_page(status: HostStatus, lines: Sequence[bytes], spared: Sequence[Spared]) -> str:
+def format_page(status: HostStatus, lines: Sequence[bytes], spared: Sequence[HomeTotal]) -> str:
     """The page as HTML."""
     parts = [
         "<!doctype html>",
@@ -128,16 +136,17 @@ def _visit(visit: VisitStatus, now: float) -> list[str]:
     return [*names, *(_amount(each) for each in amounts_of(visit, now=now))]
 
 
-def _spared(spared: Sequence[Spared]) -> str:
+def _spared(spared: Sequence[HomeTotal]) -> str:
     if not spared:
         return "<p>No receipts yet.</p>"
     heads = ("home", "visits", "signed by both", "requests spared", "bytes spared", "CPU")
-    return _table(heads, [_spared_by(each) for each in spared])
+    return _table(heads, [_spared_by(each) for each in spared[:MAX_HOMES]])
 
 
-def _spared_by(home: Spared) -> list[str]:
-    counts = (f"{count:,}" for count in (home.visits, home.signed, home.requests))
-    return [_text(home.home), *counts, size_text(home.bytes), seconds_text(home.cpu_seconds)]
+def _spared_by(home: HomeTotal) -> list[str]:
+    total = home.total
+    counts = (f"{count:,}" for count in (total.visits, total.countersigned, total.spared_requests))
+    return [_text(home.home), *counts, size_text(total.spared_bytes), seconds_text(total.cpu_seconds)]
 
 
 def _entry(line: bytes) -> list[str]:

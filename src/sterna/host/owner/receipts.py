@@ -1,38 +1,41 @@
-"""The receipts of a host's visits: a file that only grows, a line for each time that one was signed.
+"""The receipts of a host's visits: counted while a visit runs, signed at its end, kept for good, and summed.
 
-A line says in plain words what was signed, for people and their tools; what counts is `receipt`, the bytes
-that were signed, with the signatures. Several processes may write at once: a CGI host has one for each call.
+What counts is the payload, the bytes that were signed, with the signatures; they are verified when read.
 """
 
-import fcntl
-import os
+import asyncio
+import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import date
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import astuple
 
-from sterna.errors import Refused, StorageError, WireError
-from sterna.model import Record
+from sterna.errors import Refused, StorageError, UsageError, WireError
+from sterna.host.files import Database
+from sterna.host.state import FORMAT, NAME, has_old_files, open_state
+from sterna.model import Ended, Record, Usage, Visit
 from sterna.wire.keys import Identity, PublicKey
-from sterna.wire.receipts import Receipt, SignedReceipt
+from sterna.wire.receipts import LEAST_CALLS, MAX_TIME, Receipt, SignedReceipt, spared
 
-FILE = "receipts.jsonl"
-TAIL_BYTES = 8 << 20  # in which a receipt is looked for that its home has just signed
-MAX_LINE_BYTES = 32 * 1024
+CALLS_OF_A_STREAM = 2  # a greeting and an order
+MAX_BILLS = 8  # of one visit, so that a home that resumes a finished visit again and again fills no disk
 MAX_NAME = 100
 MAX_AGENT = 400
+SUM_SECONDS = 60.0  # between two readings for the status page: each verifies every signature
+
+_log = logging.getLogger(__name__)
 
 
 class KeptReceipt(Record, frozen=True):
-    """A receipt whose signatures are right, and what the host knew of its home."""
+    """A receipt with valid signatures, and what the host knew of its home."""
 
     receipt: Receipt
     signed: SignedReceipt
-    name: str = ""  # what the owner calls the home
-    agent: str = ""  # under which its crawlers ask for pages
+    name: str = ""  # the owner's name for the home
+    agent: str = ""  # the user agent of its crawlers
 
     @property
     def is_countersigned(self) -> bool:
@@ -41,36 +44,25 @@ class KeptReceipt(Record, frozen=True):
 
 
 class Book(Record, frozen=True):
-    """The receipts in a file, the newest of each visit, and how many lines are none."""
+    """All receipts of a host, the newest of each visit, and how many were found damaged."""
 
     rows: tuple[KeptReceipt, ...] = ()
     bad_lines: int = 0
 
 
-class _Line(Record, frozen=True, array_like=False):
-    """What counts of a line; bytes are base64 in JSON."""
-
-    receipt: bytes
-    by_host: bytes
-    by_home: bytes = b""
-    name: str = ""
-    agent: str = ""
-
-
-_LINE = msgspec.json.Decoder(_Line)
-
-
 class Receipts:
     """Signs, keeps and finds the receipts of one host."""
 
-    def __init__(self, state: Path, identity: Identity, *, wall: Callable[[], float] = time.time) -> None:
-        self.wall = wall  # receipts bear the time that everybody's clock shows
-        self._path = state / FILE
+    def __init__(
+        self, database: Database, identity: Identity, *, wall: Callable[[], float] = time.time
+    ) -> None:
+        self.wall = wall  # receipts carry wall-clock time
+        self._database = database
         self._identity = identity
 
     @property
     def key(self) -> bytes:
-        """The host's, as it stands in its receipts."""
+        """The host's public key, as its receipts name it."""
         return self._identity.public.data
 
     def sign(self, receipt: Receipt) -> SignedReceipt:
@@ -78,181 +70,273 @@ class Receipts:
         return SignedReceipt.make(receipt, self._identity)
 
     def note(self, signed: SignedReceipt, *, name: str = "", agent: str = "") -> None:
-        """Keeps a receipt for good; StorageError if the disk refuses."""
-        line = _written(signed, name=name[:MAX_NAME], agent=agent[:MAX_AGENT])
-        with _open_to_append(self._path) as file:
-            _append(file, line, self._path)
+        """Keeps a receipt; it is on the disk when this returns. StorageError if that fails."""
+        receipt = signed.open()
+        with self._database.transaction(is_durable=True) as db:
+            db.execute(
+                "INSERT INTO receipt (visit, home, payload, by_host, by_home, name, agent)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (payload) DO UPDATE SET by_home = excluded.by_home WHERE by_home = x''",
+                (receipt.visit, receipt.home, *astuple(signed), name[:MAX_NAME], agent[:MAX_AGENT]),
+            )
 
     def countersign(self, visit: str, home: PublicKey, signature: bytes) -> None:
-        """Keeps the home's signature under the newest receipt of its visit; to say it twice does no harm.
+        """Keeps the home's signature under the newest receipt of its visit; may be repeated.
 
         Refused if there is no such receipt, WireError if the signature is not that home's under this one.
         """
-        kept = self._newest(visit, home)
-        if kept is None:
-            raise Refused("gone", f"there is no receipt of a visit {visit} of yours")
-        if kept.signed.by_home == signature:
-            return
-        signed = kept.signed.with_home(signature)
+        with self._database.snapshot() as db:
+            row = db.execute(
+                "SELECT payload, by_host FROM receipt WHERE visit = ? AND home = ? ORDER BY id DESC LIMIT 1",
+                (visit, home.data),
+            ).fetchone()
+        if row is None:
+            raise Refused("gone", f"there is no receipt of visit {visit} for your key")
+        payload, by_host = row
+        signed = SignedReceipt(payload, by_host, signature)
         signed.open()
-        self.note(signed, name=kept.name, agent=kept.agent)
-
-    def rows(self) -> tuple[KeptReceipt, ...]:
-        """The newest receipt of each visit, in the order of the visits' beginnings."""
-        return self.read().rows
+        with self._database.transaction(is_durable=True) as db:
+            db.execute("UPDATE receipt SET by_home = ? WHERE payload = ?", (signature, signed.payload))
 
     def read(self) -> Book:
         """All receipts; StorageError if the file cannot be read."""
-        return read_book(self._path.parent)
-
-    def _newest(self, visit: str, home: PublicKey) -> KeptReceipt | None:
-        # A visit's name holds nothing that JSON would write otherwise.
-        needle = f'"visit":"{visit}"'.encode()
-        found = (_read(line) for line in reversed(_tail(self._path)) if needle in line)
-        return next((kept for kept in found if kept and _is_of(kept.receipt, visit, home)), None)
-
-
-def _is_of(receipt: Receipt, visit: str, home: PublicKey) -> bool:
-    return (receipt.visit, receipt.home) == (visit, home.data)
-
-
-class BookReader:
-    """Reads a host's receipts, and later only what came since: signatures take their time to verify."""
-
-    def __init__(self, state: Path) -> None:
-        self._path = state / FILE
-        # Changed by read() alone.
-        self._found: dict[tuple[bytes, str, float], KeptReceipt] = {}
-        self._bad_lines = 0
-        self._at = 0  # the first byte that is not read yet
-
-    def read(self) -> Book:
-        """The receipts as they are now; StorageError if the file cannot be read."""
-        if self._at > _size(self._path):  # another file than it was
-            self._found, self._bad_lines, self._at = {}, 0, 0
-        for line in _lines(self._path, self._at):
-            if len(line) < MAX_LINE_BYTES and not line.endswith(b"\n"):
-                break  # somebody is writing it
-            self._at += len(line)
-            if line.strip():
-                self._take(_read(line))
-        rows = sorted(self._found.values(), key=lambda kept: (kept.receipt.began, kept.receipt.visit))
-        return Book(tuple(rows), self._bad_lines)
-
-    def _take(self, kept: KeptReceipt | None) -> None:
-        if kept is None:
-            self._bad_lines += 1
-            return
-        key = (kept.receipt.home, kept.receipt.visit, kept.receipt.began)
-        before = self._found.get(key)
-        # Somebody may have put an old line at the end: what was signed by both stays so.
-        if before is None or kept.is_countersigned or not before.is_countersigned:
-            self._found[key] = kept
+        return _read(self._database)
 
 
 def read_book(state: Path) -> Book:
-    """The receipts in a host's folder of state; signatures are verified, and lines that are none counted."""
-    return BookReader(state).read()
-
-
-# -- lines -------------------------------------------------------------------------------------------------
-
-
-def _written(signed: SignedReceipt, *, name: str, agent: str) -> bytes:
-    receipt = signed.open()
-    line = {
-        "time": _time(receipt.over),
-        "name": name,
-        "home": PublicKey(receipt.home).text,
-        "visit": receipt.visit,
-        "site": receipt.site,
-        "began": _time(receipt.began),
-        "ended": receipt.ended,
-        "pages": receipt.pages,
-        "requests": receipt.requests,
-        "read_bytes": receipt.read_bytes,
-        "sent_bytes": receipt.sent_bytes,
-        "cpu_seconds": receipt.cpu_seconds,
-        "spared_requests": receipt.spared_requests,
-        "spared_bytes": receipt.spared_bytes,
-        "agent": agent,
-        "receipt": signed.payload,
-        "by_host": signed.by_host,
-        "by_home": signed.by_home,
-    }
-    return msgspec.json.encode(line) + b"\n"
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _read(line: bytes) -> KeptReceipt | None:
-    try:
-        read = _LINE.decode(line)
-        signed = SignedReceipt(read.receipt, read.by_host, read.by_home)
-        return KeptReceipt(signed.open(), signed, read.name[:MAX_NAME], read.agent[:MAX_AGENT])
-    except (msgspec.MsgspecError, WireError, ValueError, RecursionError):
-        return None
-
-
-# -- the file ----------------------------------------------------------------------------------------------
+    """The receipts in a host's folder of state; none if no host has worked there."""
+    with _opened(state) as database:
+        return _read(database) if database else Book()
 
 
 @contextmanager
-def _open_to_append(path: Path) -> Iterator[int]:
-    """The file, ours alone until the context ends."""
+def _opened(state: Path) -> Iterator[Database | None]:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # ends with the descriptor
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _append(descriptor: int, line: bytes, path: Path) -> None:
-    size = os.fstat(descriptor).st_size
-    if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        line = b"\n" + line  # whoever wrote before was killed in the middle of a line
-    try:
-        written = os.write(descriptor, line)
-        if written < len(line):
-            raise OSError(0, "there is no room left")
-        os.fsync(descriptor)
-    except OSError as error:
-        os.ftruncate(descriptor, size)
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def _lines(path: Path, start: int = 0) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            while line := file.readline(MAX_LINE_BYTES):
-                yield line
-    except FileNotFoundError:
+        is_old = has_old_files(state)
+        database = open_state(state) if is_old else Database(state / NAME, FORMAT, is_reader=True)
+    except UsageError:
+        yield None
         return
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+        yield database
+    finally:
+        database.close()
 
 
-def _tail(path: Path) -> list[bytes]:
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - TAIL_BYTES, 0))
-            return file.read().splitlines()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}") from error
+def _read(database: Database) -> Book:
+    with database.snapshot() as db:
+        rows = db.execute("SELECT payload, by_host, by_home, name, agent FROM receipt ORDER BY id").fetchall()
+    found: dict[tuple[bytes, str, float], KeptReceipt] = {}
+    bad_lines = 0
+    for payload, by_host, by_home, name, agent in rows:
+        signed = SignedReceipt(payload, by_host, by_home)
+        try:
+            kept = KeptReceipt(signed.open(), signed, name, agent)
+        except WireError:
+            bad_lines += 1
+            continue
+        key = (kept.receipt.home, kept.receipt.visit, kept.receipt.began)
+        # A later receipt that the home has not signed does not replace one that both signed.
+        if kept.is_countersigned or key not in found or not found[key].is_countersigned:
+            found[key] = kept
+    ordered = sorted(found.values(), key=lambda kept: (kept.receipt.began, kept.receipt.visit))
+    return Book(tuple(ordered), bad_lines)
+
+
+# -- the account of one visit ------------------------------------------------------------------------------
+
+
+class Account:
+    """What one visit costs its site; changed in the loop's thread only."""
+
+    def __init__(self, visit: Visit, *, home: str, name: str, receipts: Receipts | None) -> None:
+        self._visit = visit.id
+        self._site = visit.site
+        self._agent = visit.etiquette.user_agent
+        self._home = home
+        self._name = name
+        self._receipts = receipts
+        self._began: float | None = None  # set by begin()
+        # Set by end().
+        self._over = 0.0
+        self._ended: Ended | None = None
+        self._usage = Usage()
+        self._root = b""
+        # Changed by _make().
+        self._bills = 0
+        self._bill: SignedReceipt | None = None  # the last one
+        self._billed_bytes = 0
+        # Increased by those who serve the home.
+        self.streams = 0
+        self.calls = 0  # other than those for streams
+        self.sent_bytes = 0  # by all streams
+
+    def begin(self) -> None:
+        """The crawler starts to work."""
+        self._began = self._now()
+
+    def end(self, usage: Usage, ended: Ended | None, *, root: bytes) -> None:
+        """The visit is over; without `ended` it was broken off."""
+        self._over = self._now()
+        self._usage = usage
+        self._ended = ended
+        self._root = root
+
+    async def bill(self) -> bytes:
+        """The encoded receipt of a visit that is over, after keeping it; b"" if this host keeps none.
+
+        It counts what all streams have written so far, so a stream that is resumed gets another one.
+        """
+        is_due = self._bill is None or self.sent_bytes > self._billed_bytes
+        if is_due and self._bills < MAX_BILLS and (made := self._make()):
+            await asyncio.to_thread(self._note, made)
+        return self._bill.encode() if self._bill else b""
+
+    def close(self) -> None:
+        """Keeps the receipt of a visit whose home never fetched its end."""
+        if self._bill is None and (made := self._make()):
+            self._note(made)
+
+    def _now(self) -> float:
+        # A clock may show anything; a receipt may not.
+        return min(max(self._receipts.wall(), 0.0), MAX_TIME) if self._receipts else 0.0
+
+    def _make(self) -> SignedReceipt | None:
+        if self._receipts is None or self._began is None:
+            return None
+        usage, calls = self._usage, max(CALLS_OF_A_STREAM * self.streams + self.calls, LEAST_CALLS)
+        receipt = Receipt(
+            visit=self._visit,
+            site=self._site,
+            home=PublicKey.parse(self._home).data,
+            host=self._receipts.key,
+            began=self._began,
+            over=max(self._over, self._began),  # the clock may have been set back
+            ended=self._ended or Ended.LOST,
+            pages=usage.pages,
+            requests=usage.requests,
+            read_bytes=usage.bytes_received,
+            sent_bytes=self.sent_bytes,
+            cpu_seconds=usage.cpu_seconds,
+            spared_requests=spared(usage.requests, calls),
+            spared_bytes=spared(usage.bytes_received, self.sent_bytes),
+            root=self._root,
+        )
+        self._bills += 1
+        self._billed_bytes = self.sent_bytes
+        self._bill = self._receipts.sign(receipt)
+        return self._bill
+
+    def _note(self, made: SignedReceipt) -> None:
+        assert self._receipts
+        try:
+            self._receipts.note(made, name=self._name, agent=self._agent)
+        except StorageError as error:
+            # The home gets it all the same, and the visit is over.
+            _log.error("the receipt of visit %s is not kept: %s", self._visit, error)
+
+
+# -- sums --------------------------------------------------------------------------------------------------
+
+
+class Total(Record, frozen=True, array_like=False):
+    """The sum over receipts."""
+
+    visits: int = 0
+    countersigned: int = 0  # of these, signed by their homes too
+    pages: int = 0
+    requests: int = 0
+    read_bytes: int = 0
+    sent_bytes: int = 0
+    cpu_seconds: float = 0.0
+    spared_requests: int = 0
+    spared_bytes: int = 0
+
+    def plus(self, kept: KeptReceipt) -> "Total":
+        """With one more."""
+        receipt = kept.receipt
+        return Total(
+            self.visits + 1,
+            self.countersigned + kept.is_countersigned,
+            self.pages + receipt.pages,
+            self.requests + receipt.requests,
+            self.read_bytes + receipt.read_bytes,
+            self.sent_bytes + receipt.sent_bytes,
+            self.cpu_seconds + receipt.cpu_seconds,
+            self.spared_requests + receipt.spared_requests,
+            self.spared_bytes + receipt.spared_bytes,
+        )
+
+
+class HomeTotal(Record, frozen=True, array_like=False):
+    """The sum over the visits of one home, on one day or in all."""
+
+    home: str  # the owner's name for it
+    key: str
+    total: Total
+    day: date | None = None
+
+
+def total_of(rows: Iterable[KeptReceipt]) -> Total:
+    """The sum over all of them."""
+    total = Total()
+    for kept in rows:
+        total = total.plus(kept)
+    return total
+
+
+def by_home(rows: Sequence[KeptReceipt]) -> list[HomeTotal]:
+    """The sum for each home, ordered by name."""
+    return [HomeTotal(name_of(own), key, total_of(own)) for key, own in grouped(rows).items()]
+
+
+def by_home_and_day(rows: Sequence[KeptReceipt], day_of: Callable[[float], date]) -> list[HomeTotal]:
+    """The sum for each home and each day on which visits of it began, ordered by name and day."""
+    sums: list[HomeTotal] = []
+    for key, own in grouped(rows).items():
+        days: dict[date, Total] = {}
+        for kept in own:
+            day = day_of(kept.receipt.began)
+            days[day] = days.get(day, Total()).plus(kept)
+        sums += [HomeTotal(name_of(own), key, days[day], day) for day in sorted(days)]
+    return sums
+
+
+def grouped(rows: Sequence[KeptReceipt]) -> dict[str, list[KeptReceipt]]:
+    """The receipts of each home by its key; homes are ordered by name."""
+    homes: dict[bytes, list[KeptReceipt]] = {}
+    for kept in rows:
+        homes.setdefault(kept.receipt.home, []).append(kept)
+    named = sorted(homes.items(), key=lambda item: (name_of(item[1]), item[0]))
+    return {PublicKey(key).text: own for key, own in named}
+
+
+def name_of(own: Sequence[KeptReceipt]) -> str:
+    """The owner's latest name for the home of these receipts; the id of its key if it never had one."""
+    latest = max(own, key=lambda kept: kept.receipt.began)
+    return latest.name or PublicKey(latest.receipt.home).id
+
+
+class HomeTotals:
+    """The sums by home for the status page, at most a minute old; those who spared most bytes come first."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        # Changed by a call alone.
+        self._seen: tuple[int, int] = (0, 0)
+        self._due = 0.0
+        self._totals: Sequence[HomeTotal] = ()
+
+    def __call__(self) -> Sequence[HomeTotal]:
+        with _opened(self._state) as database:
+            if database and time.monotonic() >= self._due and (seen := _counts(database)) != self._seen:
+                totals = by_home(_read(database).rows)
+                self._totals = sorted(totals, key=lambda each: -each.total.spared_bytes)
+                self._seen, self._due = seen, time.monotonic() + SUM_SECONDS
+        return self._totals
+
+
+def _counts(database: Database) -> tuple[int, int]:
+    with database.snapshot() as db:
+        receipts, countersigned = db.execute("SELECT count(*), total(by_home <> x'') FROM receipt").fetchone()
+    return receipts, int(countersigned)

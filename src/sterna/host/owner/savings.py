@@ -1,25 +1,35 @@
-"""What visits spared the site: sums of receipts, and the web server's log before and after them. No I/O."""
+"""What visits spared the site: the web server's log before and after, in words and as a picture. No I/O."""
 
 import ipaddress
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, tzinfo
 from functools import lru_cache
+from html import escape
 
 from sterna.host.owner.access_log import Hit
-from sterna.host.owner.receipts import KeptReceipt
+from sterna.host.owner.receipts import KeptReceipt, grouped, name_of
 from sterna.model import Record
-from sterna.wire.keys import PublicKey
 
-SOME_DAYS = 14  # bars to each side of the first visit
-EVERYBODY = ""  # instead of an agent
-OWN_AGENT = "sterna"  # of the host itself: its survey of the site, its probes of the load
-_QUARTER = 900  # seconds: no zone's midnight lies elsewhere
+SOME_DAYS = 14  # shown on each side of the first visit
+EVERYBODY = ""  # in place of an agent: all of them together
+OWN_AGENT = "sterna"  # the host itself: its survey of the site, its load probes
+_QUARTER = 900  # seconds: midnight in any zone is a multiple
+
+TEXT_WIDTH = 40  # of the longest bar
+_BLOCKS = " ▏▎▍▌▋▊▉█"  # eighths
+
+WIDTH, PANEL, LEFT, TOP, BARS, LINE = 860, 240, 20, 80, 110, 16
+_STYLE = (
+    "text{font:12px sans-serif;fill:#222}.t{font-weight:bold;font-size:14px}"
+    ".b{fill:#b5651d}.f{fill:#bbb}.a{fill:#2a7f62}"
+)
 
 DayOf = Callable[[float], date]
+SizeText = Callable[[float], str]  # such as 12.3 MB
 
 
 def days_of(zone: tzinfo | None) -> DayOf:
-    """The day of a time in a zone, or in this machine's own."""
+    """A function from times to days in a zone; None is this machine's own."""
 
     @lru_cache(maxsize=4096)
     def day(quarter: int) -> date:
@@ -28,103 +38,21 @@ def days_of(zone: tzinfo | None) -> DayOf:
     return lambda time: day(int(time // _QUARTER))
 
 
-# -- receipts ----------------------------------------------------------------------------------------------
-
-
-class Total(Record, frozen=True, array_like=False):
-    """The sum over receipts."""
-
-    visits: int = 0
-    countersigned: int = 0  # of these, by their homes too
-    pages: int = 0
-    requests: int = 0
-    read_bytes: int = 0
-    sent_bytes: int = 0
-    cpu_seconds: float = 0.0
-    spared_requests: int = 0
-    spared_bytes: int = 0
-
-    def plus(self, kept: KeptReceipt) -> "Total":
-        """With one more."""
-        receipt = kept.receipt
-        return Total(
-            self.visits + 1,
-            self.countersigned + kept.is_countersigned,
-            self.pages + receipt.pages,
-            self.requests + receipt.requests,
-            self.read_bytes + receipt.read_bytes,
-            self.sent_bytes + receipt.sent_bytes,
-            self.cpu_seconds + receipt.cpu_seconds,
-            self.spared_requests + receipt.spared_requests,
-            self.spared_bytes + receipt.spared_bytes,
-        )
-
-
-class HomeTotal(Record, frozen=True, array_like=False):
-    """What the visits of one home came to, on one day or altogether."""
-
-    home: str  # what the owner calls it
-    key: str
-    total: Total
-    day: date | None = None
-
-
-def total_of(rows: Iterable[KeptReceipt]) -> Total:
-    """All of them together."""
-    total = Total()
-    for kept in rows:
-        total = total.plus(kept)
-    return total
-
-
-def by_home(rows: Sequence[KeptReceipt]) -> list[HomeTotal]:
-    """The sum for each home, by name."""
-    homes = _by_home(rows)
-    return [HomeTotal(_name(own), key, total_of(own)) for key, own in homes.items()]
-
-
-def by_home_and_day(rows: Sequence[KeptReceipt], day_of: DayOf) -> list[HomeTotal]:
-    """The sum for each home and each day on which visits of it began, by name and day."""
-    sums: list[HomeTotal] = []
-    for key, own in _by_home(rows).items():
-        days: dict[date, Total] = {}
-        for kept in own:
-            day = day_of(kept.receipt.began)
-            days[day] = days.get(day, Total()).plus(kept)
-        sums += [HomeTotal(_name(own), key, days[day], day) for day in sorted(days)]
-    return sums
-
-
-def _by_home(rows: Sequence[KeptReceipt]) -> dict[str, list[KeptReceipt]]:
-    """The receipts of each home under its key, homes in the order of their names."""
-    homes: dict[bytes, list[KeptReceipt]] = {}
-    for kept in rows:
-        homes.setdefault(kept.receipt.home, []).append(kept)
-    named = sorted(homes.items(), key=lambda item: (_name(item[1]), item[0]))
-    return {PublicKey(key).text: own for key, own in named}
-
-
-def _name(own: Sequence[KeptReceipt]) -> str:
-    """What the owner called the home last; its id if he never did."""
-    latest = max(own, key=lambda kept: kept.receipt.began)
-    return latest.name or PublicKey(latest.receipt.home).id
-
-
 # -- the log -----------------------------------------------------------------------------------------------
 
 
 class Traffic:
-    """The requests of a log by day and agent; those of the crawlers at the site itself are not traffic."""
+    """The requests of a log by day and agent, without those of crawlers at the site itself."""
 
     def __init__(self, agents: Iterable[str], day_of: DayOf, *, here: Iterable[str] = ()) -> None:
         self._agents = {product(agent) for agent in agents}
         self._day_of = day_of
-        self._here = frozenset(here)  # addresses from which the host asks the web server, besides loopback
-        # Grow by add() alone; by agent, requests and bytes.
+        self._here = frozenset(here)  # addresses of the host in the log, besides loopback
+        # Changed by add() alone; requests and bytes by agent.
         self.days: dict[date, dict[str, list[int]]] = {}
         self.local_requests = 0
-        self.has_agents = False  # the log says who asks
-        self.has_outsiders = False  # somebody asks from another machine
+        self.has_agents = False  # the log names user agents
+        self.has_outsiders = False  # requests came from other machines
 
     def add(self, hit: Hit) -> None:
         """Counts a request."""
@@ -162,7 +90,7 @@ class Side(Record, frozen=True, array_like=False):
 
 
 class Bar(Record, frozen=True, array_like=False):
-    """One day of the picture."""
+    """One day."""
 
     day: date
     requests: int
@@ -170,11 +98,11 @@ class Bar(Record, frozen=True, array_like=False):
 
 
 class Comparison(Record, frozen=True, array_like=False):
-    """What an agent asked of the web server before and after its home's first visit at the host."""
+    """The requests of an agent to the web server before and after its home's first visit at the host."""
 
     agent: str  # EVERYBODY: all of them together
     homes: tuple[str, ...]
-    first: date  # on which the first visit began; this day is of neither side
+    first: date  # of the first visit; this day belongs to neither side
     before: Side
     after: Side
     bars: tuple[Bar, ...]
@@ -183,7 +111,7 @@ class Comparison(Record, frozen=True, array_like=False):
 def compare(
     traffic: Traffic, rows: Sequence[KeptReceipt], day_of: DayOf, *, some_days: int = SOME_DAYS
 ) -> list[Comparison]:
-    """A comparison for each agent of homes that made visits, and one for everybody together."""
+    """A comparison for each agent of homes that made visits, and one for all agents together."""
     if not rows or not traffic.days:
         return []
     agents: dict[str, list[KeptReceipt]] = {}
@@ -202,11 +130,11 @@ def _comparison(
     bars = [Bar(day, *counts.get(agent, (0, 0))) for day, counts in sorted(traffic.days.items())]
     before = [bar for bar in bars if bar.day < first]
     after = [bar for bar in bars if bar.day > first]
-    # The last days before, and the last ones there are.
+    # The last days before the first visit, and the last days of the log.
     shown = (*before[-some_days:], *(bar for bar in bars if bar.day == first), *after[-some_days:])
     return Comparison(
         agent=agent and spelling(max(own, key=lambda kept: kept.receipt.began).agent),
-        homes=tuple(dict.fromkeys(_name(rows) for rows in _by_home(own).values())),
+        homes=tuple(dict.fromkeys(name_of(rows) for rows in grouped(own).values())),
         first=first,
         before=_side(before),
         after=_side(after),
@@ -219,20 +147,20 @@ def _side(bars: Sequence[Bar]) -> Side:
 
 
 def fewer(before: float, after: float) -> float | None:
-    """By what share it became less, -1 for twice as much; None if there was nothing before."""
+    """The relative decrease, -1 for twice as much; None if there was nothing before."""
     return (before - after) / before if before else None
 
 
 def spelling(agent: str) -> str:
-    """The first product of a user agent as it is written; all of it where that says nothing."""
+    """The first product of a user agent as it is written; all of it for browsers."""
     name = agent.strip()
     first = name.replace("/", " ").partition(" ")[0]
-    return name if first.casefold() == "mozilla" else first  # all browsers are called that
+    return name if first.casefold() == "mozilla" else first  # every browser claims that name
 
 
 @lru_cache(maxsize=4096)
 def product(agent: str) -> str:
-    """By what a crawler is known, whatever its version: its first product (RFC 9110 10.1.5)."""
+    """The name of a crawler without its version: its first product (RFC 9110 10.1.5)."""
     return spelling(agent).casefold()
 
 
@@ -243,5 +171,121 @@ def is_loopback(client: str) -> bool:
         address = ipaddress.ip_address(client)
     except ValueError:
         return client in ("localhost", "unix:")
-    mapped = getattr(address, "ipv4_mapped", None)  # as a server says that listens on both
+    mapped = getattr(address, "ipv4_mapped", None)  # as a server logs it that listens on both
     return (mapped or address).is_loopback
+
+
+# -- in words ----------------------------------------------------------------------------------------------
+
+
+def title_of(comparison: Comparison) -> str:
+    """The title of a comparison."""
+    homes = ", ".join(comparison.homes)
+    if comparison.agent == EVERYBODY:
+        return f"all requests; first visit at the host: {comparison.first} ({homes})"
+    return f"requests of {comparison.agent} ({homes}); first visit at the host: {comparison.first}"
+
+
+def summary_of(comparison: Comparison, size_text: SizeText) -> list[str]:
+    """Before and after in words."""
+    before, after = comparison.before, comparison.after
+    lines = [f"before  {_side_text(before, size_text)}", f"after   {_side_text(after, size_text)}"]
+    if before.days and after.days:
+        lines.append(
+            f"change  {_change(fewer(before.daily_requests, after.daily_requests), 'requests')},"
+            f" {_change(fewer(before.daily_bytes, after.daily_bytes), 'bytes')}"
+        )
+    return lines
+
+
+def _side_text(side: Side, size_text: SizeText) -> str:
+    if not side.days:
+        return "the log covers no day of it"
+    days = "1 day" if side.days == 1 else f"{side.days:,} days"
+    return f"{side.daily_requests:,.1f} requests, {size_text(side.daily_bytes)} a day ({days})"
+
+
+def _change(share: float | None, what: str) -> str:
+    if share is None:
+        return f"no {what} before"
+    return f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'} {what}"
+
+
+# -- text --------------------------------------------------------------------------------------------------
+
+
+def text_of(comparison: Comparison, size_text: SizeText, *, has_blocks: bool) -> list[str]:
+    """A line for each day, with a bar for its requests."""
+    most = max((bar.requests for bar in comparison.bars), default=0)
+    lines = [title_of(comparison)]
+    for bar in comparison.bars:
+        mark = "*" if bar.day == comparison.first else " "
+        drawn = _drawn(bar.requests, most, has_blocks=has_blocks)
+        told = f"{bar.requests:>9,} requests  {size_text(bar.size_bytes):>9}"
+        lines.append(f"  {bar.day} {mark} {drawn:<{TEXT_WIDTH}} {told}")
+    return [*lines, *(f"  {line}" for line in summary_of(comparison, size_text))]
+
+
+def _drawn(count: int, most: int, *, has_blocks: bool) -> str:
+    if not count:
+        return ""
+    eighths = max(round(count * TEXT_WIDTH * 8 / most), 1)
+    if not has_blocks:
+        return "#" * max(round(eighths / 8), 1)
+    whole, rest = divmod(eighths, 8)
+    return _BLOCKS[8] * whole + (_BLOCKS[rest] if rest else "")
+
+
+# -- SVG ---------------------------------------------------------------------------------------------------
+
+
+def svg_of(comparisons: Sequence[Comparison], site: str, size_text: SizeText) -> str:
+    """One picture with a panel for each comparison, without scripts and external content."""
+    height = PANEL * max(len(comparisons), 1) + 40
+    panels = "".join(_panel(each, size_text, 40 + PANEL * at) for at, each in enumerate(comparisons))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"'
+        f' viewBox="0 0 {WIDTH} {height}"><title>{_text(f"Requests to {site}")}</title>'
+        f"<style>{_STYLE}</style>"
+        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>'
+        f'<text class="t" x="{LEFT}" y="24">{_text(f"Requests to {site} by day")}</text>{panels}</svg>\n'
+    )
+
+
+def _panel(comparison: Comparison, size_text: SizeText, top: int) -> str:
+    most = max((bar.requests for bar in comparison.bars), default=0) or 1
+    step = (WIDTH - 2 * LEFT) / max(len(comparison.bars), 1)
+    base = top + TOP + BARS
+    parts = [
+        f'<text class="t" x="{LEFT}" y="{top + 18}">{_text(title_of(comparison))}</text>',
+        *(
+            f'<text x="{LEFT}" y="{top + 20 + LINE * at}">{_text(line)}</text>'
+            for at, line in enumerate(summary_of(comparison, size_text), start=1)
+        ),
+        *(
+            _bar(bar, comparison, LEFT + step * at, base, step, BARS * bar.requests / most, size_text)
+            for at, bar in enumerate(comparison.bars)
+        ),
+        f'<line x1="{LEFT}" y1="{base}" x2="{WIDTH - LEFT}" y2="{base}" stroke="#222"/>',
+    ]
+    if comparison.bars:
+        first, last = comparison.bars[0].day, comparison.bars[-1].day
+        parts.append(f'<text x="{LEFT}" y="{base + 16}">{_text(str(first))}</text>')
+        parts.append(f'<text x="{WIDTH - LEFT}" y="{base + 16}" text-anchor="end">{_text(str(last))}</text>')
+    return "".join(parts)
+
+
+def _bar(
+    bar: Bar, comparison: Comparison, x: float, base: int, step: float, height: float, size_text: SizeText
+) -> str:
+    side = "b" if bar.day < comparison.first else "a" if bar.day > comparison.first else "f"
+    told = f"{bar.day}: {bar.requests:,} requests, {size_text(bar.size_bytes)}"
+    return (
+        f'<rect class="{side}" x="{x:.1f}" y="{base - height:.1f}" width="{step * 0.8:.1f}"'
+        f' height="{height:.1f}"><title>{_text(told)}</title></rect>'
+    )
+
+
+def _text(text: str) -> str:
+    """Escaped: names come from strangers, and XML allows no control characters."""
+    return escape("".join(sign if sign.isprintable() else "\ufffd" for sign in text))

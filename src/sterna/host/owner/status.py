@@ -1,26 +1,26 @@
-"""How a host stands, for its owner: the crawlers that are here, and what they take against their limits."""
+"""The state of a host for its owner: the visits that are here, and what they use of their limits."""
 
 from sterna.model import Budget, Record
 
-UNDER_WAY = ("waiting", "queued", "running")  # states of a visit that is not over
+UNDER_WAY = ("waiting", "queued", "running")  # the states of a visit that is not over
 
 
 class VisitStatus(Record, frozen=True, array_like=False, kw_only=True):
     """One visit at the host; names come from strangers and may hold anything."""
 
-    visit: str  # its id, which is its home's word
+    visit: str  # its id, chosen by its home
     home: str  # the key of the home that sent it
-    name: str  # what the owner calls this home
+    name: str  # the owner's name for this home
     crawler: str  # its name
     state: str  # waiting, queued, running, finished, killed, expired
-    since: float  # when it came
+    since: float  # when it arrived
     pages: int = 0
     requests: int = 0
     read_bytes: int = 0  # from the site
     kept_bytes: int = 0  # of parcels that wait for home
     sent_bytes: int = 0  # of parcels, before compression
     cpu_seconds: float = 0.0
-    memory_bytes: int = 0  # of its own processes, where they can be told from others
+    memory_bytes: int = 0  # of its own processes, where it has any
     limits: Budget = Budget()
     paused: str = ""  # why it rests; "": it does not
 
@@ -34,13 +34,95 @@ class HostStatus(Record, frozen=True, array_like=False, kw_only=True):
     now: float
     pid: int
     doors: str = ""  # why they are closed; "": they are open
-    load: str = ""  # as the load policy sees it, in words
+    load: str = ""  # as measured, in words
     paused: str = ""  # why all visits rest; "": they do not
     visits: tuple[VisitStatus, ...] = ()
-    queue: int = 0  # visits that wait for a place
+    queue: int = 0  # visits that wait for a slot
     most_queue: int = 0
     crawlers: int = 0  # at work
     most_crawlers: int = 0
     kept_bytes: int = 0  # of all parcels that wait for their homes
     most_kept_bytes: int = 0
     memory_bytes: int = 0  # of the host and all its processes
+
+
+# -- in words ----------------------------------------------------------------------------------------------
+
+
+class Amount(Record, frozen=True):
+    """Something that is used; a limit of 0 means none."""
+
+    label: str
+    used: float
+    most: float
+    text: str
+
+    @property
+    def share(self) -> float:
+        """The used part of the limit, from 0 to 1; 0 if there is none."""
+        return min(max(self.used / self.most, 0.0), 1.0) if self.most > 0 else 0.0
+
+
+def amounts_of(visit: VisitStatus, *, now: float) -> tuple[Amount, ...]:
+    """What a visit has used of its limits, in words for terminal and status page."""
+    limits = visit.limits
+    return (
+        _amount("pages", visit.pages, limits.pages, f"{visit.pages:,}", f"{limits.pages:,}"),
+        _amount("requests", visit.requests, limits.requests, f"{visit.requests:,}", f"{limits.requests:,}"),
+        _bytes("read", visit.read_bytes, limits.fetched_bytes),
+        _bytes("sent", visit.sent_bytes, limits.sent_bytes),
+        _bytes("kept", visit.kept_bytes, 0),
+        _seconds("cpu", visit.cpu_seconds, limits.cpu_seconds),
+        _bytes("memory", visit.memory_bytes, limits.memory_bytes),
+        _time(visit, now),
+    )
+
+
+def _time(visit: VisitStatus, now: float) -> Amount:
+    if visit.state not in UNDER_WAY:
+        return Amount("time", 0, 0, "over")
+    return _seconds("time", max(now - visit.since, 0.0), visit.limits.seconds)
+
+
+def host_amounts(status: HostStatus) -> tuple[Amount, ...]:
+    """The same for the host as a whole."""
+    return (
+        _amount(
+            "crawlers",
+            status.crawlers,
+            status.most_crawlers,
+            f"{status.crawlers:,}",
+            f"{status.most_crawlers:,}",
+        ),
+        _amount("queue", status.queue, status.most_queue, f"{status.queue:,}", f"{status.most_queue:,}"),
+        _bytes("kept", status.kept_bytes, status.most_kept_bytes),
+        _bytes("memory", status.memory_bytes, 0),
+    )
+
+
+def _amount(label: str, used: float, most: float, used_text: str, most_text: str) -> Amount:
+    return Amount(label, used, most, f"{used_text} of {most_text}" if most > 0 else used_text)
+
+
+def _bytes(label: str, used: float, most: float) -> Amount:
+    return _amount(label, used, most, size_text(used), size_text(most))
+
+
+def _seconds(label: str, used: float, most: float) -> Amount:
+    return _amount(label, used, most, seconds_text(used), seconds_text(most))
+
+
+def size_text(count: float) -> str:
+    """A size such as 12.3 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration such as 12.3 s, 4 min or 2.0 h."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""Reads an audit log from its first line to its last, and says where it is not as it was written."""
+"""Verifies an audit log from its first line to its last, and reports where it was changed."""
 
 import hashlib
 import os
@@ -10,32 +10,32 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sterna.errors import StorageError
+from sterna.host.files import open_private
 from sterna.host.owner.audit import (
     HEAD_LOST,
     MAX_LINE_BYTES,
     TORN,
-    Entry,
+    AuditEntry,
     Head,
     entry_of,
     full_files,
     open_head,
-    open_private,
     read_head,
 )
 from sterna.model import Record
 
-MAX_FAULTS = 100  # that are told one by one
-MAX_HOMES = 1_000  # that are summed one by one: strangers choose names, and their number
-OTHERS, STRANGERS = "(others)", "(strangers)"  # no home can be called so
+MAX_FAULTS = 100  # that are reported one by one
+MAX_HOMES = 1_000  # that are summed one by one: strangers choose their names and number
+OTHERS, STRANGERS = "(others)", "(strangers)"  # not valid names of a home
 REFUSED = "home-refused"
 ENDS = frozenset({"visit-ended", "visit-killed"})
 
 
 class Fault(Record, frozen=True, array_like=False):
-    """Where the log is not as it was written."""
+    """A place where the log was changed."""
 
     file: str
-    line: int  # of the file, from 1; 0 where it is not about one line
+    line: int  # of the file, from 1; 0 if it is not about one line
     what: str
 
 
@@ -52,31 +52,31 @@ class Sums(Record, frozen=True, array_like=False, kw_only=True):
 
 
 class AuditReport(Record, frozen=True, array_like=False, kw_only=True):
-    """What a log says, and whether it can be believed."""
+    """The content of a log in sum, and whether it is intact."""
 
     files: tuple[str, ...]
     lines: int
     first: int  # the number of the first line that is kept
     last: int
-    hash: str  # of the last line: written down elsewhere it proves the log up to here
+    hash: str  # of the last line: noted elsewhere, it proves the log up to here
     began: str
     over: str
     faults: tuple[Fault, ...] = ()
     more_faults: int = 0
-    remarks: tuple[Fault, ...] = ()  # what is odd and harmless
+    remarks: tuple[Fault, ...] = ()  # odd but harmless
     events: dict[str, int]
     homes: dict[str, Sums]
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing was changed, taken out or cut off, as far as the log and its head can tell."""
+        """True if nothing was changed, removed or cut off, as far as the log and its head can tell."""
         return not self.faults
 
 
 def verify(path: Path, *, expected: tuple[int, str] | None = None) -> AuditReport:
-    """Reads the log at `path`; StorageError if there is none, or it cannot be read.
+    """The report on the log at `path`; StorageError if there is none, or if it cannot be read.
 
-    `expected` is a line's number and hash as they were noted before: that line must still be there.
+    `expected` is the number and hash of a line, noted earlier: that line must still be there.
     """
     with ExitStack() as stack:
         try:
@@ -85,12 +85,12 @@ def verify(path: Path, *, expected: tuple[int, str] | None = None) -> AuditRepor
             rows = chain.from_iterable(_rows(file, size, name) for name, file, size in files)
             reader.read(rows)
         except OSError as error:
-            raise StorageError(f"{error.filename or path} cannot be read: {error.strerror}") from error
+            raise StorageError(f"cannot read {error.filename or path}: {error.strerror}") from error
     return reader.report([name for name, _, _ in files])
 
 
 def tail(path: Path, count: int) -> list[bytes]:
-    """The last whole lines, unverified; none if there is no log."""
+    """The last complete lines, unverified; none if there is no log."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -102,7 +102,7 @@ def tail(path: Path, count: int) -> list[bytes]:
 
 
 def _snapshot(path: Path, stack: ExitStack) -> tuple[Head | None, list[tuple[str, BinaryIO, int]]]:
-    """The head and the files as they were at one moment: a host may go on writing."""
+    """The head and the files at one moment: a host may go on writing."""
     paths = full_files(path) + ([path] if path.exists() else [])
     has_head = path.with_suffix(".head").exists()
     if not paths and not has_head:
@@ -123,13 +123,13 @@ def _snapshot(path: Path, stack: ExitStack) -> tuple[Head | None, list[tuple[str
 
 
 class _Row(Record, frozen=True):
-    """A line where it stands."""
+    """A line and its place."""
 
     file: str
     number: int
     data: bytes  # without its line break
     hash: str
-    is_whole: bool = True  # its line break was written
+    is_whole: bool = True  # it has its line break
     is_too_long: bool = False
 
 
@@ -162,13 +162,13 @@ def _with_next(rows: Iterable[_Row]) -> Iterator[tuple[_Row, _Row | None]]:
 
 
 class _Reader:
-    """Goes through the lines; knows at each what the next must be."""
+    """Goes through the lines and checks each against the one before."""
 
     def __init__(self, head: Head | None, expected: tuple[int, str] | None) -> None:
         self._head = head
         self._expected = expected
         # All of these are changed by read() and what it calls.
-        self._last: Entry | None = None
+        self._last: AuditEntry | None = None
         self._last_row: _Row | None = None
         self._hash = ""
         self._lines = 0
@@ -179,34 +179,34 @@ class _Reader:
         self._remarks: list[Fault] = []
         self._events: Counter[str] = Counter()
         self._homes: dict[str, Sums] = {}
-        self._seen: dict[int, str] = {}  # hashes of the lines that somebody asks for
+        self._seen: dict[int, str] = {}  # hashes of the lines that the head and the caller name
 
     def read(self, rows: Iterable[_Row]) -> None:
         for row, following in _with_next(rows):
             entry = None if row.is_too_long else entry_of(row.data)
             if following and _closes(following, row):
-                self._remark(row, "was not written whole, and closed by the line after it")
+                self._remark(row, "is incomplete; the next line closes it")
             elif not row.is_whole:
-                self._remark(row, "is not whole: the host was ended while it wrote; it is closed next time")
+                self._remark(row, "is incomplete: the host was killed while it wrote, and will close it")
             elif entry is None:
-                self._fault(row, "is no line of an audit log: it was changed or put there")
+                self._fault(row, "is not a line of an audit log: it was changed or inserted")
             else:
                 self._take(row, entry)
         self._check_end()
 
-    def _take(self, row: _Row, entry: Entry) -> None:
+    def _take(self, row: _Row, entry: AuditEntry) -> None:
         last = self._last
         due = last.n + 1 if last else (self._head.first if self._head else 1)
         if entry.n > due:
             self._fault(row, f"{_numbers(due, entry.n - 1)} before this line")
         elif entry.n < due:
-            self._fault(row, f"has the number {entry.n}, and {due} is due: it does not belong here")
+            self._fault(row, f"has the number {entry.n} instead of {due}: it does not belong here")
         elif last and entry.before != self._hash:
-            self._fault(self._last_row or row, f"was changed: the hash in line {entry.n} does not fit it")
+            self._fault(self._last_row or row, f"was changed: the hash in line {entry.n} does not match it")
         elif entry.n == 1 and entry.before:
             self._fault(row, "names a line before the first one")
         if entry.event == HEAD_LOST:
-            self._fault(row, "says that the head file was lost: whether lines were cut off nobody knows")
+            self._fault(row, "says that the head file was lost: lines may have been cut off before it")
         self._last, self._last_row, self._hash = entry, row, row.hash
         self._lines += 1
         self._first = self._first or entry.n
@@ -220,24 +220,24 @@ class _Reader:
         head = self._head
         where = self._last_row or _Row("", 0, b"", "")
         if head is None or (head.n == 0 and last > 1):
-            self._fault(None, "the head file is missing or damaged: whether lines were cut off nobody knows")
+            self._fault(None, "the head file is missing or damaged: lines may have been cut off")
         elif head.n > last:
             missing = _numbers(last + 1, head.n)
-            what = f"is the last, and {missing} after it: the end was cut off" if last else f"{missing}: all"
+            what = f"is the last, but {missing} after it: the end was cut off" if last else f"{missing}: all"
             self._fault(where, what)
         elif head.n and self._seen.get(head.n) not in (None, head.hash):
-            what = "is not the one that the head file names: it was changed, or the log replaced"
+            what = "is not the one in the head file: it was changed, or the log was replaced"
             self._fault(None, f"line {head.n} {what}")
         elif head.n < last:
             count = last - head.n
-            self._remark(where, f"is {count} after the one that the head names: the machine stopped at once")
+            self._remark(where, f"is {count} after the one in the head file: the machine lost power")
         if self._expected:
             number, hash = self._expected
             if self._seen.get(number) != hash:
-                what = f"line {number} is not the one with the hash that was noted: the log was replaced"
+                what = f"line {number} does not have the hash that was noted: the log was replaced"
                 self._fault(None, what)
 
-    def _sum(self, entry: Entry) -> None:
+    def _sum(self, entry: AuditEntry) -> None:
         self._events[entry.event] += entry.count
         name = entry.home or (STRANGERS if entry.event == REFUSED else "")
         if not name:
@@ -282,7 +282,7 @@ class _Reader:
 
 
 def _closes(row: _Row, torn: _Row) -> bool:
-    """Whether a line says of the one before it that it was torn."""
+    """Whether a line closes the torn one before it."""
     entry = None if row.is_too_long else entry_of(row.data)
     return bool(entry and entry.event == TORN and entry.torn == torn.hash)
 

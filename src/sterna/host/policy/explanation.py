@@ -1,37 +1,37 @@
-"""A policy in words: who may come, when, under what load, for how much; now, and when that changes next."""
+"""A policy in words: which homes may come, when, under what load, for how much; and the next change."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, tzinfo
 
 from sterna.errors import UsageError
-from sterna.host.config import Caps, DayCaps, LoadRules, Policy, SomeCaps
 from sterna.host.policy.hours import zone_of
 from sterna.host.policy.load import EASE
-from sterna.host.policy.terms import Terms, rules_of, terms_of, with_some
+from sterna.host.policy.policy import Caps, DayCaps, LoadRules, Policy, SomeCaps, rules_of
+from sterna.host.policy.terms import Terms, terms_of, with_some
 from sterna.model import Record
 
 _MIB = 1024 * 1024
 
 
 class _Home(Record, frozen=True):
-    """One home, or all that have nothing of their own, and what holds for it."""
+    """One home, or all that have no rules of their own, with its terms."""
 
     name: str
     terms: Terms
-    is_here: bool  # somebody can come under this name
+    is_here: bool  # a key is allowed under this name
 
 
 def explain(policy: Policy, allowed: Mapping[str, str], *, at: float, home: str = "") -> list[str]:
-    """The policy at this moment, for all or for one home; `allowed` is the list of keys and names.
+    """The policy at this moment, for all or for one home; `allowed` maps keys to names.
 
-    UsageError if there is no such home.
+    UsageError if the home is unknown.
     """
     homes = list(_homes(policy, allowed))
     if home:
         homes = [each for each in homes if each.name == home]
         if not homes:
             known = ", ".join(each.name for each in _homes(policy, allowed)) or "none"
-            raise UsageError(f"there is no home {home!r} in the policy or the list of keys; known: {known}")
+            raise UsageError(f"unknown home {home!r}: the policy and the list of keys have {known}")
     zone = zone_of(policy.zone)
     lines = [f"time      {_moment(at, zone)}{f' ({policy.zone})' if policy.zone else ''}"]
     if not home:
@@ -82,7 +82,7 @@ def _of_home(home: _Home, policy: Policy, at: float) -> Iterator[str]:
         if more != terms.caps:
             yield f"            promising priority {rules.least} or more: {_caps(more)}"
     yield f"  day       {_day(terms.day)}"
-    yield f"  robots    {'robots.txt holds' if terms.obey_robots else 'robots.txt is not asked for'}"
+    yield f"  robots    {'robots.txt is obeyed' if terms.obey_robots else 'robots.txt is ignored'}"
     closed = ", ".join(terms.closed)
     yield f"  closed    {closed or 'nothing'} (and what web servers show to their own machine only)"
 
@@ -110,7 +110,7 @@ def _hours(terms: Terms, policy: Policy, name: str) -> str:
     if not texts:
         return "at any time"
     keeps = terms.outside_hours == "keep"
-    outside = "kept and run later, its parcels wait for home" if keeps else "refused, and told when to come"
+    outside = "kept and run later, its parcels wait for home" if keeps else "refused until the next ones"
     return f"{', '.join(texts)}; outside of them {outside}"
 
 
@@ -125,7 +125,7 @@ def _load(load: LoadRules) -> str:
         bounds.append(
             f"while the web server answers {load.probe} more than {load.latency_ms:g} ms later than when calm"
         )
-    return f"a visit rests {' and '.join(bounds)}" if bounds else "not looked at"
+    return f"a visit rests {' and '.join(bounds)}" if bounds else "not measured"
 
 
 def _caps(caps: Caps) -> str:
@@ -159,7 +159,7 @@ def _next_change(homes: list[_Home], at: float, zone: tzinfo) -> str:
         if terms.hours.contains(at):
             end = terms.hours.ends(at)
             stays = "rests" if terms.outside_hours == "keep" else "ends"
-            changes += [(end, f"the hours of {home.name} are over: what runs then {stays}")] if end else []
+            changes += [(end, f"the hours of {home.name} end: a visit that runs then {stays}")] if end else []
         elif begin := terms.hours.next_begin(at):
             changes.append((begin, f"{home.name} may come"))
     if not changes:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 LOCALTIME = Path("/etc/localtime")
 _DAY_MINUTES = 24 * 60
 _WEEK_MINUTES = 7 * _DAY_MINUTES
-_LOOK_DAYS = 15  # a slot that one change of the clocks takes away comes again a week later
+_LOOK_DAYS = 15  # a slot that a change of the clocks skips comes again a week later
 
 _SLOT = re.compile(r"([A-Za-z]+(?:\s*[-,]\s*[A-Za-z]+)*)\s+(\d\d?):(\d\d)\s*-\s*(\d\d?):(\d\d)")
 _SHAPE = 'write it as "Mon 00:00-04:00", "Mon-Fri 01:00-05:00", "Sat,Sun 22:00-06:00" or "daily 01:00-05:00"'
@@ -18,7 +18,7 @@ _SHAPE = 'write it as "Mon 00:00-04:00", "Mon-Fri 01:00-05:00", "Sat,Sun 22:00-0
 
 @lru_cache(maxsize=16)
 def zone_of(name: str) -> tzinfo:
-    """The time zone of that name, or the machine's own; ValueError if nobody knows it here."""
+    """The time zone of that name, or the machine's own for ""; ValueError if it is unknown here."""
     try:
         if name:
             return ZoneInfo(name)
@@ -27,9 +27,7 @@ def zone_of(name: str) -> tzinfo:
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         if not name:
             return UTC
-        raise ValueError(
-            f"zone {name!r} is not known here: write it as Europe/Vienna, or install tzdata"
-        ) from error
+        raise ValueError(f"unknown zone {name!r}: write it as Europe/Vienna, or install tzdata") from error
 
 
 def day_of(time: float, zone: tzinfo) -> str:
@@ -38,12 +36,12 @@ def day_of(time: float, zone: tzinfo) -> str:
 
 
 def day_end(time: float, zone: tzinfo) -> float:
-    """When the zone's day is over."""
+    """The end of the zone's day."""
     return _midnight(datetime.fromtimestamp(time, zone).date() + timedelta(days=1), zone)
 
 
 class Hours:
-    """Slots of a week by the clocks of a zone, or all of it; pure."""
+    """Slots of a week in a zone's local time, or all of it; pure."""
 
     def __init__(self, slots: Sequence[tuple[int, int]], zone: tzinfo) -> None:
         self._slots = tuple(slots)  # minutes from Monday 00:00, begin and end; none: always
@@ -52,7 +50,7 @@ class Hours:
 
     @classmethod
     def parse(cls, texts: Sequence[str], zone: tzinfo) -> "Hours":
-        """The hours that are written so; ValueError says what cannot be."""
+        """The hours in these texts; ValueError if one is malformed."""
         return cls([slot for text in texts for slot in _slots_of(text)], zone)
 
     @property
@@ -60,7 +58,7 @@ class Hours:
         return not self._slots
 
     def contains(self, time: float) -> bool:
-        """Whether this moment is within; what the clocks show twice is within twice."""
+        """Whether this moment is within; a local time that occurs twice counts both times."""
         if not self._slots:
             return True
         local = datetime.fromtimestamp(time, self._zone)
@@ -74,7 +72,7 @@ class Hours:
         return next((moment for moment in self._moments(time) if self.contains(moment)), None)
 
     def ends(self, time: float) -> float | None:
-        """The first moment that is not within, from this one on; None if it is always within."""
+        """The first moment that is not within, from this one on; None if all are."""
         if not self.contains(time):
             return time
         return next((moment for moment in self._moments(time) if not self.contains(moment)), None)
@@ -98,10 +96,10 @@ class Hours:
                 hour, minute = divmod(edge % _DAY_MINUTES, 60)
                 local = datetime(day.year, day.month, day.day, hour, minute, tzinfo=self._zone)
                 yield local.timestamp()
-                yield local.replace(fold=1).timestamp()  # where the clocks show it for the second time
+                yield local.replace(fold=1).timestamp()  # its second occurrence, if any
 
     def _change(self, begin: float, end: float) -> float | None:
-        """The second at which the clocks were changed in between, if they were."""
+        """The second at which the clocks changed in between, if they did."""
         before = self._offset(begin)
         if self._offset(end) == before:
             return None
@@ -122,12 +120,12 @@ def _midnight(day: date, zone: tzinfo) -> float:
 def _slots_of(text: str) -> Iterator[tuple[int, int]]:
     found = _SLOT.fullmatch(text.strip())
     if not found:
-        raise ValueError(f"{text!r} are no hours: {_SHAPE}")
+        raise ValueError(f"malformed hours {text!r}: {_SHAPE}")
     names, *numbers = found.groups()
     hour, minute, last_hour, last_minute = map(int, numbers)
     begin, end = hour * 60 + minute, last_hour * 60 + last_minute
     if max(minute, last_minute) > 59 or begin >= _DAY_MINUTES or end > _DAY_MINUTES:
-        raise ValueError(f"{text!r} names a time that no clock shows: 00:00 to 24:00")
+        raise ValueError(f"{text!r} has an invalid time of day (00:00 to 24:00)")
     if begin == end:
         raise ValueError(f"{text!r} has no length: a whole day is 00:00-24:00")
     for day in _days_of(names, text):
@@ -156,4 +154,4 @@ def _day(name: str, text: str) -> int:
     ):
         if word in (full[:3], full, f"{full}s"):
             return number
-    raise ValueError(f"{text!r}: {name.strip()!r} is no day: {_SHAPE}")
+    raise ValueError(f"{text!r}: {name.strip()!r} is not a day: {_SHAPE}")

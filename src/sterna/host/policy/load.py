@@ -1,7 +1,7 @@
-"""How busy the site is: what others take of the machine, how fast its web server answers; and who may work.
+"""The load of the site: what others use of the machine, and how fast its web server answers.
 
-"Idle time only", as UCYMicra ran its crawlers: a visit rests while the machine or the web server has more to
-do than its owner allows, and goes on when that is well over.
+"Idle time only", as UCYMicra ran its crawlers: a visit rests while the machine or the web server is busier
+than the owner allows, and goes on when the load is well below that.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from sterna.host.config import LoadRules
+from sterna.host.policy.policy import LoadRules
 from sterna.host.site.upstream import Upstream
 from sterna.model import Record
 from sterna.web.urls import hostname_of
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import ssl
 
 MEASURE_SECONDS = 1.0  # between two measurements
-SMOOTH_SECONDS = 3.0  # over which they are smoothed
-EASE = 0.8  # of a bound: what rests goes on below it
-PROBE_SECONDS = 5.0  # after which an answer does not come
-CALM_PROBES = 600  # among which the fastest says what is calm
+SMOOTH_SECONDS = 3.0  # time constant of the smoothing
+EASE = 0.8  # of a bound: a visit that rests goes on below it
+PROBE_SECONDS = 5.0  # timeout
+CALM_PROBES = 600  # of which the fastest is the latency of a calm time
 LAST_PROBES = 3
 MAX_HEAD_BYTES = 64 * 1024
 AGENT = "User-Agent: Sterna (load probe)"
@@ -36,18 +36,18 @@ PROC = Path("/proc")
 
 
 class MachineTimes(Record, frozen=True):
-    """CPU time until now, in the kernel's ticks, of all cores together."""
+    """CPU time so far in ticks, of all cores together."""
 
     total: float
-    busy: float  # of work at its usual priority: what is niced gives way by itself
+    busy: float  # at normal priority: niced processes give way by themselves
     own: float  # of that, of this process and all below it
 
 
 class Load(Record, frozen=True, kw_only=True):
-    """How busy the site is now; None where nobody looks, or nobody knows yet."""
+    """How busy the site is now; None if not measured, or not yet."""
 
-    machine: float | None = None  # of all cores, used by others than the host
-    latency_ms: float | None = None  # beyond what the web server takes when all is calm
+    machine: float | None = None  # share of all cores used by others than the host
+    latency_ms: float | None = None  # of the web server, beyond its latency in a calm time
 
     def __str__(self) -> str:
         """In words, for the owner."""
@@ -62,7 +62,7 @@ class Load(Record, frozen=True, kw_only=True):
 
 
 class LoadMeter:
-    """Measures; whoever needs it calls it every second or so."""
+    """Measures the load; to be called about every second."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class LoadMeter:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._machine = machine or read_machine
-        self.probe = probe  # gives the seconds until an answer; may be another one from now on
+        self.probe = probe  # seconds until an answer; a survey replaces it when the policy changes
         self._now = now
         # All of these are changed by measure() alone.
         self._before: tuple[float, MachineTimes] | None = None
@@ -82,7 +82,7 @@ class LoadMeter:
         self.load = Load()
 
     async def measure(self, *, has_probe: bool = False) -> Load:
-        """The load as it is now; the web server is asked only if that is wanted."""
+        """The load now; the web server is probed only with `has_probe`."""
         latency = await self._latency_ms() if has_probe and self.probe else None
         self.load = Load(machine=self._machine_share(), latency_ms=latency)
         return self.load
@@ -98,7 +98,7 @@ class LoadMeter:
         if total <= 0:  # within one tick
             self._before = before
             return self._smoothed
-        # A process that died in between took its time with it, so that the difference may be below 0.
+        # A process that died in between took its time with it, so the difference may be negative.
         others = (times.busy - old.busy) - max(times.own - old.own, 0.0)
         share = min(max(others / total, 0.0), 1.0)
         weight = 1.0 - math.exp(-max(now - then, 0.0) / SMOOTH_SECONDS)
@@ -116,10 +116,10 @@ class LoadMeter:
 
 
 class Governor:
-    """Says why a visit may not work; who was made to rest goes on when things are well below the bound."""
+    """Decides by the load whether a visit may work; one that rests waits until the load is well below."""
 
     def __init__(self, rules: LoadRules) -> None:
-        self.rules = rules  # may be others from now on
+        self.rules = rules  # replaced when the policy changes
         self._rests = False
 
     def judge(self, load: Load) -> str:
@@ -131,19 +131,15 @@ class Governor:
         self._rests = is_busy or is_slow
         return str(load) if self._rests else ""
 
-    def may_work(self, load: Load) -> bool:
-        """Whether it may work now."""
-        return not self.judge(load)
-
 
 # -- the machine -------------------------------------------------------------------------------------------
 
 
 def read_machine() -> MachineTimes | None:
-    """The times as Linux counts them; None where it does not say."""
+    """The times as Linux counts them; None if /proc cannot be read."""
     try:
         fields = [float(each) for each in (PROC / "stat").read_text().split("\n", 1)[0].split()[1:9]]
-        user, nice, system, idle, waiting, interrupts, soft, _ = fields  # not what a hypervisor took away
+        user, nice, system, idle, waiting, interrupts, soft, _ = fields  # no time that a hypervisor took
         own = sum(map(_own_ticks, family_of(os.getpid())))
     except (OSError, ValueError):
         return None
@@ -152,20 +148,33 @@ def read_machine() -> MachineTimes | None:
 
 
 def family_of(pid: int) -> list[int]:
-    """A process and all below it."""
+    """A process and all its descendants."""
     found = [pid]
     for each in found:
         try:
             found += map(int, (PROC / f"{each}/task/{each}/children").read_text().split())
-        except OSError:  # it is gone, or the kernel does not say
+        except OSError:  # it has ended, or the kernel does not list children
             continue
     return found
 
 
-def _own_ticks(pid: int) -> float:
-    """What a process and its dead children took at their usual priority."""
+def memory_bytes(pid: int) -> int:
+    """The memory of a process with its part of what it shares; 0 if it has ended."""
     try:
-        # Behind the name in brackets, which may hold anything.
+        lines = (PROC / f"{pid}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        pass  # an old kernel: the resident size is close enough
+    try:
+        return int((PROC / f"{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except OSError:
+        return 0
+
+
+def _own_ticks(pid: int) -> float:
+    """The ticks of a process and its dead children at normal priority."""
+    try:
+        # After the name in brackets, which may hold any character.
         fields = (PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
@@ -174,12 +183,12 @@ def _own_ticks(pid: int) -> float:
 
 
 def give_way() -> None:
-    """Lets everybody else on this machine go first: this process, and what it starts from now on.
+    """Lets all other processes go first: applies to this process and those that it starts from now on.
 
-    A niced process may still end its slice while the web server waits for the core; an idle one may not.
+    A niced process may still finish its time slice while the web server waits for the core; an idle one not.
     """
     for thread in (PROC / "self/task").iterdir():
-        with suppress(OSError):  # it has just ended; or somebody forbids it, and nothing is lost
+        with suppress(OSError):  # it has just ended, or the system forbids it
             os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
             os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
 
@@ -188,7 +197,7 @@ def give_way() -> None:
 
 
 class Probe:
-    """Asks the web server for one of its own pages, as anybody does."""
+    """Asks the web server for one of its pages."""
 
     def __init__(self, site: str, upstream: Upstream, path: str) -> None:
         self._upstream = upstream
@@ -197,7 +206,7 @@ class Probe:
         self._hostname = hostname_of(site)
 
     async def __call__(self) -> float:
-        """Seconds until the answer's head is here; infinite if there is none, or the server has no time."""
+        """Seconds until the head of the answer arrives; infinite if there is none, or a server error."""
         began = time.monotonic()
         try:
             async with asyncio.timeout(PROBE_SECONDS):
@@ -225,9 +234,9 @@ class Probe:
 
 
 def _unverified() -> "ssl.SSLContext":
-    import ssl  # noqa: PLC0415 - it is large, and most hosts do without it
+    import ssl  # noqa: PLC0415 - large, and most hosts do not need it
 
-    # It is our own machine, and nothing of the answer is used.
+    # It is the own machine, and nothing of the answer is used.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

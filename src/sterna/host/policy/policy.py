@@ -1,4 +1,4 @@
-"""The owner's `policy.toml`: read and checked, with the line of what is wrong, and again when it changes."""
+"""The owner's policy: its records, and `policy.toml`, which is checked, and read again when it changes."""
 
 import math
 import re
@@ -8,25 +8,171 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from sterna import toml
 from sterna.errors import ConfigError, WireError
-from sterna.host.config import HomeRules, LoadRules, Policy, SomeLoadRules
+from sterna.host.keyring import check_name
 from sterna.host.policy.hours import Hours, zone_of
-from sterna.host.policy.terms import check_name, rules_of
 from sterna.toml import Place, Wrong, stamp
 from sterna.wire.keys import PublicKey
 
+MIB = 1024 * 1024
 MAX_CONNECTIONS = 64
 MAX_PRIORITY = 10
 LOOK_SECONDS = 1.0
 
+Opening = Literal["allowed", "everybody"]
+OutsideHours = Literal["refuse", "keep"]
 Fault = tuple[Place, str]
 News = Literal["", "changed", "broken"]
 
 
+class Caps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The most that one visit is granted; 0 means no limit, as in a budget."""
+
+    pages: int = 100_000
+    seconds: float = 3_600.0
+    urls: int = 500_000
+    depth: int = 64
+    requests: int = 0
+    fetched_bytes: int = 0
+    sent_bytes: int = 0
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 1_800.0
+    memory_bytes: int = 256 * MIB
+    scratch_bytes: int = 16 * MIB
+    facts: int = 1_000_000
+
+
+class SomeCaps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Caps for a home or a priority; those left out are the same as for all."""
+
+    pages: int | UnsetType = UNSET
+    seconds: float | UnsetType = UNSET
+    urls: int | UnsetType = UNSET
+    depth: int | UnsetType = UNSET
+    requests: int | UnsetType = UNSET
+    fetched_bytes: int | UnsetType = UNSET
+    sent_bytes: int | UnsetType = UNSET
+    wall_seconds: float | UnsetType = UNSET
+    cpu_seconds: float | UnsetType = UNSET
+    memory_bytes: int | UnsetType = UNSET
+    scratch_bytes: int | UnsetType = UNSET
+    facts: int | UnsetType = UNSET
+
+
+class DayCaps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The most that all visits of one home are granted in a day of the zone; 0 means no limit."""
+
+    visits: int = 0
+    pages: int = 0
+    cpu_seconds: float = 0.0
+    read_bytes: int = 0
+    sent_bytes: int = 0  # before compression
+
+    @property
+    def are_any(self) -> bool:
+        return any(msgspec.structs.astuple(self))
+
+
+class SomeDayCaps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Caps of a day for a home; those left out are the same as for all."""
+
+    visits: int | UnsetType = UNSET
+    pages: int | UnsetType = UNSET
+    cpu_seconds: float | UnsetType = UNSET
+    read_bytes: int | UnsetType = UNSET
+    sent_bytes: int | UnsetType = UNSET
+
+
+class LoadRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How busy the machine and its web server may be while crawlers work; 0 means not measured."""
+
+    machine: float = 0.75  # share of all cores used by others than the host, without niced processes
+    latency_ms: float = 0.0  # added latency of the web server's answer to a probe, compared with a calm time
+    probe: str = "/"  # the path to ask for
+
+
+class SomeLoadRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Load rules for a home; those left out are the same as for all."""
+
+    machine: float | UnsetType = UNSET
+    latency_ms: float | UnsetType = UNSET
+
+
+class PriorityRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Caps for homes that promise the site at least this priority in their next visits."""
+
+    least: int  # 1 to 10
+    budget: SomeCaps
+
+
+class HomeRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rules for one home; those left out are the same as for all."""
+
+    key: str = ""  # "": the key that was allowed under this name
+    obey_robots: bool | None = None
+    budget: SomeCaps = SomeCaps()
+    day: SomeDayCaps = SomeDayCaps()
+    load: SomeLoadRules = SomeLoadRules()
+    hours: tuple[str, ...] | None = None
+    outside_hours: OutsideHours | None = None
+    closed: tuple[str, ...] = ()  # in addition to those closed to all
+    never: bool = False
+
+
+class HostLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits that keep a host small whatever is asked of it."""
+
+    crawlers_at_once: int = 4
+    queue: int = 16  # visits that wait for one of these slots
+    visits_of_a_home: int = 8  # at work or in the queue, so that one home cannot fill it
+    deferred: int = 16  # visits that wait for their hours
+    deferred_bytes: int = 64 * MIB  # of memory that these take, approximately
+    kept_bytes: int = 256 * MIB  # of parcels for one visit, which waits when they are reached
+    kept_bytes_total: int = 1024 * MIB
+    kept_seconds: float = 600.0  # that a visit is kept without hearing from its home
+    deferred_seconds: float = 24 * 3600.0  # the same for a deferred visit; also the most for all its pauses
+    order_bytes: int = 32 * MIB
+    body_seconds: float = 30.0  # to receive a request's body
+    level: int = 9  # highest compression level: higher ones take at least twice the memory per stream
+    engine_bytes: int = 1024 * MIB  # of memory for all engines, divided by crawlers_at_once
+    compressor_bytes: int = 224 * MIB  # of memory for all streams, approximately; more streams get less each
+    idle_seconds: float = 60.0  # after the last visit, until its processes end
+    readers: int = 2
+    connections: int = 32  # to the site, of all visits
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the site's owner allows, as written in `policy.toml`."""
+
+    zone: str = ""  # of all hours and days, such as Europe/Vienna; "": the machine's own
+    open: Opening = "allowed"  # to homes that are named, or to everybody
+    homes: dict[str, str | HomeRules] = {}  # by name: a key, or a table
+    hours: tuple[str, ...] = ()  # for homes without hours of their own; none: always
+    outside_hours: OutsideHours = "refuse"
+    budget: Caps = Caps()
+    day: DayCaps = DayCaps()
+    load: LoadRules = LoadRules()
+    priority: tuple[PriorityRules, ...] = ()
+    closed: tuple[str, ...] = ()  # paths that no crawler may read, nor anything below them
+    obey_robots: bool = True
+    connections: int = 1  # of one visit: with more of them the site's visitors begin to notice
+    delay_seconds: float = 0.0  # between two requests of one visit
+    limits: HostLimits = HostLimits()
+
+
+def rules_of(home: str | HomeRules) -> HomeRules:
+    """The rules of a home, also where only its key is written."""
+    return HomeRules(key=home) if isinstance(home, str) else home
+
+
+# -- the file ----------------------------------------------------------------------------------------------
+
+
 class PolicyFile:
-    """The policy in force; a new file that is broken changes nothing."""
+    """The policy in force; an invalid new file changes nothing."""
 
     def __init__(
         self, path: Path | None, policy: Policy, *, now: Callable[[], float] = time.monotonic
@@ -35,12 +181,12 @@ class PolicyFile:
         self._now = now
         # All of these are changed by look() alone.
         self.policy = policy
-        self.fault = ""  # why the file as it is now is not used
+        self.fault = ""  # why the current file is not used
         self._seen: tuple[int, ...] = ()
         self._looked_at = -math.inf
 
     def look(self) -> News:
-        """Reads the file if it changed; tells once what came of that."""
+        """Reads the file if it changed; reports each change once."""
         now = self._now()
         if self._path is None or abs(now - self._looked_at) < LOOK_SECONDS:
             return ""
@@ -62,7 +208,7 @@ class PolicyFile:
 
 
 def read_policy(path: Path) -> Policy:
-    """The policy in a file; ConfigError says what is wrong, in which line and which field."""
+    """The policy in a file; ConfigError names the line, the field and what is wrong."""
     text, written = toml.read(path)
     try:
         policy = _policy_of(written)
@@ -73,40 +219,36 @@ def read_policy(path: Path) -> Policy:
     return policy
 
 
-# -- what is written ---------------------------------------------------------------------------------------
-
-
 def _policy_of(written: dict[str, Any]) -> Policy:
     homes = written.get("homes", {})
-    if isinstance(homes, dict):  # one by one, so that the name of the wrong one can be told
+    if isinstance(homes, dict):  # one by one, so that the error can name the wrong one
         for name, home in homes.items():
             toml.convert(home, str | HomeRules, ("homes", name))  # type: ignore[arg-type]
     policy: Policy = toml.convert(written, Policy, ())
     return policy
 
 
-# -- what cannot be ----------------------------------------------------------------------------------------
+# -- checks beyond the types -------------------------------------------------------------------------------
 
 
 def _faults(policy: Policy) -> Iterator[Fault]:
-    """What the types do not say."""
     yield from _zone_fault(policy)
     yield from _hours_faults(policy.hours, ("hours",))
     yield from _closed_faults(policy.closed, ("closed",))
     yield from _load_faults(policy.load, ("load",))
     yield from _range_faults(policy)
     for table in ("budget", "day", "limits"):
-        yield from _negative_faults(getattr(policy, table), (table,))
+        yield from _number_faults(getattr(policy, table), (table,))
     for number, priority in enumerate(policy.priority):
         if not 1 <= priority.least <= MAX_PRIORITY:
-            yield ("priority", number, "least"), f"{priority.least} cannot be: 1 to {MAX_PRIORITY}"
-        yield from _negative_faults(priority.budget, ("priority", number, "budget"))
+            yield ("priority", number, "least"), f"{priority.least} is out of range (1 to {MAX_PRIORITY})"
+        yield from _number_faults(priority.budget, ("priority", number, "budget"))
     keys: dict[str, str] = {}
     for name, home in policy.homes.items():
         yield from _home_faults(name, rules_of(home))
         key = rules_of(home).key
         if key and keys.setdefault(key, name) != name:
-            yield ("homes", name), f"the key is that of {keys[key]} too: one key is one home"
+            yield ("homes", name), f"has the same key as {keys[key]}: each home needs a key of its own"
 
 
 def _zone_fault(policy: Policy) -> Iterator[Fault]:
@@ -119,12 +261,12 @@ def _zone_fault(policy: Policy) -> Iterator[Fault]:
 def _range_faults(policy: Policy) -> Iterator[Fault]:
     limits = policy.limits
     if not 1 <= policy.connections <= MAX_CONNECTIONS:
-        yield ("connections",), f"{policy.connections} cannot be: 1 to {MAX_CONNECTIONS}"
+        yield ("connections",), f"{policy.connections} is out of range (1 to {MAX_CONNECTIONS})"
     if not 0 <= policy.delay_seconds <= 3600:
-        yield ("delay_seconds",), f"{policy.delay_seconds} cannot be: 0 to 3600"
+        yield ("delay_seconds",), f"{policy.delay_seconds} is out of range (0 to 3600)"
     for name in ("crawlers_at_once", "connections", "readers"):
         if getattr(limits, name) < 1:
-            yield ("limits", name), "there must be 1 at least"
+            yield ("limits", name), f"{getattr(limits, name)} is too small (at least 1)"
 
 
 def _home_faults(name: str, home: HomeRules) -> Iterator[Fault]:
@@ -137,12 +279,12 @@ def _home_faults(name: str, home: HomeRules) -> Iterator[Fault]:
         if home.key:
             PublicKey.parse(home.key)
     except WireError as error:
-        yield (*place, "key"), f"the key of {name} cannot be: {error.detail}"
+        yield (*place, "key"), f"the key of {name} is invalid: {error.detail}"
     yield from _hours_faults(home.hours or (), (*place, "hours"))
     yield from _closed_faults(home.closed, (*place, "closed"))
     yield from _load_faults(home.load, (*place, "load"))
-    yield from _negative_faults(home.budget, (*place, "budget"))
-    yield from _negative_faults(home.day, (*place, "day"))
+    yield from _number_faults(home.budget, (*place, "budget"))
+    yield from _number_faults(home.day, (*place, "day"))
 
 
 def _hours_faults(texts: tuple[str, ...], place: Place) -> Iterator[Fault]:
@@ -155,20 +297,20 @@ def _hours_faults(texts: tuple[str, ...], place: Place) -> Iterator[Fault]:
 def _closed_faults(paths: tuple[str, ...], place: Place) -> Iterator[Fault]:
     for path in paths:
         if not path.startswith("/"):
-            yield place, f"closed path {path!r} cannot be: it begins with /"
+            yield place, f"closed path {path!r} does not begin with /"
 
 
 def _load_faults(load: LoadRules | SomeLoadRules, place: Place) -> Iterator[Fault]:
     if isinstance(load.machine, int | float) and not 0 <= load.machine <= 1:
-        yield (*place, "machine"), f"{load.machine} cannot be: a share of the cores, 0 to 1"
+        yield (*place, "machine"), f"{load.machine} is out of range (a share of the cores, 0 to 1)"
     if isinstance(load.latency_ms, int | float) and not 0 <= load.latency_ms <= 60_000:
-        yield (*place, "latency_ms"), f"{load.latency_ms} cannot be: 0 to 60000"
+        yield (*place, "latency_ms"), f"{load.latency_ms} is out of range (0 to 60000)"
     if isinstance(load, LoadRules) and not re.fullmatch(r"/[!-~]*", load.probe):
-        yield (*place, "probe"), f"{load.probe!r} cannot be: a path of the site, such as /"
+        yield (*place, "probe"), f"{load.probe!r} is not a path of the site, such as /"
 
 
-def _negative_faults(table: msgspec.Struct, place: Place) -> Iterator[Fault]:
+def _number_faults(table: msgspec.Struct, place: Place) -> Iterator[Fault]:
     for name in table.__struct_fields__:
         value = getattr(table, name)
         if isinstance(value, int | float) and not 0 <= value < math.inf:  # False for NaN, too
-            yield (*place, name), f"{value} cannot be: nothing is below 0; 0 stands for no limit"
+            yield (*place, name), f"{value} is not a limit: 0 (no limit) or more"

@@ -1,16 +1,17 @@
-"""What holds for each home: of the policy, of the list of allowed homes; and what one of them is granted."""
+"""What holds for each home: its terms, what it is granted, and whether its visits may work now."""
 
-import logging
-from collections.abc import Iterable
-from datetime import UTC, tzinfo
+import math
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
-from sterna.errors import KeyFileError, WireError
-from sterna.host.config import (
+from sterna.errors import Refused
+from sterna.host.keyring import ALLOWED, read_allowed
+from sterna.host.policy.hours import Hours, day_end, zone_of
+from sterna.host.policy.policy import (
     Caps,
     DayCaps,
     HomeRules,
@@ -19,20 +20,20 @@ from sterna.host.config import (
     Policy,
     PriorityRules,
     SomeCaps,
+    rules_of,
 )
-from sterna.host.keyring import write_private
-from sterna.host.policy.hours import Hours, zone_of
+from sterna.host.state import Left
 from sterna.model import Budget, Record
+from sterna.wire.handshake import Hello
 from sterna.wire.keys import PublicKey
 
-ALLOWED = "allowed"  # the file's name in the folder of keys
-MAX_NAME = 64
-_PATIENCE_SECONDS = 60.0
+SKEW_SECONDS = 120.0  # between the clocks of home and host
+PATIENCE_SECONDS = 60.0
+LATE_SECONDS = 8 * 24 * 3600.0  # more than a week, in which any hours come
+BUSY = "the site is busy"
 _ALWAYS = Hours((), UTC)
 
 T = TypeVar("T", bound=msgspec.Struct)
-
-_log = logging.getLogger(__name__)
 
 
 class Terms(Record, frozen=True):
@@ -51,26 +52,10 @@ class Terms(Record, frozen=True):
     zone: tzinfo = UTC  # of its days
 
 
-def rules_of(home: str | HomeRules) -> HomeRules:
-    """The table of a home, also where only its key is written."""
-    return HomeRules(key=home) if isinstance(home, str) else home
-
-
-def check_name(name: str) -> None:
-    """ValueError unless it can name a home: a word that fits in a line."""
-    if not 0 < len(name) <= MAX_NAME or not name.isprintable() or " " in name:
-        raise ValueError(f"{name!r} cannot name a home: one word of at most {MAX_NAME} characters")
-
-
-def granted(asked: Budget, caps: Caps) -> Budget:
-    """What a home gets of what it asks for."""
-    return asked.lesser(Budget(patience_seconds=_PATIENCE_SECONDS, **msgspec.structs.asdict(caps)))
-
-
 def terms_of(policy: Policy, name: str, home: HomeRules | None = None, *, priority: int = 0) -> Terms:
-    """What the policy says of a home that offers this priority, with a table of its own or none.
+    """The terms of a home that promises this priority, with rules of its own or none.
 
-    What is said of a home holds before what is said of a priority, and that before what is said to all.
+    Rules for a home come before those for a priority, and these before those for all.
     """
     home = home or HomeRules()
     earned = max((each for each in policy.priority if each.least <= priority), key=_least, default=None)
@@ -91,14 +76,14 @@ def terms_of(policy: Policy, name: str, home: HomeRules | None = None, *, priori
 
 
 def with_some(base: T, *parts: msgspec.Struct) -> T:
-    """The record with what the parts say instead; the last one counts."""
-    said = {
+    """The record with the fields that the parts set; the last one wins."""
+    given = {
         name: value
         for part in parts
         for name in part.__struct_fields__
         if (value := getattr(part, name)) is not UNSET
     }
-    return msgspec.structs.replace(base, **said)
+    return msgspec.structs.replace(base, **given)
 
 
 def _least(rules: PriorityRules) -> int:
@@ -106,7 +91,7 @@ def _least(rules: PriorityRules) -> int:
 
 
 class AllowedHomes:
-    """Who may send crawlers: those of the policy and of the list, which is read again when it changes."""
+    """The homes that may send crawlers: those of the policy, and those of the list of keys as it is now."""
 
     def __init__(self, folder: Path, policy: Policy) -> None:
         self._path = folder / ALLOWED
@@ -116,14 +101,14 @@ class AllowedHomes:
         self._list: dict[str, str] = {}
 
     def adopt(self, policy: Policy) -> None:
-        """This policy holds from now on."""
+        """Puts a policy into force."""
         self._policy = policy
         self._homes = {name: rules_of(home) for name, home in policy.homes.items()}
         self._of_policy = {rules.key: name for name, rules in self._homes.items() if rules.key}
-        self._terms: dict[tuple[str, bool, int], Terms] = {}  # as they were worked out
+        self._terms: dict[tuple[str, bool, int], Terms] = {}  # a cache, filled by terms()
 
     def terms(self, key: PublicKey, *, priority: int = 0) -> Terms | None:
-        """What holds for the home with this key; None if it is not allowed."""
+        """The terms of the home with this key; None if it is not allowed."""
         name = self._of_policy.get(key.text)
         is_named = name is not None
         if name is None and (name := self._listed().get(key.text)) is not None:
@@ -138,11 +123,11 @@ class AllowedHomes:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may send crawlers who was not named otherwise."""
+        """True if homes that are not named may send crawlers too."""
         return self._policy.open == "everybody"
 
     def names(self) -> dict[str, str]:
-        """All that may come, key to name; where everybody may, those that were named."""
+        """The names of all homes that are allowed by name, by key."""
         named = self._listed() | self._of_policy
         never = {name for name, rules in self._homes.items() if rules.never}
         return {key: name for key, name in named.items() if name not in never}
@@ -158,30 +143,80 @@ class AllowedHomes:
         return self._list
 
 
-def read_allowed(path: Path) -> dict[str, str]:
-    """Key to name of the homes in a list; a line that cannot be read allows nobody."""
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise KeyFileError(f"{path} cannot be read: {error.strerror}") from error
-    return dict(_read_lines(path, lines))
+# -- admission ---------------------------------------------------------------------------------------------
 
 
-def _read_lines(path: Path, lines: list[str]) -> Iterable[tuple[str, str]]:
-    for number, line in enumerate(lines, start=1):
-        text, _, name = line.strip().partition(" ")
-        if not text or text.startswith("#"):
-            continue
-        try:
-            yield PublicKey.parse(text).text, name.strip() or "unnamed"
-        except WireError:
-            _log.warning("%s, line %d: no key, so it allows nobody", path, number)
+def admit(hello: Hello, *, site: str, terms: Terms | None, now: float) -> Budget:
+    """What the home is granted; Refused if it may not come. The caller checks its nonce.
+
+    An unknown home is refused before the time is checked, so that it learns nothing of the host's clock.
+    """
+    if hello.audience != site:
+        raise Refused("wrong-audience", f"this is the host of {site}")
+    if terms is None:
+        raise Refused("unknown-home", "the site's owner has not allowed this key")
+    if terms.never:
+        raise Refused("refused", "the site's owner takes no crawlers of this home")
+    if not abs(hello.time - now) <= SKEW_SECONDS:  # the other way round a NaN would pass
+        raise Refused("stale", "the clocks differ too much, or the request is old", time=now)
+    return granted(hello.wants, terms.caps)
 
 
-def allow(path: Path, key: PublicKey, name: str) -> None:
-    """Puts a home on the list, or gives one that is there another name; it takes effect at once."""
-    check_name(name)
-    homes = read_allowed(path) | {key.text: name}
-    write_private(path, "".join(f"{text} {named}\n" for text, named in homes.items()))
+def granted(asked: Budget, caps: Caps) -> Budget:
+    """What a home gets of what it asks for."""
+    return asked.lesser(Budget(patience_seconds=PATIENCE_SECONDS, **msgspec.structs.asdict(caps)))
+
+
+def rationed(budget: Budget, left: Left) -> Budget:
+    """The budget with no more pages than are left of the day; the other rations end a visit while it runs."""
+    if math.isinf(left.pages):
+        return budget
+    return msgspec.structs.replace(budget, pages=min(budget.pages, int(left.pages)))
+
+
+def check_open(terms: Terms, left: Left, *, wall: float, keeps: bool) -> None:
+    """Refused if no crawler of this home may come now; with `keeps` it may come and wait for its hours."""
+    if left.missing or left.visits <= 0:
+        detail = f"the home's daily ration at this site is used up ({left.missing or 'visits'})"
+        raise Refused("closed-now", detail, retry_after=day_end(wall, terms.zone) - wall)
+    if not terms.hours.contains(wall) and not (keeps and terms.outside_hours == "keep"):
+        begin = terms.hours.next_begin(wall)
+        retry = LATE_SECONDS if begin is None else begin - wall
+        raise Refused("closed-now", outside(terms, wall), retry_after=retry)
+
+
+# -- visits that are here ----------------------------------------------------------------------------------
+
+
+class Decision(Record, frozen=True, kw_only=True):
+    """What a visit does from now on."""
+
+    does: Literal["work", "rest", "end"] = "work"
+    why: str = ""  # for its home
+    detail: str = ""  # for the owner, in addition
+    is_outside_hours: bool = False
+
+
+WORK = Decision()
+
+
+def decide(terms: Terms | None, left: Left, *, wall: float, busy: str) -> Decision:
+    """What a visit that is here does next; `busy` is the reason why the load forbids it to work, if any."""
+    if terms is None or terms.never:
+        return Decision(does="end", why="the site's owner no longer allows it")
+    if left.missing:
+        return Decision(does="end", why=f"the day's ration is used up ({left.missing})")
+    if not terms.hours.contains(wall):
+        keeps = terms.outside_hours == "keep"
+        return Decision(does="rest" if keeps else "end", why=outside(terms, wall), is_outside_hours=True)
+    if busy:
+        return Decision(does="rest", why=BUSY, detail=busy)
+    return WORK
+
+
+def outside(terms: Terms, wall: float) -> str:
+    """In words, when the hours of a home begin."""
+    begin = terms.hours.next_begin(wall)
+    if begin is None:
+        return "outside its hours"
+    return f"outside its hours, which begin {datetime.fromtimestamp(begin, terms.zone):%a %d %b %H:%M %Z}"

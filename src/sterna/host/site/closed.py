@@ -1,4 +1,4 @@
-"""Pages that are kept from crawlers: those a web server shows to its own machine only, and the owner's."""
+"""Paths closed to crawlers: those that web servers show to their own machine only, and the owner's."""
 
 import re
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from urllib.parse import unquote_to_bytes
 
 from sterna.web.urls import path_of
 
-# Status and administration pages by their usual names, closed with everything that begins so: `location` of
-# nginx and path info of Apache show the same page under longer paths.
+# Status and administration pages by their usual names, closed as prefixes: `location` of nginx and path info
+# of Apache show the same page under longer paths.
 LOCAL_PAGES = (
     # Apache: mod_status, mod_info, mod_proxy_balancer, mod_ldap, mod_md, mod_perl, mod_jk, mod_cluster
     "/server-status", "/server-info", "/balancer-manager", "/ldap-status", "/md-status", "/perl-status",
@@ -27,33 +27,33 @@ LOCAL_PAGES = (
     "/pagespeed_admin", "/pagespeed_global_admin", "/pagespeed_console", "/mod_pagespeed_statistics",
     "/mod_pagespeed_global_statistics", "/mod_pagespeed_console", "/mod_pagespeed_message",
     "/ngx_pagespeed_statistics", "/ngx_pagespeed_global_statistics", "/ngx_pagespeed_message",
-    # Tomcat's and Rails's and .NET's pages that are local unless somebody says otherwise
+    # Tomcat, Rails and .NET: pages that are local by default
     "/manager/html", "/manager/text", "/manager/status", "/manager/jmxproxy", "/host-manager",
     "/rails/info", "/rails/mailers", "/trace.axd", "/elmah.axd", "/glimpse.axd",
-    # Programs of Debian that are installed with `Require local`
+    # Debian packages that are installed with `Require local`
     "/dwww", "/cgi-bin/dwww", "/munin", "/munin-cgi",
 )  # fmt: skip
 
-# Names that many sites use for pages of their own: closed themselves, but not what is below them.
+# Names that many sites use for pages of their own: closed as whole paths, not as prefixes.
 LOCAL_WORDS = ("/status", "/ping", "/haproxy", "/metrics")
 
-_PLAIN = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*+)++/?")  # there is one way to read it
-_ROUNDS = 3  # of decoding: a server behind another one may do it once more
+_PLAIN = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*+)++/?")  # has only one reading
+_ROUNDS = 3  # of percent-decoding: a server behind another may decode once more
 _SLASHES = re.compile(r"/{2,}")
-_PARAMETER = re.compile(r"[;?#][^/]*")  # of a name; a sign of the query that was encoded stands in the path
+_PARAMETER = re.compile(r"[;?#][^/]*")  # of a name; an encoded "?" is part of the path
 
 
 class Closed:
-    """Tells whether a URL is closed, in whatever spelling a web server takes for the same page."""
+    """The closed paths, in any spelling that a web server takes for the same page."""
 
     def __init__(self, paths: Sequence[str] = ()) -> None:
-        """Closes also what begins with one of these paths, as in robots.txt."""
+        """Closes these prefixes too, as robots.txt does."""
         own = {reading for path in paths for reading in _readings(path)}
         self._prefixes = (*LOCAL_PAGES, *own)
         self._words = frozenset({*LOCAL_WORDS, *(path.rstrip("/") for path in own)})
 
     def __contains__(self, url: str) -> bool:
-        """Whether the page of this site is closed; of the URL only the path counts."""
+        """Whether this URL of the site is closed; only its path counts."""
         path = path_of(url)
         if _PLAIN.fullmatch(path):
             return self._is_closed(path.lower())
@@ -64,13 +64,11 @@ class Closed:
 
 
 def _readings(written: str) -> set[str]:
-    """Every path that a server may make of this one."""
+    """All paths that a server may make of this one."""
     path = written.partition("#")[0].partition("?")[0].encode("utf-8", "replace")
     seen: set[str] = set()
     for _ in range(_ROUNDS):
-        seen.update(
-            _resolved(path.decode("latin-1"))
-        )  # the same letters for the same bytes, whatever they mean
+        seen.update(_resolved(path.decode("latin-1")))  # one character per byte, in any encoding
         decoded = unquote_to_bytes(path)
         if decoded == path:
             break
@@ -79,9 +77,9 @@ def _readings(written: str) -> set[str]:
 
 
 def _resolved(path: str) -> tuple[str, str]:
-    """The path in lower case without dots, doubled slashes and what stands behind a sign of the query."""
+    """The path in lower case without dots, double slashes and parameters."""
     path = _PARAMETER.sub("", path.replace("\\", "/").replace("\0", "")).lower()
-    # Some resolve ".." first and some merge slashes first: "/a//../x" is /a/x to the one, /x to the other.
+    # Some servers resolve ".." first, some merge slashes first: "/a//../x" becomes /a/x or /x.
     return _without_dots(_SLASHES.sub("/", path)), _SLASHES.sub("/", _without_dots(path))
 
 

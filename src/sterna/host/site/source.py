@@ -1,33 +1,47 @@
-"""Where a host's pages come from: its own site, over HTTP or from the disk, and nothing else in the world."""
+"""The source of a host's pages: its own site, over HTTP or from the disk, and nothing else."""
 
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import lru_cache
+from http import HTTPStatus
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from sterna.errors import ConfigError, FetchError
 from sterna.host.config import HostConfig
 from sterna.host.site.closed import Closed
-from sterna.host.site.rooted import RootedFetcher
 from sterna.host.site.upstream import Upstream, UpstreamFetcher
+from sterna.model import Record
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, CurlFetcher
-from sterna.web.document_root import DocumentRoot, RootFetcher
+from sterna.web.document_root import DocumentRoot, PathKind, RootEntry, RootFetcher, answer_of, names_of
 from sterna.web.http import Fetcher, Request, Response
-from sterna.web.urls import Canonical, hostname_of
+from sterna.web.urls import Canonical, hostname_of, path_of
 
-# How a document root is held against the web server: each file, the first of each kind in a folder, or not at
-# all, where there is no web server.
+# Which files of a document root are checked against the web server: each of them, the first of each kind in a
+# folder, or none because there is no web server.
 CHECKS = ("every", "folder", "never")
+PROOF_BYTES = 256
+WORTH_BYTES = 128 * 1024  # below this a request costs less than a check and a read from the disk
+TRUST_SECONDS = 300.0  # that a check is valid for files of the same kind
+MAX_TRUSTED = 10_000
+MAX_SUFFIX = 5  # characters: `.tar.gz`, `.de.html`; a longer one belongs to the name
 
 _log = logging.getLogger(__name__)
 _PRINTABLE = re.compile("[!-~]+")
 
+# Headers of a checked file that hold for others of its kind.
+_SHARED = frozenset({"content-type", "content-language", "x-robots-tag"})
+_OF_THE_RANGE = frozenset({"content-range", "content-length"})
+
+Fields = tuple[tuple[str, str], ...]
+
 
 class SiteFetcher:
-    """Lets through what is asked of the site itself and is not closed; everything else is refused unasked."""
+    """Passes on requests for pages of the site that are not closed; refuses all others."""
 
     def __init__(self, fetcher: Fetcher, *, site: str, closed: Closed) -> None:
         self._fetcher = fetcher
@@ -36,7 +50,7 @@ class SiteFetcher:
 
     async def fetch(self, request: Request) -> Response:
         url = request.url
-        # With its slash the site's name is whole: no user, port or longer name can follow it.
+        # With the slash the origin is complete: no user, port or longer name can follow it.
         if not url.startswith(f"{self._site}/") or not _PRINTABLE.fullmatch(url):
             raise FetchError("refused", f"{url!r} is not a page of {self._site}")
         if url in self._closed:
@@ -45,7 +59,7 @@ class SiteFetcher:
 
 
 class ShieldedFetcher:
-    """Keeps from one visit what is closed to it when it asks: that may change while it is here."""
+    """Refuses what is closed to one visit at the time of a request: that may change while it is here."""
 
     def __init__(self, fetcher: Fetcher, closed: Callable[[], tuple[str, ...]]) -> None:
         self._fetcher = fetcher
@@ -63,7 +77,7 @@ def _closed(paths: tuple[str, ...]) -> Closed:
 
 
 class LoopbackResolver:
-    """Knows one name, and no name server."""
+    """Resolves one name, without a name server."""
 
     def __init__(self, hostname: str, address: str) -> None:
         self._hostname = hostname
@@ -75,35 +89,35 @@ class LoopbackResolver:
         return (self._address,)
 
     def prefer(self, hostname: str, address: str) -> None:
-        """There is nothing to choose from."""
+        """Does nothing: there is one address."""
 
 
 def resolver_of(config: HostConfig) -> LoopbackResolver:
-    """What a runtime at this site looks names up with."""
+    """The resolver of a runtime at this site."""
     return LoopbackResolver(hostname_of(config.site), Upstream.of(config.site, config.upstream).address)
 
 
 def check_source(config: HostConfig) -> None:
-    """ConfigError says what of the configuration cannot be; nothing is asked of anybody."""
+    """ConfigError if the configuration is invalid; makes no request."""
     if Canonical()(config.site) != f"{config.site}/":
-        raise ConfigError(f"site {config.site!r} cannot be: write it as https://www.example.org")
+        raise ConfigError(f"site {config.site!r} is not an origin: write it as https://www.example.org")
     if config.check not in ("", *CHECKS):
-        raise ConfigError(f"check {config.check!r} cannot be: one of {', '.join(CHECKS)}")
+        raise ConfigError(f"unknown check {config.check!r}: one of {', '.join(CHECKS)}")
     if config.root:
         DocumentRoot(config.root, _aliases(config))
     elif config.check or config.aliases:
-        raise ConfigError("check and aliases say nothing without a root: name the document root too")
+        raise ConfigError("check and aliases need a document root: name it with --root")
     Upstream.of(config.site, config.upstream)
 
 
 @asynccontextmanager
 async def open_source(config: HostConfig, clock: Clock) -> AsyncIterator[Fetcher]:
-    """The site's pages; ConfigError if the configuration cannot be."""
+    """The site's pages; ConfigError if the configuration is invalid."""
     check_source(config)
     upstream, closed = Upstream.of(config.site, config.upstream), Closed(config.policy.closed)
     if config.root and config.check == "never":
         if await upstream.is_there():
-            _log.warning("a web server answers for %s and is not asked: its rules do not hold", config.site)
+            _log.warning("a web server answers for %s but is not asked: its rules do not apply", config.site)
         files = RootFetcher(config.root, _aliases(config))
         yield SiteFetcher(files, site=config.site, closed=closed)
         return
@@ -112,7 +126,7 @@ async def open_source(config: HostConfig, clock: Clock) -> AsyncIterator[Fetcher
         fetcher: Fetcher = UpstreamFetcher(curl, site=config.site, upstream=upstream)
         if config.root:
             root = DocumentRoot(config.root, _aliases(config))
-            fetcher = RootedFetcher(root, fetcher, clock, judges_every=config.check != "folder")
+            fetcher = RootedFetcher(root, fetcher, clock, checks_every=config.check != "folder")
         yield SiteFetcher(fetcher, site=config.site, closed=closed)
     finally:
         await curl.close()
@@ -120,3 +134,108 @@ async def open_source(config: HostConfig, clock: Clock) -> AsyncIterator[Fetcher
 
 def _aliases(config: HostConfig) -> list[tuple[str, Path]]:
     return [(alias.path, alias.folder) for alias in config.aliases]
+
+
+# -- a document root beside its web server ------------------------------------------------------------------
+
+
+class _Trust(Record, frozen=True):
+    """Files of one kind in one folder are served unchanged, with these headers."""
+
+    headers: Fields
+    until: float
+
+
+class RootedFetcher:
+    """Reads files from the disk that the web server serves unchanged; all else comes from the server.
+
+    A file is checked by asking the server for its first bytes (a range, RFC 9110 14). If the answer is that
+    range of that file - its length, its time, its beginning - the rest is read from the disk. Any other
+    answer of the server is final: a redirect, a refusal, a page that a program made. Where every file is
+    checked by itself, this pays off for large ones only, and small ones are simply requested.
+    """
+
+    def __init__(
+        self, root: DocumentRoot, server: Fetcher, clock: Clock, *, checks_every: bool = True
+    ) -> None:
+        self._root = root
+        self._server = server
+        self._clock = clock
+        self._checks_every = checks_every
+        self._trusted: dict[tuple[str, str], _Trust] = {}  # by folder and suffixes; changed by _trust() alone
+
+    async def fetch(self, request: Request) -> Response:
+        names = _plain_names(request)
+        if names is None:
+            return await self._server.fetch(request)
+        with self._root.find(names) as entry:
+            is_fit = entry.kind is PathKind.FILE and 0 < entry.size <= request.max_bytes
+            answer = await self._answer(entry, request) if is_fit else None
+        return answer or await self._server.fetch(request)
+
+    async def _answer(self, entry: RootEntry, request: Request) -> Response | None:
+        """The file, or the server's answer for it; None if that decides nothing."""
+        kind = _kind_of(request)
+        trust = self._trusted.get(kind) if kind and not self._checks_every else None
+        if trust and trust.until > self._clock.now():
+            body = await entry.read(entry.size)
+            return _unchecked(entry, body, trust) if body else None
+        if self._checks_every and entry.size < WORTH_BYTES:
+            return None
+        answer = await self._server.fetch(_for_beginning(request))
+        if answer.status != HTTPStatus.PARTIAL_CONTENT:
+            return answer if answer.status != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE else None
+        body = await entry.read(entry.size)
+        if not body or not _is_of(answer, entry, body):
+            return None
+        if kind:
+            self._trust(kind, answer)
+        return _whole(answer, body)
+
+    def _trust(self, kind: tuple[str, str], answer: Response) -> None:
+        if len(self._trusted) >= MAX_TRUSTED:
+            self._trusted.clear()
+        shared = tuple(field for field in answer.headers if field[0] in _SHARED)
+        self._trusted[kind] = _Trust(shared, self._clock.now() + TRUST_SECONDS)
+
+
+def _plain_names(request: Request) -> list[bytes] | None:
+    """The names in the URL's path; None where the URL may be more than a file."""
+    names = names_of(path_of(request.url).partition("?")[0])
+    return None if names is None or b"" in names or request.may_cut else names
+
+
+def _kind_of(request: Request) -> tuple[str, str] | None:
+    """Folder and suffixes; None for a URL that no other file stands for."""
+    path = path_of(request.url)
+    if "?" in path or any(name.lower().startswith("if-") for name, _ in request.headers):
+        return None
+    folder, _, name = path.rpartition("/")
+    return folder, ".".join(suffix for suffix in name.split(".")[1:] if len(suffix) <= MAX_SUFFIX)
+
+
+def _for_beginning(request: Request) -> Request:
+    return replace(request, headers=(*request.headers, ("Range", f"bytes=0-{PROOF_BYTES - 1}")))
+
+
+def _is_of(answer: Response, entry: RootEntry, body: bytes) -> bool:
+    """Whether the server serves this file unchanged."""
+    size = min(PROOF_BYTES, entry.size)
+    return (
+        answer.header("content-range") == f"bytes 0-{size - 1}/{entry.size}"
+        and answer.header("last-modified") == entry.modified
+        and not answer.header("content-encoding")
+        and answer.body == body[:size]
+    )
+
+
+def _whole(answer: Response, body: bytes) -> Response:
+    """The server's answer as it would be without a range."""
+    fields = [field for field in answer.headers if field[0] not in _OF_THE_RANGE]
+    whole = answer_of(HTTPStatus.OK, body, (*fields, ("content-length", str(len(body)))))
+    return replace(whole, seconds=answer.seconds, wire_bytes=answer.wire_bytes, is_http2=answer.is_http2)
+
+
+def _unchecked(entry: RootEntry, body: bytes, trust: _Trust) -> Response:
+    fields = (("last-modified", entry.modified), ("content-length", str(len(body))))
+    return answer_of(HTTPStatus.OK, body, (*trust.headers, *fields))

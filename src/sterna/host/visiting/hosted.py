@@ -1,4 +1,4 @@
-"""One visit at a host: how far it has come, and the stream by which its home follows it."""
+"""One visit at a host: its state, its parcels, and the stream by which its home follows it."""
 
 import asyncio
 from collections import deque
@@ -8,11 +8,10 @@ from contextlib import aclosing
 import msgspec
 
 from sterna.errors import Refused
-from sterna.host.owner.receipts import Receipts
+from sterna.host.owner.receipts import Account, Receipts
+from sterna.host.owner.status import UNDER_WAY, VisitStatus
 from sterna.host.policy.load import Governor
-from sterna.host.receipts.account import Account
-from sterna.host.visiting.places import Place
-from sterna.host.visiting.spool import Spool
+from sterna.host.visiting.room import Slot, Spool
 from sterna.model import Ended, Known, Parcel, State, Usage, Visit
 from sterna.runtime.reins import Reins
 from sterna.web.clock import Clock
@@ -24,10 +23,10 @@ from sterna.wire.problems import Problem, encode_problem, problem
 from sterna.wire.stream import Ending, Sign, StreamWriter
 
 ALIVE_SECONDS = 10.0
-SAY_PAUSED_SECONDS = 60.0  # so that a home that waits knows that it is not forgotten
-PAUSED = "paused:"  # how a line begins that says why a visit rests; its home is patient then
+SAY_PAUSED_SECONDS = 60.0  # between two lines that say that a visit still rests
+PAUSED = "paused:"  # begins a line that says why a visit rests; its home then waits
 RESUMED = "resumed: it goes on"
-MAX_LINES = 1_000  # of log that nobody has read yet
+MAX_LINES = 1_000  # of the log that are kept until they are read
 
 
 class HostedVisit:
@@ -42,56 +41,77 @@ class HostedVisit:
         clock: Clock,
         name: str = "",
         receipts: Receipts | None = None,
-        place: Place,
+        slot: Slot,
         governor: Governor,
     ) -> None:
         self.visit = visit
         self.home = home  # the key of the home that sent it
-        self.name = name  # what the owner calls it
-        self.place = place
+        self.name = name  # the owner's name for that home
+        self.slot = slot
         self.governor = governor
         self.reins = Reins(clock)
-        self._rested_before = 0.0  # it began
-        self.paused = ""  # why it rests, as its home is told; "": it does not
-        self.is_deferred = False  # it had to wait for its hours, and its home need not have waited with it
+        self._rested_before = 0.0  # seconds of rest before it began; set by begin()
+        self.paused = ""  # why it rests, for its home; set by rest() and go_on()
+        self.is_deferred = False  # it waits or waited for its hours, so its home may be away for long
         self.since = clock.now()
         self.account = Account(visit, home=home, name=name, receipts=receipts)
         self.spool = spool
         self.state: VisitState = "queued"
         self.ended: Ended | None = None
-        self.ending: Ending | None = None  # what the stream ends with, if all went well
-        self.problem: Problem | None = None  # or if not
+        self.ending: Ending | None = None  # the end of the stream, set by finish()
+        self.problem: Problem | None = None  # or what went wrong, set by fail()
         self.stop = asyncio.Event()
-        self.is_killed = False  # its home asked for its end
+        self.is_killed = False  # its home or the owner asked for its end
         self.usage = Usage()
         self.pages = 0
         self._clock = clock
-        self.heard = clock.now()  # of its home, for the last time
+        self.heard = clock.now()  # when its home last called
         self._marks = Marks(visit.known)
         self._tree = Tree()
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
         self._news = asyncio.Event()
-        self._stream: object = None  # the one that may read
+        self._stream: object = None  # the newest one, which alone may read
 
     @property
     def is_over(self) -> bool:
-        return self.state not in ("waiting", "queued", "running")
+        return self.state not in UNDER_WAY
 
     @property
     def names(self) -> dict[str, str]:
-        """By what it is known in the audit log."""
+        """What identifies it in the audit log."""
         crawler = self.visit.crawler.name
         return {"visit": self.visit.id, "home": self.name, "key": self.home, "crawler": crawler}
 
     @property
     def rested_seconds(self) -> float:
-        """How long it was made to rest since it began."""
+        """How long it has rested since it began."""
         return self.reins.paused_seconds - self._rested_before if self.state == "running" else 0.0
+
+    def status(self) -> VisitStatus:
+        """Its current state, for the owner."""
+        used = self.reins.look()
+        return VisitStatus(
+            visit=self.visit.id,
+            home=self.home,
+            name=self.name,
+            crawler=self.visit.crawler.name,
+            state=self.state,
+            since=self.since,
+            pages=used.pages,
+            requests=used.requests,
+            read_bytes=used.read_bytes,
+            kept_bytes=self.spool.kept_bytes,
+            sent_bytes=used.sent_bytes,
+            cpu_seconds=used.cpu_seconds,
+            memory_bytes=used.memory_bytes,
+            limits=self.visit.budget,
+            paused=self.paused,
+        )
 
     # -- what the visit does -------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Its work begins."""
+        """It starts to work."""
         self.state = "running"
         self._rested_before = self.reins.paused_seconds
         self.account.begin()
@@ -101,7 +121,7 @@ class HostedVisit:
         return await asyncio.to_thread(self._pack, parcel)
 
     def _pack(self, parcel: Parcel) -> bytes:
-        # Parcels come one after the other, so that no two threads are here at once.
+        # Parcels come one after the other, so no two threads are here at once.
         sent = as_sent(parcel, self._marks)
         packed = pack_parcel(sent, self._marks)
         for page in sent.pages:
@@ -109,7 +129,7 @@ class HostedVisit:
         return packed
 
     async def keep(self, parcel: Parcel, packed: bytes) -> None:
-        """Puts the packed parcel where its home can have it."""
+        """Puts the packed parcel into the spool, from which its home gets it."""
         await self.spool.put(parcel.number, packed)
         self.pages += parcel.usage.pages
         self.usage = self.usage.plus(parcel.usage)
@@ -117,14 +137,14 @@ class HostedVisit:
         self._news.set()
 
     def log(self, line: str) -> None:
-        """A line of the rules, for whoever watches."""
+        """Sends a line to its home."""
         self._lines.append(line)
         self._news.set()
 
     def rest(self, why: str) -> None:
-        """It makes no requests from now on, and its home hears why."""
+        """It makes no requests from now on, and its home is told why."""
         self.reins.pause()
-        if self.paused != why:  # else whoever waits for news would have no time for signs of life
+        if self.paused != why:  # repeated news would keep the stream from sending signs of life
             self.paused = why
             self._news.set()
 
@@ -135,7 +155,7 @@ class HostedVisit:
         self._news.set()
 
     def finish(self, sign: Sign) -> None:
-        """All parcels are there."""
+        """All parcels are in the spool."""
         assert self.ended
         self.ending = Ending(
             visit=self.visit.id,
@@ -148,7 +168,7 @@ class HostedVisit:
         self._settle("killed" if self.is_killed else "finished")
 
     def fail(self, why: Problem, state: VisitState = "killed") -> None:
-        """It ends before its end; the parcels that are there are good all the same."""
+        """It ends early; the parcels in the spool stay valid."""
         if not self.is_over:
             self.problem = why
             self._settle(state)
@@ -157,7 +177,7 @@ class HostedVisit:
         self.state = state
         self.paused = ""
         self.account.end(self.usage, self.ended, root=self._tree.root())
-        # What is kept until its home has asked for it must not hold all that the visit knew.
+        # A visit that is kept for its home must not hold on to all that it knew.
         empty = Known()
         self.visit = msgspec.structs.replace(self.visit, starts=(), known=empty, state=State())
         self._marks = Marks(empty)
@@ -167,17 +187,17 @@ class HostedVisit:
     # -- what its home does --------------------------------------------------------------------------------
 
     def hear(self) -> None:
-        """Its home gave a sign of life."""
+        """Its home called."""
         self.heard = self._clock.now()
 
     def acknowledge(self, number: int) -> None:
-        """Its home has the parcels up to this one for good."""
+        """Its home has stored the parcels up to this one."""
         self.account.calls += 1
         self.hear()
         self.spool.acknowledge(number)
 
     def report(self) -> Report:
-        """How it stands."""
+        """Its current state, for its home."""
         self.account.calls += 2  # a greeting came before the question
         return Report(
             visit=self.visit.id,
@@ -191,7 +211,7 @@ class HostedVisit:
     def check_first(self, first: int) -> None:
         """Refused if a stream cannot begin with this parcel."""
         if not 1 <= first <= self.spool.last + 1:
-            raise Refused("malformed", f"there is no parcel {first}: {self.spool.last} were made so far")
+            raise Refused("malformed", f"there is no parcel {first}: the last one is {self.spool.last}")
         if first <= self.spool.acknowledged:
             raise Refused("gone", f"the parcels up to {self.spool.acknowledged} were acknowledged")
 
@@ -205,10 +225,10 @@ class HostedVisit:
         frees: bool = False,
         takes_receipt: bool = False,
     ) -> AsyncIterator[bytes]:
-        """The parcels from `first` on and whatever comes after them; ends any stream that was before it.
+        """The parcels from `first` on and whatever follows them; ends an earlier stream of this visit.
 
-        With `frees` a parcel is forgotten as soon as it is written: for a host that keeps nothing.
-        With `takes_receipt` the visit's receipt comes before its end. It compresses in so many bytes.
+        With `frees` a parcel is deleted as soon as it is written, for a host that keeps nothing. With
+        `takes_receipt` the visit's receipt comes before its end.
         """
         writer = StreamWriter(key, level=level, memory_bytes=memory_bytes)
         chunks = self._chunks(writer, first=first, frees=frees, takes_receipt=takes_receipt)
@@ -224,7 +244,7 @@ class HostedVisit:
         me = self._stream = object()
         self._news.set()
         yield writer.begin()
-        number, said, said_at = first, "", 0.0  # of why it rests
+        number, said, said_at = first, "", 0.0  # what was last said of a pause, and when
         while self._stream is me:
             self.hear()
             self._news.clear()
@@ -233,7 +253,7 @@ class HostedVisit:
             elif number <= self.spool.last:
                 packed = await self.spool.read(number)
                 if packed is None:
-                    yield writer.problem(_encoded("gone", f"parcel {number} is not kept any more"))
+                    yield writer.problem(_encoded("gone", f"parcel {number} is no longer kept"))
                     return
                 yield await asyncio.to_thread(writer.parcel, packed)
                 if frees:
@@ -246,7 +266,7 @@ class HostedVisit:
                 yield writer.end(self.ending)
                 return
             elif self.problem:
-                await self.account.bill()  # noted; who broke a visit off is not asked to sign
+                await self.account.bill()  # kept, but the home of a broken visit is not asked to sign
                 yield writer.problem(encode_problem(self.problem))
                 return
             elif self.paused != said or (said and self._clock.now() - said_at >= SAY_PAUSED_SECONDS):
@@ -254,7 +274,7 @@ class HostedVisit:
                 yield writer.line(f"{PAUSED} {said}" if said else RESUMED)
             elif not await self._has_news():
                 yield writer.alive()
-        yield writer.problem(_encoded("gone", "another stream of this visit took its place"))
+        yield writer.problem(_encoded("gone", "another stream of this visit replaced this one"))
 
     async def _has_news(self) -> bool:
         try:

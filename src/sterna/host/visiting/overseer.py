@@ -1,4 +1,4 @@
-"""Looks every second whether the visits at a host may work, must rest or must end, and sees to it."""
+"""Checks every second whether the visits at a host may work, must rest or must end, and acts on it."""
 
 import asyncio
 import logging
@@ -6,21 +6,20 @@ from collections.abc import Callable, Iterable
 
 from sterna.errors import SternaError
 from sterna.host.policy.load import Load, LoadMeter
-from sterna.host.policy.ration import Left
-from sterna.host.policy.steering import Step, decide
-from sterna.host.policy.terms import Terms
+from sterna.host.policy.terms import Decision, Terms, decide
 from sterna.host.premises import Premises
+from sterna.host.state import Left
 from sterna.host.visiting.hosted import HostedVisit
 from sterna.wire.keys import PublicKey
 
 LOOK_SECONDS = 1.0
-NO_PLACE = "it waits for a place"
+NO_SLOT = "it waits for a place"
 
 _log = logging.getLogger(__name__)
 
 
 class Overseer:
-    """Changes visits by their reins alone; `give_up` ends those that never began, `kill_all` all."""
+    """Controls visits by their reins; `give_up` ends one that never began, `kill_all` ends all."""
 
     def __init__(
         self,
@@ -38,13 +37,13 @@ class Overseer:
         self._kill_all = kill_all
 
     async def run(self) -> None:
-        """Looks until it is cancelled; whatever goes wrong is said, and looked at again."""
+        """Runs until cancelled; errors are logged, and the next look is tried."""
         while True:
             try:
                 await self.look()
             except Exception as error:
-                # Whatever it is, visits without anybody who looks after them would be worse.
-                _log.error("the visits could not be looked after: %r", error, exc_info=error)
+                # Whatever it is, visits that nobody oversees would be worse.
+                _log.error("cannot oversee the visits: %r", error, exc_info=error)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
@@ -63,7 +62,7 @@ class Overseer:
         load = await self._measure(each for each in terms.values() if each)
         for hosted in visits:
             if not hosted.is_over:
-                self._take(hosted, self._step(hosted, terms[hosted], load))
+                self._carry_out(hosted, self._decide(hosted, terms[hosted], load))
 
     async def _measure(self, terms: Iterable[Terms]) -> Load:
         rules = [each.load for each in terms]
@@ -71,51 +70,48 @@ class Overseer:
             return Load()
         return await self._meter.measure(has_probe=any(each.latency_ms for each in rules))
 
-    def _step(self, hosted: HostedVisit, terms: Terms | None, load: Load) -> Step:
+    def _decide(self, hosted: HostedVisit, terms: Terms | None, load: Load) -> Decision:
         premises = self._premises
         if premises.notes.fault:
-            return Step(does="end", why="the audit log of the host cannot be written")
+            return Decision(does="end", why="the host cannot write its audit log")
         try:
             left = premises.left(PublicKey.parse(hosted.home), terms) if terms else Left()
         except SternaError as error:
             _log.error("visit %s ends: %s", hosted.visit.id, error)
-            return Step(does="end", why="the host cannot read what is left of the day")
+            return Decision(does="end", why="the host cannot read the day's ration")
         if terms:
             hosted.governor.rules = terms.load
-        step = decide(terms, left, wall=premises.wall(), busy=hosted.governor.judge(load))
-        if step.does == "rest" and hosted.rested_seconds > premises.limits.deferred_seconds:
-            return Step(does="end", why="it rested as long as a visit may")
-        return step
+        decision = decide(terms, left, wall=premises.wall(), busy=hosted.governor.judge(load))
+        if decision.does == "rest" and hosted.rested_seconds > premises.limits.deferred_seconds:
+            return Decision(does="end", why="it has rested for as long as a visit may")
+        return decision
 
-    def _take(self, hosted: HostedVisit, step: Step) -> None:
-        if step.does == "end":
-            self._end(hosted, step)
-        elif step.does == "rest":
-            self._rest(hosted, step)
+    def _carry_out(self, hosted: HostedVisit, decision: Decision) -> None:
+        if decision.does == "end":
+            hosted.log(f"the host ends the visit: {decision.why}")
+            if hosted.state == "running":
+                hosted.reins.end()
+            else:
+                self._give_up(hosted, decision.why)
+        elif decision.does == "rest":
+            self._rest(hosted, decision)
         elif hosted.reins.is_paused:
             self._go_on(hosted)
 
-    def _end(self, hosted: HostedVisit, step: Step) -> None:
-        hosted.log(f"the host ends the visit: {step.why}")
-        if hosted.state == "running":
-            hosted.reins.end()
-        else:
-            self._give_up(hosted, step.why)
-
-    def _rest(self, hosted: HostedVisit, step: Step) -> None:
+    def _rest(self, hosted: HostedVisit, decision: Decision) -> None:
         if not hosted.reins.is_paused:
-            why = f"{step.why}: {step.detail}" if step.detail else step.why
+            why = f"{decision.why}: {decision.detail}" if decision.detail else decision.why
             self._premises.notes.note("visit-paused", why=why, **hosted.names)
-        if step.is_outside_hours:  # it may take long, and others may work meanwhile
+        if decision.is_outside_hours:  # this may take long, and others may work meanwhile
             hosted.is_deferred = True
-            hosted.place.leave()
+            hosted.slot.leave()
             if hosted.state == "queued":
                 hosted.state = "waiting"
-        hosted.rest(step.why)
+        hosted.rest(decision.why)
 
     def _go_on(self, hosted: HostedVisit) -> None:
-        if hosted.state == "running" and not hosted.place.take_now():
-            hosted.rest(NO_PLACE)
+        if hosted.state == "running" and not hosted.slot.take_now():
+            hosted.rest(NO_SLOT)
             return
         hosted.go_on()
         self._premises.notes.note("visit-resumed", **hosted.names)

@@ -1,4 +1,4 @@
-"""Takes orders under a session: a crawler comes, a stream goes on, a look, an end; acknowledgements.
+"""Takes the orders of homes: checks what a home wrote, begins visits, opens streams, reports, kills.
 
 The service loads this with the first order: it brings the runtime, which a greeting does not need.
 """
@@ -6,39 +6,51 @@ The service loads this with the first order: it brings the runtime, which a gree
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import msgspec
 
-from sterna.errors import Refused
-from sterna.host.entrance.admission import rationed
-from sterna.host.entrance.sessions import Session
-from sterna.host.locks import lock
+from sterna.crawler.compiler import check_crawler
+from sterna.crawler.text_tests import MAX_PROGRAM, compiled
+from sterna.errors import Refused, UsageError
+from sterna.host.config import HostConfig
+from sterna.host.files import lock
 from sterna.host.owner.receipts import Receipts
-from sterna.host.policy.hours import day_of
 from sterna.host.policy.load import LoadMeter, Probe
-from sterna.host.policy.steering import check_open
-from sterna.host.policy.terms import Terms
+from sterna.host.policy.terms import Terms, check_open, granted, rationed
 from sterna.host.premises import Premises
 from sterna.host.site.upstream import Upstream
-from sterna.host.visiting.accepting import visit_of
+from sterna.host.state import Session
 from sterna.host.visiting.hosted import HostedVisit
-from sterna.host.visiting.streams import Streams
-from sterna.host.visiting.visits import RETRY_SECONDS, Visits
+from sterna.host.visiting.room import RETRY_SECONDS, Streams
+from sterna.host.visiting.visits import Visits
 from sterna.host.visiting.workshop import Workshop
-from sterna.model import Usage
+from sterna.model import Budget, Crawler, Etiquette, Known, Robots, State, Target, Usage, Visit
 from sterna.runtime.cell.jail import protection
+from sterna.web.urls import Canonical, site_of
 from sterna.wire.handshake import SessionKeys
 from sterna.wire.keys import PublicKey
+from sterna.wire.known import unpack_known
 from sterna.wire.orders import Acknowledgement, Kill, Look, Order, Resume, Send, seal_report
 from sterna.wire.receipts import TAKES_RECEIPTS
 
+MAX_STARTS = 500_000
+MAX_LIST = 100  # patterns, subtrees, parameters, selectors, files of rules
+MAX_TEXT = 2_000  # characters of one of them
+MAX_SITES = 10_000
+MAX_FACTS = 1_000_000
+MAX_FACTS_BYTES = 32 * 1024 * 1024
+MAX_NAME = 100
+MAX_STEPS = 1_000_000  # of depth, hops, attempts
+MAX_MARK_BYTES = 24  # that a known URL takes, with digest and likeness
+
 _LIVE = "live-"
+_canonical = Canonical(())
 
 
 class Reception:
-    """What a host does for a home that has shown who it is; made inside a running loop."""
+    """Carries out the orders of authenticated homes; created inside a running loop."""
 
     def __init__(
         self,
@@ -55,13 +67,13 @@ class Reception:
         if premises.is_live_only:
             _sweep_live(state)
         self.visits = Visits(premises, workshop, folder=folder, meter=meter, receipts=receipts)
-        self._has_jail: bool | None = None  # not tried yet
+        self._has_jail: bool | None = None  # set by _can_jail(); None: not tried yet
         self._streams = Streams(lambda: premises.limits)
 
     async def take(
         self, order: Order, *, session: Session, keys: SessionKeys, terms: Terms
     ) -> bytes | AsyncIterator[bytes]:
-        """Carries an order out; the answer is a stream for Send and Resume, a report for Look and Kill."""
+        """Carries out an order; the answer is a stream for Send and Resume, a report for Look and Kill."""
         if isinstance(order, Send):
             self._streams.check(session.home)
             hosted = await self._begin(order, session=session, terms=terms)
@@ -79,17 +91,15 @@ class Reception:
             assert isinstance(order, Look)
         return seal_report(keys, hosted.report())
 
-    def acknowledge(self, said: Acknowledgement, *, session: Session) -> None:
+    def acknowledge(self, received: Acknowledgement, *, session: Session) -> None:
         """Deletes the parcels that home has; a host that keeps nothing has nothing to delete."""
         if not self._premises.is_live_only:
-            self.visits.find(session.home, said.visit).acknowledge(said.number)
+            self.visits.find(session.home, received.visit).acknowledge(received.number)
 
     async def close(self) -> None:
-        """Ends what is still here."""
+        """Ends everything that is under way."""
         await self.visits.close()
         await self._workshop.close()
-
-    # -- a crawler comes -----------------------------------------------------------------------------------
 
     async def _begin(self, order: Send, *, session: Session, terms: Terms) -> HostedVisit:
         premises, home = self._premises, PublicKey.parse(session.home)
@@ -102,19 +112,15 @@ class Reception:
         if visit.crawler.program.rules and not await self._can_jail():
             raise Refused("no-jail", "crawlers with rules are refused: this machine has no seccomp")
         if premises.is_live_only:
-            take_place(premises.config.state, premises.limits.crawlers_at_once)
+            take_slot(premises.config.state, premises.limits.crawlers_at_once)
         self.visits.check(visit, home=home, terms=terms)
-        if terms.day.are_any:
-            day = day_of(premises.wall(), terms.zone)
-            await asyncio.to_thread(premises.ration.spend, home.id, day, Usage(), visits=1)
+        await asyncio.to_thread(premises.spend, home, terms, Usage(), visits=1)
         return self.visits.begin(visit, home=home, terms=terms)
 
     async def _can_jail(self) -> bool:
         if self._has_jail is None:
             self._has_jail = (await asyncio.to_thread(protection)).has_seccomp
         return self._has_jail
-
-    # -- streams -------------------------------------------------------------------------------------------
 
     def _stream(
         self, hosted: HostedVisit, first: int, level: int, *, session: Session, keys: SessionKeys
@@ -135,7 +141,7 @@ class Reception:
 
 
 def meter_of(premises: Premises) -> LoadMeter:
-    """What measures how busy the site is; a document root by itself has no web server to ask."""
+    """The meter of the site's load; a document root without a web server has nothing to probe."""
     config = premises.config
     if config.root and config.check == "never":
         return LoadMeter()
@@ -148,17 +154,131 @@ def meter_of(premises: Premises) -> LoadMeter:
 
 
 def _sweep_live(folder: Path) -> None:
-    """Deletes what processes left that a web server killed."""
+    """Deletes what CGI processes left that the web server killed."""
     for path in folder.glob(f"{_LIVE}*"):
         pid = path.name.removeprefix(_LIVE)
         if pid.isdigit() and not Path("/proc", pid).exists():
             shutil.rmtree(path, ignore_errors=True)
 
 
-def take_place(folder: Path, count: int) -> int:
-    """One of the places that all processes of a host share, until this one ends; Refused if none is free."""
+def take_slot(folder: Path, count: int) -> int:
+    """One of the slots that all processes of a host share, until this one ends; Refused if none is free."""
     for number in range(count):
         descriptor = lock(folder / f"place-{number}")
         if descriptor is not None:
             return descriptor
-    raise Refused("busy", "as many crawlers as may be are at work", retry_after=RETRY_SECONDS)
+    raise Refused("busy", "the maximum number of crawlers is at work", retry_after=RETRY_SECONDS)
+
+
+# -- orders ------------------------------------------------------------------------------------------------
+
+
+def visit_of(order: Send, *, config: HostConfig, terms: Terms, grants: Budget) -> Visit:
+    """The visit that an order asks for, with the host's etiquette; takes a while for a large one.
+
+    Refused or WireError if the order is invalid; its budget stays within what was granted.
+    """
+    _check_crawler(order.crawler)
+    _check_starts(order.starts, config.site)
+    _check_state(order.state)
+    known = _known(order.known, most=terms.caps.urls)
+    policy = config.policy
+    return Visit(
+        id=order.visit,
+        site=config.site,
+        part=order.part,
+        epoch=order.epoch,
+        crawler=order.crawler,
+        etiquette=Etiquette(
+            user_agent=order.agent.user_agent,
+            robots_name=order.agent.robots_name,
+            sender=order.agent.sender,
+            delay_seconds=policy.delay_seconds,
+            response_factor=0.0,  # the owner sets the pace, whatever the response time is
+            connections=policy.connections,
+            obey_robots=terms.obey_robots,
+        ),
+        starts=order.starts,
+        known=known,
+        budget=granted(order.budget.lesser(grants), terms.caps),
+        robots=Robots(),
+        state=order.state,
+        may_be_private=True,  # its own site, the only one that has an address here
+        within=order.within,
+    )
+
+
+def _check_crawler(crawler: Crawler) -> None:
+    scope, program = crawler.scope, crawler.program
+    if not 0 < len(crawler.name) <= MAX_NAME:
+        raise Refused("refused", f"a crawler's name has 1 to {MAX_NAME} characters")
+    selectors = tuple(
+        text for each in program.keep.selectors for text in (each.name, each.css, each.attribute)
+    )
+    names = tuple(source.name for source in program.rules)
+    for what, texts in (
+        ("subtrees", scope.subtrees),
+        ("drop_params", scope.drop_params),
+        ("selectors", selectors),
+        ("rules", names),
+    ):
+        _check_texts(what, texts, most=3 * MAX_LIST)
+    _check_texts("seed_sites", scope.seed_sites, most=MAX_SITES)
+    _check_expressions((*scope.include, *scope.exclude))
+    if not 0 <= program.keep.share <= 1 or not 0 <= program.least_change <= 1:
+        raise Refused("refused", "a share of a page is a number from 0 to 1")
+    _check_size("facts", crawler.facts)
+    try:
+        check_crawler(crawler)
+    except UsageError as error:
+        raise Refused("refused", f"invalid crawler: {error}") from error
+
+
+def _check_texts(what: str, texts: tuple[str, ...], *, most: int) -> None:
+    if len(texts) > most or any(len(text) > MAX_TEXT for text in texts):
+        raise Refused("refused", f"the crawler's {what} exceed {most:,} entries of {MAX_TEXT:,} characters")
+
+
+def _check_expressions(expressions: tuple[str, ...]) -> None:
+    """All of them are tried on every URL, in the loop in which all homes are answered."""
+    _check_texts("include and exclude", expressions, most=MAX_LIST)
+    try:
+        size = sum(compiled(each).programsize for each in expressions)
+    except UsageError as error:
+        raise Refused("refused", f"invalid crawler: {error}") from error
+    if size > MAX_PROGRAM:
+        raise Refused("refused", "the crawler's include and exclude are too complex in sum")
+
+
+def _check_size(what: str, facts: Iterable[bytes]) -> None:
+    sizes = [len(fact) for fact in facts]
+    if len(sizes) > MAX_FACTS or sum(sizes) > MAX_FACTS_BYTES:
+        raise Refused(
+            "refused", f"the crawler has more {what} than the host takes: {MAX_FACTS_BYTES:,} bytes"
+        )
+
+
+def _check_starts(starts: tuple[Target, ...], site: str) -> None:
+    if len(starts) > MAX_STARTS:
+        raise Refused("refused", f"{len(starts):,} start URLs exceed the limit of {MAX_STARTS:,}")
+    for target in starts:
+        if _canonical(target.url) != target.url or site_of(target.url) != site:
+            raise Refused("refused", f"not a canonical URL of {site}: start URL {target.url[:200]}")
+        if not all(0 <= number <= MAX_STEPS for number in (target.depth, target.hops, target.attempts)):
+            raise Refused("refused", f"depth, hops or attempts out of range: start URL {target.url[:200]}")
+
+
+def _known(packed: bytes, *, most: int) -> Known:
+    """What home knows of the site, of no more URLs than a visit may hold in memory."""
+    too_much = Refused("refused", f"more URLs are known of the site than a visit may hold ({most:,})")
+    if len(packed) > most * MAX_MARK_BYTES:
+        raise too_much
+    known = unpack_known(packed) if packed else Known()
+    if len(known.fingerprints) // 8 + len(known.validators) > most:
+        raise too_much
+    return known
+
+
+def _check_state(state: State) -> None:
+    _check_size("own facts", [data for _, data in state.facts])
+    _check_size("memory", (state.memory,))

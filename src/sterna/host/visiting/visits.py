@@ -1,4 +1,4 @@
-"""The visits at a host: so many at once, each in its own jail, the rest in a queue, all of them bounded."""
+"""The visits at a host: a number of them at work, the rest in a queue, all of them bounded."""
 
 import asyncio
 import gc
@@ -9,35 +9,30 @@ from pathlib import Path
 from sterna.errors import JailError, Refused, SternaError, StorageError
 from sterna.host.owner.receipts import Receipts
 from sterna.host.policy.load import Governor, LoadMeter
-from sterna.host.policy.steering import LATE_SECONDS, outside
-from sterna.host.policy.terms import Terms
+from sterna.host.policy.terms import LATE_SECONDS, Terms, outside
 from sterna.host.premises import Premises
 from sterna.host.site.source import ShieldedFetcher
-from sterna.host.visiting.delivery import Delivery
 from sterna.host.visiting.hosted import HostedVisit
 from sterna.host.visiting.overseer import Overseer
-from sterna.host.visiting.places import Place, Places
-from sterna.host.visiting.rules_log import CURRENT, listen_to_rules
-from sterna.host.visiting.spool import Room, Spool
-from sterna.host.visiting.workshop import Workshop
-from sterna.model import Visit
+from sterna.host.visiting.room import RETRY_SECONDS, DiskSpace, Slot, Slots, Spool
+from sterna.host.visiting.workshop import Workshop, redirect_rules
+from sterna.model import Parcel, Visit
 from sterna.runtime.cell.kernel import give_back_memory
 from sterna.web.http import Fetcher
 from sterna.wire.keys import PublicKey
 from sterna.wire.problems import problem
 
-KILL_SECONDS = 8.0  # for a soft stop, which gives a transfer 5 s to end
+KILL_SECONDS = 8.0  # to end by itself: a transfer gets 5 s
 SWEEP_SECONDS = 5.0
-RETRY_SECONDS = 30.0
 MAX_STARTS_TOTAL = 1_000_000  # of all visits under way: each takes some 200 bytes of memory
 MAX_KEPT = 256  # visits that are over and not acknowledged
-START_BYTES = 200  # of a start URL besides its letters, about
+START_BYTES = 200  # of memory for a start URL besides its characters, approximately
 
 _log = logging.getLogger(__name__)
 
 
 class Visits:
-    """Begins, finds, ends and forgets visits; made inside a running loop."""
+    """Begins, finds, ends and forgets visits; created inside a running loop."""
 
     def __init__(
         self,
@@ -49,18 +44,17 @@ class Visits:
         receipts: Receipts | None = None,
     ) -> None:
         self._premises = premises
-        self._folder = folder  # nobody else's, so what is in it was left by a process that is gone
+        self._folder = folder  # used by this process alone: its content was left by one that is gone
         self._workshop = workshop
         self._receipts = receipts
-        self._room = Room(premises.limits.kept_bytes_total)
-        self.places = Places(lambda: premises.limits.crawlers_at_once)
+        self._space = DiskSpace(premises.limits.kept_bytes_total)
+        self._slots = Slots(lambda: premises.limits.crawlers_at_once)
         # Changed in the loop's thread, by begin() and _forget().
         self._visits: dict[tuple[str, str], HostedVisit] = {}
         self._tasks: dict[HostedVisit, asyncio.Task[None]] = {}
         self._killing: set[asyncio.Task[None]] = set()  # by the owner; changed by kill_all()
-        self._is_closing = False
-        self._has_garbage = False  # visits ended since memory was given back
-        listen_to_rules()
+        self._is_closing = False  # set by stop() and close()
+        self._has_garbage = False  # visits have ended since memory was last given back
         shutil.rmtree(folder, ignore_errors=True)
         overseer = Overseer(
             premises, meter, under_way=self.under_way, give_up=self._give_up, kill_all=self.kill_all
@@ -68,21 +62,21 @@ class Visits:
         self._keepers = [asyncio.create_task(self._sweep()), asyncio.create_task(overseer.run())]
 
     def begin(self, visit: Visit, *, home: PublicKey, terms: Terms) -> HostedVisit:
-        """Takes a visit on; Refused where there is no room, or where it is here already."""
+        """Takes a visit on; Refused if there is no room for it, or if it is here already."""
         premises, limits = self._premises, self._premises.limits
         is_early = self.check(visit, home=home, terms=terms)
         names = {"visit": visit.id, "home": terms.name, "key": home.text, "crawler": visit.crawler.name}
         premises.notes.must("visit-taken", **names, pages=visit.budget.pages)
         # Two homes may give their visits the same name.
-        spool = Spool(self._folder / f"{home.id}-{visit.id}", most_bytes=limits.kept_bytes, room=self._room)
+        folder = self._folder / f"{home.id}-{visit.id}"
         hosted = HostedVisit(
             visit,
             home=home.text,
-            spool=spool,
+            spool=Spool(folder, most_bytes=limits.kept_bytes, space=self._space),
             clock=premises.clock,
             name=terms.name,
             receipts=self._receipts,
-            place=Place(self.places),
+            slot=Slot(self._slots),
             governor=Governor(terms.load),
         )
         if is_early:
@@ -93,7 +87,7 @@ class Visits:
         return hosted
 
     def check(self, visit: Visit, *, home: PublicKey, terms: Terms) -> bool:
-        """Refused if the visit cannot be taken on; True if it has to wait for its hours."""
+        """Refused if the visit cannot be taken on; true if it has to wait for its hours."""
         self._check_room(visit, home)
         is_early = not terms.hours.contains(self._premises.wall())
         if is_early:
@@ -104,16 +98,15 @@ class Visits:
         limits = self._premises.limits
         under_way = self.under_way()
         if (home.text, visit.id) in self._visits:
-            raise Refused("replayed", f"the visit {visit.id} is here: resume it, or take another name")
+            raise Refused("replayed", f"visit {visit.id} is here: resume it, or choose another name")
         here = [each for each in under_way if each.state != "waiting"]
         if self._is_closing or len(here) >= limits.crawlers_at_once + limits.queue:
             raise Refused("busy", "the queue is full", retry_after=RETRY_SECONDS)
         if sum(each.home == home.text for each in under_way) >= limits.visits_of_a_home:
-            raise Refused(
-                "busy", f"you have {limits.visits_of_a_home} visits here", retry_after=RETRY_SECONDS
-            )
+            detail = f"your home has {limits.visits_of_a_home} visits here, the maximum"
+            raise Refused("busy", detail, retry_after=RETRY_SECONDS)
         if sum(len(each.visit.starts) for each in under_way) + len(visit.starts) > MAX_STARTS_TOTAL:
-            raise Refused("busy", "too many start URLs are here", retry_after=RETRY_SECONDS)
+            raise Refused("busy", "the visits here have too many start URLs", retry_after=RETRY_SECONDS)
 
     def _check_deferral(self, visit: Visit, terms: Terms) -> None:
         """Refused if no more visits can wait for their hours."""
@@ -126,39 +119,39 @@ class Visits:
             raise Refused("closed-now", "too many crawlers wait for their hours", retry_after=retry)
 
     def under_way(self) -> list[HostedVisit]:
-        """All that are not over."""
+        """The visits that are not over."""
         return [each for each in self._visits.values() if not each.is_over]
 
     def all(self) -> list[HostedVisit]:
-        """Those that are over and kept, too."""
+        """All visits, also those that are over and kept."""
         return list(self._visits.values())
 
     def named(self, visit: str) -> list[HostedVisit]:
-        """Those under way that their homes call so."""
+        """The visits under way with this id; several homes may use the same."""
         return [each for each in self.under_way() if each.visit.id == visit]
 
     def has_any(self, home: str) -> bool:
-        """Whether any visit of this home is here, or parcels of one that is over."""
+        """True if a visit of this home is under way, or parcels of one that is over are kept."""
         own = (hosted for (key, _), hosted in self._visits.items() if key == home)
         return any(not hosted.is_over or hosted.spool.kept_bytes for hosted in own)
 
     @property
     def kept_bytes(self) -> int:
-        """Of all parcels that wait for their homes."""
-        return self._room.taken_bytes
+        """The size of all parcels that wait for their homes."""
+        return self._space.taken_bytes
 
     def find(self, home: str, visit: str) -> HostedVisit:
-        """The visit that this home sent; Refused if it is not here, or another's."""
+        """The visit that this home sent; Refused if it is not here, or another home's."""
         hosted = self._visits.get((home, visit))
         if hosted is None:
             raise Refused("gone", f"there is no visit {visit} of yours")
         hosted.hear()
         return hosted
 
-    # -- the end before the end ----------------------------------------------------------------------------
+    # -- early ends ----------------------------------------------------------------------------------------
 
     async def kill(self, hosted: HostedVisit) -> None:
-        """Ends a visit: softly, so that what it found is kept, and if that takes too long, at once."""
+        """Asks a visit to end, so that its results are kept; ends it by force if that takes too long."""
         task = self._tasks[hosted]
         hosted.is_killed = True
         hosted.stop.set()
@@ -169,7 +162,7 @@ class Visits:
         await asyncio.wait({task})
 
     def kill_all(self) -> int:
-        """Begins to end all visits, in the same way; tells how many."""
+        """Starts to kill all visits; returns their number."""
         visits = [each for each in self.under_way() if not each.is_killed]
         for hosted in visits:
             killing = asyncio.create_task(self.kill(hosted))
@@ -178,11 +171,11 @@ class Visits:
         return len(visits)
 
     async def wait_for_kills(self) -> None:
-        """Returns when all that were to be killed are over."""
+        """Returns when all visits that are being killed are over."""
         await asyncio.gather(*self._killing, return_exceptions=True)
 
     def stop(self) -> None:
-        """Asks all visits to end softly; no other begins."""
+        """Asks all visits to end; no other begins."""
         self._is_closing = True
         for hosted in self.under_way():
             hosted.stop.set()
@@ -195,7 +188,7 @@ class Visits:
         self._tasks[hosted].cancel()
 
     async def close(self) -> None:
-        """Ends all visits, at once if they were not asked before."""
+        """Ends all visits at once."""
         self._is_closing = True
         tasks = [*self._keepers, *self._killing, *self._tasks.values()]
         for task in tasks:
@@ -208,8 +201,8 @@ class Visits:
     # -- one visit -----------------------------------------------------------------------------------------
 
     async def _carry_out(self, hosted: HostedVisit) -> None:
-        """Never raises but when it is cancelled: whatever goes wrong becomes the visit's problem."""
-        CURRENT.set(hosted)
+        """Raises only when cancelled: any other failure becomes the visit's problem."""
+        redirect_rules(hosted.log)
         premises = self._premises
         try:
             await _wait_for_turn(hosted)
@@ -239,16 +232,16 @@ class Visits:
         except Exception as error:
             detail = str(error) if isinstance(error, SternaError) else repr(error)
             _log.error("visit %s failed: %s", hosted.visit.id, detail, exc_info=error)
-            hosted.fail(problem("internal", "the host failed; its log says why"))
+            hosted.fail(problem("internal", "the host failed; see its log"))
         finally:
-            hosted.place.leave()
+            hosted.slot.leave()
             self._say_farewell(hosted)
-            # Its loop refers to itself, and with it to all that the visit set out with.
+            # The visit's loop refers to itself, and with it to all that the visit set out with.
             asyncio.get_running_loop().call_soon(gc.collect)
             self._has_garbage = True
 
     def _shielded(self, fetcher: Fetcher, home: str) -> Fetcher:
-        """Closed is what the policy closes to this home when a page is asked for."""
+        """Refuses what the policy closes to this home at the time of each request."""
         premises = self._premises
 
         def closed() -> tuple[str, ...]:
@@ -275,7 +268,7 @@ class Visits:
             root=hosted.ending.root.hex() if hosted.ending else "",
         )
 
-    # -- what is over --------------------------------------------------------------------------------------
+    # -- expiry --------------------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:
         while True:
@@ -283,15 +276,15 @@ class Visits:
             try:
                 self._sweep_once()
             except OSError as error:
-                _log.error("what visits left cannot be deleted: %s", error)
+                _log.error("cannot delete expired visits: %s", error)
 
     def _sweep_once(self) -> None:
         self._premises.notes.flush()
         if self._has_garbage:
             self._has_garbage = False
             give_back_memory()
-        self._room.most_bytes = self._premises.limits.kept_bytes_total
-        self.places.hand_out()
+        self._space.most_bytes = self._premises.limits.kept_bytes_total
+        self._slots.hand_out()
         now = self._premises.clock.now()
         over = sorted((hosted.heard, key) for key, hosted in self._visits.items() if hosted.is_over)
         surplus = {key for _, key in over[: max(len(over) - MAX_KEPT, 0)]}
@@ -300,7 +293,7 @@ class Visits:
                 self._expire(key, hosted)
 
     def _patience_with(self, hosted: HostedVisit) -> float:
-        """Seconds without a sign of its home after which a visit is given up."""
+        """Seconds without hearing from its home after which a visit expires."""
         limits = self._premises.limits
         if hosted.state == "waiting":
             return LATE_SECONDS
@@ -308,7 +301,7 @@ class Visits:
 
     def _expire(self, key: tuple[str, str], hosted: HostedVisit) -> None:
         if not hosted.is_over:
-            _log.warning("visit %s expired: its home was not heard of", hosted.visit.id)
+            _log.warning("visit %s expired: its home has not called", hosted.visit.id)
             hosted.fail(problem("gone", "the visit expired"), "expired")
         self._forget(key)
 
@@ -320,19 +313,39 @@ class Visits:
         hosted.account.close()
 
 
+class Delivery:
+    """Takes the parcels of a visit; while the spool is full, the crawler rests and another has its slot."""
+
+    def __init__(self, hosted: HostedVisit, premises: Premises) -> None:
+        self._hosted = hosted
+        self._premises = premises
+        self._home = PublicKey.parse(hosted.home)
+
+    async def __call__(self, parcel: Parcel) -> None:
+        hosted, premises = self._hosted, self._premises
+        terms = premises.terms(hosted.home)
+        await asyncio.to_thread(premises.spend, self._home, terms, parcel.usage)
+        packed = await hosted.pack(parcel)
+        while not hosted.spool.has_room(len(packed)):
+            hosted.slot.leave()
+            await hosted.spool.wait_for_room(len(packed))
+            await hosted.slot.take()
+        await hosted.keep(parcel, packed)
+
+
 async def _wait_for_turn(hosted: HostedVisit) -> None:
-    """Returns when its hours are there, nothing makes it rest, and it has a place."""
+    """Returns when its hours have come, nothing makes it rest, and it has a slot."""
     while True:
         await hosted.reins.wait()
         hosted.state = "queued"
-        await hosted.place.take()
+        await hosted.slot.take()
         if not hosted.reins.is_paused:
             return
-        hosted.place.leave()
+        hosted.slot.leave()
 
 
 def weight_of(visit: Visit) -> int:
-    """What a visit takes of memory while it waits, in bytes, about."""
+    """The memory that a visit takes while it waits, in bytes, approximately."""
     starts = sum(len(target.url) + len(target.referrer) + START_BYTES for target in visit.starts)
     known = len(visit.known.fingerprints) + START_BYTES * len(visit.known.validators)
     facts = sum(len(data) + START_BYTES for _, data in visit.state.facts) + len(visit.state.memory)

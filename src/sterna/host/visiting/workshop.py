@@ -1,9 +1,11 @@
-"""The runtime of a host: its processes start with the first visit, and end some time after the last."""
+"""The runtime of a host: its processes start with the first visit and end some time after the last."""
 
 import asyncio
 import gc
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 
 from sterna.host.config import HostConfig
 from sterna.host.policy.load import give_way
@@ -16,13 +18,13 @@ from sterna.web.politeness import NO_LIMITS
 
 PARCEL_BYTES = 1024 * 1024  # small enough that the line is never idle while the next one is filled
 LEAST_PARCEL_BYTES = 128 * 1024
-PARCELS_BYTES = 20 * 1024 * 1024  # of those that all visits fill at once: with many of them each is smaller
+PARCELS_BYTES = 20 * 1024 * 1024  # of all parcels being filled: with many visits each parcel is smaller
 
 OpenSource = Callable[[HostConfig, Clock], AbstractAsyncContextManager[Fetcher]]
 
 
 class Workshop:
-    """Gives the runtime to visits; an async context manager around its processes."""
+    """Lends the runtime to visits."""
 
     def __init__(self, config: HostConfig, clock: Clock, *, open_source: OpenSource = open_source) -> None:
         self._config = config
@@ -36,7 +38,7 @@ class Workshop:
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[Runtime]:
-        """The runtime, for as long as it is used; starts it if need be."""
+        """The runtime, started if needed."""
         self._users += 1
         self._changed.set()
         try:
@@ -57,7 +59,7 @@ class Workshop:
         await asyncio.gather(*self._keepers, return_exceptions=True)
 
     async def _keep(self, promise: asyncio.Future[Runtime]) -> None:
-        """Opens and closes in one task, as contexts want it."""
+        """Opens and closes the runtime in one task, as its contexts require."""
         if self._config.gives_way:
             give_way()
         try:
@@ -72,7 +74,7 @@ class Workshop:
             ):
                 promise.set_result(runtime)
                 await self._wait_until_idle()
-                self._runtime = None  # who comes now waits for another one
+                self._runtime = None  # from now on a visit gets another one
         except Exception as error:
             self._runtime = None
             if promise.done():
@@ -100,8 +102,36 @@ def _runtime_config(config: HostConfig) -> RuntimeConfig:
     return RuntimeConfig(
         connections=limits.connections,
         readers=limits.readers,
-        limits=NO_LIMITS,  # the owner's delay holds, and nothing here is crawled but his own site
+        limits=NO_LIMITS,  # the owner's delay holds, and nothing but the owner's site is crawled here
         parcel_bytes=min(max(PARCELS_BYTES // limits.crawlers_at_once, LEAST_PARCEL_BYTES), PARCEL_BYTES),
-        shares_holds=False,  # one home must not be able to have the site left alone for all
-        is_jailed=True,  # whoever sends a crawler to a host is a stranger
+        shares_holds=False,  # one home must not be able to keep the others from the site
+        is_jailed=True,  # crawlers at a host come from strangers
     )
+
+
+# -- lines that rules write --------------------------------------------------------------------------------
+
+_rules_log = logging.getLogger("sterna.runtime.handler")
+_write_line: ContextVar[Callable[[str], None] | None] = ContextVar("write_line", default=None)
+
+
+class _RulesLog(logging.Filter):
+    """Sends the lines that a crawler's rules write to its home: strangers must not fill the owner's log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        write = _write_line.get()
+        if not write or record.levelno != logging.INFO:
+            return True
+        write(record.getMessage())
+        return False
+
+
+_RULES_LOG = _RulesLog()
+
+
+def redirect_rules(write: Callable[[str], None]) -> None:
+    """From now on `write` takes the lines that rules write in this task and in those that it starts."""
+    if _RULES_LOG not in _rules_log.filters:
+        _rules_log.addFilter(_RULES_LOG)
+        _rules_log.setLevel(logging.INFO)
+    _write_line.set(write)

@@ -214,8 +214,8 @@ def check_layout(env: Pointer) -> None:
 # All others are removed before any rule is read. Not here, and why: functions that reach files, the system or
 # the terminal; those that make rules or functions from texts (eval, build, assert-string) or remove them; the
 # switches of the whole engine (strategy, reset, run, halt, watch); time and chance, so that a crawler does
-# the same wherever it continues; objects; `format`, which writes past its buffer; `funcall`, which hides what
-# is called; `try`, which hides errors.
+# the same wherever it continues; objects; `format`, which writes past its buffer; `funcall`, which hides from
+# a reader what is called; `try`, which hides errors.
 
 LOGIC = frozenset({"and", "or", "not", "eq", "neq", "if", "switch"})
 NUMBERS = frozenset(

@@ -97,7 +97,7 @@ class Problem(Record, frozen=True, array_like=False, kw_only=True):
 
 
 class Health(Record, frozen=True, array_like=False, kw_only=True):
-    """The index can be searched, and has so many pages."""
+    """The index can be searched, with the number of its pages."""
 
     status: str = "ok"
     pages: int
@@ -164,9 +164,8 @@ def _integer(least: int, most: int, default: int) -> dict[str, Any]:
 def _parameter(
     name: str, description: str, schema: dict[str, Any], *, is_required: bool = False
 ) -> dict[str, Any]:
-    return {
-        "name": name, "in": "query", "required": is_required, "description": description, "schema": schema
-    }  # fmt: skip
+    place = {"name": name, "in": "query", "required": is_required}
+    return {**place, "description": description, "schema": schema}
 
 
 def _response(description: str, media_type: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -263,7 +263,7 @@ def _end(face: Face, found: Found, number: int) -> str:
 
 
 def _step(words: str, number: int, rel: str, text: str, label: str) -> str:
-    # The label contains the visible word, which people say who control the browser by voice.
+    # The label contains the visible word: voice control needs it.
     return f'<a href="{_results(words, number)}" rel="{rel}" aria-label="{label}">{text}</a>'
 
 

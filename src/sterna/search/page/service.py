@@ -9,18 +9,8 @@ from typing import TypeVar
 import msgspec
 
 from sterna.errors import SternaError
-from sterna.search.page.api import (
-    JSON_TYPE,
-    PROBLEM_TYPE,
-    Bounds,
-    Health,
-    SearchRequest,
-    api_request,
-    describe,
-    encode,
-    page_request,
-    problem_of,
-)
+from sterna.search.page import api
+from sterna.search.page.api import JSON_TYPE, Bounds, SearchRequest, encode
 from sterna.search.page.html import ICON, STYLE, Face, problem_page, results_page, start_page
 from sterna.search.page.pool import Overloaded, ThreadPool, TimedOut
 from sterna.search.results import Found, Searches
@@ -72,12 +62,12 @@ class _Service:
         self._searcher = searcher
         self._face = face
         self._pool = ThreadPool(at_once=bounds.searches, waiting=bounds.waiting, seconds=bounds.seconds)
-        self._description = msgspec.json.encode(describe(face.name, bounds))
+        self._description = msgspec.json.encode(api.describe(face.name, bounds))
 
     def routes(self) -> dict[str, Handler]:
         return {
             "/": self.page,
-            "/api/search": self.api,
+            "/api/search": self.search_api,
             "/openapi.json": self.description,
             "/healthz": self.health,
             "/robots.txt": self.robots,
@@ -85,14 +75,14 @@ class _Service:
         }
 
     async def page(self, request: HttpRequest) -> HttpResponse:
-        wanted = page_request(request.query, self._face.bounds)
+        wanted = api.page_request(request.query, self._face.bounds)
         if wanted is None:
             count = await self._do(self._searcher.page_count)
             return HttpResponse(body=start_page(self._face, page_count=count).encode())
         return HttpResponse(body=results_page(self._face, await self._search(wanted)).encode())
 
-    async def api(self, request: HttpRequest) -> HttpResponse:
-        wanted = api_request(request.query, self._face.bounds)
+    async def search_api(self, request: HttpRequest) -> HttpResponse:
+        wanted = api.api_request(request.query, self._face.bounds)
         return HttpResponse(body=encode(await self._search(wanted)), media_type=JSON_TYPE)
 
     async def description(self, request: HttpRequest) -> HttpResponse:
@@ -100,16 +90,16 @@ class _Service:
 
     async def health(self, request: HttpRequest) -> HttpResponse:
         count = await self._do(self._searcher.page_count)
-        return HttpResponse(body=encode(Health(pages=count)), media_type=JSON_TYPE)
+        return HttpResponse(body=encode(api.Health(pages=count)), media_type=JSON_TYPE)
 
     async def robots(self, request: HttpRequest) -> HttpResponse:
         return HttpResponse(body=_ROBOTS, media_type=TEXT_TYPE)
 
     def show_error(self, request: HttpRequest, error: HttpError) -> HttpResponse:
         """The error as a page with the form, or as JSON where programs ask."""
-        problem = problem_of(error)
+        problem = api.problem_of(error)
         if request.path.startswith(_FOR_PROGRAMS):
-            body, media_type = encode(problem), PROBLEM_TYPE
+            body, media_type = encode(problem), api.PROBLEM_TYPE
             return HttpResponse(status=error.status, body=body, media_type=media_type, headers=error.headers)
         words = request.query.get("q", "")[: self._face.bounds.letters]
         page = problem_page(self._face, problem.title, error.detail, words=words)

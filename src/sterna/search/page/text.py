@@ -52,12 +52,12 @@ def _shown(text: str) -> Iterator[str]:
 
 
 def cut(text: str, most: int) -> str:
-    """The text with at most so many letters; an ellipsis shows where it was cut."""
+    """The text cut to `most` letters, the last of which is an ellipsis."""
     return text if len(text) <= most else text[: most - 1].rstrip() + ELLIPSIS
 
 
 def cut_pieces(pieces: Iterable[Piece], most: int) -> Sequence[Piece]:
-    """The pieces, plain, with at most so many letters together; spaces between them stay."""
+    """The pieces, plain, cut to `most` letters together; spaces between them stay."""
     kept: list[Piece] = []
     left = most
     for piece in pieces:

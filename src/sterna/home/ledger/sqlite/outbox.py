@@ -1,42 +1,133 @@
-"""Crawlers that were sent to hosts, and what came back from there."""
+"""Hosts of sites, crawlers that were sent there, and what came back."""
 
 import sqlite3
 from collections.abc import Collection
 from typing import Any
 
-from sterna.home.ledger.interface import UNDER_WAY, InboxRow, Out, OutboxRow
-from sterna.home.ledger.sqlite.links import free_at
-from sterna.home.ledger.sqlite.tally import add_to_tally
+from sterna.home.ledger.records import (
+    UNDER_WAY,
+    Estimate,
+    HostRow,
+    InboxRow,
+    Out,
+    OutboxRow,
+    Subtree,
+)
+from sterna.home.ledger.sqlite.database import Part, add_to_tally
+from sterna.home.ledger.sqlite.frontier import free_at
 from sterna.model import Arrival, Ended, Parcel
 
+# Of a row, what is stored as such; the rest is counted from other tables.
+_COLUMNS = OutboxRow.__struct_fields__[: OutboxRow.__struct_fields__.index("parcels")]
 _ROW = (
     "SELECT o.visit, o.site, endpoint, key, state, written_at, sent_at, over_at, order_bytes, bytes_sent,"
     " o.bytes_received, is_live_only, reason, coalesce(parcels, 0), coalesce(pages, 0),"
     " coalesce(v.bytes_received, 0) FROM outbox o LEFT JOIN visit v ON v.id = o.visit"
 )
+VISITS = 20  # the last ones, by which a page is reckoned
+LEAST_PAGES = 10  # of such a visit
+# The part of a stored URL, which begins with the path: see `web.urls.part_of`.
+_PATH = "CASE instr(url, '?') WHEN 0 THEN url ELSE substr(url, 1, instr(url, '?') - 1) END"
+_SECOND_SLASH = "instr(substr(path, 2), '/')"
+_PART = f"CASE {_SECOND_SLASH} WHEN 0 THEN '/' ELSE substr(path, 1, {_SECOND_SLASH} + 1) END"
 
 
-def write_out(db: sqlite3.Connection, row: OutboxRow, luggage: bytes) -> None:
-    """Notes a crawler that is about to leave."""
-    db.execute(
-        "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            row.visit,
-            row.site,
-            row.endpoint,
-            row.key,
-            row.state,
-            row.written_at,
-            row.sent_at,
-            row.over_at,
-            row.order_bytes,
-            row.bytes_sent,
-            row.bytes_received,
-            row.is_live_only,
-            row.reason,
-            luggage,
-        ),
-    )
+class Outbox(Part):
+    """Hosts, outbox, inbox and receipts."""
+
+    _hosts: "HostRows"
+
+    def host_row(self, site: str) -> HostRow | None:
+        with self._database.reading() as db:
+            return self._hosts.get(db, site)
+
+    def set_host(self, row: HostRow) -> None:
+        if not self._hosts.put(row):
+            with self._database.transaction() as db:
+                write_host(db, row)
+
+    def forgive_hosts(self, *, and_ask: bool) -> None:
+        with self._database.transaction() as db:
+            self._hosts.write_rest(db)
+            db.execute(
+                "UPDATE host SET failed_until = 0 WHERE failed_until > 0"
+                " AND (? OR reason NOT LIKE 'closed-now%')",
+                (and_ask,),
+            )
+            if and_ask:
+                db.execute("UPDATE host SET until = 0 WHERE coalesce(length(offer), 0) = 0")
+
+    def set_priority(self, site: str, priority: int) -> None:
+        with self._database.transaction() as db:
+            self._hosts.write_rest(db)
+            write_priority(db, site, priority)
+
+    def write_out(self, row: OutboxRow, luggage: bytes) -> None:
+        with self._database.transaction() as db:
+            values = [getattr(row, name) for name in _COLUMNS]
+            marks = ", ".join("?" * (len(values) + 1))
+            db.execute(f"INSERT INTO outbox VALUES ({marks})", (*values, luggage))  # noqa: S608
+
+    def mark_out(
+        self,
+        visit: str,
+        state: Out,
+        *,
+        now: float,
+        bytes_sent: int = 0,
+        bytes_received: int = 0,
+        reason: str = "",
+    ) -> Out:
+        with self._database.transaction() as db:
+            return mark_out(
+                db,
+                visit,
+                state,
+                now=now,
+                bytes_sent=bytes_sent,
+                bytes_received=bytes_received,
+                reason=reason,
+            )
+
+    def outbox(self, *, states: Collection[Out] = tuple(Out)) -> list[OutboxRow]:
+        with self._database.reading() as db:
+            marks = ", ".join("?" * len(states))
+            rows = db.execute(f"{_ROW} WHERE state IN ({marks}) ORDER BY written_at, o.visit", tuple(states))
+            return [_outbox_row(row) for row in rows]
+
+    def luggage(self, visit: str) -> bytes:
+        with self._database.reading() as db:
+            row = db.execute("SELECT luggage FROM outbox WHERE visit = ?", (visit,)).fetchone()
+            return bytes(row[0]) if row and row[0] else b""
+
+    def set_luggage(self, visit: str, luggage: bytes) -> None:
+        with self._database.transaction() as db:
+            db.execute("UPDATE outbox SET luggage = ? WHERE visit = ? AND over_at IS NULL", (luggage, visit))
+
+    def estimate(self, site: str, *, with_subtrees: bool = False) -> Estimate:
+        with self._database.reading() as db:
+            return read_estimate(db, site, with_subtrees=with_subtrees)
+
+    def inbox(self, visit: str) -> list[InboxRow]:
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT visit, number, received_at, size_bytes, taken_at FROM inbox"
+                " WHERE visit = ? ORDER BY number",
+                (visit,),
+            )
+            return [InboxRow(**dict(zip(InboxRow.__struct_fields__, row, strict=True))) for row in rows]
+
+    def add_receipt(self, visit: str, site: str, data: bytes) -> None:
+        with self._database.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO receipt VALUES (?, ?, ?)", (visit, site, data))
+
+    def receipts(self) -> list[tuple[str, str, bytes]]:
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT receipt.visit, receipt.site, data FROM receipt"
+                " LEFT JOIN visit ON visit.id = receipt.visit ORDER BY began, receipt.visit"
+            )
+            return [(visit, site, bytes(data)) for visit, site, data in rows]
 
 
 def mark_out(
@@ -65,17 +156,6 @@ def mark_out(
     return Out(row[0]) if row else state
 
 
-def read_outbox(db: sqlite3.Connection, states: Collection[Out]) -> list[OutboxRow]:
-    marks = ", ".join("?" * len(states))
-    rows = db.execute(f"{_ROW} WHERE state IN ({marks}) ORDER BY written_at, o.visit", tuple(states))
-    return [_outbox_row(row) for row in rows]
-
-
-def read_luggage(db: sqlite3.Connection, visit: str) -> bytes:
-    row = db.execute("SELECT luggage FROM outbox WHERE visit = ?", (visit,)).fetchone()
-    return bytes(row[0]) if row and row[0] else b""
-
-
 def add_arrival(db: sqlite3.Connection, parcel: Parcel, arrival: Arrival, *, now: float) -> None:
     """A parcel from a host is stored: so the crawler was there."""
     db.execute(
@@ -84,19 +164,6 @@ def add_arrival(db: sqlite3.Connection, parcel: Parcel, arrival: Arrival, *, now
     )
     db.execute("UPDATE visit SET place = 'host' WHERE id = ?", (parcel.visit,))
     mark_out(db, parcel.visit, Out.AWAY, now=arrival.received_at)
-
-
-def write_luggage(db: sqlite3.Connection, visit: str, luggage: bytes) -> None:
-    """Has a crawler that has not left yet take something else along."""
-    db.execute("UPDATE outbox SET luggage = ? WHERE visit = ? AND over_at IS NULL", (luggage, visit))
-
-
-def read_inbox(db: sqlite3.Connection, visit: str) -> list[InboxRow]:
-    rows = db.execute(
-        "SELECT visit, number, received_at, size_bytes, taken_at FROM inbox WHERE visit = ? ORDER BY number",
-        (visit,),
-    )
-    return [InboxRow(**dict(zip(InboxRow.__struct_fields__, row, strict=True))) for row in rows]
 
 
 def lose(db: sqlite3.Connection, visit: str, *, now: float, reason: str) -> bool:
@@ -121,3 +188,97 @@ def _outbox_row(row: tuple[Any, ...]) -> OutboxRow:
     return OutboxRow(
         **{**fields, "state": Out(fields["state"]), "is_live_only": bool(fields["is_live_only"])}
     )
+
+
+class HostRows:
+    """Reads and writes them; that a site has none waits for the next commit, and costs no flush of its own.
+
+    Most sites have none, and whoever forgets it in a crash asks once more.
+    """
+
+    def __init__(self) -> None:
+        self._unwritten: dict[str, HostRow] = {}  # changed by put() and write_rest()
+
+    @property
+    def has_unwritten(self) -> bool:
+        return bool(self._unwritten)
+
+    def get(self, db: sqlite3.Connection, site: str) -> HostRow | None:
+        if site in self._unwritten:
+            return self._unwritten[site]
+        row = db.execute(
+            "SELECT site, checked_at, offer, key, until, failed_until, reason, priority FROM host"
+            " WHERE site = ?",
+            (site,),
+        ).fetchone()
+        return HostRow(**dict(zip(HostRow.__struct_fields__, row, strict=True))) if row else None
+
+    def put(self, row: HostRow) -> bool:
+        """True if it can wait; a key that is pinned cannot."""
+        can_wait = not (row.offer or row.key)
+        if can_wait:
+            self._unwritten[row.site] = row
+        else:
+            self._unwritten.pop(row.site, None)
+        return can_wait
+
+    def write_rest(self, db: sqlite3.Connection) -> None:
+        """Writes what waits; inside a transaction."""
+        for row in self._unwritten.values():
+            write_host(db, row)
+        self._unwritten.clear()
+
+
+def write_host(db: sqlite3.Connection, row: HostRow) -> None:
+    """Notes what is known of a host; a priority is not its own to change."""
+    values = (row.site, row.checked_at, row.offer, row.key, row.until, row.failed_until, row.reason)
+    db.execute(
+        "INSERT INTO host (site, checked_at, offer, key, until, failed_until, reason)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET checked_at = excluded.checked_at,"
+        " offer = excluded.offer, key = excluded.key, until = excluded.until,"
+        " failed_until = excluded.failed_until, reason = excluded.reason",
+        values,
+    )
+
+
+def write_priority(db: sqlite3.Connection, site: str, priority: int) -> None:
+    """Notes how soon the site is to be visited again, whether it has a host or not."""
+    db.execute(
+        "INSERT INTO host VALUES (?, 0, NULL, '', 0, 0, '', ?)"
+        " ON CONFLICT DO UPDATE SET priority = excluded.priority",
+        (site, priority),
+    )
+
+
+def read_estimate(db: sqlite3.Connection, site: str, *, with_subtrees: bool) -> Estimate:
+    """What is known of a site; its parts only on request, for they take a look at each of its URLs."""
+    row = db.execute("SELECT id, bytes_received, requests FROM site WHERE origin = ?", (site,)).fetchone()
+    if row is None:
+        return Estimate()
+    site_id, size, requests = row
+    # The quickest one: others may have waited for the site to be less busy, or for its hours. Small ones took
+    # most of their time to get there.
+    seconds, cpu_seconds = db.execute(
+        "SELECT coalesce(min((over - began) / pages), 0.0), coalesce(sum(cpu_seconds) / sum(pages), 0.0)"
+        " FROM (SELECT pages, over, began, cpu_seconds FROM outbox JOIN visit ON visit.id = outbox.visit"
+        " WHERE site = ? AND over IS NOT NULL AND pages >= ? ORDER BY began DESC LIMIT ?)",
+        (site, LEAST_PAGES, VISITS),
+    ).fetchone()
+    return Estimate(
+        subtrees=_subtrees(db, site_id) if with_subtrees else (),
+        page_bytes=size / requests if requests else 0.0,
+        page_seconds=seconds,
+        page_cpu_seconds=cpu_seconds,
+    )
+
+
+def _subtrees(db: sqlite3.Connection, site_id: int) -> tuple[Subtree, ...]:
+    rows = db.execute(
+        f"SELECT {_PART} AS part, sum(is_read), sum(NOT is_read) FROM"  # noqa: S608 - written above
+        f" (SELECT {_PATH} AS path, 1 AS is_read FROM page WHERE site_id = ?1 AND error = ''"
+        " AND status BETWEEN 200 AND 299"
+        f" UNION ALL SELECT {_PATH}, 0 FROM frontier WHERE site_id = ?1 AND kind = 'page')"
+        " GROUP BY part ORDER BY part",
+        (site_id,),
+    )
+    return tuple(Subtree(*row) for row in rows)

@@ -1,12 +1,10 @@
-"""What hosts are believed, and what was found out about them."""
+"""What is believed of hosts, and what was found out about them."""
 
 import sqlite3
 from collections.abc import Sequence
 
-from sterna.home.ledger.interface import WHOLE
-from sterna.home.ledger.sqlite.database import Database
-from sterna.home.ledger.sqlite.tally import add_to_tally
-from sterna.home.ledger.trust import SampleRow, TrustRow
+from sterna.home.ledger.records import WHOLE, SampleRow, TrustRow
+from sterna.home.ledger.sqlite.database import Database, add_to_tally
 from sterna.model import Usage
 
 KEPT_SECONDS = 180 * 24 * 3600.0  # that samples are kept: by then they hardly count

@@ -1,0 +1,143 @@
+"""The URLs that wait: which links are new, and which sites they wake."""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+
+from sterna.home.ledger.sqlite.database import add_to_tally
+from sterna.home.ledger.sqlite.lookup import CHUNK, Lookup, Row, best, depth_of, rank_of
+from sterna.model import Target
+from sterna.web.politeness import site_key
+from sterna.web.robots import NEVER
+from sterna.web.urls import fingerprint, site_of
+
+Key = tuple[int, int]  # site, fingerprint
+Waiting = tuple[int, Target, str, str]  # rank, URL, its part, its site
+
+
+def add_targets(
+    db: sqlite3.Connection, lookup: Lookup, groups: Sequence[tuple[str, Sequence[Target]]], *, now: float
+) -> dict[str, int]:
+    """Puts URLs that were never seen into the frontier, each group into its part; gives all their sites."""
+    by_site: defaultdict[str, list[Waiting]] = defaultdict(list)
+    for part, targets in groups:
+        for target in targets:
+            origin = site_of(target.url)
+            by_site[origin].append((rank_of(target), target, part, origin))
+    site_ids = ids_of_sites(db, by_site.keys())
+    nearest: dict[Key, Waiting] = {}
+
+    def links() -> Iterator[Row]:
+        """In the order of the table, since neighbours share its pages; threads look up what came first."""
+        for origin in sorted(by_site, key=site_ids.__getitem__):
+            site_id = site_ids[origin]
+            of_site = _nearest(by_site[origin])
+            for mark in sorted(of_site):
+                nearest[site_id, mark] = each = of_site[mark]
+                yield site_id, mark, each[0]
+
+    changes = lookup(links())
+    _insert(db, [((site, mark), *nearest[site, mark]) for site, mark, _, old in changes if old is None])
+    _raise_up(
+        db, [(best(rank, old), site, old, mark) for site, mark, rank, old in changes if old is not None]
+    )
+    for part, origin in {nearest[site, mark][2:] for site, mark, _, _ in changes}:
+        _wake(db, site_ids[origin], origin, part, now)
+    return site_ids
+
+
+def _nearest(waiting: Sequence[Waiting]) -> dict[int, Waiting]:
+    """Each URL once: as it was found nearest, with the highest priority that it was given."""
+    nearest: dict[int, Waiting] = {}
+    for each in waiting:
+        mark = fingerprint(each[1].url)
+        other = nearest.setdefault(mark, each)
+        if other[0] != each[0]:
+            first = each if depth_of(each[0]) < depth_of(other[0]) else other
+            nearest[mark] = (best(each[0], other[0]), *first[1:])
+    return nearest
+
+
+def free_at(db: sqlite3.Connection, site_id: int, origin: str, now: float) -> float | None:
+    """When the site may next be visited: after its hold, and not while it is disqualified; None is never."""
+    row = db.execute("SELECT until FROM hold WHERE key = ?", (site_key(origin),)).fetchone()
+    (retry_at,) = db.execute(
+        "SELECT CASE robots_state WHEN 'disqualified' THEN robots_retry_at ELSE 0 END FROM site WHERE id = ?",
+        (site_id,),
+    ).fetchone()
+    free_at = max(now, row[0] if row else 0.0, float(retry_at))
+    return free_at if free_at < NEVER else None
+
+
+def shorten(url: str, origin: str) -> str:
+    """A URL as the tables have it: of its own site nothing but the path."""
+    path = url.removeprefix(origin)
+    return path if path.startswith("/") else url
+
+
+def lengthen(stored: str, origin: str) -> str:
+    """The URL that `shorten` was given."""
+    return origin + stored if stored.startswith("/") else stored
+
+
+def ids_of_sites(db: sqlite3.Connection, origins: Collection[str]) -> dict[str, int]:
+    """The numbers of these sites; who has none gets one."""
+    found = _select_sites(db, sorted(origins))
+    new = sorted(set(origins) - found.keys())
+    db.executemany("INSERT INTO site (origin) VALUES (?)", [(origin,) for origin in new])
+    add_to_tally(db, {"sites": len(new)})
+    return found | _select_sites(db, new)
+
+
+def _select_sites(db: sqlite3.Connection, origins: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for start in range(0, len(origins), CHUNK):
+        some = origins[start : start + CHUNK]
+        marks = ", ".join("?" * len(some))
+        found |= db.execute(f"SELECT origin, id FROM site WHERE origin IN ({marks})", some).fetchall()  # noqa: S608
+    return found
+
+
+def _insert(db: sqlite3.Connection, new: Sequence[tuple[Key, int, Target, str, str]]) -> None:
+    db.executemany("INSERT INTO known VALUES (?, ?, 0, ?)", [(*key, rank) for key, rank, *_ in new])
+    db.executemany(
+        "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops, is_again)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)",
+        [
+            (
+                site_id,
+                part,
+                rank,
+                mark,
+                target.url[len(origin) :],
+                shorten(target.referrer, origin),
+                target.kind,
+                target.hops,
+            )
+            for (site_id, mark), rank, target, part, origin in new
+        ],
+    )
+    add_to_tally(db, {"pending": len(new)})
+
+
+def _raise_up(db: sqlite3.Connection, nearer: Sequence[tuple[int, int, int, int]]) -> None:
+    """A waiting URL that turns out to be nearer or more urgent than it seemed moves up to its new rank."""
+    db.executemany(
+        "UPDATE frontier SET rank = ?1 WHERE site_id = ?2 AND rank = ?3 AND fingerprint = ?4"
+        " AND part IN (SELECT part FROM part WHERE site_id = ?2)",
+        nearer,
+    )
+    db.executemany("UPDATE known SET rank = ?1 WHERE site_id = ?2 AND rank = ?3 AND fingerprint = ?4", nearer)
+
+
+def _wake(db: sqlite3.Connection, site_id: int, origin: str, part: str, now: float) -> None:
+    """An idle part that has something to do again gets a turn."""
+    row = db.execute(
+        "SELECT visit IS NULL AND turn IS NULL FROM part WHERE site_id = ? AND part = ?", (site_id, part)
+    ).fetchone()
+    if row is None or row[0]:
+        db.execute(
+            "INSERT INTO part (site_id, part, turn) VALUES (?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET turn = excluded.turn",
+            (site_id, part, free_at(db, site_id, origin, now)),
+        )

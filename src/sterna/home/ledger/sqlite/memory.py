@@ -1,0 +1,128 @@
+"""What crawlers remember of each site: their own facts, by number, and their memory."""
+
+import sqlite3
+from array import array
+
+from sterna.crawler.pack import SavedProgress
+from sterna.home.ledger.records import (
+    WHOLE,
+    SiteFact,
+)
+from sterna.home.ledger.sqlite.database import Part
+from sterna.home.ledger.sqlite.frontier import add_targets, ids_of_sites, lengthen
+from sterna.home.ledger.sqlite.lookup import Lookup, depth_of, priority_of
+from sterna.model import State, StateChange, Target
+from sterna.web.urls import fingerprint
+
+
+class Memory(Part):
+    """The state of crawlers between their visits."""
+
+    def state(self, site: str, part: str = WHOLE) -> State:
+        with self._database.reading() as db:
+            row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
+            return read_state(db, row[0], part) if row else State()
+
+    def set_state(self, site: str, state: State, *, part: str = WHOLE) -> None:
+        with self._database.transaction() as db:
+            write_state(db, ids_of_sites(db, [site])[site], part, state)
+
+    def forget_states(self) -> None:
+        with self._database.transaction() as db:
+            db.execute("DELETE FROM crawler_fact")
+            db.execute("DELETE FROM crawler_memory")
+
+    def progress(self, site: str) -> SavedProgress:
+        with self._database.reading() as db:
+            row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
+            return read_progress(db, row[0], site) if row else SavedProgress()
+
+    def restore(self, site: str, progress: SavedProgress, *, now: float) -> None:
+        with self._database.transaction() as db:
+            restore_progress(db, self._database.lookup, site, progress, now=now)
+
+    def facts(self) -> list[SiteFact]:
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT origin, number, data FROM crawler_fact JOIN site ON site.id = site_id"
+                " ORDER BY site_id, part, number"
+            )
+            return [SiteFact(*row) for row in rows]
+
+
+def read_state(db: sqlite3.Connection, site_id: int, part: str) -> State:
+    """The state as the last parcel left it."""
+    facts = db.execute(
+        "SELECT number, data FROM crawler_fact WHERE site_id = ? AND part = ? ORDER BY number",
+        (site_id, part),
+    ).fetchall()
+    memory = db.execute(
+        "SELECT data FROM crawler_memory WHERE site_id = ? AND part = ?", (site_id, part)
+    ).fetchone()
+    return State(tuple(facts), memory[0] if memory else b"")
+
+
+def change_state(db: sqlite3.Connection, site_id: int, part: str, change: StateChange) -> None:
+    """Brings the state to what it is after a parcel."""
+    db.executemany(
+        "DELETE FROM crawler_fact WHERE site_id = ? AND part = ? AND number = ?",
+        [(site_id, part, number) for number in change.removed],
+    )
+    db.executemany(
+        "INSERT OR REPLACE INTO crawler_fact VALUES (?, ?, ?, ?)",
+        [(site_id, part, number, data) for number, data in change.added],
+    )
+    if change.memory is not None:
+        db.execute("INSERT OR REPLACE INTO crawler_memory VALUES (?, ?, ?)", (site_id, part, change.memory))
+
+
+def write_state(db: sqlite3.Connection, site_id: int, part: str, state: State) -> None:
+    """Puts this state in the place of what was there."""
+    for table in ("crawler_fact", "crawler_memory"):
+        db.execute(f"DELETE FROM {table} WHERE site_id = ? AND part = ?", (site_id, part))  # noqa: S608
+    change_state(db, site_id, part, StateChange(added=state.facts, memory=state.memory or None))
+
+
+def read_progress(db: sqlite3.Connection, site_id: int, origin: str) -> SavedProgress:
+    """What the crawler remembers of the site, what it still has to fetch there, and what it has seen."""
+    waiting = db.execute(
+        "SELECT url, rank, referrer, kind, hops, attempts, not_before FROM frontier"
+        " WHERE site_id = ? AND part = ? ORDER BY rank, fingerprint",
+        (site_id, WHOLE),
+    )
+    frontier = tuple(
+        Target(
+            origin + path,
+            depth_of(rank),
+            lengthen(referrer, origin),
+            kind,
+            hops,
+            attempts,
+            not_before,
+            priority_of(rank),
+        )
+        for path, rank, referrer, kind, hops, attempts, not_before in waiting
+    )
+    seen = db.execute("SELECT fingerprint FROM known WHERE site_id = ? ORDER BY fingerprint", (site_id,))
+    return SavedProgress(
+        state=read_state(db, site_id, WHOLE),
+        frontier=frontier,
+        seen=array("q", (mark for (mark,) in seen)).tobytes(),
+    )
+
+
+def restore_progress(
+    db: sqlite3.Connection, lookup: Lookup, origin: str, progress: SavedProgress, *, now: float
+) -> None:
+    """Has the next visit to the site go on from there; of what the ledger knows already nothing changes."""
+    site_id = ids_of_sites(db, [origin])[origin]
+    seen = array("q")
+    seen.frombytes(progress.seen)
+    waiting = {fingerprint(target.url) for target in progress.frontier}
+    # Looked up before `known` is changed here: the lookup sees what was committed last.
+    add_targets(db, lookup, [(WHOLE, progress.frontier)], now=now)
+    db.executemany(
+        "INSERT INTO known VALUES (?, ?, 1, 0) ON CONFLICT DO NOTHING",
+        [(site_id, mark) for mark in seen if mark not in waiting],
+    )
+    write_state(db, site_id, WHOLE, progress.state)

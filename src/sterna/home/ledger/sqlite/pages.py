@@ -1,0 +1,304 @@
+"""Pages and the parcels that bring them: all of a commit in one transaction."""
+
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from itertools import chain
+
+from sterna.archive.manifest import Segment, WarcPosition
+from sterna.home.ledger.records import (
+    WHOLE,
+    Change,
+    Disposal,
+)
+from sterna.home.ledger.sqlite.database import Part, add_to_tally
+from sterna.home.ledger.sqlite.frontier import add_targets, free_at
+from sterna.home.ledger.sqlite.lookup import Lookup
+from sterna.home.ledger.sqlite.memory import (
+    change_state,
+)
+from sterna.home.ledger.sqlite.outbox import (
+    add_arrival,
+)
+from sterna.model import LIMITS, Ended, Hold, Page, Parcel, Robots, Target
+from sterna.web.urls import fingerprint, path_of, site_of
+
+CHUNK = 500  # values in one IN list
+CHUNK = 256  # pages in one statement
+NAME = "batches"  # their number among the tallies
+
+
+class Pages(Part):
+    """What parcels brought, each once."""
+
+    def judge(self, parcel: Parcel) -> Disposal:
+        with self._database.reading() as db:
+            return Storing(db, self._database.lookup, now=0.0).judge(parcel)
+
+    def batch(self) -> int:
+        with self._database.reading() as db:
+            return last_batch(db)
+
+    def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
+        with self._database.reading() as db:
+            return stored_pages(db, sorted(pages))  # neighbours share pages of the table
+
+    def forget_validators(self) -> None:
+        with self._database.transaction() as db:
+            db.execute("UPDATE page SET etag = '', modified = '', digest = x'', likeness = x''")
+
+
+class Storing:
+    """Works inside a transaction that the ledger holds."""
+
+    def __init__(self, db: sqlite3.Connection, lookup: Lookup, *, now: float) -> None:
+        self._db = db
+        self._lookup = lookup
+        self._now = now
+
+    def store(self, change: Change) -> None:
+        new = self._accept(change.parcels)
+        self._add_links(new)
+        for parcel in new:
+            self._store_parcel(parcel)
+            if parcel.arrival:
+                add_arrival(self._db, parcel, parcel.arrival, now=self._now)
+        self._db.executemany(
+            "INSERT INTO segment VALUES (?, ?, ?, ?, ?, NULL)",
+            [_segment_row(each) for each in change.segments],
+        )
+        write_warc(self._db, change.warc)
+        if change.batch:
+            count_batch(self._db, change.batch)
+
+    def judge(self, parcel: Parcel) -> Disposal:
+        row = self._db.execute(
+            "SELECT part.visit, part.epoch, part.parcel FROM part JOIN site ON site.id = site_id"
+            " WHERE origin = ? AND part = ?",
+            (parcel.site, parcel.part),
+        ).fetchone()
+        if row is None or row[:2] != (parcel.visit, parcel.epoch):
+            return self._judge_ended(parcel)
+        if parcel.number <= row[2]:
+            return Disposal.STORED
+        return Disposal.NEW if parcel.number == row[2] + 1 else Disposal.GAP
+
+    def _judge_ended(self, parcel: Parcel) -> Disposal:
+        """A visit that is over may have its parcels acknowledged again, but not stored."""
+        row = self._db.execute("SELECT parcels FROM visit WHERE id = ?", (parcel.visit,)).fetchone()
+        return Disposal.STORED if row and parcel.number <= row[0] else Disposal.STALE
+
+    def _accept(self, parcels: Sequence[Parcel]) -> list[Parcel]:
+        """Those to be stored; their numbers are taken at once, for the next ones of the same visits."""
+        new, over = list[Parcel](), set[str]()
+        for parcel in parcels:
+            if parcel.visit not in over and self.judge(parcel) is Disposal.NEW:
+                self._db.execute("UPDATE part SET parcel = ? WHERE visit = ?", (parcel.number, parcel.visit))
+                new.append(parcel)
+                if parcel.ended:
+                    over.add(parcel.visit)
+        return new
+
+    def _add_links(self, parcels: Sequence[Parcel]) -> None:
+        """The links of all parcels together: the more there are, the more share a page of the table."""
+        found = [(parcel.part, parcel.checkpoint.found) for parcel in parcels]
+        outlinks = [(WHOLE, parcel.outlinks) for parcel in parcels]
+        sites = add_targets(self._db, self._lookup, found + outlinks, now=self._now)
+        # Depth 0 is a start page that moved: its new site counts as named too, but never as a private one.
+        moved = {site_of(target.url) for _, targets in outlinks for target in targets if target.depth == 0}
+        self._db.executemany("UPDATE site SET is_seed = 1 WHERE id = ?", [(sites[each],) for each in moved])
+
+    def _store_parcel(self, parcel: Parcel) -> None:
+        db, part = self._db, parcel.part
+        (site_id,) = db.execute("SELECT id FROM site WHERE origin = ?", (parcel.site,)).fetchone()
+        self._finish(site_id, part, [*(page.fingerprint for page in parcel.pages), *parcel.checkpoint.done])
+        self._count_new(site_id, parcel.pages)
+        self._store_pages(site_id, parcel.pages)
+        self._try_again(site_id, part, parcel.checkpoint.again)
+        change_state(db, site_id, part, parcel.state)
+        add_holds(db, parcel.holds)
+        if parcel.robots:
+            self._store_robots(site_id, parcel.robots)
+        self._count(site_id, parcel)
+        if parcel.ended:
+            self._end(site_id, parcel)
+
+    def _finish(self, site_id: int, part: str, fingerprints: Iterable[int]) -> None:
+        marks = [(site_id, part, mark, site_id, mark) for mark in fingerprints]
+        removed = self._db.executemany(
+            "DELETE FROM frontier WHERE site_id = ? AND part = ? AND fingerprint = ?"
+            " AND rank = (SELECT rank FROM known WHERE site_id = ? AND fingerprint = ?)",
+            marks,
+        ).rowcount
+        self._db.executemany(
+            "INSERT INTO known VALUES (?, ?, 1, 0) ON CONFLICT DO UPDATE SET is_done = 1",
+            [(site_id, mark) for _, _, mark, _, _ in marks],
+        )
+        add_to_tally(self._db, {"pending": -max(removed, 0)})
+
+    def _count_new(self, site_id: int, pages: Sequence[Page]) -> None:
+        """Counts how many more good pages there are than before: one that is visited again counts once."""
+        changed = [page for page in pages if not page.is_unchanged]
+        good = sum(200 <= page.status < 300 and not page.error for page in changed)
+        for start in range(0, len(changed), CHUNK):
+            marks = [page.fingerprint for page in changed[start : start + CHUNK]]
+            good -= self._db.execute(
+                "SELECT count(*) FROM page WHERE status BETWEEN 200 AND 299 AND error = '' AND site_id = ?"  # noqa: S608
+                f" AND fingerprint IN ({', '.join('?' * len(marks))})",
+                (site_id, *marks),
+            ).fetchone()[0]
+        self._db.execute("UPDATE site SET pages = pages + ? WHERE id = ?", (good, site_id))
+        add_to_tally(self._db, {"pages": good})
+
+    def _store_pages(self, site_id: int, pages: Sequence[Page]) -> None:
+        changed = [page for page in pages if not page.is_unchanged]
+        self._db.executemany(
+            "INSERT OR REPLACE INTO page VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    site_id,
+                    page.fingerprint,
+                    path_of(page.url),
+                    page.status,
+                    page.error,
+                    page.depth,
+                    page.fetched,
+                    page.etag,
+                    page.modified,
+                    page.digest,
+                    page.raw is not None and page.is_kept,
+                    page.likeness,
+                )
+                for page in changed
+            ],
+        )
+        self._db.executemany(
+            "UPDATE page SET fetched = ? WHERE site_id = ? AND fingerprint = ?",
+            [(page.fetched, site_id, page.fingerprint) for page in pages if page.is_unchanged],
+        )
+
+    def _try_again(self, site_id: int, part: str, targets: Sequence[Target]) -> None:
+        self._db.executemany(
+            "UPDATE frontier SET attempts = ?, not_before = ?"
+            " WHERE site_id = ? AND part = ? AND fingerprint = ?"
+            " AND rank = (SELECT rank FROM known WHERE site_id = ? AND fingerprint = ?)",
+            [
+                (target.attempts, target.not_before, site_id, part, mark, site_id, mark)
+                for target in targets
+                for mark in (fingerprint(target.url),)
+            ],
+        )
+
+    def _store_robots(self, site_id: int, robots: Robots) -> None:
+        self._db.execute(
+            "UPDATE site SET robots_state = ?, robots_tried_at = ?, robots_failures = ?, robots_retry_at = ?,"
+            " robots_rules = ?, robots_reason = ? WHERE id = ?",
+            (
+                robots.state,
+                robots.tried_at,
+                robots.failures,
+                robots.retry_at,
+                robots.rules,
+                robots.reason,
+                site_id,
+            ),
+        )
+
+    def _count(self, site_id: int, parcel: Parcel) -> None:
+        """The site and the visit count what was fetched there, the collection what came over the network."""
+        usage = parcel.usage
+        used = (usage.pages, usage.requests, usage.bytes_received, usage.kept, usage.cpu_seconds)
+        self._db.execute(
+            "UPDATE site SET requests = requests + ?, bytes_received = bytes_received + ?,"
+            " errors = errors + ?, delay_seconds = ? WHERE id = ?",
+            (*used[1:3], sum(usage.errors.values()), parcel.delay_seconds, site_id),
+        )
+        self._db.execute(
+            "UPDATE visit SET pages = pages + ?, requests = requests + ?,"
+            " bytes_received = bytes_received + ?, kept = kept + ?, cpu_seconds = cpu_seconds + ?,"
+            " parcels = ? WHERE id = ?",
+            (*used, parcel.number, parcel.visit),
+        )
+        add_to_tally(
+            self._db,
+            {
+                "round_pages": usage.pages,
+                "requests": usage.requests,
+                "bytes_received": 0 if parcel.arrival else usage.bytes_received,
+                "unchanged": usage.unchanged,
+                "redirects": usage.redirects,
+                "kept": usage.kept,
+                "cpu_us": round(usage.cpu_seconds * 1e6),
+                **{f"error {kind}": count for kind, count in usage.errors.items()},
+            },
+        )
+
+    def _end(self, site_id: int, parcel: Parcel) -> None:
+        """The lease is over; the part has its next turn when its site may be visited again."""
+        db = self._db
+        (has_more,) = db.execute(
+            "SELECT EXISTS (SELECT 1 FROM frontier WHERE site_id = ? AND part = ?)", (site_id, parcel.part)
+        ).fetchone()
+        may_return = has_more and parcel.ended not in (Ended.REFUSED, *LIMITS)
+        turn = free_at(db, site_id, parcel.site, self._now) if may_return else None
+        db.execute(
+            "UPDATE part SET visit = NULL, turn = ? WHERE site_id = ? AND part = ?",
+            (turn, site_id, parcel.part),
+        )
+        db.execute(
+            "UPDATE visit SET over = ?, ended = ? WHERE id = ?", (self._now, parcel.ended, parcel.visit)
+        )
+        add_to_tally(db, {"visits": 1})
+
+
+def add_holds(db: sqlite3.Connection, holds: Sequence[Hold]) -> None:
+    """Notes holds; an earlier one never shortens a later one."""
+    db.executemany(
+        "INSERT INTO hold VALUES (?, ?) ON CONFLICT DO UPDATE SET until = max(until, excluded.until)",
+        [(hold.key, hold.until) for hold in holds],
+    )
+
+
+def write_warc(db: sqlite3.Connection, positions: Sequence[WarcPosition]) -> None:
+    """Notes how far each WARC file counts."""
+    db.executemany(
+        "INSERT OR REPLACE INTO warc VALUES (?, ?, ?)",
+        [(each.name, each.committed_bytes, each.is_open) for each in positions],
+    )
+
+
+def _segment_row(segment: Segment) -> tuple[str, str, int, int, int]:
+    return (segment.name, segment.table, segment.rows, segment.size_bytes, segment.tier)
+
+
+def last_batch(db: sqlite3.Connection) -> int:
+    row = db.execute("SELECT amount FROM tally WHERE name = ?", (NAME,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def count_batch(db: sqlite3.Connection, number: int) -> None:
+    """Makes this the last batch; it must be the next one, or followers would miss or double rows."""
+    last = last_batch(db)
+    if number != last + 1:
+        raise ValueError(f"batch {number} after batch {last}")
+    add_to_tally(db, {NAME: 1})
+
+
+def stored_pages(db: sqlite3.Connection, pages: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Those of the pages, each a site and a fingerprint, that are in the ledger already."""
+    found: set[tuple[str, int]] = set()
+    for start in range(0, len(pages), CHUNK):
+        some = pages[start : start + CHUNK]
+        found.update(db.execute(stored_sql(len(some)), list(chain.from_iterable(some))))
+    return found
+
+
+@cache
+def stored_sql(count: int) -> str:
+    """The statement for so many pages; a plain join may begin with `page`, and read all of it."""
+    return (
+        f"WITH asked (origin, mark) AS (VALUES {', '.join(['(?, ?)'] * count)})"  # noqa: S608
+        " SELECT asked.origin, mark FROM asked"
+        " CROSS JOIN site ON site.origin = asked.origin"
+        " CROSS JOIN page ON page.site_id = site.id AND page.fingerprint = mark"
+    )

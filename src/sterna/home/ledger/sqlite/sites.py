@@ -1,0 +1,274 @@
+"""Sites and who has them on lease: what a visit starts from, and when a site is due again."""
+
+import sqlite3
+from array import array
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from sterna.home.ledger.records import (
+    WHOLE,
+    Lease,
+)
+from sterna.home.ledger.sqlite.database import Part, add_to_tally, count, read_tally
+from sterna.home.ledger.sqlite.frontier import add_targets, lengthen
+from sterna.home.ledger.sqlite.lookup import GREATEST, LEAST, MAX_DEPTH, depth_of, priority_of
+from sterna.home.ledger.sqlite.memory import (
+    read_state,
+)
+from sterna.home.ledger.sqlite.outbox import lose
+from sterna.home.ledger.sqlite.pages import add_holds
+from sterna.model import Hold, Known, Record, Robots, RobotsState, Target, Validator
+from sterna.web.politeness import site_key
+from sterna.web.robots import NEVER
+
+STEP_SECONDS = 24 * 3600.0  # by which each step of priority puts a turn ahead of others of the same time
+
+
+class Sites(Part):
+    """Sites, leases and turns."""
+
+    def seed(self, targets: Sequence[Target], *, now: float, private_sites: Collection[str] = ()) -> int:
+        with self._database.transaction() as db:
+            before = read_tally(db).get("pending", 0)
+            sites = add_targets(db, self._database.lookup, [(WHOLE, targets)], now=now)
+            db.executemany("UPDATE site SET is_seed = 1 WHERE id = ?", [(site,) for site in sites.values()])
+            db.executemany(
+                "UPDATE site SET may_be_private = 1 WHERE origin = ?", [(site,) for site in private_sites]
+            )
+            return read_tally(db).get("pending", 0) - before
+
+    def seed_sites(self) -> frozenset[str]:
+        with self._database.reading() as db:
+            return frozenset(origin for (origin,) in db.execute("SELECT origin FROM site WHERE is_seed"))
+
+    def lease(
+        self,
+        visits: Sequence[str],
+        *,
+        now: float,
+        pages: int,
+        max_depth: int,
+        host_pages: int = 0,
+        may_visit: Callable[[str], bool] = lambda site: True,
+    ) -> list[Lease]:
+        leases: list[Lease] = []
+        with self._database.transaction() as db:
+            leasing = Leasing(
+                db, now=now, pages=pages, host_pages=max(pages, host_pages), max_depth=max_depth
+            )
+            while len(leases) < len(visits) and (due := leasing.next_due()):
+                if not may_visit(due.origin):
+                    leasing.put_off(due, None)
+                elif lease := leasing.lease(due, visits[len(leases)]):
+                    leases.append(lease)
+        return leases
+
+    def recover(self, *, now: float, least_pause: float) -> int:
+        with self._database.transaction() as db:
+            rows = db.execute(
+                "SELECT visit, origin, delay_seconds FROM part JOIN site ON site.id = site_id"
+                " WHERE visit IS NOT NULL AND visit NOT IN"
+                " (SELECT visit FROM outbox WHERE over_at IS NULL AND NOT is_live_only)"
+            ).fetchall()
+            for visit, origin, delay in rows:
+                add_holds(db, [Hold(site_key(origin), now + max(delay, least_pause))])
+                lose(db, visit, now=now, reason="home ended meanwhile, and its host keeps no visits")
+            return len(rows)
+
+    def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
+        with self._database.transaction() as db:
+            return lose(db, visit, now=now, reason=reason)
+
+    def refresh(self, *, older_than: float, now: float) -> int:
+        with self._database.transaction() as db:
+            db.execute(
+                "DELETE FROM known WHERE is_done"
+                " AND (site_id, fingerprint) NOT IN (SELECT site_id, fingerprint FROM page)"
+            )
+            moved = db.execute(
+                "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops, is_again)"
+                " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0, 1"
+                " FROM page JOIN known USING (site_id, fingerprint) WHERE fetched < ? AND is_done",
+                (WHOLE, older_than),
+            ).rowcount
+            db.execute(
+                "UPDATE known SET is_done = 0 WHERE is_done AND (site_id, fingerprint) IN"
+                " (SELECT site_id, fingerprint FROM page WHERE fetched < ?)",
+                (older_than,),
+            )
+            db.execute(
+                "UPDATE site SET robots_state = 'unknown', robots_failures = 0, robots_retry_at = 0"
+                " WHERE robots_retry_at >= ?",
+                (NEVER,),
+            )
+            if moved:
+                add_to_tally(db, {"pending": moved})
+                db.execute("UPDATE tally SET amount = 0 WHERE name = 'round_pages'")
+        self.wake(now=now)
+        with self._database.transaction() as db:
+            # Sites whose turn is now come in the order of what they were promised, before all others.
+            db.execute(
+                "UPDATE part SET turn = turn - ? *"
+                " (SELECT priority FROM host JOIN site ON site.origin = host.site WHERE site.id = site_id)"
+                " WHERE turn = ? AND site_id IN"
+                " (SELECT site.id FROM host JOIN site ON site.origin = host.site WHERE priority > 0)",
+                (STEP_SECONDS, now),
+            )
+        return moved
+
+    def wake(self, *, now: float) -> None:
+        with self._database.transaction() as db:
+            db.execute(
+                "UPDATE part SET turn = ? WHERE turn IS NULL AND visit IS NULL AND EXISTS"
+                " (SELECT 1 FROM frontier f WHERE f.site_id = part.site_id AND f.part = part.part)",
+                (now,),
+            )
+
+    def due_count(self, *, now: float, most: int) -> int:
+        with self._database.reading() as db:
+            return count(db, "SELECT count(*) FROM (SELECT 1 FROM part WHERE turn <= ? LIMIT ?)", now, most)
+
+
+class Due(Record, frozen=True):
+    """A part whose turn it is."""
+
+    site_id: int
+    part: str
+    epoch: int
+    origin: str
+    is_best_first: bool  # some URL that waits has another priority than 0
+    has_host: bool  # that can be sent to now
+
+
+class Leasing:
+    """Works inside a transaction that the ledger holds."""
+
+    def __init__(
+        self, db: sqlite3.Connection, *, now: float, pages: int, host_pages: int, max_depth: int
+    ) -> None:
+        self._db = db
+        self._now = now
+        self._pages = pages
+        self._host_pages = host_pages
+        self._max_depth = min(max_depth, MAX_DEPTH)
+
+    def next_due(self) -> Due | None:
+        """The part that has waited longest for its turn."""
+        row = self._db.execute(
+            # Ranks that hold a priority lie at both ends of the key: neither look reads more than a row.
+            "SELECT site_id, p.part, epoch, origin,"
+            " EXISTS (SELECT 1 FROM frontier f WHERE f.site_id = p.site_id AND f.part = p.part AND rank < 0)"
+            " OR EXISTS"
+            " (SELECT 1 FROM frontier f WHERE f.site_id = p.site_id AND f.part = p.part AND rank > ?),"
+            " EXISTS (SELECT 1 FROM host h WHERE h.site = origin AND length(offer) > 0 AND failed_until <= ?)"
+            " FROM part p JOIN site ON site.id = site_id WHERE turn <= ? ORDER BY turn LIMIT 1",
+            (MAX_DEPTH, self._now, self._now),
+        ).fetchone()
+        return Due(*row) if row else None
+
+    def put_off(self, due: Due, turn: float | None) -> None:
+        """Gives the part another turn, or none until it is woken."""
+        self._db.execute(
+            "UPDATE part SET turn = ? WHERE site_id = ? AND part = ?", (turn, due.site_id, due.part)
+        )
+
+    def lease(self, due: Due, visit: str) -> Lease | None:
+        """The lease for this visit; None, and a later turn, where nothing may be fetched yet."""
+        ranks = (LEAST, GREATEST) if due.is_best_first else (0, self._max_depth)
+        pages = self._host_pages if due.has_host else self._pages
+        starts, validators = self._starts(due, ranks, pages)
+        if not starts:
+            self.put_off(due, self._later(due, ranks))
+            return None
+        # Where not all fits into one visit, it goes no deeper than the last URL it got: levels stay in order.
+        # Priorities come before depth, so there are no levels where anything has one.
+        is_cut = len(starts) > pages and not due.is_best_first
+        depth = starts[-2].depth if is_cut else self._max_depth
+        self._begin(due, visit)
+        may_be_private, robots = self._site(due.site_id)
+        return Lease(
+            visit=visit,
+            site=due.origin,
+            part=due.part,
+            epoch=due.epoch + 1,
+            starts=tuple(starts[:pages]),
+            pages=pages,
+            known=Known(self._done(due.site_id), tuple(validators)),
+            depth=depth,
+            robots=robots,
+            holds=read_holds(self._db, "WHERE key = ? AND until > ?", (site_key(due.origin), self._now)),
+            may_be_private=may_be_private,
+            state=read_state(self._db, due.site_id, due.part),
+        )
+
+    def _begin(self, due: Due, visit: str) -> None:
+        self._db.execute(
+            "UPDATE part SET epoch = ?, visit = ?, parcel = 0, turn = NULL WHERE site_id = ? AND part = ?",
+            (due.epoch + 1, visit, due.site_id, due.part),
+        )
+        self._db.execute(
+            "INSERT INTO visit (id, site_id, part, epoch, place, began) VALUES (?, ?, ?, ?, 'here', ?)",
+            (visit, due.site_id, due.part, due.epoch + 1, self._now),
+        )
+
+    def _starts(self, due: Due, ranks: tuple[int, int], pages: int) -> tuple[list[Target], list[Validator]]:
+        """What to fetch first, with one more than fits to tell that there is more."""
+        rows = self._db.execute(
+            "SELECT f.url, f.rank, f.referrer, f.kind, f.hops, f.attempts,"
+            " f.fingerprint, p.etag, p.modified, p.digest, p.has_raw, p.likeness"
+            # Only what was read well may be asked for conditionally: a 304 brings nothing to read. What was
+            # never fetched is not looked up: each look would read a page from the disk.
+            " FROM frontier f LEFT JOIN page p"
+            " ON p.site_id = iif(f.is_again, f.site_id, NULL) AND p.fingerprint = f.fingerprint"
+            " AND p.status BETWEEN 200 AND 299 AND p.error = ''"
+            " WHERE f.site_id = ? AND f.part = ? AND f.rank BETWEEN ? AND ? AND (f.rank & ?) <= ?"
+            " AND f.not_before <= ? ORDER BY f.rank LIMIT ?",
+            (due.site_id, due.part, *ranks, MAX_DEPTH, self._max_depth, self._now, pages + 1),
+        ).fetchall()
+        return [_target(due.origin, row[:6]) for row in rows], [
+            Validator(mark, etag, modified, digest, bool(has_raw), likeness)
+            for mark, etag, modified, digest, has_raw, likeness in (row[6:] for row in rows)
+            if etag is not None
+        ]
+
+    def _later(self, due: Due, ranks: tuple[int, int]) -> float | None:
+        """When the first of what waits may be fetched."""
+        (later,) = self._db.execute(
+            "SELECT min(not_before) FROM frontier"
+            " WHERE site_id = ? AND part = ? AND rank BETWEEN ? AND ? AND (rank & ?) <= ?",
+            (due.site_id, due.part, *ranks, MAX_DEPTH, self._max_depth),
+        ).fetchone()
+        return None if later is None else float(later)
+
+    def _done(self, site_id: int) -> bytes:
+        rows = self._db.execute(
+            "SELECT fingerprint FROM known WHERE site_id = ? AND is_done ORDER BY fingerprint", (site_id,)
+        )
+        return array("q", (fingerprint for (fingerprint,) in rows)).tobytes()
+
+    def _site(self, site_id: int) -> tuple[bool, Robots]:
+        may_be_private, state, *rest = self._db.execute(
+            "SELECT may_be_private, robots_state, robots_tried_at, robots_failures, robots_retry_at,"
+            " robots_rules, robots_reason FROM site WHERE id = ?",
+            (site_id,),
+        ).fetchone()
+        return bool(may_be_private), Robots(RobotsState(state), *rest)
+
+
+def read_holds(db: sqlite3.Connection, where: str, values: tuple[str | float, ...]) -> tuple[Hold, ...]:
+    """The holds for which the condition, written in this package only, is true."""
+    rows = db.execute(f"SELECT key, until FROM hold {where}", values)  # noqa: S608
+    return tuple(Hold(key, until) for key, until in rows)
+
+
+def _target(origin: str, row: Sequence[Any]) -> Target:
+    path, rank, referrer, kind, hops, attempts = row
+    return Target(
+        origin + path,
+        depth_of(rank),
+        lengthen(referrer, origin),
+        kind,
+        hops,
+        attempts,
+        priority=priority_of(rank),
+    )

@@ -1,0 +1,88 @@
+"""Holds, blocked names, settings, and where the crawl stands."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from sterna.home.ledger.records import (
+    Counts,
+    SiteRow,
+    VisitRow,
+)
+from sterna.home.ledger.sqlite.database import Part, count, read_tally
+from sterna.home.ledger.sqlite.pages import NAME as BATCHES
+from sterna.home.ledger.sqlite.pages import add_holds
+from sterna.home.ledger.sqlite.sites import read_holds
+from sterna.model import Hold
+
+
+class Status(Part):
+    """Holds, settings and counters."""
+
+    def holds(self, *, now: float) -> tuple[Hold, ...]:
+        with self._database.transaction() as db:
+            db.execute("DELETE FROM hold WHERE until <= ?", (now,))
+            return read_holds(db, "WHERE until > ?", (now,))
+
+    def hold(self, holds: Sequence[Hold]) -> None:
+        with self._database.transaction() as db:
+            add_holds(db, holds)
+
+    def block(self, names: Sequence[str]) -> None:
+        with self._database.transaction() as db:
+            db.executemany("INSERT OR IGNORE INTO block VALUES (?)", [(name,) for name in names])
+
+    def unblock(self, names: Sequence[str]) -> None:
+        with self._database.transaction() as db:
+            db.executemany("DELETE FROM block WHERE name = ?", [(name,) for name in names])
+
+    def blocked(self) -> frozenset[str]:
+        with self._database.reading() as db:
+            return frozenset(name for (name,) in db.execute("SELECT name FROM block"))
+
+    def setting(self, name: str) -> str | None:
+        with self._database.reading() as db:
+            row = db.execute("SELECT value FROM setting WHERE name = ?", (name,)).fetchone()
+            return row[0] if row else None
+
+    def set_setting(self, name: str, value: str) -> None:
+        with self._database.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (name, value))
+
+    def counts(self, *, now: float) -> Counts:
+        with self._database.reading() as db:
+            return _counts(db, now)
+
+    def site_rows(self) -> list[SiteRow]:
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT origin, pages, requests, bytes_received, errors, robots_state, robots_failures,"
+                " robots_retry_at, robots_reason, (SELECT min(turn) FROM part WHERE site_id = site.id)"
+                " FROM site ORDER BY id"
+            )
+            return [SiteRow(**dict(zip(SiteRow.__struct_fields__, row, strict=True))) for row in rows]
+
+    def visit_rows(self) -> list[VisitRow]:
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT visit.id, origin, part, epoch, place, began, over, ended, parcels, visit.pages,"
+                " visit.requests, visit.bytes_received, kept, cpu_seconds"
+                " FROM visit JOIN site ON site.id = site_id ORDER BY began"
+            )
+            return [VisitRow(**dict(zip(VisitRow.__struct_fields__, row, strict=True))) for row in rows]
+
+
+def _counts(db: sqlite3.Connection, now: float) -> Counts:
+    tally = read_tally(db)
+    tally.pop(BATCHES, None)
+    numbers = {
+        name: tally.pop(name, 0) for name in Counts.__struct_fields__ if name in tally and name != "errors"
+    }
+    return Counts(
+        **numbers,
+        leased=count(db, "SELECT count(*) FROM part WHERE visit IS NOT NULL"),
+        away=count(db, "SELECT count(*) FROM outbox WHERE over_at IS NULL"),
+        waiting_sites=count(db, "SELECT count(*) FROM part WHERE turn > ?", now),
+        cpu_seconds=tally.pop("cpu_us", 0) / 1e6,
+        next_turn=db.execute("SELECT min(turn) FROM part WHERE turn IS NOT NULL").fetchone()[0],
+        errors={name.removeprefix("error "): amount for name, amount in sorted(tally.items())},
+    )

@@ -1,1 +1,0 @@
-"""Who comes in: the offer by which homes find a host, who is admitted, sessions, the bodies of calls."""

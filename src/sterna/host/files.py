@@ -1,0 +1,183 @@
+"""Files in a host's folder of state: SQLite databases, lock files, and files that only their owner can read.
+
+A CGI host is one process per request, so many processes may open the same file at the same time.
+"""
+
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from sterna.errors import StorageError, UsageError
+from sterna.model import Record
+from sterna.web.sqlite import connect, translated, version_of
+
+CACHE_KIB = 4 * 1024  # a host is small
+
+
+class Format(Record, frozen=True):
+    """What a database file holds, and what error messages say about it."""
+
+    name: str  # as in "the {name} {path}"
+    version: int
+    tables: str  # the script that creates them
+    missing: str  # said to a reader if there is no such file in the folder {}
+    repair: str  # advice for a damaged file
+
+
+class Database:
+    """One SQLite file, opened for reading and writing unless `is_reader`.
+
+    Threads of one process share the connection; each transaction or snapshot holds it alone.
+    """
+
+    def __init__(self, path: Path, format: Format, *, is_reader: bool = False) -> None:
+        """A writer creates the file and its folder if needed; a reader gets UsageError if there is none.
+
+        StorageError if the file cannot be created or is damaged.
+        """
+        self.path = path
+        self._format = format
+        self._lock = threading.RLock()
+        if not is_reader:
+            _create(path)
+        elif not path.exists():
+            raise UsageError(format.missing.format(path.parent))
+        with self._translated():
+            self._connection = connect(path, is_reader=is_reader)
+        try:
+            with self._translated():
+                self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+                if not is_reader:
+                    self._prepare()
+                self._check_version()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def transaction(self, *, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """Commits everything or nothing.
+
+        If the machine loses power, the last transactions may be lost unless they are durable.
+        """
+        with self._lock, self._translated():
+            if is_durable:
+                self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.rollback()
+                raise
+            finally:
+                if is_durable:
+                    self._connection.execute("PRAGMA synchronous = NORMAL")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A consistent view for several reads; nested snapshots see the same one."""
+        with self._lock, self._translated():
+            is_outermost = not self._connection.in_transaction
+            if is_outermost:
+                self._connection.execute("BEGIN")
+            try:
+                yield self._connection
+            finally:
+                if is_outermost:
+                    self._connection.rollback()
+
+    def _prepare(self) -> None:
+        execute = self._connection.execute
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = NORMAL")
+        if version_of(self._connection) == 0:
+            with self.transaction() as db:
+                if version_of(db) == 0:  # no other process was faster
+                    for statement in _statements(self._format.tables):
+                        db.execute(statement)
+                    db.execute(f"PRAGMA user_version = {self._format.version}")
+
+    def _check_version(self) -> None:
+        version = version_of(self._connection)
+        if version == 0:
+            raise UsageError(self._format.missing.format(self.path.parent))
+        if version != self._format.version:
+            raise StorageError(
+                f"the {self._format.name} {self.path} has format {version}, this version of Sterna reads"
+                f" {self._format.version}: {self._format.repair}"
+            )
+
+    def _translated(self) -> AbstractContextManager[None]:
+        advice: Mapping[str, str] = {
+            "fts5": "this Python's SQLite has no full-text search, use another Python",
+            "malformed": self._format.repair,
+            "not a database": self._format.repair,
+        }
+        return translated(self._format.name, self.path, advice=advice)
+
+
+def _create(path: Path) -> None:
+    """An empty file with the right owner and mode; SQLite gives its other files the same."""
+    make_folder(path.parent)
+    try:
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT))
+    except OSError as error:
+        raise StorageError(f"cannot open {path}: {error.strerror}") from error
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Each statement by itself: executescript() would commit before it ran them all."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+# -- other files -------------------------------------------------------------------------------------------
+
+
+def make_folder(path: Path) -> None:
+    """Creates a folder that only its owner can read; StorageError if that fails."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot create folder {path}: {error.strerror}") from error
+
+
+def open_private(path: Path, flags: int) -> int:
+    """A descriptor of a file with mode 0600 that is not a symbolic link; OSError if it cannot be opened.
+
+    If root creates the file, it belongs to the folder's owner, so that the host can go on with it.
+    """
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    if flags & os.O_CREAT and os.geteuid() == 0:
+        status, folder = os.fstat(descriptor), path.parent.stat()
+        if status.st_size == 0 and status.st_nlink == 1 and status.st_uid != folder.st_uid:
+            os.fchown(descriptor, folder.st_uid, folder.st_gid)
+    return descriptor
+
+
+def lock(path: Path) -> int | None:
+    """The descriptor of a lock that this process holds until it ends; None if another process holds it."""
+    make_folder(path.parent)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StorageError(f"cannot open {path}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor

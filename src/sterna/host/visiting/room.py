@@ -1,0 +1,228 @@
+"""The room that visits share at a host: slots for crawlers at work, streams to homes, bytes for parcels."""
+
+import asyncio
+import shutil
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, suppress
+from pathlib import Path
+
+from sterna.errors import Refused, StorageError
+from sterna.host.policy.policy import HostLimits
+from sterna.wire.compression import squeezing_bytes
+
+SPARE_STREAMS = 4  # in addition to those of visits under way: for finished visits and broken connections
+RETRY_SECONDS = 30.0
+LEAST_BYTES = squeezing_bytes(1, memory_bytes=1)
+
+OpenStream = Callable[[int], AsyncIterator[bytes]]  # takes the bytes of memory for its compressor
+
+
+# -- slots -------------------------------------------------------------------------------------------------
+
+
+class Slots:
+    """A number of slots that may change while they are taken; served first come, first served."""
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count = count
+        # Both are changed in the loop's thread, by the methods here alone.
+        self.taken = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def take_now(self) -> bool:
+        """True if a slot was free and nobody was waiting for it."""
+        if self._waiting or self.taken >= self._count():
+            return False
+        self.taken += 1
+        return True
+
+    async def take(self) -> None:
+        """Waits for a slot."""
+        if self.take_now():
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self.hand_out()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it had just been given one
+                self.leave()
+            else:
+                self._waiting.remove(turn)
+            raise
+
+    def leave(self) -> None:
+        """Gives a slot back."""
+        self.taken -= 1
+        self.hand_out()
+
+    def hand_out(self) -> None:
+        """Gives free slots to those who wait; to be called after their number has grown, too."""
+        while self._waiting and self.taken < self._count():
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self.taken += 1
+                turn.set_result(None)
+
+
+class Slot:
+    """The slot of one visit, which gives it away while it waits for its home or its hours."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._is_taken = False
+
+    async def take(self) -> None:
+        """Waits for it, unless it is taken."""
+        if not self._is_taken:
+            await self._slots.take()
+            self._is_taken = True
+
+    def take_now(self) -> bool:
+        """True if it is taken now."""
+        self._is_taken = self._is_taken or self._slots.take_now()
+        return self._is_taken
+
+    def leave(self) -> None:
+        """Gives it to another visit."""
+        if self._is_taken:
+            self._is_taken = False
+            self._slots.leave()
+
+
+# -- streams -----------------------------------------------------------------------------------------------
+
+
+class Streams:
+    """The open streams; each has a compressor of its own, whether it is read or not."""
+
+    def __init__(self, limits: Callable[[], HostLimits]) -> None:
+        self._limits = limits
+        # Both are changed by counted() alone.
+        self._open: Counter[str] = Counter()  # by home
+        self._taken_bytes = 0
+
+    def check(self, home: str) -> None:
+        """Refused if there are too many, of this home or in all."""
+        limits = self._limits()
+        most = limits.crawlers_at_once + limits.queue + limits.deferred + SPARE_STREAMS
+        is_full = self._open.total() >= most
+        if is_full or self._open[home] >= limits.visits_of_a_home + SPARE_STREAMS:
+            raise Refused("busy", "too many streams are open", retry_after=RETRY_SECONDS)
+
+    def share(self, level: int) -> int:
+        """The memory for one more stream: the first get most, and some is left for all that may follow."""
+        limits = self._limits()
+        # Streams of visits that do not work yet compress nothing and take no memory.
+        for_others = LEAST_BYTES * max(limits.crawlers_at_once - self._open.total() - 1, 0)
+        left = max(limits.compressor_bytes - self._taken_bytes - for_others, 0)
+        return squeezing_bytes(level, memory_bytes=left * 3 // 4 + 1)
+
+    async def counted(self, open_stream: OpenStream, *, level: int, home: str) -> AsyncIterator[bytes]:
+        """The stream, counted from its first byte to its last."""
+        memory_bytes = self.share(level)
+        self._open[home] += 1
+        self._taken_bytes += memory_bytes
+        try:
+            async with aclosing(open_stream(memory_bytes)) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self._open[home] -= 1
+            self._taken_bytes -= memory_bytes
+
+
+# -- parcels -----------------------------------------------------------------------------------------------
+
+
+class DiskSpace:
+    """The bytes that all spools of a host may take together."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        # Changed by spools alone, in the loop's thread.
+        self.taken_bytes = 0
+        self.freed = asyncio.Event()
+
+
+class Spool:
+    """The parcels of one visit as files, numbered from 1, kept until home has them."""
+
+    def __init__(self, folder: Path, *, most_bytes: int, space: DiskSpace) -> None:
+        self._folder = folder
+        self._most_bytes = most_bytes
+        self._space = space
+        # All of these are changed in the loop's thread, by put(), acknowledge() and delete().
+        self._sizes: dict[int, int] = {}
+        self.last = 0  # the highest number so far
+        self.acknowledged = 0
+        self.kept_bytes = 0
+        self.total_bytes = 0  # of all parcels so far
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise StorageError(f"cannot create folder {folder}: {error.strerror}") from error
+
+    def has_room(self, size: int) -> bool:
+        """True if a parcel of this size fits now; an empty spool takes any, so that the visit can go on."""
+        if not self.kept_bytes:
+            return True
+        is_within = self.kept_bytes + size <= self._most_bytes
+        return is_within and self._space.taken_bytes + size <= self._space.most_bytes
+
+    async def wait_for_room(self, size: int) -> None:
+        """Returns when a parcel of this size fits."""
+        while not self.has_room(size):
+            self._space.freed.clear()
+            await self._space.freed.wait()
+
+    async def put(self, number: int, data: bytes) -> None:
+        """Keeps a parcel; the caller has waited for room. StorageError if it cannot be written."""
+        self._take(number, len(data))
+        try:
+            await asyncio.to_thread(self._path(number).write_bytes, data)
+        except OSError as error:
+            self._free(number)
+            with suppress(OSError):
+                self._path(number).unlink(missing_ok=True)  # it may be there in part
+            raise StorageError(f"cannot write parcel to {self._folder}: {error.strerror}") from error
+        self.last = max(self.last, number)
+        self.total_bytes += len(data)
+
+    async def read(self, number: int) -> bytes | None:
+        """The parcel; None if it is no longer kept."""
+        if number not in self._sizes:
+            return None
+        try:
+            return await asyncio.to_thread(self._path(number).read_bytes)
+        except FileNotFoundError:  # acknowledged meanwhile
+            return None
+
+    def acknowledge(self, number: int) -> None:
+        """Deletes this parcel and all before it, which home has."""
+        self.acknowledged = max(self.acknowledged, min(number, self.last))
+        for each in [each for each in self._sizes if each <= self.acknowledged]:
+            self._free(each)
+            self._path(each).unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        """Deletes all parcels and the folder."""
+        for number in list(self._sizes):
+            self._free(number)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _take(self, number: int, size: int) -> None:
+        self._sizes[number] = size
+        self.kept_bytes += size
+        self._space.taken_bytes += size
+
+    def _free(self, number: int) -> None:
+        size = self._sizes.pop(number)
+        self.kept_bytes -= size
+        self._space.taken_bytes -= size
+        self._space.freed.set()
+
+    def _path(self, number: int) -> Path:
+        return self._folder / str(number)
