@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import StorageError, UsageError
-from sterna.export.pinning import pinned
-from sterna.export.workbench import bench, check_file, check_folder, is_stream, publish
+from sterna.export.workbench import bench, check_file, check_folder, is_stream, pinned, publish
 
 KILLED = """
 import os, signal, sys

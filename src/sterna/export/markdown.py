@@ -186,7 +186,7 @@ class _Writer:
         self._blocks.add(["---"])
 
     def begin_table(self, node: LexborNode) -> _Ending | None:
-        if not self.__is_of_data(node):
+        if not self._is_data_table(node):
             return None
         self._table = Table()
         return self._end_table
@@ -202,7 +202,7 @@ class _Writer:
             self._pieces.append(Piece(" "))
         return None
 
-    def _is_of_data(self, node: LexborNode) -> bool:
+    def _is_data_table(self, node: LexborNode) -> bool:
         answer, looked_at = _is_of_data(node, most=self._patience)
         self._patience -= looked_at
         return answer

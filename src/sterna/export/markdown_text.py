@@ -7,7 +7,8 @@ something else, because of what stands beside them, it is left out and the text 
 import re
 from collections.abc import Sequence
 from enum import IntFlag
-from itertools import groupby
+from itertools import dropwhile, groupby
+from operator import not_
 from typing import NamedTuple
 
 BREAK = "\\\n"
@@ -46,8 +47,7 @@ def paragraph(pieces: Sequence[Piece]) -> str:
     lines = [line.strip(" ") for line in _text(pieces).split(BREAK)]
     while lines and not lines[-1]:
         lines.pop()
-    while lines and not lines[0]:
-        lines.pop(0)
+    lines = list(dropwhile(not_, lines))
     return _LINE_START.sub(lambda found: f"{found[1] or ''}\\", BREAK.join(lines))
 
 
@@ -64,11 +64,11 @@ def heading(pieces: Sequence[Piece], level: int) -> str:
 
 
 def _text(pieces: Sequence[Piece], *, in_cell: bool = False) -> str:
-    text = ""
+    parts: list[str] = []
     for href, group in groupby(_merged(pieces), key=lambda piece: piece.href):
         part = _styled(list(group), in_cell=in_cell)
-        text = _joined(text, _linked(part, href) if href else part)
-    return text
+        _join(parts, _linked(part, href) if href else part)
+    return "".join(parts)
 
 
 def image(alt: str, href: str) -> Piece:
@@ -98,34 +98,35 @@ def fenced(text: str, language: str = "") -> list[str]:
 
 def _merged(pieces: Sequence[Piece]) -> list[Piece]:
     """Neighbours that look alike made one, and no two spaces one after the other."""
-    merged: list[Piece] = []
+    runs: list[list[Piece]] = []  # of pieces that look alike
     for piece in pieces:
-        last = merged[-1] if merged else None
+        last = runs[-1][-1] if runs else None
         text = piece.text
         if not piece.is_ready and text.startswith(" ") and (last is None or last.text.endswith((" ", BREAK))):
             text = text[1:]
         if not text:
             continue
+        trimmed = piece._replace(text=text)
         if last and not piece.is_ready and not last.is_ready and last[1:3] == piece[1:3]:
-            merged[-1] = last._replace(text=last.text + text)
+            runs[-1].append(trimmed)
         else:
-            merged.append(piece._replace(text=text))
-    return merged
+            runs.append([trimmed])
+    return [run[0]._replace(text="".join(piece.text for piece in run)) for run in runs]
 
 
 def _styled(pieces: Sequence[Piece], *, in_cell: bool) -> str:
-    text = ""
+    parts: list[str] = []
     for place, piece in enumerate(pieces):
         if piece.is_ready:
-            text = _joined(text, piece.text)
+            _join(parts, piece.text)
             continue
         before = pieces[place - 1] if place else None
         after = pieces[place + 1] if place + 1 < len(pieces) else None
         may_mark = _is_apart(piece.text[0], before and before.text[-1], before) and _is_apart(
             piece.text[-1], after and after.text[0], after
         )
-        text += _marked(piece, may_mark=may_mark, in_cell=in_cell)
-    return text
+        parts.append(_marked(piece, may_mark=may_mark, in_cell=in_cell))
+    return "".join(parts)
 
 
 def _is_apart(edge: str, neighbour: str | None, piece: Piece | None) -> bool:
@@ -167,9 +168,11 @@ def _linked(text: str, href: str) -> str:
     return f"{left}[{core}]({destination(href)}){right}"
 
 
-def _joined(text: str, more: str) -> str:
-    """The two, one after the other; an exclamation mark before a link would make it an image."""
-    return f"{text[:-1]}\\!{more}" if text.endswith("!") and more.startswith("[") else text + more
+def _join(parts: list[str], more: str) -> None:
+    """Adds a part; an exclamation mark before a link would make it an image."""
+    if parts and parts[-1].endswith("!") and more.startswith("["):
+        parts[-1] = f"{parts[-1][:-1]}\\!"
+    parts.append(more)
 
 
 # --- blocks: paragraphs one after the other, in lists and quotations; tables
