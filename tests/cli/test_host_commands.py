@@ -100,7 +100,7 @@ def test_second_host_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         (("--site", SITE, "--endpoint", "sterna"), "endpoint"),
         (("--site", SITE, "--upstream", "nowhere"), "upstream"),
         (("--site", SITE, "--root", ".", "--check", "sometimes"), "check"),
-        (("--site", SITE, "--check", "every"), "name the document root"),
+        (("--site", SITE, "--check", "every"), "need a document root"),
         (("--site", SITE, "--listen", "here"), "--listen here is invalid"),
         (("--site", SITE, "--listen", "127.0.0.1:99999"), "is not available"),
         (("--site", SITE, "--listen", "192.0.2.1:80"), "is not available"),

@@ -196,7 +196,7 @@ def test_host_refuses_to_start_without_its_log(tmp_path: Path) -> None:
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
     assert "audit log" in result.stderr
-    assert "cannot be written" in result.stderr
+    assert "cannot write" in result.stderr
 
 
 async def test_killed_host_leaves_a_log_that_the_next_one_goes_on_with(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from sterna.errors import KeyFileError, WireError
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
+DEFAULT_KEYS = "~/.config/sterna"  # the folder of keys of a home or a host
 MAX_SUCCESSIONS = 16
 
 _PREFIX = "ed25519:"
