@@ -44,7 +44,7 @@ def test_log_stays_short_and_nothing_is_lost(tmp_path: Path) -> None:
 def test_writer_waits_for_a_slow_disk_before_the_log_is_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carry_over = Checkpoints._carry_over
+    carry_over = Checkpoints._copy
     log = tmp_path / "ledger.sqlite-wal"
     deadline = time.monotonic() + 2.0
     sizes = list[int]()
@@ -55,7 +55,7 @@ def test_writer_waits_for_a_slow_disk_before_the_log_is_long(
         sizes.append(log.stat().st_size)
         carry_over(self)
 
-    monkeypatch.setattr(Checkpoints, "_carry_over", slowly)
+    monkeypatch.setattr(Checkpoints, "_copy", slowly)
     database = Database(tmp_path / "ledger.sqlite")
 
     fill(database, 20)
