@@ -11,8 +11,10 @@ from sterna.errors import UsageError
 from sterna.host.owner.dry_run import DryRun, dry_run
 from sterna.host.policy.policy import Caps, Policy
 from sterna.host.policy.terms import terms_of
+from sterna.host.site.source import ShieldedFetcher
 from sterna.model import Budget, Crawler, Ended, Keep, Program, Scope, Source, Target
 from sterna.web.clock import SystemClock
+from sterna.web.http import Request, Response
 from sterna.wire.orders import Send
 
 Lines = list[dict[str, Any]]
@@ -105,10 +107,18 @@ async def test_crawler_that_the_host_would_refuse_is_refused_here(tmp_path: Path
         await run(tmp_path, send(crawler=Crawler(scope=Scope(include=("(",)))))
 
 
-async def test_stopped_dry_run_tells_what_it_has(tmp_path: Path) -> None:
+async def test_stopped_dry_run_tells_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_site(tmp_path / "site", 400)
-    stop = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.5, stop.set)
+    stop, fetch, asked = asyncio.Event(), ShieldedFetcher.fetch, 0
+
+    async def fetch_some(fetcher: ShieldedFetcher, request: Request) -> Response:
+        nonlocal asked
+        asked += 1
+        if asked > 5:
+            stop.set()
+        return await fetch(fetcher, request)
+
+    monkeypatch.setattr(ShieldedFetcher, "fetch", fetch_some)
     result, lines = await run(tmp_path, send(), stop=stop, policy=Policy(delay_seconds=0.05, connections=1))
     assert result.ended is Ended.STOPPED
     assert of_kind(lines, "page")
