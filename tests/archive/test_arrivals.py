@@ -158,7 +158,7 @@ def histories(draw: st.DrawFn) -> tuple[list[int], list[int], int]:
     return sizes, merges, draw(st.integers(2, 4))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(histories(), st.data(), st.randoms(use_true_random=False))
 def test_compaction_of_all_tiers_keeps_every_row_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, history: tuple[list[int], list[int], int], data: st.DataObject,

@@ -380,7 +380,7 @@ OPERATION = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(OPERATION, max_size=12))
 def test_whatever_was_committed_is_there_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, operations: Sequence[tuple[str, int, int, bool]]

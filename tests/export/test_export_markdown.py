@@ -98,7 +98,7 @@ def test_marks_in_a_text_stay_text(text: str) -> None:
 signs = st.text(st.sampled_from("ab1 #*_`~[]()<>!&;|\\-+=.:\n"), max_size=40)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(signs)
 def test_any_text_is_shown_as_it_is(text: str) -> None:
     expected = " ".join(text.split())
@@ -108,7 +108,7 @@ def test_any_text_is_shown_as_it_is(text: str) -> None:
     assert shown(md(table)).removeprefix("x").strip() == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["", "b", "i", "code", "s", "a href=/x"]), signs), max_size=5))
 def test_styles_never_change_the_text(pieces: list[tuple[str, str]]) -> None:
     html = "".join(

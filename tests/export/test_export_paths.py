@@ -79,7 +79,7 @@ segment = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(segment, max_size=14), st.text(max_size=20), st.text(max_size=20))
 def test_any_address_stays_inside_and_is_taken_by_every_disk(
     segments: list[str], last: str, query: str

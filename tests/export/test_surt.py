@@ -56,7 +56,7 @@ label = st.text(st.sampled_from("abwww019-"), min_size=1, max_size=8).filter(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(label, min_size=1, max_size=3), path, st.sampled_from(["", ":80", ":443", ":8080"]))
 def test_key_of_any_address_is_that_of_the_judge(labels: list[str], rest: str, port: str) -> None:
     url = canonical(f"http://{'.'.join(labels)}.org{port}/{rest}")

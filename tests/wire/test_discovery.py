@@ -143,7 +143,7 @@ def test_every_cut_document_is_refused() -> None:
     assert {refusal(decode_offer, whole[:size], SITE) for size in range(len(whole))} == {"malformed"}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_any_change_is_read_or_refused(data: st.DataObject) -> None:
     whole = bytearray(encode_offer(OFFER))

@@ -273,7 +273,7 @@ def test_a_large_request_is_refused_unread() -> None:
     assert refusal(read_hello, bytes(MAX_HELLO_BYTES + 1)) == "too-large"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_refused_as_request(data: bytes) -> None:
     assert not is_read(read_hello, data)
@@ -294,7 +294,7 @@ def test_any_signed_payload_is_read_or_refused(payload: object) -> None:
     is_read(greeting().finish, encode(payload), HOST.public)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_any_change_within_a_signed_payload_is_read_or_refused(data: st.DataObject) -> None:
     payload = bytearray(encode(hello()))
@@ -426,7 +426,7 @@ def test_a_large_reply_is_refused_unread() -> None:
     assert refusal(greeting().finish, bytes(MAX_WELCOME_BYTES + 1), HOST.public) == "too-large"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_refused_as_reply(data: bytes) -> None:
     asked = greeting()

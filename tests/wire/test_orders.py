@@ -324,7 +324,7 @@ def test_many_start_urls_are_taken() -> None:
 # -- any bytes
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused(data: bytes) -> None:
     for body in (data, KEYS.session + data):
@@ -333,7 +333,7 @@ def test_any_bytes_are_refused(data: bytes) -> None:
         assert not is_read(open_report, KEYS, body)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.binary(max_size=300))
 def test_any_sealed_bytes_are_read_or_refused(data: bytes) -> None:
     is_read(open_order, KEYS, sealed(data))
@@ -343,7 +343,7 @@ def test_any_sealed_bytes_are_read_or_refused(data: bytes) -> None:
     is_read(open_report, KEYS, KEYS.session + seal(KEYS.report, data, bound=KEYS.session))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_any_change_within_a_sealed_order_is_read_or_refused(data: st.DataObject) -> None:
     plain = bytearray(as_plain(RICH))

@@ -27,12 +27,14 @@ from sterna.model import (
     Program,
     Raw,
     Robots,
+    Sent,
     Source,
     StateChange,
     Target,
     Usage,
     Validator,
     Visit,
+    marked,
 )
 from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
@@ -282,6 +284,11 @@ def test_facts_that_are_too_much_for_any_parcel_are_refused(monkeypatch: pytest.
         pack_parcel(parcel_of(rows=(bytes(1000),)), NO_MARKS)
 
 
+def test_every_field_travels_but_what_home_computes() -> None:
+    assert set(Page.__struct_fields__) - set(marked(Page, Sent)) == {"fingerprint", "is_unchanged"}
+    assert list(Target.__struct_fields__) == list(marked(Target, Sent))
+
+
 # What a lying host sends
 
 Lie = Callable[[Any], Any]
@@ -491,7 +498,7 @@ def test_garbage_is_refused(garbage: bytes) -> None:
         unpack_parcel(garbage, visit_of(), MARKS, NOW)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=200)
 @given(st.data())
 def test_changed_bytes_are_refused_or_make_a_parcel_of_this_site(data: st.DataObject) -> None:
     packed = bytearray(pack_parcel(PARCEL, MARKS))

@@ -151,13 +151,13 @@ def test_a_large_problem_is_refused_unread() -> None:
     assert refusal(decode_problem, BUSY + b"}" + b" " * MAX_PROBLEM_BYTES) == "malformed"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     is_read(decode_problem, data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_any_change_is_read_or_refused(data: st.DataObject) -> None:
     whole = bytearray(encode_problem(problem("stale", "a detail", retry_after=3, time=1.5)))
