@@ -42,7 +42,7 @@ class Stopwatch:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds[report.nodeid.partition("@")[0]] += report.duration
+        self._seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
         """Tests that were not run now stay as they were noted."""

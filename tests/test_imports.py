@@ -53,12 +53,6 @@ def table() -> dict[str, set[str]]:
     return {name: set(re.findall(r"`(\w+)`", allowed)) for name, allowed in rows}
 
 
-def uses_version(module: str) -> set[str]:
-    """`sterna/__init__`, if a module has nothing of it but the version: that is for everyone."""
-    names = {name for name in names_in(modules()[module]) if name.rpartition(".")[0] == "sterna"}
-    return {"sterna"} if names - set(modules()) == {"sterna.__version__"} else set()
-
-
 def packages() -> list[str]:
     return sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
 
@@ -95,7 +89,7 @@ def test_imports_point_one_way(package: str) -> None:
     for module in modules():
         if room_of(module) == package:
             wrong = {other for other in imports_of(module) if room_of(other) not in allowed}
-            assert not wrong - uses_version(module), f"{module} imports {wrong}"
+            assert not wrong, f"{module} imports {wrong}"
 
 
 def test_table_has_no_cycle() -> None:

@@ -32,8 +32,8 @@ PLAIN = {"NO_COLOR": "1", "COLUMNS": "80"}  # as the command prints where there 
 def crawl_here(
     folder: Path, *seeds: str, on_step: OnStep = ignore_step, refresh: float | None = None, **fields: Any
 ) -> Summary:
-    """Crawls in this process, without a delay unless one is given."""
-    options = Options(seeds=seeds, **{"delay": 0.0, "wait": 0.0, **fields})
+    """Crawls in this process, with one reader and without a delay unless one is given."""
+    options = Options(seeds=seeds, **{"delay": 0.0, "wait": 0.0, "readers": 1, **fields})
 
     async def main() -> Summary:
         run = Run(stop=asyncio.Event(), on_step=on_step, refresh_seconds=refresh)
