@@ -12,7 +12,7 @@ from sterna.errors import ConfigError
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 
-Place = tuple[str | int, ...]  # of a value in the file: the names that lead to it
+KeyPath = tuple[str | int, ...]  # of a value: the names and indexes that lead to it
 
 _AT = re.compile(r" - at `([^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
@@ -26,7 +26,7 @@ _TRIPLE = re.compile(r'"""|\'\'\'')
 class Wrong(Exception):
     """An invalid value, and its place in the file."""
 
-    def __init__(self, place: Place, words: str) -> None:
+    def __init__(self, place: KeyPath, words: str) -> None:
         super().__init__(words)
         self.place = place
         self.words = words
@@ -58,7 +58,7 @@ def read(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> tuple[str, dict[str,
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
-def convert(value: object, kind: type[Any], place: Place) -> Any:
+def convert(value: object, kind: type[Any], place: KeyPath) -> Any:
     """The value as a record of this type; raises Wrong with the place below `place` that is invalid."""
     try:
         return msgspec.convert(value, type=kind)
@@ -82,10 +82,10 @@ def complaint(path: Path, text: str, wrong: Wrong) -> str:
     return f"{where}: {' '.join(wrong.words.split())}"
 
 
-def line_of(text: str, place: Place) -> int:
+def line_of(text: str, place: KeyPath) -> int:
     """The line of a value, or of the table or list that contains it; 0 if there is none."""
-    table: Place = ()
-    counts: Counter[Place] = Counter()
+    table: KeyPath = ()
+    counts: Counter[KeyPath] = Counter()
     best, is_inside = (0, 0), False
     for number, line in enumerate(text.splitlines(), start=1):
         was_inside, is_inside = is_inside, is_inside ^ (len(_TRIPLE.findall(line)) % 2 == 1)
@@ -106,5 +106,5 @@ def line_of(text: str, place: Place) -> int:
     return best[1]
 
 
-def _words(dotted: str) -> Place:
+def _words(dotted: str) -> KeyPath:
     return tuple(word.strip("\"'") for word in _WORD.findall(dotted))

@@ -34,7 +34,7 @@ async def under_way(host: RealHost, count: int = 1) -> list[dict[str, Any]]:
             answer = await asyncio.to_thread(ask, host.state, ControlRequest("status"))
             assert answer.status
             visits = [each for each in answer.status.visits if each.state == "running"]
-            if len(visits) == count and all(each.requests or each.pages for each in visits):
+            if len(visits) == count and all(each.pages for each in visits):
                 break
             await asyncio.sleep(0.1)
     result = await host.ask("status", "--json")
