@@ -72,7 +72,7 @@ def test_large_sitemap_is_split_and_its_index_names_the_parts(
         ("sitemap.xml", "sitemap-1.xml", "sitemap-2.xml", "sitemap-3.xml")]  # fmt: skip
     assert list(located(places[0])) == [f"{SITE}/sitemap-{number}.xml" for number in (1, 2, 3)]
     assert [len(located(place)) for place in places[1:]] == [4, 4, 2]
-    with source_of(page("/")) as source, pytest.raises(UsageError, match=r"sitemap\.xml is there already"):
+    with source_of(page("/")) as source, pytest.raises(UsageError, match=r"sitemap\.xml exists"):
         sitemap(source, tmp_path / "sitemap.xml")
 
 
@@ -82,7 +82,7 @@ def test_part_that_is_there_already_is_not_overwritten(
     monkeypatch.setattr(sitemap_file, "MAX_URLS", 1)
     (tmp_path / "sitemap-2.xml").write_text("mine")
     with source_of(page("/a"), page("/b")) as source:
-        with pytest.raises(UsageError, match=r"sitemap-2\.xml is there already"):
+        with pytest.raises(UsageError, match=r"sitemap-2\.xml exists"):
             sitemap(source, tmp_path / "sitemap.xml")
         assert (tmp_path / "sitemap-2.xml").read_text() == "mine"
         assert not (tmp_path / "sitemap-1.xml").exists()

@@ -1,7 +1,7 @@
-"""The text of a paragraph in Markdown: pieces with a style and a link, written so that they mean just that.
+"""Markdown as text: paragraphs of pieces with a style and a link, blocks in lists and quotations, tables.
 
-Whatever stands in the text is escaped. A style is only decoration: where Markdown could take its marks for
-something else, because of what stands beside them, it is left out and the text stays.
+All text is escaped. A style is only decoration: where its marks could be misread because of their neighbours,
+it is left out and the text stays.
 """
 
 import re
@@ -43,7 +43,7 @@ class Piece(NamedTuple):
 
 
 def paragraph(pieces: Sequence[Piece]) -> str:
-    """The paragraph in Markdown, with a line for each break in it; "" where it says nothing."""
+    """The paragraph in Markdown, with a line for each break in it; "" where it is empty."""
     lines = [line.strip(" ") for line in _text(pieces).split(BREAK)]
     while lines and not lines[-1]:
         lines.pop()
@@ -57,7 +57,7 @@ def cell(pieces: Sequence[Piece]) -> str:
 
 
 def heading(pieces: Sequence[Piece], level: int) -> str:
-    """A heading in Markdown; "" where it says nothing."""
+    """A heading in Markdown; "" where it is empty."""
     text = " ".join(_text(pieces).replace(BREAK, " ").split())
     text = _LAST_HASH.sub(r"\1\\#", text)  # it would be taken for the end of the heading's mark
     return f"{'#' * level} {text}" if text else ""
@@ -72,13 +72,13 @@ def _text(pieces: Sequence[Piece], *, in_cell: bool = False) -> str:
 
 
 def image(alt: str, href: str) -> Piece:
-    """An image, or the words that stand for it where it has no address."""
+    """An image, or its alternative text if it has no address."""
     words = " ".join(alt.split())
     return Piece(f"![{escaped(words)}]({destination(href)})", is_ready=True) if href else Piece(words)
 
 
 def escaped(text: str) -> str:
-    """The text, which Markdown then shows as it is."""
+    """The text with Markdown's marks escaped."""
     return _MARK.sub(r"\\\g<0>", text)
 
 
@@ -97,7 +97,7 @@ def fenced(text: str, language: str = "") -> list[str]:
 
 
 def _merged(pieces: Sequence[Piece]) -> list[Piece]:
-    """Neighbours that look alike made one, and no two spaces one after the other."""
+    """Neighbours of the same style and link as one piece, without double spaces."""
     runs: list[list[Piece]] = []  # of pieces that look alike
     for piece in pieces:
         last = runs[-1][-1] if runs else None
@@ -192,7 +192,7 @@ class _Container:
 
 
 class Blocks:
-    """Takes blocks and what holds them, in document order."""
+    """Takes blocks and their containers, in document order."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -200,7 +200,7 @@ class Blocks:
         self._ended_in_item = False  # the last block stood in a list
 
     def begin_item(self, marker: str) -> None:
-        """What follows stands in an item of a list, until it is ended."""
+        """Begins an item of a list."""
         self._begin(marker, " " * len(marker))
 
     def begin_quotation(self) -> None:
@@ -211,7 +211,7 @@ class Blocks:
         self._containers.pop()
 
     def add(self, lines: Sequence[str]) -> None:
-        """Adds a block, which stands apart from the one before it unless both are items of a list."""
+        """Adds a block, after an empty line unless both are items of a list."""
         begins_item = bool(self._containers) and any(
             each.is_item and not each.is_begun for each in self._containers
         )

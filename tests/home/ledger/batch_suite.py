@@ -39,7 +39,7 @@ class BatchSuite(TrustSuite):
     ) -> None:
         ledger.commit(Change(parcels=(), batch=1), now=1.0)
         wrong = Change(parcels=(), segments=(Segment("a", "page", 1, 10),), batch=number)
-        with pytest.raises(ValueError, match=f"batch {number} after batch 1"):
+        with pytest.raises(ValueError, match=f"batch {number} is out of order"):
             ledger.commit(wrong, now=1.0)
         assert (ledger.batch(), ledger.segments()) == (1, [])
 

@@ -6,13 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from sterna.home.ledger.sqlite.database import MOST_BYTES, Checkpoints, Database
+from sterna.home.ledger.sqlite import database as module
+from sterna.home.ledger.sqlite.database import Checkpoints, Database
+
+FRAMES = 4_000  # a quarter of what a ledger may have in its log, so that the test writes less
+MOST_BYTES = FRAMES * 4096
 
 
-def fill(database: Database, rounds: int, *, value_bytes: int = 1_000) -> None:
+@pytest.fixture(autouse=True)
+def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module.MOST_BYTES == module.MOST_FRAMES * 4096 >= 4 * MOST_BYTES
+    monkeypatch.setattr(module, "MOST_FRAMES", FRAMES)
+    monkeypatch.setattr(module, "MOST_BYTES", MOST_BYTES)
+    monkeypatch.setattr(module, "LOG_BYTES", MOST_BYTES // 8)
+
+
+def fill(database: Database, rounds: int) -> None:
     for number in range(rounds):
         with database.transaction() as db:
-            rows = [(f"{number}-{row}", "x" * value_bytes) for row in range(2_000)]
+            rows = [(f"{number}-{row}", "x" * 1_000) for row in range(2_000)]
             db.executemany("INSERT INTO setting VALUES (?, ?)", rows)
 
 
@@ -20,21 +32,21 @@ def test_log_stays_short_and_nothing_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     database = Database(path)
 
-    fill(database, 60)
+    fill(database, 25)
 
     assert path.with_name("ledger.sqlite-wal").stat().st_size < 2 * MOST_BYTES
     database.close()
     with sqlite3.connect(path) as db:
-        assert db.execute("SELECT count(*) FROM setting").fetchone() == (120_000,)
+        assert db.execute("SELECT count(*) FROM setting").fetchone() == (50_000,)
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 def test_writer_waits_for_a_slow_disk_before_the_log_is_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carry_over = Checkpoints._carry_over
+    carry_over = Checkpoints._copy
     log = tmp_path / "ledger.sqlite-wal"
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 2.0
     sizes = list[int]()
 
     def slowly(self: Checkpoints) -> None:
@@ -43,10 +55,10 @@ def test_writer_waits_for_a_slow_disk_before_the_log_is_long(
         sizes.append(log.stat().st_size)
         carry_over(self)
 
-    monkeypatch.setattr(Checkpoints, "_carry_over", slowly)
+    monkeypatch.setattr(Checkpoints, "_copy", slowly)
     database = Database(tmp_path / "ledger.sqlite")
 
-    fill(database, 16, value_bytes=8_000)
+    fill(database, 20)
 
     assert max(sizes) < 1.5 * MOST_BYTES
     database.close()

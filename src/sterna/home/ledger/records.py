@@ -70,7 +70,7 @@ class Change(Record, frozen=True, kw_only=True):
 class Subtree(Record, frozen=True):
     """A part of a site, as earlier visits know it."""
 
-    path: str  # as `web.parts` names it
+    path: str  # as `urls.part_of` names it
     read: int = 0  # pages that were read well
     waiting: int = 0  # URLs that are to be fetched
 

@@ -1,12 +1,13 @@
-"""The URLs that wait: which links are new, and which sites they wake."""
+"""The frontier: adding new links to it, putting fetched pages back, and when their sites may be visited."""
 
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
+from sterna.home.ledger.records import WHOLE
 from sterna.home.ledger.sqlite.database import add_to_tally
 from sterna.home.ledger.sqlite.lookup import CHUNK, Lookup, Row, best, depth_of, rank_of
-from sterna.model import Target
+from sterna.model import Hold, Target
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER
 from sterna.web.urls import fingerprint, site_of
@@ -18,7 +19,7 @@ Waiting = tuple[int, Target, str, str]  # rank, URL, its part, its site
 def add_targets(
     db: sqlite3.Connection, lookup: Lookup, groups: Sequence[tuple[str, Sequence[Target]]], *, now: float
 ) -> dict[str, int]:
-    """Puts URLs that were never seen into the frontier, each group into its part; gives all their sites."""
+    """Adds URLs never seen before to the frontier, each group to its part; returns the ids of all sites."""
     by_site: defaultdict[str, list[Waiting]] = defaultdict(list)
     for part, targets in groups:
         for target in targets:
@@ -28,7 +29,7 @@ def add_targets(
     nearest: dict[Key, Waiting] = {}
 
     def links() -> Iterator[Row]:
-        """In the order of the table, since neighbours share its pages; threads look up what came first."""
+        """In the order of the table, since neighbours share its pages; threads look up the first."""
         for origin in sorted(by_site, key=site_ids.__getitem__):
             site_id = site_ids[origin]
             of_site = _nearest(by_site[origin])
@@ -47,7 +48,7 @@ def add_targets(
 
 
 def _nearest(waiting: Sequence[Waiting]) -> dict[int, Waiting]:
-    """Each URL once: as it was found nearest, with the highest priority that it was given."""
+    """Each URL once: with the lowest depth and the highest priority that it was found with."""
     nearest: dict[int, Waiting] = {}
     for each in waiting:
         mark = fingerprint(each[1].url)
@@ -58,8 +59,42 @@ def _nearest(waiting: Sequence[Waiting]) -> dict[int, Waiting]:
     return nearest
 
 
+def put_back(db: sqlite3.Connection, condition: str, values: tuple[float, ...]) -> int:
+    """Moves fetched pages back into the frontier, to be fetched again; returns their number.
+
+    The condition, on rows of `page`, is written in this package only.
+    """
+    moved = db.execute(
+        "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops, is_again)"  # noqa: S608
+        " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0, 1"
+        f" FROM page JOIN known USING (site_id, fingerprint) WHERE {condition} AND is_done",
+        (WHOLE, *values),
+    ).rowcount
+    db.execute(
+        "UPDATE known SET is_done = 0 WHERE is_done AND (site_id, fingerprint) IN"  # noqa: S608
+        f" (SELECT site_id, fingerprint FROM page WHERE {condition})",
+        values,
+    )
+    add_to_tally(db, {"pending": moved})
+    return moved
+
+
+def add_holds(db: sqlite3.Connection, holds: Sequence[Hold]) -> None:
+    """Adds holds; an earlier one never shortens a later one."""
+    db.executemany(
+        "INSERT INTO hold VALUES (?, ?) ON CONFLICT DO UPDATE SET until = max(until, excluded.until)",
+        [(hold.key, hold.until) for hold in holds],
+    )
+
+
+def read_holds(db: sqlite3.Connection, condition: str, values: tuple[str | float, ...]) -> tuple[Hold, ...]:
+    """The holds that meet the condition, which is written in this package only."""
+    rows = db.execute(f"SELECT key, until FROM hold WHERE {condition}", values)  # noqa: S608
+    return tuple(Hold(key, until) for key, until in rows)
+
+
 def free_at(db: sqlite3.Connection, site_id: int, origin: str, now: float) -> float | None:
-    """When the site may next be visited: after its hold, and not while it is disqualified; None is never."""
+    """When the site may next be visited, after its hold and its disqualification; None if never."""
     row = db.execute("SELECT until FROM hold WHERE key = ?", (site_key(origin),)).fetchone()
     (retry_at,) = db.execute(
         "SELECT CASE robots_state WHEN 'disqualified' THEN robots_retry_at ELSE 0 END FROM site WHERE id = ?",
@@ -70,18 +105,18 @@ def free_at(db: sqlite3.Connection, site_id: int, origin: str, now: float) -> fl
 
 
 def shorten(url: str, origin: str) -> str:
-    """A URL as the tables have it: of its own site nothing but the path."""
+    """A URL as the tables store it: the path alone if it is on its own site."""
     path = url.removeprefix(origin)
     return path if path.startswith("/") else url
 
 
 def lengthen(stored: str, origin: str) -> str:
-    """The URL that `shorten` was given."""
+    """The URL that shorten() was given."""
     return origin + stored if stored.startswith("/") else stored
 
 
 def ids_of_sites(db: sqlite3.Connection, origins: Collection[str]) -> dict[str, int]:
-    """The numbers of these sites; who has none gets one."""
+    """The ids of these sites; new sites are added."""
     found = _select_sites(db, sorted(origins))
     new = sorted(set(origins) - found.keys())
     db.executemany("INSERT INTO site (origin) VALUES (?)", [(origin,) for origin in new])
@@ -121,7 +156,7 @@ def _insert(db: sqlite3.Connection, new: Sequence[tuple[Key, int, Target, str, s
 
 
 def _raise_up(db: sqlite3.Connection, nearer: Sequence[tuple[int, int, int, int]]) -> None:
-    """A waiting URL that turns out to be nearer or more urgent than it seemed moves up to its new rank."""
+    """Raises the rank of waiting URLs that were found again at a lower depth or with a higher priority."""
     db.executemany(
         "UPDATE frontier SET rank = ?1 WHERE site_id = ?2 AND rank = ?3 AND fingerprint = ?4"
         " AND part IN (SELECT part FROM part WHERE site_id = ?2)",
@@ -131,7 +166,7 @@ def _raise_up(db: sqlite3.Connection, nearer: Sequence[tuple[int, int, int, int]
 
 
 def _wake(db: sqlite3.Connection, site_id: int, origin: str, part: str, now: float) -> None:
-    """An idle part that has something to do again gets a turn."""
+    """Gives an idle part its turn."""
     row = db.execute(
         "SELECT visit IS NULL AND turn IS NULL FROM part WHERE site_id = ? AND part = ?", (site_id, part)
     ).fetchone()

@@ -1,4 +1,4 @@
-"""The ledger on SQLite, composed of its parts: see `Ledger`."""
+"""The ledger on SQLite, composed of its concerns; `ledger.interface.Ledger` documents the methods."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -6,10 +6,9 @@ from pathlib import Path
 from sterna.errors import StorageError
 from sterna.home.ledger.records import Change
 from sterna.home.ledger.sqlite.database import Database
-from sterna.home.ledger.sqlite.manifest import Manifest
 from sterna.home.ledger.sqlite.memory import Memory
 from sterna.home.ledger.sqlite.outbox import HostRows, Outbox
-from sterna.home.ledger.sqlite.pages import Pages, Storing
+from sterna.home.ledger.sqlite.pages import Commit, Manifest, Pages
 from sterna.home.ledger.sqlite.sites import Sites
 from sterna.home.ledger.sqlite.status import Status
 from sterna.home.ledger.sqlite.trust import SqliteTrustBook
@@ -25,11 +24,12 @@ class SqliteLedger(Sites, Pages, Memory, Outbox, Manifest, Status):
 
     def commit(self, change: Change, *, now: float) -> None:
         with self._database.transaction() as db:
-            Storing(db, self._database.lookup, now=now).store(change)
+            Commit(db, self._database.lookup, now=now).store(change)
             self._hosts.write_rest(db)
 
     def close(self) -> None:
         if self._hosts.has_unwritten:
-            with suppress(StorageError), self._database.transaction() as db:  # else sites are asked once more
+            # If this fails, the sites are only asked once more.
+            with suppress(StorageError), self._database.transaction() as db:
                 self._hosts.write_rest(db)
         self._database.close()

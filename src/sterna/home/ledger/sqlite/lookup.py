@@ -1,9 +1,9 @@
-"""The rank of a URL that waits, and looking links up in `known` by their rank.
+"""The rank of a URL in the frontier, and the lookup of links in `known`.
 
-A rank holds priority and depth in one number; the least is fetched first. Without a priority the rank is the
-depth, so that a crawl that gives none pays nothing for them: neither in the tables, which are the ledger's
-largest, nor where every link is looked up. Links are looked up in threads: a disk reads four times as much
-for eight of them as for one.
+A rank is priority and depth in one number; the lowest rank is fetched first. Without a priority the rank is
+the depth, so a crawl without priorities pays nothing for them, neither in the tables, which are the ledger's
+largest, nor in the lookup of every link. Links are looked up in threads: a disk reads four times as much for
+eight threads as for one.
 """
 
 import sqlite3
@@ -22,12 +22,12 @@ MAX_PRIORITY = 2**31 - 1
 LEAST = -(MAX_PRIORITY << BITS)
 GREATEST = -LEAST + MAX_DEPTH
 THREADS = 8
-CHUNK = 256  # rows in one statement: no row costs a call of its own
+CHUNK = 256  # rows in one statement: a call for each row would cost more
 Row = tuple[int, int, int]  # site, fingerprint, rank
 
 
 def rank_of(target: Target) -> int:
-    """The rank; a depth or a priority that is out of all bounds counts as the nearest within."""
+    """The rank of a URL; depth and priority are clamped to what a rank can hold."""
     if not target.priority and 0 <= target.depth < LEVELS:
         return target.depth
     depth = min(max(target.depth, 0), MAX_DEPTH)
@@ -44,12 +44,12 @@ def priority_of(rank: int) -> int:
 
 
 def best(one: int, other: int) -> int:
-    """The higher of both priorities with the lower of both depths."""
+    """The rank with the higher of both priorities and the lower of both depths."""
     return (min(one >> BITS, other >> BITS) << BITS) + min(depth_of(one), depth_of(other))
 
 
 class Lookup:
-    """Readers beside the writer: they see what was committed last, not what its transaction has changed."""
+    """Reading connections beside the writer: they see the last commit, not the transaction under way."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
@@ -57,9 +57,12 @@ class Lookup:
         self._threads = ThreadPoolExecutor(THREADS)
 
     def __call__(self, links: Iterable[Row]) -> list[tuple[int, int, int, int | None]]:
-        """The links that are new, or that wait deeper or less urgently; that rank comes last, None if new."""
+        """The links that are new, or wait at a greater depth or a lower priority.
+
+        The last item of each is the rank at which it waits; None if it is new.
+        """
         rest = iter(links)
-        # Each chunk is given to a thread as soon as it is full, while the next links are still made.
+        # Each chunk goes to a thread as soon as it is full, while the next links are still being produced.
         chunks = iter(lambda: list(islice(rest, CHUNK)), [])
         return list(chain.from_iterable(self._threads.map(self._look_up, chunks)))
 
@@ -81,7 +84,7 @@ class Lookup:
 
 @cache
 def look_up_sql(count: int) -> str:
-    """The statement for so many links; a plain join may begin with `known`, and read all of it."""
+    """The statement for `count` links; a plain join might start with `known` and read all of it."""
     return (
         f"WITH link (site, mark, rank) AS (VALUES {', '.join(['(?, ?, ?)'] * count)})"  # noqa: S608
         " SELECT site, mark, link.rank, known.rank FROM link"

@@ -1,13 +1,10 @@
-"""What crawlers remember of each site: their own facts, by number, and their memory."""
+"""The state of crawlers between visits: their own facts, by number, and their memory."""
 
 import sqlite3
 from array import array
 
 from sterna.crawler.pack import SavedProgress
-from sterna.home.ledger.records import (
-    WHOLE,
-    SiteFact,
-)
+from sterna.home.ledger.records import WHOLE, SiteFact
 from sterna.home.ledger.sqlite.database import Part
 from sterna.home.ledger.sqlite.frontier import add_targets, ids_of_sites, lengthen
 from sterna.home.ledger.sqlite.lookup import Lookup, depth_of, priority_of
@@ -35,11 +32,11 @@ class Memory(Part):
     def progress(self, site: str) -> SavedProgress:
         with self._database.reading() as db:
             row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
-            return read_progress(db, row[0], site) if row else SavedProgress()
+            return _read_progress(db, row[0], site) if row else SavedProgress()
 
     def restore(self, site: str, progress: SavedProgress, *, now: float) -> None:
         with self._database.transaction() as db:
-            restore_progress(db, self._database.lookup, site, progress, now=now)
+            _restore_progress(db, self._database.lookup, site, progress, now=now)
 
     def facts(self) -> list[SiteFact]:
         with self._database.reading() as db:
@@ -51,7 +48,7 @@ class Memory(Part):
 
 
 def read_state(db: sqlite3.Connection, site_id: int, part: str) -> State:
-    """The state as the last parcel left it."""
+    """The state after the last parcel."""
     facts = db.execute(
         "SELECT number, data FROM crawler_fact WHERE site_id = ? AND part = ? ORDER BY number",
         (site_id, part),
@@ -63,7 +60,7 @@ def read_state(db: sqlite3.Connection, site_id: int, part: str) -> State:
 
 
 def change_state(db: sqlite3.Connection, site_id: int, part: str, change: StateChange) -> None:
-    """Brings the state to what it is after a parcel."""
+    """Applies the change of state that came with a parcel."""
     db.executemany(
         "DELETE FROM crawler_fact WHERE site_id = ? AND part = ? AND number = ?",
         [(site_id, part, number) for number in change.removed],
@@ -77,14 +74,14 @@ def change_state(db: sqlite3.Connection, site_id: int, part: str, change: StateC
 
 
 def write_state(db: sqlite3.Connection, site_id: int, part: str, state: State) -> None:
-    """Puts this state in the place of what was there."""
+    """Replaces the state."""
     for table in ("crawler_fact", "crawler_memory"):
         db.execute(f"DELETE FROM {table} WHERE site_id = ? AND part = ?", (site_id, part))  # noqa: S608
     change_state(db, site_id, part, StateChange(added=state.facts, memory=state.memory or None))
 
 
-def read_progress(db: sqlite3.Connection, site_id: int, origin: str) -> SavedProgress:
-    """What the crawler remembers of the site, what it still has to fetch there, and what it has seen."""
+def _read_progress(db: sqlite3.Connection, site_id: int, origin: str) -> SavedProgress:
+    """The crawler's state at the site, the URLs it still has to fetch there, and all it has seen."""
     waiting = db.execute(
         "SELECT url, rank, referrer, kind, hops, attempts, not_before FROM frontier"
         " WHERE site_id = ? AND part = ? ORDER BY rank, fingerprint",
@@ -111,15 +108,15 @@ def read_progress(db: sqlite3.Connection, site_id: int, origin: str) -> SavedPro
     )
 
 
-def restore_progress(
+def _restore_progress(
     db: sqlite3.Connection, lookup: Lookup, origin: str, progress: SavedProgress, *, now: float
 ) -> None:
-    """Has the next visit to the site go on from there; of what the ledger knows already nothing changes."""
+    """Makes the next visit to the site continue from there; what the ledger already knows stays."""
     site_id = ids_of_sites(db, [origin])[origin]
     seen = array("q")
     seen.frombytes(progress.seen)
     waiting = {fingerprint(target.url) for target in progress.frontier}
-    # Looked up before `known` is changed here: the lookup sees what was committed last.
+    # Before `known` changes below: the lookup sees the last commit only.
     add_targets(db, lookup, [(WHOLE, progress.frontier)], now=now)
     db.executemany(
         "INSERT INTO known VALUES (?, ?, 1, 0) ON CONFLICT DO NOTHING",

@@ -4,6 +4,8 @@ import sqlite3
 from collections.abc import Collection
 from typing import Any
 
+from msgspec.structs import replace
+
 from sterna.home.ledger.records import (
     UNDER_WAY,
     Estimate,
@@ -13,20 +15,20 @@ from sterna.home.ledger.records import (
     OutboxRow,
     Subtree,
 )
-from sterna.home.ledger.sqlite.database import Part, add_to_tally
+from sterna.home.ledger.sqlite.database import Part, add_to_tally, record_of
 from sterna.home.ledger.sqlite.frontier import free_at
 from sterna.model import Arrival, Ended, Parcel
 
-# Of a row, what is stored as such; the rest is counted from other tables.
+# The stored columns; the other fields of a row are counted from other tables.
 _COLUMNS = OutboxRow.__struct_fields__[: OutboxRow.__struct_fields__.index("parcels")]
 _ROW = (
     "SELECT o.visit, o.site, endpoint, key, state, written_at, sent_at, over_at, order_bytes, bytes_sent,"
     " o.bytes_received, is_live_only, reason, coalesce(parcels, 0), coalesce(pages, 0),"
     " coalesce(v.bytes_received, 0) FROM outbox o LEFT JOIN visit v ON v.id = o.visit"
 )
-VISITS = 20  # the last ones, by which a page is reckoned
+VISITS = 20  # the latest ones, from which the cost of a page is estimated
 LEAST_PAGES = 10  # of such a visit
-# The part of a stored URL, which begins with the path: see `web.urls.part_of`.
+# The part of a stored URL, which begins with its path: the same as `web.urls.part_of`.
 _PATH = "CASE instr(url, '?') WHEN 0 THEN url ELSE substr(url, 1, instr(url, '?') - 1) END"
 _SECOND_SLASH = "instr(substr(path, 2), '/')"
 _PART = f"CASE {_SECOND_SLASH} WHEN 0 THEN '/' ELSE substr(path, 1, {_SECOND_SLASH} + 1) END"
@@ -44,7 +46,7 @@ class Outbox(Part):
     def set_host(self, row: HostRow) -> None:
         if not self._hosts.put(row):
             with self._database.transaction() as db:
-                write_host(db, row)
+                _write_host(db, row)
 
     def forgive_hosts(self, *, and_ask: bool) -> None:
         with self._database.transaction() as db:
@@ -60,7 +62,12 @@ class Outbox(Part):
     def set_priority(self, site: str, priority: int) -> None:
         with self._database.transaction() as db:
             self._hosts.write_rest(db)
-            write_priority(db, site, priority)
+            # A site need not have a host for this.
+            db.execute(
+                "INSERT INTO host VALUES (?, 0, NULL, '', 0, 0, '', ?)"
+                " ON CONFLICT DO UPDATE SET priority = excluded.priority",
+                (site, priority),
+            )
 
     def write_out(self, row: OutboxRow, luggage: bytes) -> None:
         with self._database.transaction() as db:
@@ -79,15 +86,13 @@ class Outbox(Part):
         reason: str = "",
     ) -> Out:
         with self._database.transaction() as db:
-            return mark_out(
-                db,
-                visit,
-                state,
-                now=now,
-                bytes_sent=bytes_sent,
-                bytes_received=bytes_received,
-                reason=reason,
+            db.execute(
+                "UPDATE outbox SET bytes_sent = bytes_sent + ?, bytes_received = bytes_received + ?"
+                " WHERE visit = ?",
+                (bytes_sent, bytes_received, visit),
             )
+            add_to_tally(db, {"bytes_received": bytes_received})
+            return _mark_out(db, visit, state, now=now, reason=reason)
 
     def outbox(self, *, states: Collection[Out] = tuple(Out)) -> list[OutboxRow]:
         with self._database.reading() as db:
@@ -106,7 +111,7 @@ class Outbox(Part):
 
     def estimate(self, site: str, *, with_subtrees: bool = False) -> Estimate:
         with self._database.reading() as db:
-            return read_estimate(db, site, with_subtrees=with_subtrees)
+            return _estimate(db, site, with_subtrees=with_subtrees)
 
     def inbox(self, visit: str) -> list[InboxRow]:
         with self._database.reading() as db:
@@ -115,7 +120,7 @@ class Outbox(Part):
                 " WHERE visit = ? ORDER BY number",
                 (visit,),
             )
-            return [InboxRow(**dict(zip(InboxRow.__struct_fields__, row, strict=True))) for row in rows]
+            return [record_of(InboxRow, row) for row in rows]
 
     def add_receipt(self, visit: str, site: str, data: bytes) -> None:
         with self._database.transaction() as db:
@@ -130,22 +135,8 @@ class Outbox(Part):
             return [(visit, site, bytes(data)) for visit, site, data in rows]
 
 
-def mark_out(
-    db: sqlite3.Connection,
-    visit: str,
-    state: Out,
-    *,
-    now: float,
-    bytes_sent: int = 0,
-    bytes_received: int = 0,
-    reason: str = "",
-) -> Out:
-    """Notes what became of a crawler; one that is over stays as it is, but for bytes that are told late."""
-    db.execute(
-        "UPDATE outbox SET bytes_sent = bytes_sent + ?, bytes_received = bytes_received + ? WHERE visit = ?",
-        (bytes_sent, bytes_received, visit),
-    )
-    add_to_tally(db, {"bytes_received": bytes_received})
+def _mark_out(db: sqlite3.Connection, visit: str, state: Out, *, now: float, reason: str = "") -> Out:
+    """Sets the state of a crawler, unless it is final already; returns what it is now."""
     is_over = state not in UNDER_WAY
     db.execute(
         "UPDATE outbox SET state = ?, reason = ?, sent_at = coalesce(sent_at, ?), over_at = ?,"
@@ -157,18 +148,18 @@ def mark_out(
 
 
 def add_arrival(db: sqlite3.Connection, parcel: Parcel, arrival: Arrival, *, now: float) -> None:
-    """A parcel from a host is stored: so the crawler was there."""
+    """Notes the arrival of a parcel from a host, which shows that the crawler is there."""
     db.execute(
         "INSERT INTO inbox VALUES (?, ?, ?, ?, ?)",
         (parcel.visit, parcel.number, arrival.received_at, arrival.size_bytes, now),
     )
     db.execute("UPDATE visit SET place = 'host' WHERE id = ?", (parcel.visit,))
-    mark_out(db, parcel.visit, Out.AWAY, now=arrival.received_at)
+    _mark_out(db, parcel.visit, Out.AWAY, now=arrival.received_at)
 
 
 def lose(db: sqlite3.Connection, visit: str, *, now: float, reason: str) -> bool:
-    """Ends a lease whose visit will not come back."""
-    mark_out(db, visit, Out.LOST, now=now, reason=reason)
+    """Ends the lease of a visit that will not come back; False if it has none."""
+    _mark_out(db, visit, Out.LOST, now=now, reason=reason)
     row = db.execute(
         "SELECT site_id, part, origin FROM part JOIN site ON site.id = site_id WHERE visit = ?", (visit,)
     ).fetchone()
@@ -184,16 +175,14 @@ def lose(db: sqlite3.Connection, visit: str, *, now: float, reason: str) -> bool
 
 
 def _outbox_row(row: tuple[Any, ...]) -> OutboxRow:
-    fields = dict(zip(OutboxRow.__struct_fields__, row, strict=True))
-    return OutboxRow(
-        **{**fields, "state": Out(fields["state"]), "is_live_only": bool(fields["is_live_only"])}
-    )
+    stored = record_of(OutboxRow, row)
+    return replace(stored, state=Out(stored.state), is_live_only=bool(stored.is_live_only))
 
 
 class HostRows:
-    """Reads and writes them; that a site has none waits for the next commit, and costs no flush of its own.
+    """Reads and writes rows of `host`; a negative answer waits for the next commit, to save a flush.
 
-    Most sites have none, and whoever forgets it in a crash asks once more.
+    Most sites have no host. After a crash, such a site is asked once more.
     """
 
     def __init__(self) -> None:
@@ -211,10 +200,10 @@ class HostRows:
             " WHERE site = ?",
             (site,),
         ).fetchone()
-        return HostRow(**dict(zip(HostRow.__struct_fields__, row, strict=True))) if row else None
+        return record_of(HostRow, row) if row else None
 
     def put(self, row: HostRow) -> bool:
-        """True if it can wait; a key that is pinned cannot."""
+        """True if the row can wait for the next commit; a pinned key cannot."""
         can_wait = not (row.offer or row.key)
         if can_wait:
             self._unwritten[row.site] = row
@@ -223,14 +212,14 @@ class HostRows:
         return can_wait
 
     def write_rest(self, db: sqlite3.Connection) -> None:
-        """Writes what waits; inside a transaction."""
+        """Writes the rows that wait; inside a transaction."""
         for row in self._unwritten.values():
-            write_host(db, row)
+            _write_host(db, row)
         self._unwritten.clear()
 
 
-def write_host(db: sqlite3.Connection, row: HostRow) -> None:
-    """Notes what is known of a host; a priority is not its own to change."""
+def _write_host(db: sqlite3.Connection, row: HostRow) -> None:
+    """Writes all but the priority, which set_priority() alone changes."""
     values = (row.site, row.checked_at, row.offer, row.key, row.until, row.failed_until, row.reason)
     db.execute(
         "INSERT INTO host (site, checked_at, offer, key, until, failed_until, reason)"
@@ -241,23 +230,14 @@ def write_host(db: sqlite3.Connection, row: HostRow) -> None:
     )
 
 
-def write_priority(db: sqlite3.Connection, site: str, priority: int) -> None:
-    """Notes how soon the site is to be visited again, whether it has a host or not."""
-    db.execute(
-        "INSERT INTO host VALUES (?, 0, NULL, '', 0, 0, '', ?)"
-        " ON CONFLICT DO UPDATE SET priority = excluded.priority",
-        (site, priority),
-    )
-
-
-def read_estimate(db: sqlite3.Connection, site: str, *, with_subtrees: bool) -> Estimate:
-    """What is known of a site; its parts only on request, for they take a look at each of its URLs."""
+def _estimate(db: sqlite3.Connection, site: str, *, with_subtrees: bool) -> Estimate:
+    """Subtrees are optional because they take a scan of all URLs of the site."""
     row = db.execute("SELECT id, bytes_received, requests FROM site WHERE origin = ?", (site,)).fetchone()
     if row is None:
         return Estimate()
     site_id, size, requests = row
-    # The quickest one: others may have waited for the site to be less busy, or for its hours. Small ones took
-    # most of their time to get there.
+    # The quickest visit: others may have waited for a busy site, or for its hours. Small visits spend most
+    # of their time on the way.
     seconds, cpu_seconds = db.execute(
         "SELECT coalesce(min((over - began) / pages), 0.0), coalesce(sum(cpu_seconds) / sum(pages), 0.0)"
         " FROM (SELECT pages, over, began, cpu_seconds FROM outbox JOIN visit ON visit.id = outbox.visit"

@@ -1,4 +1,4 @@
-"""Pages and the parcels that bring them: all of a commit in one transaction."""
+"""Commits: pages, links, holds, robots, counters and the names of their files, all in one transaction."""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
@@ -6,50 +6,74 @@ from functools import cache
 from itertools import chain
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.home.ledger.records import (
-    WHOLE,
-    Change,
-    Disposal,
-)
+from sterna.home.ledger.records import WHOLE, Change, Disposal
 from sterna.home.ledger.sqlite.database import Part, add_to_tally
-from sterna.home.ledger.sqlite.frontier import add_targets, free_at
+from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, free_at
 from sterna.home.ledger.sqlite.lookup import Lookup
-from sterna.home.ledger.sqlite.memory import (
-    change_state,
-)
-from sterna.home.ledger.sqlite.outbox import (
-    add_arrival,
-)
-from sterna.model import LIMITS, Ended, Hold, Page, Parcel, Robots, Target
+from sterna.home.ledger.sqlite.memory import change_state
+from sterna.home.ledger.sqlite.outbox import add_arrival
+from sterna.model import LIMITS, Ended, Page, Parcel, Robots, Target
 from sterna.web.urls import fingerprint, path_of, site_of
 
-CHUNK = 500  # values in one IN list
-CHUNK = 256  # pages in one statement
-NAME = "batches"  # their number among the tallies
+IN_VALUES = 500  # in one IN list
+ASKED_PAGES = 256  # in one statement
+BATCHES = "batches"  # the counter whose value is the number of the last batch
 
 
 class Pages(Part):
-    """What parcels brought, each once."""
+    """What parcels bring, each stored once; see `PagesAndParcels`."""
 
     def judge(self, parcel: Parcel) -> Disposal:
         with self._database.reading() as db:
-            return Storing(db, self._database.lookup, now=0.0).judge(parcel)
+            return _judge(db, parcel)
 
     def batch(self) -> int:
         with self._database.reading() as db:
-            return last_batch(db)
+            return _last_batch(db)
 
     def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
         with self._database.reading() as db:
-            return stored_pages(db, sorted(pages))  # neighbours share pages of the table
+            return _stored(db, sorted(pages))  # neighbours share pages of the table
 
     def forget_validators(self) -> None:
         with self._database.transaction() as db:
             db.execute("UPDATE page SET etag = '', modified = '', digest = x'', likeness = x''")
 
 
-class Storing:
-    """Works inside a transaction that the ledger holds."""
+class Manifest(Part):
+    """Which files of the archive count: segments, and WARC files up to a length; see `ArchiveManifest`."""
+
+    def segments(self) -> list[Segment]:
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT name, tbl, rows, size_bytes, tier FROM segment WHERE retired_at IS NULL ORDER BY name"
+            )
+            return [Segment(*row) for row in rows]
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment, *, now: float) -> None:
+        with self._database.transaction() as db:
+            db.executemany(
+                "UPDATE segment SET retired_at = ? WHERE name = ?", [(now, segment.name) for segment in old]
+            )
+            _add_segments(db, [new])
+
+    def forget_retired(self, *, before: float) -> list[str]:
+        with self._database.transaction() as db:
+            rows = db.execute("DELETE FROM segment WHERE retired_at < ? RETURNING name", (before,))
+            return [name for (name,) in rows.fetchall()]
+
+    def warc_positions(self) -> list[WarcPosition]:
+        with self._database.reading() as db:
+            rows = db.execute("SELECT name, committed_bytes, is_open FROM warc ORDER BY name")
+            return [WarcPosition(name, size, bool(is_open)) for name, size, is_open in rows]
+
+    def set_warc_positions(self, positions: Sequence[WarcPosition]) -> None:
+        with self._database.transaction() as db:
+            _write_warc(db, positions)
+
+
+class Commit:
+    """Stores a change inside a transaction that the ledger holds."""
 
     def __init__(self, db: sqlite3.Connection, lookup: Lookup, *, now: float) -> None:
         self._db = db
@@ -63,36 +87,16 @@ class Storing:
             self._store_parcel(parcel)
             if parcel.arrival:
                 add_arrival(self._db, parcel, parcel.arrival, now=self._now)
-        self._db.executemany(
-            "INSERT INTO segment VALUES (?, ?, ?, ?, ?, NULL)",
-            [_segment_row(each) for each in change.segments],
-        )
-        write_warc(self._db, change.warc)
+        _add_segments(self._db, change.segments)
+        _write_warc(self._db, change.warc)
         if change.batch:
-            count_batch(self._db, change.batch)
-
-    def judge(self, parcel: Parcel) -> Disposal:
-        row = self._db.execute(
-            "SELECT part.visit, part.epoch, part.parcel FROM part JOIN site ON site.id = site_id"
-            " WHERE origin = ? AND part = ?",
-            (parcel.site, parcel.part),
-        ).fetchone()
-        if row is None or row[:2] != (parcel.visit, parcel.epoch):
-            return self._judge_ended(parcel)
-        if parcel.number <= row[2]:
-            return Disposal.STORED
-        return Disposal.NEW if parcel.number == row[2] + 1 else Disposal.GAP
-
-    def _judge_ended(self, parcel: Parcel) -> Disposal:
-        """A visit that is over may have its parcels acknowledged again, but not stored."""
-        row = self._db.execute("SELECT parcels FROM visit WHERE id = ?", (parcel.visit,)).fetchone()
-        return Disposal.STORED if row and parcel.number <= row[0] else Disposal.STALE
+            _count_batch(self._db, change.batch)
 
     def _accept(self, parcels: Sequence[Parcel]) -> list[Parcel]:
-        """Those to be stored; their numbers are taken at once, for the next ones of the same visits."""
+        """The parcels to store; each number is noted at once, so that the visit's next parcel is in order."""
         new, over = list[Parcel](), set[str]()
         for parcel in parcels:
-            if parcel.visit not in over and self.judge(parcel) is Disposal.NEW:
+            if parcel.visit not in over and _judge(self._db, parcel) is Disposal.NEW:
                 self._db.execute("UPDATE part SET parcel = ? WHERE visit = ?", (parcel.number, parcel.visit))
                 new.append(parcel)
                 if parcel.ended:
@@ -100,11 +104,11 @@ class Storing:
         return new
 
     def _add_links(self, parcels: Sequence[Parcel]) -> None:
-        """The links of all parcels together: the more there are, the more share a page of the table."""
+        """Adds the links of all parcels together: the more there are, the more share a page of the table."""
         found = [(parcel.part, parcel.checkpoint.found) for parcel in parcels]
         outlinks = [(WHOLE, parcel.outlinks) for parcel in parcels]
         sites = add_targets(self._db, self._lookup, found + outlinks, now=self._now)
-        # Depth 0 is a start page that moved: its new site counts as named too, but never as a private one.
+        # Depth 0 is a start page that moved: its new site counts as a seed too, but never as a private one.
         moved = {site_of(target.url) for _, targets in outlinks for target in targets if target.depth == 0}
         self._db.executemany("UPDATE site SET is_seed = 1 WHERE id = ?", [(sites[each],) for each in moved])
 
@@ -137,11 +141,11 @@ class Storing:
         add_to_tally(self._db, {"pending": -max(removed, 0)})
 
     def _count_new(self, site_id: int, pages: Sequence[Page]) -> None:
-        """Counts how many more good pages there are than before: one that is visited again counts once."""
+        """Counts the good pages that were not good before: a page that is visited again counts once."""
         changed = [page for page in pages if not page.is_unchanged]
         good = sum(200 <= page.status < 300 and not page.error for page in changed)
-        for start in range(0, len(changed), CHUNK):
-            marks = [page.fingerprint for page in changed[start : start + CHUNK]]
+        for start in range(0, len(changed), IN_VALUES):
+            marks = [page.fingerprint for page in changed[start : start + IN_VALUES]]
             good -= self._db.execute(
                 "SELECT count(*) FROM page WHERE status BETWEEN 200 AND 299 AND error = '' AND site_id = ?"  # noqa: S608
                 f" AND fingerprint IN ({', '.join('?' * len(marks))})",
@@ -205,7 +209,7 @@ class Storing:
         )
 
     def _count(self, site_id: int, parcel: Parcel) -> None:
-        """The site and the visit count what was fetched there, the collection what came over the network."""
+        """Site and visit count what was fetched there; the collection counts bytes over the network."""
         usage = parcel.usage
         used = (usage.pages, usage.requests, usage.bytes_received, usage.kept, usage.cpu_seconds)
         self._db.execute(
@@ -234,7 +238,7 @@ class Storing:
         )
 
     def _end(self, site_id: int, parcel: Parcel) -> None:
-        """The lease is over; the part has its next turn when its site may be visited again."""
+        """Ends the lease; the part gets its next turn when its site may be visited again."""
         db = self._db
         (has_more,) = db.execute(
             "SELECT EXISTS (SELECT 1 FROM frontier WHERE site_id = ? AND part = ?)", (site_id, parcel.part)
@@ -251,51 +255,60 @@ class Storing:
         add_to_tally(db, {"visits": 1})
 
 
-def add_holds(db: sqlite3.Connection, holds: Sequence[Hold]) -> None:
-    """Notes holds; an earlier one never shortens a later one."""
+def _judge(db: sqlite3.Connection, parcel: Parcel) -> Disposal:
+    row = db.execute(
+        "SELECT part.visit, part.epoch, part.parcel FROM part JOIN site ON site.id = site_id"
+        " WHERE origin = ? AND part = ?",
+        (parcel.site, parcel.part),
+    ).fetchone()
+    if row is None or row[:2] != (parcel.visit, parcel.epoch):
+        # Parcels of a visit that is over are acknowledged again, but not stored.
+        row = db.execute("SELECT parcels FROM visit WHERE id = ?", (parcel.visit,)).fetchone()
+        return Disposal.STORED if row and parcel.number <= row[0] else Disposal.STALE
+    if parcel.number <= row[2]:
+        return Disposal.STORED
+    return Disposal.NEW if parcel.number == row[2] + 1 else Disposal.GAP
+
+
+def _add_segments(db: sqlite3.Connection, segments: Sequence[Segment]) -> None:
     db.executemany(
-        "INSERT INTO hold VALUES (?, ?) ON CONFLICT DO UPDATE SET until = max(until, excluded.until)",
-        [(hold.key, hold.until) for hold in holds],
+        "INSERT INTO segment VALUES (?, ?, ?, ?, ?, NULL)",
+        [(each.name, each.table, each.rows, each.size_bytes, each.tier) for each in segments],
     )
 
 
-def write_warc(db: sqlite3.Connection, positions: Sequence[WarcPosition]) -> None:
-    """Notes how far each WARC file counts."""
+def _write_warc(db: sqlite3.Connection, positions: Sequence[WarcPosition]) -> None:
+    """Notes the length up to which each WARC file counts."""
     db.executemany(
         "INSERT OR REPLACE INTO warc VALUES (?, ?, ?)",
         [(each.name, each.committed_bytes, each.is_open) for each in positions],
     )
 
 
-def _segment_row(segment: Segment) -> tuple[str, str, int, int, int]:
-    return (segment.name, segment.table, segment.rows, segment.size_bytes, segment.tier)
-
-
-def last_batch(db: sqlite3.Connection) -> int:
-    row = db.execute("SELECT amount FROM tally WHERE name = ?", (NAME,)).fetchone()
+def _last_batch(db: sqlite3.Connection) -> int:
+    row = db.execute("SELECT amount FROM tally WHERE name = ?", (BATCHES,)).fetchone()
     return int(row[0]) if row else 0
 
 
-def count_batch(db: sqlite3.Connection, number: int) -> None:
+def _count_batch(db: sqlite3.Connection, number: int) -> None:
     """Makes this the last batch; it must be the next one, or followers would miss or double rows."""
-    last = last_batch(db)
+    last = _last_batch(db)
     if number != last + 1:
-        raise ValueError(f"batch {number} after batch {last}")
-    add_to_tally(db, {NAME: 1})
+        raise ValueError(f"batch {number} is out of order: the next one is {last + 1}")
+    add_to_tally(db, {BATCHES: 1})
 
 
-def stored_pages(db: sqlite3.Connection, pages: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Those of the pages, each a site and a fingerprint, that are in the ledger already."""
+def _stored(db: sqlite3.Connection, pages: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
     found: set[tuple[str, int]] = set()
-    for start in range(0, len(pages), CHUNK):
-        some = pages[start : start + CHUNK]
+    for start in range(0, len(pages), ASKED_PAGES):
+        some = pages[start : start + ASKED_PAGES]
         found.update(db.execute(stored_sql(len(some)), list(chain.from_iterable(some))))
     return found
 
 
 @cache
 def stored_sql(count: int) -> str:
-    """The statement for so many pages; a plain join may begin with `page`, and read all of it."""
+    """The statement for `count` pages; a plain join might start with `page` and read all of it."""
     return (
         f"WITH asked (origin, mark) AS (VALUES {', '.join(['(?, ?)'] * count)})"  # noqa: S608
         " SELECT asked.origin, mark FROM asked"

@@ -1,8 +1,7 @@
 """The tables of the embedded ledger.
 
-`known` is small and clustered by site, because every link of every page is looked up in it; the URL's text is
-in `frontier` while it waits and in `page` once it was fetched. What waits has the order of its
-rank (see `rank`).
+`known` is small and clustered by site, because every link of every page is looked up in it. The text of a URL
+is in `frontier` until it is fetched and in `page` afterwards. The frontier is ordered by rank (see `lookup`).
 """
 
 VERSION = 5
@@ -24,7 +23,7 @@ CREATE TABLE crawler_memory (
 ) WITHOUT ROWID;
 """
 
-# Of a crawler that is neither waiting nor away nothing is kept that it took along.
+# A crawler's luggage is deleted once it is neither waiting nor away.
 _HOSTS = """
 CREATE TABLE host (
     site TEXT PRIMARY KEY,
@@ -64,7 +63,7 @@ CREATE TABLE inbox (
 ) WITHOUT ROWID;
 """
 
-# What a host is believed, what was found out about it, and what both sides signed of its visits.
+# Trust in a host, the pages that were checked, and the receipts that both sides signed.
 _TRUST = """
 ALTER TABLE host ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX outbox_site ON outbox (site);
@@ -96,7 +95,7 @@ CREATE TABLE receipt (
 ) WITHOUT ROWID;
 """
 
-# Of what waited before nobody knows whether it was fetched once; it is looked up as before.
+# URLs of older frontiers may have been fetched before, so they are looked up in `page`.
 _FETCHED_BEFORE = "ALTER TABLE frontier ADD COLUMN is_again INTEGER NOT NULL DEFAULT 1;"
 
 TABLES = f"""
@@ -158,7 +157,7 @@ CREATE TABLE frontier (
     hops INTEGER NOT NULL,
     attempts INTEGER NOT NULL DEFAULT 0,
     not_before REAL NOT NULL DEFAULT 0,
-    is_again INTEGER NOT NULL DEFAULT 1, -- it was fetched before
+    is_again INTEGER NOT NULL DEFAULT 1, -- fetched before
     PRIMARY KEY (site_id, part, rank, fingerprint)
 ) WITHOUT ROWID;
 
@@ -223,7 +222,7 @@ CREATE TABLE tally (
 ) WITHOUT ROWID;
 """
 
-# From an older format to the next one. Nothing is rewritten: without priorities a rank is a depth.
+# From an older format to the next one. No rows are rewritten: without priorities a rank is a depth.
 UPGRADES = {
     2: f"""
 {_STATES}
@@ -263,7 +262,7 @@ CREATE TEMP VIEW host AS
     SELECT site, checked_at, offer, key, until, failed_until, reason, 0 AS priority FROM main.host;
 """
 
-# What a reader, who may not change the file, sees in its place.
+# A reader may not upgrade the file; these stand for the tables and columns that an older file lacks.
 VIEWS = {
     2: _NO_PROGRAMS + _NO_HOSTS + _NO_TRUST,
     3: _NO_HOSTS + _NO_TRUST,

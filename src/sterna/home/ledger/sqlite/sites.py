@@ -1,31 +1,25 @@
-"""Sites and who has them on lease: what a visit starts from, and when a site is due again."""
+"""Sites, their turns and leases: when a site is due, and what a visit to it starts from."""
 
 import sqlite3
 from array import array
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from sterna.home.ledger.records import (
-    WHOLE,
-    Lease,
-)
-from sterna.home.ledger.sqlite.database import Part, add_to_tally, count, read_tally
-from sterna.home.ledger.sqlite.frontier import add_targets, lengthen
+from sterna.home.ledger.records import WHOLE, Lease
+from sterna.home.ledger.sqlite.database import Part, count, read_tally
+from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, lengthen, put_back, read_holds
 from sterna.home.ledger.sqlite.lookup import GREATEST, LEAST, MAX_DEPTH, depth_of, priority_of
-from sterna.home.ledger.sqlite.memory import (
-    read_state,
-)
+from sterna.home.ledger.sqlite.memory import read_state
 from sterna.home.ledger.sqlite.outbox import lose
-from sterna.home.ledger.sqlite.pages import add_holds
 from sterna.model import Hold, Known, Record, Robots, RobotsState, Target, Validator
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER
 
-STEP_SECONDS = 24 * 3600.0  # by which each step of priority puts a turn ahead of others of the same time
+STEP_SECONDS = 24 * 3600.0  # by which each step of priority moves a turn ahead of others
 
 
 class Sites(Part):
-    """Sites, leases and turns."""
+    """Sites, leases and turns; see `SitesAndLeases`."""
 
     def seed(self, targets: Sequence[Target], *, now: float, private_sites: Collection[str] = ()) -> int:
         with self._database.transaction() as db:
@@ -53,13 +47,13 @@ class Sites(Part):
     ) -> list[Lease]:
         leases: list[Lease] = []
         with self._database.transaction() as db:
-            leasing = Leasing(
+            maker = LeaseMaker(
                 db, now=now, pages=pages, host_pages=max(pages, host_pages), max_depth=max_depth
             )
-            while len(leases) < len(visits) and (due := leasing.next_due()):
+            while len(leases) < len(visits) and (due := maker.next_due()):
                 if not may_visit(due.origin):
-                    leasing.put_off(due, None)
-                elif lease := leasing.lease(due, visits[len(leases)]):
+                    maker.put_off(due, None)
+                elif lease := maker.lease(due, visits[len(leases)]):
                     leases.append(lease)
         return leases
 
@@ -72,7 +66,7 @@ class Sites(Part):
             ).fetchall()
             for visit, origin, delay in rows:
                 add_holds(db, [Hold(site_key(origin), now + max(delay, least_pause))])
-                lose(db, visit, now=now, reason="home ended meanwhile, and its host keeps no visits")
+                lose(db, visit, now=now, reason="home was restarted, and the host keeps no visits")
             return len(rows)
 
     def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
@@ -85,28 +79,18 @@ class Sites(Part):
                 "DELETE FROM known WHERE is_done"
                 " AND (site_id, fingerprint) NOT IN (SELECT site_id, fingerprint FROM page)"
             )
-            moved = db.execute(
-                "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops, is_again)"
-                " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0, 1"
-                " FROM page JOIN known USING (site_id, fingerprint) WHERE fetched < ? AND is_done",
-                (WHOLE, older_than),
-            ).rowcount
-            db.execute(
-                "UPDATE known SET is_done = 0 WHERE is_done AND (site_id, fingerprint) IN"
-                " (SELECT site_id, fingerprint FROM page WHERE fetched < ?)",
-                (older_than,),
-            )
+            moved = put_back(db, "fetched < ?", (older_than,))
             db.execute(
                 "UPDATE site SET robots_state = 'unknown', robots_failures = 0, robots_retry_at = 0"
                 " WHERE robots_retry_at >= ?",
                 (NEVER,),
             )
             if moved:
-                add_to_tally(db, {"pending": moved})
                 db.execute("UPDATE tally SET amount = 0 WHERE name = 'round_pages'")
         self.wake(now=now)
         with self._database.transaction() as db:
-            # Sites whose turn is now come in the order of what they were promised, before all others.
+            # For a larger budget, a home promises a site that it is visited again sooner. So the sites whose
+            # turn is now come in the order of these priorities, and before all others.
             db.execute(
                 "UPDATE part SET turn = turn - ? *"
                 " (SELECT priority FROM host JOIN site ON site.origin = host.site WHERE site.id = site_id)"
@@ -136,12 +120,12 @@ class Due(Record, frozen=True):
     part: str
     epoch: int
     origin: str
-    is_best_first: bool  # some URL that waits has another priority than 0
-    has_host: bool  # that can be sent to now
+    is_best_first: bool  # a URL of its frontier has a priority other than 0
+    has_host: bool  # to which a crawler may be sent now
 
 
-class Leasing:
-    """Works inside a transaction that the ledger holds."""
+class LeaseMaker:
+    """Makes leases inside a transaction that the ledger holds."""
 
     def __init__(
         self, db: sqlite3.Connection, *, now: float, pages: int, host_pages: int, max_depth: int
@@ -155,7 +139,7 @@ class Leasing:
     def next_due(self) -> Due | None:
         """The part that has waited longest for its turn."""
         row = self._db.execute(
-            # Ranks that hold a priority lie at both ends of the key: neither look reads more than a row.
+            # Ranks with a priority are at both ends of the key, so each EXISTS reads one row at most.
             "SELECT site_id, p.part, epoch, origin,"
             " EXISTS (SELECT 1 FROM frontier f WHERE f.site_id = p.site_id AND f.part = p.part AND rank < 0)"
             " OR EXISTS"
@@ -167,21 +151,21 @@ class Leasing:
         return Due(*row) if row else None
 
     def put_off(self, due: Due, turn: float | None) -> None:
-        """Gives the part another turn, or none until it is woken."""
+        """Gives the part a later turn; None: no turn until wake()."""
         self._db.execute(
             "UPDATE part SET turn = ? WHERE site_id = ? AND part = ?", (turn, due.site_id, due.part)
         )
 
     def lease(self, due: Due, visit: str) -> Lease | None:
-        """The lease for this visit; None, and a later turn, where nothing may be fetched yet."""
+        """The lease for this visit; None if nothing may be fetched yet, and the part gets a later turn."""
         ranks = (LEAST, GREATEST) if due.is_best_first else (0, self._max_depth)
         pages = self._host_pages if due.has_host else self._pages
         starts, validators = self._starts(due, ranks, pages)
         if not starts:
             self.put_off(due, self._later(due, ranks))
             return None
-        # Where not all fits into one visit, it goes no deeper than the last URL it got: levels stay in order.
-        # Priorities come before depth, so there are no levels where anything has one.
+        # A visit that cannot take all goes no deeper than its last URL, so that levels stay in order.
+        # With priorities, which come before depth, there are no levels.
         is_cut = len(starts) > pages and not due.is_best_first
         depth = starts[-2].depth if is_cut else self._max_depth
         self._begin(due, visit)
@@ -196,7 +180,7 @@ class Leasing:
             known=Known(self._done(due.site_id), tuple(validators)),
             depth=depth,
             robots=robots,
-            holds=read_holds(self._db, "WHERE key = ? AND until > ?", (site_key(due.origin), self._now)),
+            holds=read_holds(self._db, "key = ? AND until > ?", (site_key(due.origin), self._now)),
             may_be_private=may_be_private,
             state=read_state(self._db, due.site_id, due.part),
         )
@@ -212,12 +196,12 @@ class Leasing:
         )
 
     def _starts(self, due: Due, ranks: tuple[int, int], pages: int) -> tuple[list[Target], list[Validator]]:
-        """What to fetch first, with one more than fits to tell that there is more."""
+        """The URLs to fetch first; one more than `pages` shows that there are more."""
         rows = self._db.execute(
             "SELECT f.url, f.rank, f.referrer, f.kind, f.hops, f.attempts,"
             " f.fingerprint, p.etag, p.modified, p.digest, p.has_raw, p.likeness"
-            # Only what was read well may be asked for conditionally: a 304 brings nothing to read. What was
-            # never fetched is not looked up: each look would read a page from the disk.
+            # Only good pages get conditional requests: a 304 brings nothing to read. URLs that were never
+            # fetched are not looked up, because each lookup would read a page from the disk.
             " FROM frontier f LEFT JOIN page p"
             " ON p.site_id = iif(f.is_again, f.site_id, NULL) AND p.fingerprint = f.fingerprint"
             " AND p.status BETWEEN 200 AND 299 AND p.error = ''"
@@ -232,7 +216,7 @@ class Leasing:
         ]
 
     def _later(self, due: Due, ranks: tuple[int, int]) -> float | None:
-        """When the first of what waits may be fetched."""
+        """When the first URL of the frontier may be fetched."""
         (later,) = self._db.execute(
             "SELECT min(not_before) FROM frontier"
             " WHERE site_id = ? AND part = ? AND rank BETWEEN ? AND ? AND (rank & ?) <= ?",
@@ -253,12 +237,6 @@ class Leasing:
             (site_id,),
         ).fetchone()
         return bool(may_be_private), Robots(RobotsState(state), *rest)
-
-
-def read_holds(db: sqlite3.Connection, where: str, values: tuple[str | float, ...]) -> tuple[Hold, ...]:
-    """The holds for which the condition, written in this package only, is true."""
-    rows = db.execute(f"SELECT key, until FROM hold {where}", values)  # noqa: S608
-    return tuple(Hold(key, until) for key, until in rows)
 
 
 def _target(origin: str, row: Sequence[Any]) -> Target:

@@ -1,27 +1,22 @@
-"""Holds, blocked names, settings, and where the crawl stands."""
+"""Holds, blocked names, settings and counters of a crawl."""
 
 import sqlite3
 from collections.abc import Sequence
 
-from sterna.home.ledger.records import (
-    Counts,
-    SiteRow,
-    VisitRow,
-)
-from sterna.home.ledger.sqlite.database import Part, count, read_tally
-from sterna.home.ledger.sqlite.pages import NAME as BATCHES
-from sterna.home.ledger.sqlite.pages import add_holds
-from sterna.home.ledger.sqlite.sites import read_holds
+from sterna.home.ledger.records import Counts, SiteRow, VisitRow
+from sterna.home.ledger.sqlite.database import Part, count, read_tally, record_of
+from sterna.home.ledger.sqlite.frontier import add_holds, read_holds
+from sterna.home.ledger.sqlite.pages import BATCHES
 from sterna.model import Hold
 
 
 class Status(Part):
-    """Holds, settings and counters."""
+    """Holds, settings and counters; see `HoldsAndSettings`."""
 
     def holds(self, *, now: float) -> tuple[Hold, ...]:
         with self._database.transaction() as db:
             db.execute("DELETE FROM hold WHERE until <= ?", (now,))
-            return read_holds(db, "WHERE until > ?", (now,))
+            return read_holds(db, "until > ?", (now,))
 
     def hold(self, holds: Sequence[Hold]) -> None:
         with self._database.transaction() as db:
@@ -59,7 +54,7 @@ class Status(Part):
                 " robots_retry_at, robots_reason, (SELECT min(turn) FROM part WHERE site_id = site.id)"
                 " FROM site ORDER BY id"
             )
-            return [SiteRow(**dict(zip(SiteRow.__struct_fields__, row, strict=True))) for row in rows]
+            return [record_of(SiteRow, row) for row in rows]
 
     def visit_rows(self) -> list[VisitRow]:
         with self._database.reading() as db:
@@ -68,7 +63,7 @@ class Status(Part):
                 " visit.requests, visit.bytes_received, kept, cpu_seconds"
                 " FROM visit JOIN site ON site.id = site_id ORDER BY began"
             )
-            return [VisitRow(**dict(zip(VisitRow.__struct_fields__, row, strict=True))) for row in rows]
+            return [record_of(VisitRow, row) for row in rows]
 
 
 def _counts(db: sqlite3.Connection, now: float) -> Counts:

@@ -1,13 +1,13 @@
-"""What is believed of hosts, and what was found out about them."""
+"""Trust in hosts: their scores, and the pages that were checked."""
 
-import sqlite3
 from collections.abc import Sequence
 
 from sterna.home.ledger.records import WHOLE, SampleRow, TrustRow
-from sterna.home.ledger.sqlite.database import Database, add_to_tally
+from sterna.home.ledger.sqlite.database import Database, add_to_tally, record_of
+from sterna.home.ledger.sqlite.frontier import put_back
 from sterna.model import Usage
 
-KEPT_SECONDS = 180 * 24 * 3600.0  # that samples are kept: by then they hardly count
+KEPT_SECONDS = 180 * 24 * 3600.0  # for samples: older ones hardly count
 _TRUST = "SELECT site, key, good, bad, at, until FROM trust"
 
 
@@ -20,11 +20,11 @@ class SqliteTrustBook:
     def row(self, site: str) -> TrustRow | None:
         with self._database.reading() as db:
             row = db.execute(f"{_TRUST} WHERE site = ?", (site,)).fetchone()
-            return _trust_row(row) if row else None
+            return record_of(TrustRow, row) if row else None
 
     def rows(self) -> list[TrustRow]:
         with self._database.reading() as db:
-            return [_trust_row(row) for row in db.execute(f"{_TRUST} ORDER BY site")]
+            return [record_of(TrustRow, row) for row in db.execute(f"{_TRUST} ORDER BY site")]
 
     def set(self, row: TrustRow, samples: Sequence[SampleRow] = ()) -> None:
         with self._database.transaction() as db:
@@ -41,7 +41,7 @@ class SqliteTrustBook:
     def forget(self, site: str) -> bool:
         with self._database.transaction() as db:
             db.execute("DELETE FROM sample WHERE site = ?", (site,))
-            # Else it would be left alone as long as it was when it lied.
+            # Otherwise the ban for its lie would stay in force.
             db.execute("UPDATE host SET failed_until = 0 WHERE site = ?", (site,))
             return db.execute("DELETE FROM trust WHERE site = ?", (site,)).rowcount > 0
 
@@ -52,7 +52,7 @@ class SqliteTrustBook:
                 " ORDER BY at DESC, url",
                 (site,),
             )
-            return [SampleRow(**dict(zip(SampleRow.__struct_fields__, row, strict=True))) for row in rows]
+            return [record_of(SampleRow, row) for row in rows]
 
     def count(self, site: str, usage: Usage) -> None:
         with self._database.transaction() as db:
@@ -66,35 +66,17 @@ class SqliteTrustBook:
     def put_back(self, site: str, *, since: float, now: float) -> int:
         with self._database.transaction() as db:
             row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
-            return _put_back(db, row[0], since, now) if row else 0
-
-
-def _put_back(db: sqlite3.Connection, site_id: int, since: float, now: float) -> int:
-    of_site = (site_id, since)
-    moved = db.execute(
-        "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops, is_again)"
-        " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0, 1"
-        " FROM page JOIN known USING (site_id, fingerprint)"
-        " WHERE page.site_id = ? AND fetched >= ? AND is_done",
-        (WHOLE, *of_site),
-    ).rowcount
-    db.execute(
-        "UPDATE known SET is_done = 0 WHERE site_id = ? AND is_done AND fingerprint IN"
-        " (SELECT fingerprint FROM page WHERE site_id = ? AND fetched >= ?)",
-        (site_id, *of_site),
-    )
-    db.execute(
-        "UPDATE page SET etag = '', modified = '', digest = x'', likeness = x''"
-        " WHERE site_id = ? AND fetched >= ?",
-        of_site,
-    )
-    db.execute(
-        "UPDATE part SET turn = ? WHERE site_id = ? AND part = ? AND turn IS NULL AND visit IS NULL",
-        (now, site_id, WHOLE),
-    )
-    add_to_tally(db, {"pending": moved})
-    return moved
-
-
-def _trust_row(row: tuple[str, str, float, float, float, float]) -> TrustRow:
-    return TrustRow(**dict(zip(TrustRow.__struct_fields__, row, strict=True)))  # type: ignore[arg-type]
+            if row is None:
+                return 0
+            (site_id,) = row
+            moved = put_back(db, "page.site_id = ? AND fetched >= ?", (site_id, since))
+            db.execute(
+                "UPDATE page SET etag = '', modified = '', digest = x'', likeness = x''"
+                " WHERE site_id = ? AND fetched >= ?",
+                (site_id, since),
+            )
+            db.execute(
+                "UPDATE part SET turn = ? WHERE site_id = ? AND part = ? AND turn IS NULL AND visit IS NULL",
+                (now, site_id, WHOLE),
+            )
+            return moved
