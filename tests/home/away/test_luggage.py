@@ -117,4 +117,4 @@ def test_what_another_version_packed_is_given_up(data: bytes) -> None:
 
 def test_packed_visit_is_the_same_when_it_is_unpacked() -> None:
     trip = msgspec.structs.replace(REFRESH, state=State(((1, b"\0fact"),), b"memory"), may_be_private=True)
-    assert unpack(pack(trip, OFFER)) == (trip, OFFER)
+    assert unpack(pack(trip, OFFER)) == (trip, OFFER, None)

@@ -340,4 +340,4 @@ def test_memory_is_not_renewed_by_another_visit() -> None:
 def test_narrowed_visit_in_words() -> None:
     whole = refresh_of(site_of(a=40, b=45))
     sent = shape(whole, Budget(pages=50), PLAIN, NOTHING)
-    assert narrowed_words(whole, sent) == "50 pages granted, 85 wait: this visit reads 45 of them, in /b/"
+    assert narrowed_words(whole, sent) == "50 pages granted, 85 pending: this visit reads 45 of them, in /b/"
