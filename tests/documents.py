@@ -23,8 +23,8 @@ _VARYING = [
     (re.compile(r"\bin [\d.,]+ s \([\d.,]+ a second\)"), r"in [\\d.,]+ s \\([\\d.,]+ a second\\)"),
     (re.compile(r"\b[\d.,]+ [kMG]?B\b"), r"[\\d.,]+ [kMG]?B"),
 ]
-# What is printed only where the machine is so busy that the index has to be waited for.
-_SLOW = re.compile(r"indexing: \d+ pages? left")
+# What is printed only on a busy machine: a wait for the index, and the progress of a crawl after ten seconds.
+_SLOW = re.compile(r"indexing: \d+ pages? left|^pages [\d,]+  a second ")
 
 
 class Document:

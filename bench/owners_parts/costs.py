@@ -17,7 +17,7 @@ from sterna.host.owner.receipts import Receipts
 from sterna.host.policy.hours import day_of, zone_of
 from sterna.host.policy.policy import PolicyFile, read_policy
 from sterna.host.policy.terms import AllowedHomes, check_open, decide
-from sterna.host.state import Rations
+from sterna.host.state import Rations, open_state
 from sterna.model import Usage
 from sterna.web.clock import SystemClock
 from sterna.wire.keys import Identity
@@ -67,7 +67,7 @@ def _policy_check(folder: Path) -> Costs:
     path = folder / "policy.toml"
     path.write_text(POLICY + "".join(_home(number) for number in range(HOMES)))
     policy = read_policy(path)
-    rules, homes, ration = PolicyFile(path, policy), AllowedHomes(folder, policy), Rations(folder)
+    rules, homes, ration = PolicyFile(path, policy), AllowedHomes(folder, policy), Rations(open_state(folder))
     home, wall = Identity.new().public, time.time()
     allow(folder / ALLOWED, home, "archive")
     ration.spend(home.id, day_of(wall, zone_of(policy.zone)), Usage(pages=10))
@@ -117,7 +117,7 @@ def _audit_line(folder: Path) -> Costs:
 def _receipt(folder: Path) -> Costs:
     """Signed and kept by the host, signed by the home, verified and kept again."""
     host, home = Identity.new(), Identity.new()
-    receipts = Receipts(folder, host)
+    receipts = Receipts(open_state(folder), host)
     number = 0
 
     def whole() -> None:

@@ -1,4 +1,4 @@
-"""A configuration in TOML: read, made into records, and the line of what is wrong with it."""
+"""Configuration files in TOML: read, converted into records, errors with their line."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ from sterna.errors import ConfigError
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 
-Place = tuple[str | int, ...]  # of a value in the file: the names that lead to it
+KeyPath = tuple[str | int, ...]  # of a value: the names and indexes that lead to it
 
 _AT = re.compile(r" - at `([^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
@@ -24,16 +24,16 @@ _TRIPLE = re.compile(r'"""|\'\'\'')
 
 
 class Wrong(Exception):
-    """What cannot be, and where in the file it stands."""
+    """An invalid value, and its place in the file."""
 
-    def __init__(self, place: Place, words: str) -> None:
+    def __init__(self, place: KeyPath, words: str) -> None:
         super().__init__(words)
         self.place = place
         self.words = words
 
 
 def stamp(path: Path) -> tuple[int, ...]:
-    """What differs when a file was changed."""
+    """A value that differs after the file was changed."""
     try:
         status = path.stat()
     except OSError as error:
@@ -42,7 +42,7 @@ def stamp(path: Path) -> tuple[int, ...]:
 
 
 def read(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> tuple[str, dict[str, Any]]:
-    """The text of a file, and what it says; ConfigError if it is no TOML."""
+    """The text of a file and its values; raises ConfigError if it is not TOML."""
     try:
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
@@ -51,15 +51,15 @@ def read(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> tuple[str, dict[str,
         text = content.decode("utf-8-sig")
         return text, tomllib.loads(text)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no TOML: it is not written in UTF-8") from error
+        raise ConfigError(f"{path} is not valid TOML: it is not UTF-8") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
-def convert(value: object, kind: type[Any], place: Place) -> Any:
-    """The value as a record of this kind; Wrong names the place below `place` where it is none."""
+def convert(value: object, kind: type[Any], place: KeyPath) -> Any:
+    """The value as a record of this type; raises Wrong with the place below `place` that is invalid."""
     try:
         return msgspec.convert(value, type=kind)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -75,17 +75,17 @@ def convert(value: object, kind: type[Any], place: Place) -> Any:
 
 
 def complaint(path: Path, text: str, wrong: Wrong) -> str:
-    """What is wrong in one line: file, line, field, words."""
+    """The error in one line: file, line, field, words."""
     number = line_of(text, wrong.place)
     field = ".".join(map(str, wrong.place))
     where = ", ".join(filter(None, (str(path), f"line {number}" if number else "", field)))
     return f"{where}: {' '.join(wrong.words.split())}"
 
 
-def line_of(text: str, place: Place) -> int:
-    """The line in which a value stands, or the table or list that holds it; 0 if there is none."""
-    table: Place = ()
-    counts: Counter[Place] = Counter()
+def line_of(text: str, place: KeyPath) -> int:
+    """The line of a value, or of the table or list that contains it; 0 if there is none."""
+    table: KeyPath = ()
+    counts: Counter[KeyPath] = Counter()
     best, is_inside = (0, 0), False
     for number, line in enumerate(text.splitlines(), start=1):
         was_inside, is_inside = is_inside, is_inside ^ (len(_TRIPLE.findall(line)) % 2 == 1)
@@ -106,5 +106,5 @@ def line_of(text: str, place: Place) -> int:
     return best[1]
 
 
-def _words(dotted: str) -> Place:
+def _words(dotted: str) -> KeyPath:
     return tuple(word.strip("\"'") for word in _WORD.findall(dotted))

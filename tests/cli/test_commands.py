@@ -17,6 +17,8 @@ from tests.crawl.running import COMMAND, rows, start, sterna, stored_urls, summa
 from tests.servers.pages import PageServer, linking
 from tests.servers.plain import Reply
 
+from sterna.runtime import qualification
+
 pytestmark = pytest.mark.servers
 
 A = "127.0.5.1"
@@ -25,10 +27,23 @@ PAGES = 40
 
 @pytest.fixture
 def server() -> Iterator[PageServer]:
+    with site().run_in_thread() as running:
+        yield running
+
+
+def site() -> PageServer:
     pages = {f"/{n}": f"<title>Page {n}</title><p>tern number {n}" for n in range(1, PAGES)}
     sites = {A: {"/": linking(*pages, "/gone", title="Start"), **pages}}
-    with PageServer(sites, latency_seconds=0.01).run_in_thread() as running:
-        yield running
+    return PageServer(sites, latency_seconds=0.01)
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[PageServer, Path]:
+    """A collection of the whole site, for tests that only read it."""
+    folder = tmp_path_factory.mktemp("crawled") / "c"
+    with site().run_in_thread() as server:
+        sterna("crawl", server.url(A), "--into", folder, "--delay", "0")
+    return server, folder
 
 
 def one_line(text: str) -> str:
@@ -165,9 +180,8 @@ def test_full_disk_under_the_output_is_one_line(words: list[str]) -> None:
     assert result.stderr == "sterna: cannot write the output: No space left on device\n"
 
 
-def test_query_prints_table_csv_and_json(server: PageServer, tmp_path: Path) -> None:
-    folder = tmp_path / "c"
-    sterna("crawl", server.url(A), "--into", folder, "--delay", "0")
+def test_query_prints_table_csv_and_json(crawled: tuple[PageServer, Path]) -> None:
+    server, folder = crawled
     sql = "SELECT url, title FROM page WHERE text LIKE '%tern number 7' AND status = 200"
     expected = {"url": server.url(A, "/7"), "title": "Page 7"}
     assert json.loads(sterna("query", folder, sql, "--format", "json").stdout) == [expected]
@@ -183,9 +197,8 @@ def test_query_prints_table_csv_and_json(server: PageServer, tmp_path: Path) -> 
     ]
 
 
-def test_all_columns_of_page_and_link_are_there(server: PageServer, tmp_path: Path) -> None:
-    folder = tmp_path / "c"
-    sterna("crawl", server.url(A), "--into", folder, "--delay", "0")
+def test_all_columns_of_page_and_link_are_there(crawled: tuple[PageServer, Path]) -> None:
+    server, folder = crawled
     (row,) = json.loads(
         sterna("query", folder, "SELECT * FROM page WHERE url LIKE '%/7'", "-f", "json").stdout
     )
@@ -210,10 +223,8 @@ def test_warning_is_given_when_robots_txt_is_ignored(server: PageServer, tmp_pat
     assert len(stored_urls(tmp_path / "b")) == PAGES
 
 
-def test_ctrl_c_ends_a_query_at_once(server: PageServer, tmp_path: Path) -> None:
-    folder = tmp_path / "c"
-    sterna("crawl", server.url(A), "--into", folder, "--delay", "0", "--max-pages", "1")
-    process = start("query", folder, "SELECT count(*) FROM range(1e12::BIGINT) a, range(1e6::BIGINT) b")
+def test_ctrl_c_ends_a_query_at_once(crawled: tuple[PageServer, Path]) -> None:
+    process = start("query", crawled[1], "SELECT count(*) FROM range(1e12::BIGINT) a, range(1e6::BIGINT) b")
     deadline = time.monotonic() + 30
     while not _is_busy(process.pid):
         assert time.monotonic() < deadline, "the query never began"
@@ -297,12 +308,15 @@ def test_no_url_at_all_is_one_line_and_code_2() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://nosuch.invalid/", "http://127.0.5.99:9/"])
-def test_unreachable_host_says_so_and_is_code_1(url: str, tmp_path: Path) -> None:
+def test_unreachable_host_says_so_and_is_code_1(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qualification, "PAUSE_SECONDS", 0.0)
     result = sterna("crawl", url, "--into", tmp_path / "c", "--wait", "0", "--delay", "0")
     assert result.returncode == 1
-    assert "robots.txt is not to be had" in result.stdout
+    assert "robots.txt could not be fetched" in result.stdout
     quiet = sterna("crawl", url, "--into", tmp_path / "q", "--wait", "0", "--delay", "0", "--quiet")
-    assert "robots.txt is not to be had" in quiet.stderr
+    assert "robots.txt could not be fetched" in quiet.stderr
 
 
 def test_folder_that_is_no_collection_is_left_alone(server: PageServer, tmp_path: Path) -> None:
@@ -337,18 +351,20 @@ def test_bad_configuration_is_one_line_and_code_2(text: str, message: str, tmp_p
     assert message in one_line(result.stderr)
 
 
-def test_wrong_pattern_age_and_sql_are_one_line_each(server: PageServer, tmp_path: Path) -> None:
+def test_wrong_pattern_and_age_are_one_line_each(server: PageServer, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     pattern = sterna("crawl", server.url(A), "--into", folder, "--include", "(")
     assert (pattern.returncode, "not a valid RE2 expression" in one_line(pattern.stderr)) == (2, True)
     assert not folder.exists()
     age = sterna("crawl", server.url(A), "--into", folder, "--refresh", "soon")
     assert (age.returncode, "is not an age" in one_line(age.stderr)) == (2, True)
-    sterna("crawl", server.url(A), "--into", folder, "--delay", "0", "--max-pages", "1")
-    sql = sterna("query", folder, "SELEC 1")
+
+
+def test_wrong_sql_is_named(crawled: tuple[PageServer, Path]) -> None:
+    sql = sterna("query", crawled[1], "SELEC 1")
     assert sql.returncode == 2
     assert sql.stderr.startswith("sterna: ")
-    assert sterna("query", folder, "SELECT * FROM read_csv('/etc/passwd')").returncode == 2
+    assert sterna("query", crawled[1], "SELECT * FROM read_csv('/etc/passwd')").returncode == 2
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

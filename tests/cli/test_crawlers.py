@@ -102,7 +102,7 @@ def test_kill_counts_though_the_host_is_not_to_be_told(
         sterna("keys", "new", "home", "--keys", tmp_path / "keys")
     result = sterna("crawlers", "kill", collection, "--keys", tmp_path / "keys")
     assert result.returncode == 0
-    assert result.stdout.startswith(f"visit2 at {SITE}: killed here, but its host was not told (")
+    assert result.stdout.startswith(f"visit2 at {SITE}: killed here, but its host was not reached (")
     assert ("private network" if has_key else "no key") in result.stdout
     ledger = SqliteLedger(collection / "ledger.sqlite", is_reader=True)
     assert [row.state for row in ledger.outbox()] == [Out.RETURNED, Out.KILLED]

@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from sterna.cli import doctor as doctor_module
+from sterna.api import doctor as doctor_module
 from sterna.cli.doctor import doctor
 from sterna.runtime.cell.jail import Protection, protection
 

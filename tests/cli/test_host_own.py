@@ -127,7 +127,7 @@ def test_second_day_tells_what_became_of_the_site(owner: Owner) -> None:
         (("sitemap", "--state", "nowhere"), "there is no index of the site in nowhere"),
         (("changes", "--since", "soon", "--state", "nowhere"), "write it as 2026-11-30"),
         (("index", "--site", "ftp://site.test"), "write it as https://www.example.org"),
-        (("index", "--site", SITE, "--policy", "nowhere.toml"), "cannot be read"),
+        (("index", "--site", SITE, "--policy", "nowhere.toml"), "cannot read"),
     ],
 )
 def test_wrong_words_are_answered_in_one_line(words: tuple[str, ...], said: str) -> None:
@@ -140,7 +140,7 @@ def test_wrong_words_are_answered_in_one_line(words: tuple[str, ...], said: str)
 def test_start_of_another_site_is_refused(tmp_path: Path) -> None:
     result = sterna("host", "index", "--site", SITE, "--start", "http://other.test/", "--state", tmp_path)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
-    assert "name a page of http://site.test" in result.stderr
+    assert "is not a page of http://site.test" in result.stderr
 
 
 def test_search_that_finds_nothing_says_so(owner: Owner) -> None:
@@ -168,7 +168,7 @@ def test_site_that_does_not_answer_is_said_to(tmp_path: Path) -> None:
         *("--policy", tmp_path / "policy.toml", "--state", tmp_path / "state"),
     )
     assert result.returncode == 3
-    assert "robots.txt cannot be had: " in result.stderr
+    assert "cannot read robots.txt: " in result.stderr
 
 
 def test_commands_load_nothing_heavy() -> None:

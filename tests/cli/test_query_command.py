@@ -111,7 +111,7 @@ def test_query_and_its_values_can_come_from_outside(site: Site, tmp_path: Path) 
     with pytest.raises(UsageError, match="write it as NAME=VALUE"):
         query(what=site.folder, sql="SELECT 1", values=["word"])
     for both in ({}, {"sql": "SELECT 1", "file": tmp_path / "q.sql"}):
-        with pytest.raises(UsageError, match="give the query as SQL, or by --file"):
+        with pytest.raises(UsageError, match="give the query either as SQL or by --file"):
             query(what=site.folder, **both)  # type: ignore[arg-type]
 
 

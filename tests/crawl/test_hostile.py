@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.crawl.running import crawl_here, rows, stored_urls
 from tests.runtime import obedient
+from tests.servers.bombs import brotli_bomb, gzip_bomb, zstd_bomb
 from tests.servers.hostile import HostileServer
 from tests.servers.pages import PageServer, linking
 
@@ -55,6 +56,13 @@ MISDEEDS = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def made_bombs() -> None:
+    """To make them takes longer than a crawl waits for an answer."""
+    for make in (gzip_bomb, brotli_bomb, zstd_bomb):
+        make()
+
+
 @pytest.fixture
 def server() -> Iterator[HostileServer]:
     with HostileServer(addresses=(HERE, ELSEWHERE)).run_in_thread() as server:
@@ -90,7 +98,7 @@ def test_all_misdeeds_at_once_harm_nobody_else(tmp_path: Path, server: HostileSe
     summary = crawl_here(
         tmp_path / "c",
         f"{server.url}/",
-        timeout=1.5,
+        timeout=3.0,
         max_depth=12,
         max_pages=5000,
         concurrency=16,
@@ -106,7 +114,7 @@ def test_all_misdeeds_at_once_harm_nobody_else(tmp_path: Path, server: HostileSe
     assert {hit.address for hit in server.log} == {HERE}
     assert max(len(path) for path in server.paths()) <= MAX_URL_LENGTH
     check_memory(summary, before)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 100
 
 
 def test_bombs_do_no_harm(tmp_path: Path, server: HostileServer) -> None:

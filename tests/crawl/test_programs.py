@@ -344,4 +344,4 @@ def test_question_does_not_mix_with_a_collection_that_is_there(tmp_path: Path, s
     result = sterna("ask", "SELECT url FROM page", f"{server.url}/", "--into", tmp_path / "c")
 
     assert result.returncode == 2
-    assert "holds something already" in result.stderr
+    assert "is not empty" in result.stderr

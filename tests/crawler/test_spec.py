@@ -345,7 +345,7 @@ WRONG = [
         'name = "h"\nseeds = ["a.org"]\njourney = ["b.org", "c.org"]',
         ":2: seeds contain https://a.org/, which is not on the journey: add https://a.org",
     ),
-    ("name = ", " is no TOML: Invalid value (at end of document)"),
+    ("name = ", " is not valid TOML: Invalid value (at end of document)"),
 ]
 
 

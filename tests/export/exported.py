@@ -13,8 +13,8 @@ from tests.servers.nginx import real_site, serve
 from sterna.api.export import export as run
 from sterna.archive.rows import page_table
 from sterna.archive.segments import SegmentStore
-from sterna.export.job import Kind, Wish
-from sterna.export.selection import Source
+from sterna.export.job import ExportFormat, ExportJob
+from sterna.export.selection import Selection
 from sterna.export.warc import WarcFile
 from sterna.home.folder import CollectionFolder
 from sterna.model import Page
@@ -34,10 +34,10 @@ def crawl_real_site(folder: Path) -> Path:
     return folder / "sqlite"
 
 
-def export(folder: Path, to: Kind, out: Path, *, where: str = "", **wishes: str | bool) -> Path:
+def export(folder: Path, to: ExportFormat, out: Path, *, where: str = "", **wishes: str | bool) -> Path:
     """Exports a collection quietly, in this process."""
-    wish = Wish(kind=to, place=out, **wishes)  # type: ignore[arg-type]
-    run(CollectionFolder(folder), wish, where=where, stdout=sys.stdout.buffer)
+    job = ExportJob(kind=to, place=out, **wishes)  # type: ignore[arg-type]
+    run(CollectionFolder(folder), job, where=where, stdout=sys.stdout.buffer)
     return out
 
 
@@ -46,23 +46,23 @@ def page(path: str = "/", **fields: Any) -> Page:
 
 
 @contextmanager
-def source_of(*pages: Page, where: str = "", warcs: Sequence[WarcFile] = ()) -> Iterator[Source]:
+def source_of(*pages: Page, where: str = "", warcs: Sequence[WarcFile] = ()) -> Iterator[Selection]:
     """These pages, as a collection would give them."""
     rows = page_table([(site_of(each.url), each) for each in pages])
     with (
         Engine({}, pages=rows) as engine,
-        Source(Path("made-up"), engine, tuple(warcs), where) as source,
+        Selection(Path("made-up"), engine, tuple(warcs), where) as source,
     ):
         yield source
 
 
 @contextmanager
-def stored(folder: Path, *versions: Sequence[Page], where: str = "") -> Iterator[Source]:
+def stored(folder: Path, *versions: Sequence[Page], where: str = "") -> Iterator[Selection]:
     """Pages in segments, each version of them in one of its own."""
     store = SegmentStore(folder)
     files: dict[str, list[Path]] = {}
     for pages in versions:
         for segment in store.write_pages([(SITE, each) for each in pages]):
             files.setdefault(segment.table, []).append(store.path(segment.name))
-    with Engine(files) as engine, Source(folder, engine, (), where) as source:
+    with Engine(files) as engine, Selection(folder, engine, (), where) as source:
         yield source

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import get_args
 
 from sterna.cli import export as command
-from sterna.export.job import Kind
+from sterna.export.job import ExportFormat
 
 PAGE = (Path(__file__).parents[2] / "docs" / "export.md").read_text()
 
 
 def test_page_names_every_form() -> None:
-    assert [kind for kind in get_args(Kind) if f"`{kind}`" not in PAGE] == []
-    assert get_args(command._Kind) == get_args(Kind)
+    assert [kind for kind in get_args(ExportFormat) if f"`{kind}`" not in PAGE] == []
+    assert get_args(command._Kind) == get_args(ExportFormat)
 
 
 def test_page_names_every_option() -> None:

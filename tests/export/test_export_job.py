@@ -114,12 +114,12 @@ def test_full_disk_is_one_line_and_leaves_nothing(real_collection: Path, tmp_pat
         (["--to", "csv", "--table", "birds"], 2, "--table birds: "),
         (["--to", "csv", "--where", "titel = 'x'"], 2, "--where: "),
         (["--to", "warc"], 2, "has no WARC files"),
-        (["--to", "wacz", "--out", "x.zip"], 2, "ends with .wacz"),
-        (["--to", "markdown", "--out", "-"], 2, "cannot go into a pipe"),
+        (["--to", "wacz", "--out", "x.zip"], 2, "must end with .wacz"),
+        (["--to", "markdown", "--out", "-"], 2, "not a pipe"),
         (["--to", "sitemap", "--table", "link"], 2, "--table goes with --to jsonl, csv, parquet"),
     ],
 )
-def test_what_cannot_be_is_one_line(
+def test_invalid_options_are_one_line(
     collection: Path, tmp_path: Path, here: Here, words: Sequence[str], code: int, said: str
 ) -> None:
     assert said in here(collection, *words, code=code)

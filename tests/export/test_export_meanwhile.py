@@ -26,7 +26,7 @@ from sterna.api.export import export
 from sterna.export import job
 from sterna.home.folder import CollectionFolder
 job.publish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-wish = job.Wish(kind=sys.argv[2], place=Path(sys.argv[3]))
+wish = job.ExportJob(kind=sys.argv[2], place=Path(sys.argv[3]))
 export(CollectionFolder(Path(sys.argv[1])), wish, where="url LIKE '%/lang%'", stdout=sys.stdout.buffer)
 """
 

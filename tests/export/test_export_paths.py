@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sterna.export.paths import Paths, file_path
+from sterna.export.folder import Paths, file_path
 from sterna.export.spill import Lookup
 from sterna.web.urls import Canonical
 

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sterna.export.rows import Form, write_rows
 from tests.export.exported import export, page, source_of
 
 from sterna.api.query import open_collection
 from sterna.errors import EmptyCollection, UsageError
 from sterna.export.progress import Unit, Unseen
+from sterna.export.tables import Form, write_rows
 from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import as_plain, as_text
 

@@ -8,9 +8,9 @@ import pytest
 from tests.export.exported import SITE, export, page, source_of, stored
 
 from sterna.errors import UsageError
-from sterna.export.job import Wish, make
+from sterna.export.job import ExportJob, make
 from sterna.export.progress import Unseen
-from sterna.export.selection import Source
+from sterna.export.selection import Selection
 from sterna.web import sitemap_file
 from sterna.web.sitemap import read_sitemap
 from sterna.web.urls import Canonical
@@ -24,11 +24,11 @@ def located(path: Path) -> dict[str, str | None]:
     return {each[0].text or "": each.findtext(f"{NAMESPACE}lastmod") for each in root}
 
 
-def sitemap(source: Source, place: Path, **wishes: str | bool) -> list[Path]:
-    wish = Wish(kind="sitemap", place=place, **wishes)  # type: ignore[arg-type]
+def sitemap(source: Selection, place: Path, **wishes: str | bool) -> list[Path]:
+    job = ExportJob(kind="sitemap", place=place, **wishes)  # type: ignore[arg-type]
     work = place.parent / "work"
     work.mkdir(exist_ok=True)
-    made = make(source, wish, folder=work, stdout=io.BytesIO(), progress=Unseen())
+    made = make(source, job, folder=work, stdout=io.BytesIO(), progress=Unseen())
     return list(made.places)
 
 
@@ -72,7 +72,7 @@ def test_large_sitemap_is_split_and_its_index_names_the_parts(
         ("sitemap.xml", "sitemap-1.xml", "sitemap-2.xml", "sitemap-3.xml")]  # fmt: skip
     assert list(located(places[0])) == [f"{SITE}/sitemap-{number}.xml" for number in (1, 2, 3)]
     assert [len(located(place)) for place in places[1:]] == [4, 4, 2]
-    with source_of(page("/")) as source, pytest.raises(UsageError, match=r"sitemap\.xml is there already"):
+    with source_of(page("/")) as source, pytest.raises(UsageError, match=r"sitemap\.xml exists"):
         sitemap(source, tmp_path / "sitemap.xml")
 
 
@@ -82,7 +82,7 @@ def test_part_that_is_there_already_is_not_overwritten(
     monkeypatch.setattr(sitemap_file, "MAX_URLS", 1)
     (tmp_path / "sitemap-2.xml").write_text("mine")
     with source_of(page("/a"), page("/b")) as source:
-        with pytest.raises(UsageError, match=r"sitemap-2\.xml is there already"):
+        with pytest.raises(UsageError, match=r"sitemap-2\.xml exists"):
             sitemap(source, tmp_path / "sitemap.xml")
         assert (tmp_path / "sitemap-2.xml").read_text() == "mine"
         assert not (tmp_path / "sitemap-1.xml").exists()
@@ -103,11 +103,11 @@ def test_sitemap_is_of_one_site_unless_its_place_is_told(tmp_path: Path) -> None
 
 def test_sitemap_of_one_file_goes_into_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.BytesIO()
-    wish = Wish(kind="sitemap", place=Path("-"))
+    job = ExportJob(kind="sitemap", place=Path("-"))
     with source_of(page("/a"), page("/b")) as source:
-        made = make(source, wish, folder=tmp_path, stdout=out, progress=Unseen())
+        made = make(source, job, folder=tmp_path, stdout=out, progress=Unseen())
         assert (made.count, made.places) == (2, ())
         assert [each[0].text for each in Xml.fromstring(out.getvalue())] == [f"{SITE}/a", f"{SITE}/b"]
         monkeypatch.setattr(sitemap_file, "MAX_URLS", 1)
         with pytest.raises(UsageError, match="the sitemap takes 3 files: name its place with --out"):
-            make(source, wish, folder=tmp_path, stdout=out, progress=Unseen())
+            make(source, job, folder=tmp_path, stdout=out, progress=Unseen())

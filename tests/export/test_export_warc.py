@@ -14,9 +14,8 @@ from warcio.archiveiterator import ArchiveIterator
 from sterna.archive.warc import WarcStore
 from sterna.errors import StorageError, UsageError
 from sterna.export import raw
-from sterna.export.members import members
 from sterna.export.progress import Unseen
-from sterna.export.warc import WarcFile, find
+from sterna.export.warc import WarcFile, find, members
 from sterna.model import Page, Raw
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"

@@ -3,8 +3,7 @@
 import random
 from pathlib import Path
 
-from sterna.export.sorting import Sorter
-from sterna.export.spill import Lookup
+from sterna.export.spill import Lookup, Sorter
 
 
 def test_lines_are_sorted_over_many_runs(tmp_path: Path) -> None:

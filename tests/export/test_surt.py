@@ -5,7 +5,7 @@ import surt as judge  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sterna.export.surt import surt
+from sterna.export.cdxj import surt
 from sterna.web.urls import Canonical
 
 canonical = Canonical(drop_params=())

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import StorageError, UsageError
-from sterna.export.pinning import pinned
-from sterna.export.workbench import bench, check_file, check_folder, is_stream, publish
+from sterna.export.workbench import bench, check_file, check_folder, is_stream, pinned, publish
 
 KILLED = """
 import os, signal, sys
@@ -64,7 +63,7 @@ def test_error_leaves_nothing(tmp_path: Path) -> None:
 def test_file_is_overwritten_by_force_only(tmp_path: Path) -> None:
     place = tmp_path / "out"
     place.write_text("mine")
-    with pytest.raises(UsageError, match=r"out is there already: .* --force"):
+    with pytest.raises(UsageError, match=r"out exists: .* --force"):
         check_file(place, force=False)
     check_file(place, force=True)
     with bench(place) as folder:
@@ -85,13 +84,13 @@ def test_folder_that_holds_something_is_never_replaced(tmp_path: Path) -> None:
         publish(folder / "made", place)
         assert [path.name for path in place.iterdir()] == ["a"]
         (folder / "made").mkdir()
-        with pytest.raises(UsageError, match="holds something already"):
+        with pytest.raises(UsageError, match="is not empty"):
             publish(folder / "made", place)
     with pytest.raises(UsageError, match="is a folder: name a file"):
         check_file(place, force=True)
     with pytest.raises(UsageError, match="is a file: name a folder"):
         check_folder(place / "a")
-    with pytest.raises(UsageError, match="there is no folder"):
+    with pytest.raises(UsageError, match="does not exist"):
         check_file(tmp_path / "not" / "there", force=False)
 
 

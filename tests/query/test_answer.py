@@ -47,7 +47,7 @@ def test_rows_are_read_once_as_they_come(collection: Collection) -> None:
     answer = collection.query("SELECT range AS n FROM range(1_000_000_000)")
     rows = answer.rows()
     assert [next(rows)["n"], next(rows)["n"]] == [0, 1]
-    with pytest.raises(QueryError, match="the rows were read already: ask again"):
+    with pytest.raises(QueryError, match="the rows were read already: run the query again"):
         answer.arrow()
     answer.close()
 
@@ -76,7 +76,7 @@ def test_library_that_is_not_installed_is_named(
     collection: Collection, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(QueryError, match=f"needs {name}, which is not installed: pip install {name}"):
+    with pytest.raises(QueryError, match=f"{name} is not installed: pip install {name}"):
         getattr(collection.query(TITLES), name)()
 
 

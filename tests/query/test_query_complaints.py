@@ -182,7 +182,7 @@ def test_parameters_must_be_those_of_the_query(engine: Engine) -> None:
     assert rows(engine, "SELECT url FROM page WHERE text = $word", word="word") == [(f"{SITE}/a",)]
     assert rows(engine, "SELECT count(*) FROM page WHERE text = $word", word="' OR true --") == [(0,)]
     assert complaint(engine, "SELECT $word") == [
-        "the query needs a value for $word: give it by --set word=VALUE"
+        "the query needs a value for $word: set it with --set word=VALUE"
     ]
     assert complaint(engine, "SELECT $word", word="x", other="y") == [
         "the query has no parameter $other: it has $word"

@@ -135,7 +135,9 @@ def test_template_with_too_many_slots_is_refused_in_one_line(tmp_path: Path) -> 
     slots = tuple((f"s{number}", number) for number in range(MOST_COLUMNS + 1))
     with (
         engine_of(tmp_path, *facts_of("wide", slots)) as engine,
-        pytest.raises(QueryError, match=r"^the template 'wide' has 201 slots.*data->>'SLOT' instead$"),
+        pytest.raises(
+            QueryError, match=r"^the template 'wide' has 201 slots.*data->>'SLOT' of fact instead$"
+        ),
     ):
         engine.run("FROM wide")
 

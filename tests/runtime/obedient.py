@@ -8,7 +8,7 @@ from sterna.runtime import reader
 from sterna.runtime.cell.jail import JailLimits
 
 ENTRY = f"{__name__}:serve"
-LIMITS = JailLimits(memory_bytes=256 * 1024**2, cpu_seconds=600)
+LIMITS = JailLimits(memory_bytes=128 * 1024**2, cpu_seconds=600)
 
 prepare = reader.prepare
 _read_well = reader.read

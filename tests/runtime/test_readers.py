@@ -16,6 +16,7 @@ from tests.runtime import obedient
 
 from sterna.errors import JailError, ReadError
 from sterna.runtime import readers as readers_module
+from sterna.runtime.cell import seccomp
 from sterna.runtime.cell.jail import JailLimits
 from sterna.runtime.cell.pool import Cell, Forker
 from sterna.runtime.readers import Readers
@@ -28,7 +29,8 @@ OBEDIENT = partial(Readers, entry=obedient.ENTRY, limits=obedient.LIMITS)
 
 def answer(body: bytes, *, max_bytes: int = 2**24, **fields: object) -> Fetched:
     given = {"url": "https://a.test/", "status": 200, "content_type": "text/html"}
-    return Fetched(body=body, manner=Manner(max_bytes=max_bytes).encoded(), **(given | fields))  # type: ignore[arg-type]
+    manner = Manner(max_bytes=max_bytes).encoded()
+    return Fetched(body=body, **({"manner": manner} | given | fields))  # type: ignore[arg-type]
 
 
 def page(title: str) -> Fetched:
@@ -80,6 +82,20 @@ async def test_document_comes_back_as_it_was_read() -> None:
     assert document.cpu_seconds > 0
     assert document.title == "Terns"
     assert [link.url for link in document.links] == ["https://a.test/b"]
+
+
+@pytest.mark.skipif(bool(seccomp.why_not()), reason="this machine has no seccomp")
+async def test_jailed_reader_reads_the_same() -> None:
+    wants = Manner(wants=("title", "text", "keywords", "headings")).encoded()
+    asked = answer(b"<title>Terns</title><h1>Far</h1><p>Arctic terns fly far.", manner=wants)
+    latin = answer("<title>Küstenseeschwalbe</title>".encode("latin-1"))
+    async with Readers(1, is_jailed=True) as readers:
+        documents = [await readers.read(each) for each in (asked, latin)]
+    assert [replace(each, cpu_seconds=0.0) for each in documents] == [
+        read_document(asked),
+        read_document(latin),
+    ]
+    assert "terns" in documents[0].keywords
 
 
 async def test_what_is_wrong_with_a_body_crosses_the_border_as_its_kind() -> None:
@@ -157,7 +173,7 @@ async def test_reader_that_hangs_is_replaced_after_its_time(others: set[int]) ->
 
 async def test_body_beyond_the_memory_limit_is_an_error_and_the_next_is_read() -> None:
     async with OBEDIENT(1) as readers:
-        assert await kind_of(readers, answer(b"<p>" * 2**22)) == "parser"
+        assert await kind_of(readers, answer(b"<p>" * 2**21)) == "parser"
         assert (await readers.read(page("after"))).title == "after"
         assert 0 < readers.peak_memory_bytes() < 2 * obedient.LIMITS.memory_bytes
 

@@ -41,7 +41,7 @@ def test_a_site_is_crawled_indexed_searched_and_forgotten(site: NginxServer, tmp
     crawl_here(folder, f"{site.url}/index.html")
     first = sterna("search", folder, "singing")
     assert first.returncode == 0, first.stderr
-    assert "has no search index yet, it is made now" in first.stderr
+    assert "has no search index yet: creating it" in first.stderr
     assert "Whales of the North" in first.stdout
     # Nothing of a page may reach the terminal but its letters.
     assert first.stdout.replace("\n", "").isprintable()

@@ -1,14 +1,13 @@
 """kill -9 at any moment: the index holds exactly the batches that it says, and no page twice."""
 
 import random
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.killing import kill, warm
 from tests.search.shelf import Shelf, held_in, newest_good, page
 
 from sterna.search.indexer import Indexer
@@ -44,18 +43,16 @@ def test_killed_at_random_it_neither_loses_nor_doubles(shelf: Shelf) -> None:
     paths = shelf.snapshot().tables["page"]
     chance = random.Random(11)
     positions = []
-    for _ in range(KILLS):
-        command = [sys.executable, "-m", "tests.search.dying", str(shelf.folder.parent)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
+    with warm("tests.search.dying", shelf.folder.parent) as parent:
+        for _ in range(KILLS):
+            child = parent.start()
             for _ in range(chance.randrange(1, 9)):
-                assert process.stdout.readline()
+                parent.wait_for_report(child)
             time.sleep(chance.random() * 0.05)
-            process.kill()
-            process.wait()
-        with Indexer(shelf.index_folder) as indexer:
-            positions.append(indexer.batch)
-        assert held_in(shelf.index_folder) == newest_good(paths[: max(positions[-1], 0)])
+            kill(child)
+            with Indexer(shelf.index_folder) as indexer:
+                positions.append(indexer.batch)
+            assert held_in(shelf.index_folder) == newest_good(paths[: max(positions[-1], 0)])
     assert positions == sorted(positions)
     assert KILLS <= positions[-1] < BATCHES
     shelf.index()
@@ -65,7 +62,7 @@ def test_killed_at_random_it_neither_loses_nor_doubles(shelf: Shelf) -> None:
 
 def test_page_that_is_the_first_to_change_after_a_start_is_there_once(tmp_path: Path) -> None:
     # A writer that is opened begins to merge, and so lost its first deletion in every second case.
-    for number in range(8):
+    for number in range(5):
         shelf = Shelf(tmp_path / str(number))
         with Indexer(shelf.index_folder) as indexer:
             for batch in range(8):

@@ -90,15 +90,7 @@ def is_within_the_window(page: Page) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
 
 
-def artefact(folder: Path, name: str) -> Path:
-    """Where a picture of this name is kept: in the folder that STERNA_ARTEFACTS names, else in `folder`."""
-    kept = Path(os.environ.get("STERNA_ARTEFACTS") or folder)
-    kept.mkdir(parents=True, exist_ok=True)
-    return kept / name
-
-
-def take_picture(page: Page, folder: Path, name: str, *, is_whole: bool = False) -> Path:
-    """A picture of what the window shows."""
-    path = artefact(folder, f"{name}.png")
-    page.screenshot(path=path, full_page=is_whole)
-    return path
+def take_picture(page: Page, name: str, *, is_whole: bool = False) -> None:
+    """Keeps a picture of the window in the folder that STERNA_ARTEFACTS names, if it names one."""
+    if folder := os.environ.get("STERNA_ARTEFACTS"):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=is_whole)

@@ -285,7 +285,7 @@ Stream = Callable[[HostileServer, Request, asyncio.StreamWriter], Awaitable[None
 
 def _bomb(encoding: str, payload: Callable[[], bytes]) -> Stream:
     async def explode(server: HostileServer, request: Request, writer: asyncio.StreamWriter) -> None:
-        """/bomb.gz, /bomb.br, /bomb.zst: a gigabyte of zeros as a Content-Encoding."""
+        """/bomb.gz, /bomb.br, /bomb.zst: a quarter of a gigabyte of zeros as a Content-Encoding."""
         body = await asyncio.to_thread(payload)
         await send(request, writer, Reply(headers={"Content-Encoding": encoding}, body=body))
 

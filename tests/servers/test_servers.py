@@ -164,14 +164,14 @@ def unpack(encoding: str, body: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("name", ["gz", "br", "zst"])
-def test_bomb_is_small_and_holds_a_gigabyte(server: HostileServer, name: str) -> None:
+def test_bomb_is_small_and_holds_a_quarter_of_a_gigabyte(server: HostileServer, name: str) -> None:
     _, headers, body = get(f"{server.url}/bomb.{name}")
-    assert len(body) < 2_000_000
+    assert len(body) < 500_000
     assert sum(map(len, unpack(headers["Content-Encoding"], body))) == bombs.SIZE
 
 
 def test_gzip_bomb_is_one_member(server: HostileServer) -> None:
-    # A client that reads one member only must meet the whole gigabyte.
+    # A client that reads one member only must meet all of it.
     decompressor = zlib.decompressobj(wbits=31)
     size, rest = 0, bombs.gzip_bomb()
     while rest:

@@ -33,6 +33,13 @@ def place(new_place: Callable[[], Place]) -> Place:
     return new_place()
 
 
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers look for new batches and retry without the pauses of real use."""
+    monkeypatch.setattr("sterna.storage.manager.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("sterna.storage.manager.FIRST_SECONDS", 0.05)
+
+
 @pytest.fixture
 def stock(tmp_path: Path) -> Iterator[Stock]:
     with Stock(tmp_path / "c") as stock:

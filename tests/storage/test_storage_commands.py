@@ -130,7 +130,7 @@ def test_status_tells_that_a_database_is_down(stock: Stock, tmp_path: Path) -> N
         ("FROM page", "FROM read_text('/etc/passwd')", "no files"),
         ("SELECT url, size", "SELECT url, size, url", "the query gives 'url' twice"),
         ('sql = "', 'sql = 7 #"', "line 6, commands.Add.sql: Expected"),
-        ("[rules.pages]", "[rules.pages", "is no TOML"),
+        ("[rules.pages]", "[rules.pages", "is not valid TOML"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_not_added(stock: Stock, old: str, new: str, said: str) -> None:

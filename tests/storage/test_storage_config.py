@@ -113,7 +113,7 @@ def test_call_names_a_module_and_a_function(tmp_path: Path, call: str) -> None:
 def test_what_is_no_toml_is_told(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "storage.toml"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"storage\.toml (is no TOML|is larger)"):
+    with pytest.raises(ConfigError, match=r"storage\.toml (is not valid TOML|is too large)"):
         read_config(path)
 
 
@@ -163,6 +163,6 @@ def test_file_is_read_when_it_changes_and_a_broken_one_is_only_told(tmp_path: Pa
     assert not file.look()
     file.path.write_text(GOOD + "x")
     assert (file.look(), list(file.config.rules)) == (True, ["pages"])
-    assert "is no TOML" in file.fault
+    assert "is not valid TOML" in file.fault
     file.path.unlink()
     assert (file.look(), file.config, file.fault) == (True, Config(), "")

@@ -14,7 +14,7 @@ from sterna.home.folder import CollectionFolder
 pytestmark = pytest.mark.servers
 
 ADDRESS = "127.0.5.9"
-PAGES = 30
+PAGES = 20
 
 
 def test_rule_added_while_a_crawl_runs_is_followed(tmp_path: Path) -> None:

@@ -1,27 +1,21 @@
 """Home and database are killed at random between row and acknowledgement: each row is there exactly once."""
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import pytest
+from tests.killing import kill, warm
 from tests.servers.postgres import PostgresServer
 from tests.storage.places import Place, PostgresPlace
 from tests.storage.stock import Stock, pages
 
 pytestmark = pytest.mark.servers
 
-ROOT = Path(__file__).parent.parent.parent
 ROUNDS = 25
-SECONDS = 4.0  # no round begins later
-DATABASE_ROUNDS = 4
+SECONDS = 2.5  # no round begins later
+DATABASE_ROUNDS = 3
 BATCH_ROWS = 40
 
 # By three ways: COPY in PostgreSQL, one statement for each row, and two of them.
@@ -53,42 +47,6 @@ commands = ["{name}"]
     return text
 
 
-class Runner:
-    """A process that stores, of which each child is killed."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def start(self) -> int:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-
-@contextmanager
-def runner(stock: Stock) -> Iterator[Runner]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.storage.dying", str(stock.folder)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        yield Runner(process)
-        assert process.stdin
-        process.stdin.close()
-
-
-def kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    with suppress(ProcessLookupError):
-        while True:  # until it is gone: it may be in the middle of a write
-            os.kill(pid, 0)
-            time.sleep(0.005)
-
-
 def put_more(stock: Stock, round_number: int) -> None:
     for number in range(3):
         stock.put(pages((round_number * 3 + number) * BATCH_ROWS, BATCH_ROWS))
@@ -115,17 +73,17 @@ def test_home_killed_at_random_loses_and_doubles_nothing(stock: Stock, place: Pl
     random.seed(7)
     place.run(*TABLES)
     stock.rules(rules(place))
-    with runner(stock) as running:
+    with warm("tests.storage.dying", stock.folder) as parent:
         put_more(stock, 0)
+        child = parent.start()
         began = time.monotonic()
-        child = running.start()
         while not stored(place):
             time.sleep(0.01)
         typical = time.monotonic() - began
         kill(child)
         for number in range(1, ROUNDS):
             put_more(stock, number)
-            child = running.start()
+            child = parent.start()
             time.sleep(random.uniform(0.2, 2.0) * typical)
             kill(child)
             if time.monotonic() - began > SECONDS:
@@ -138,8 +96,8 @@ def test_postgres_killed_at_random_loses_and_doubles_nothing(stock: Stock, postg
     place = PostgresPlace(postgres)
     place.run(*TABLES)
     stock.rules(rules(place))
-    with runner(stock) as running:
-        child = running.start()
+    with warm("tests.storage.dying", stock.folder) as parent:
+        child = parent.start()
         for number in range(DATABASE_ROUNDS):
             before = stored(place)
             put_more(stock, number)
@@ -159,10 +117,10 @@ def test_home_and_postgres_killed_together_lose_and_double_nothing(
     place = PostgresPlace(postgres)
     place.run(*TABLES)
     stock.rules(rules(place))
-    with runner(stock) as running:
+    with warm("tests.storage.dying", stock.folder) as parent:
         for number in range(3):
             put_more(stock, number)
-            child = running.start()
+            child = parent.start()
             time.sleep(random.uniform(0.1, 0.5))
             kill(child)
             postgres.kill()

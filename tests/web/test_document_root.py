@@ -213,7 +213,7 @@ def test_alias_that_cannot_be_says_so(root: Path, path: str) -> None:
 
 
 def test_root_that_is_not_there_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no folder"):
+    with pytest.raises(ConfigError, match="not a folder"):
         RootFetcher(tmp_path / "nothing")
 
 

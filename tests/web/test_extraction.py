@@ -116,7 +116,7 @@ MARKUP = st.lists(
 ATTRIBUTES = ["", " class=x", " class='x y'", " t=u", " t='v u'"]
 
 
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(MARKUP, st.lists(CHAINS, min_size=1, max_size=3).map(", ".join))
 def test_the_parser_s_own_engine_finds_the_same(pieces: list[str], css: str) -> None:
     numbered = [

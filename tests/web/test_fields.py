@@ -151,14 +151,14 @@ SOUP = st.lists(st.sampled_from(PIECES + MORE_PIECES), max_size=30).map("".join)
 OLD = ("digest", "size", "content_type", "title", "text", "language", "links", "marks")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(SOUP)
 def test_no_other_field_changes_those_of_always(markup: str) -> None:
     plain, full = read(markup, *DEFAULT_FIELDS), read(markup, *ALL, selectors=SELECTORS)
     assert [getattr(plain, name) for name in OLD] == [getattr(full, name) for name in OLD]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.one_of(st.binary(max_size=300), SOUP.map(lambda text: text.encode("utf-8", "replace"))))
 def test_any_bytes_are_read_whatever_is_wanted(body: bytes) -> None:
     document = read(body, *ALL, selectors=SELECTORS)

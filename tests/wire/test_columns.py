@@ -89,7 +89,7 @@ def test_columns_with_other_numbers_of_rows_are_refused() -> None:
 
 @pytest.mark.parametrize("numbers", [(0, -1), (0, 10)])
 def test_number_out_of_range_is_refused_by_its_name(numbers: tuple[int, ...]) -> None:
-    with pytest.raises(WireError, match="a depth that is not from 0 to 9"):
+    with pytest.raises(WireError, match="a depth is out of range \\(0 to 9\\)"):
         unpack_numbers(numbers, 2, least=0, most=9, name="depth")
 
 

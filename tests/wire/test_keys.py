@@ -203,7 +203,7 @@ def test_a_missing_key_says_how_to_make_one(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(KeyFileError, match="cannot be written"):
+    with pytest.raises(KeyFileError, match="cannot write the key"):
         write_identity(tmp_path / "nowhere" / "key", HOME)
 
 
@@ -223,7 +223,7 @@ def test_every_damaged_key_file_is_refused(tmp_path: Path) -> None:
     damaged += [whole + b"x", b"\xff" * 60, HOME.public.text.encode(), b"x" * 100_000, whole + whole]
     for content in damaged:
         path.write_bytes(content)
-        with pytest.raises(KeyFileError, match="no secret key"):
+        with pytest.raises(KeyFileError, match="not a secret key"):
             read_identity(path)
 
 

@@ -399,8 +399,8 @@ LIES = [
     (said(unchanged=b"\0\0\0\1", unchanged_at=int(NOW + 500) * MS), "fetched"),
     (said(rows=(bytes(17_000_000),)), "fact of more"),
     (said(rows=(b"",) * 1_000_001), "facts in a parcel"),
-    (said(state=StateChange(added=((-1, b""),))), "number is out of range"),
-    (said(state=StateChange(removed=(2**60,))), "number is out of range"),
+    (said(state=StateChange(added=((-1, b""),))), "fact is out of range"),
+    (said(state=StateChange(removed=(2**60,))), "fact is out of range"),
     (said(state=StateChange(added=((1, bytes(17_000_000)),))), "fact of more"),
     (usage(requests=-1), "count"),
     (usage(sent_bytes=2**60), "count"),
@@ -442,7 +442,7 @@ def test_page_that_is_changed_and_unchanged_at_once_is_refused() -> None:
 def test_unchanged_page_that_is_not_in_the_lease_is_refused() -> None:
     parcel = parcel_of(pages=(page_of("/a", is_unchanged=True),))
     assert len(travelled(parcel, MARKS).pages) == 1
-    with pytest.raises(WireError, match="nobody asked for"):
+    with pytest.raises(WireError, match="not asked for"):
         travelled(parcel, MARKS, starts=STARTS[:1])
 
 

@@ -65,7 +65,7 @@ async def tell_hosts(away: Sequence[tuple[Visit, Offer]], options: Options, *, k
                 async with asyncio.timeout(KILL_SECONDS):
                     report = await lines.kill(offer, visit.id)
             except (SternaError, TimeoutError) as error:
-                return f"{name}: killed here, but its host was not told ({error or 'timeout'})"
+                return f"{name}: killed here, but its host was not reached ({error or 'timeout'})"
             return f"{name}: {report.state}"
 
         return list(await asyncio.gather(*(tell(visit, offer) for visit, offer in away)))

@@ -9,7 +9,7 @@ from sterna.home.folder import CollectionFolder
 
 if TYPE_CHECKING:
     from sterna.api.status import Status
-    from sterna.export.job import Kind, Made
+    from sterna.export.job import Exported, ExportFormat
     from sterna.query.answer import Answer
     from sterna.search.results import Found
 
@@ -71,24 +71,24 @@ class Collection:
 
     def export(
         self,
-        to: "Kind",
+        to: "ExportFormat",
         out: Path | str,
         *,
         table: str = "page",
         where: str = "",
         base: str = "",
         force: bool = False,
-    ) -> "Made":
+    ) -> "Exported":
         """Writes the collection for other tools, whole or not at all; `out` is a file or a new folder.
 
         `table` is for jsonl, parquet and csv, `where` a condition in SQL, `base` the URL at which a sitemap
         will be served. `force` overwrites a file.
         """
         from sterna.api.export import export  # noqa: PLC0415
-        from sterna.export.job import Wish  # noqa: PLC0415
+        from sterna.export.job import ExportJob  # noqa: PLC0415
 
-        wish = Wish(kind=to, place=Path(out), table=table, base=base, force=force)
-        return export(self._folder, wish, where=where, stdout=sys.stdout.buffer)
+        job = ExportJob(kind=to, place=Path(out), table=table, base=base, force=force)
+        return export(self._folder, job, where=where, stdout=sys.stdout.buffer)
 
     def status(self) -> "Status":
         """Where the crawl stands: counts, sites, and how far the search index is."""

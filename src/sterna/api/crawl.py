@@ -22,9 +22,9 @@ from sterna.home.crawl import crawl as crawl_from_home
 from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options, lay_over, load, merge_seeds, read_config
 from sterna.home.progress import Progress, Summary
-from sterna.home.settings import DEFAULT_KEYS
 from sterna.host.keyring import Keyring
 from sterna.model import Parcel
+from sterna.wire.keys import DEFAULT_KEYS
 
 _log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from typing import BinaryIO
 
 from sterna.api.query import Bounds, open_collection
 from sterna.export import warc
-from sterna.export.job import Made, Wish, check_wish, make, workplace
-from sterna.export.pinning import pinned
-from sterna.export.progress import Progress, Unseen
-from sterna.export.selection import Source
+from sterna.export.job import Exported, ExportJob, check_job, make, workplace
+from sterna.export.progress import ExportProgress, Unseen
+from sterna.export.selection import Selection
+from sterna.export.workbench import pinned
 from sterna.home.folder import CollectionFolder
 
 _SECONDS = 30 * 86_400.0  # an export may take as long as it needs
@@ -18,21 +18,21 @@ _NOBODY = Unseen()
 
 def export(
     collection: CollectionFolder,
-    wish: Wish,
+    job: ExportJob,
     *,
     where: str = "",
     stdout: BinaryIO,
-    progress: Progress = _NOBODY,
+    progress: ExportProgress = _NOBODY,
     warn: Callable[[str], None] = lambda text: None,
-) -> Made:
-    """Makes the export, whole or not at all; raises UsageError for what cannot be made."""
-    check_wish(wish)
+) -> Exported:
+    """Makes the export, whole or not at all; raises UsageError for an invalid job."""
+    check_job(job)
     with ExitStack() as stack:
-        folder = stack.enter_context(workplace(wish))
+        folder = stack.enter_context(workplace(job))
         with collection.open_ledger() as ledger:
             positions = ledger.warc_positions()
         files, missing = warc.find(collection.warc_folder, positions)
-        if wish.kind in ("warc", "cdxj", "wacz"):
+        if job.kind in ("warc", "cdxj", "wacz"):
             for name in missing:
                 warn(f"{name} is missing in {collection.warc_folder}: left out")
         tables = stack.enter_context(pinned(collection.snapshot().tables, beside=collection.segments_folder))
@@ -41,5 +41,5 @@ def export(
             collection, bounds=Bounds(seconds=_SECONDS), files=tables, spill_folder=folder / "spill"
         )
         stack.enter_context(engine)
-        source = stack.enter_context(Source(collection.folder, engine, tuple(files), where.strip()))
-        return make(source, wish, folder=folder, stdout=stdout, progress=progress)
+        selection = stack.enter_context(Selection(collection.folder, engine, tuple(files), where.strip()))
+        return make(selection, job, folder=folder, stdout=stdout, progress=progress)

@@ -1,4 +1,4 @@
-"""What came into the archive after a batch: its rows in the order in which they were committed.
+"""The rows that came into the archive after a batch, in the order of their commits.
 
 Merged segments may hold batches that lie between those of another one: a segment that was too large to be
 merged was left out, or a clock was set back and its name sorted wrong. So rows wait until no row group that
@@ -31,8 +31,8 @@ class _Group(NamedTuple):
 def arrivals(paths: Sequence[Path], *, after: int, upto: int, columns: Sequence[str]) -> Iterator[pa.Table]:
     """The rows of the batches after < batch <= upto, in the order of their batches, in bounded pieces.
 
-    Row groups that lie outside are not read. Columns that a file lacks are NULL, but for `batch`: rows from
-    before there were batches are of batch 0, so that `after=-1` brings them too.
+    Row groups that lie outside are not read. Columns that a file lacks are NULL, except `batch`: rows without
+    one are of batch 0, so that `after=-1` includes them.
     """
     wanted = [*(name for name in columns if name != BATCH), BATCH]
     held: pa.Table | None = None
@@ -48,7 +48,7 @@ def arrivals(paths: Sequence[Path], *, after: int, upto: int, columns: Sequence[
 
 
 def count(paths: Sequence[Path], *, after: int, upto: int) -> int:
-    """How many rows arrivals() would bring; of most files nothing but the footer is read."""
+    """The number of rows of arrivals(); of most files only the footer is read."""
     total = 0
     for group in _groups(paths, after=after, upto=upto):
         if after < group.low and group.high <= upto:
@@ -82,7 +82,7 @@ def _ranges(path: Path) -> tuple[tuple[int, int, int], ...]:
 
 
 def _read(path: Path, group: int, *, columns: Sequence[str]) -> pa.Table:
-    """These columns of a row group, by batch; in nearly all of them the rows are so already."""
+    """These columns of a row group, sorted by batch, as nearly all are already."""
     schema = pa.schema([SCHEMAS[path.name.split(".")[-2]].field(name) for name in columns])
     with damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         present = set(file.schema_arrow.names)

@@ -13,6 +13,8 @@ from sterna.errors import StorageError
 
 OnStep = Callable[[str], None]
 
+TEMPORARY = ".tmp"  # the ending of an incomplete file
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_SECONDS = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sterna.archive.disk import OnStep, ignore_step, storage_errors, sync_folder
+from sterna.archive.disk import TEMPORARY, OnStep, ignore_step, storage_errors, sync_folder
 from sterna.archive.manifest import Batch, FactRow, Segment
 from sterna.archive.rows import BATCH, OPTIONAL, SCHEMAS, fact_table, link_table, page_table
 from sterna.errors import StorageError
@@ -21,9 +21,7 @@ from sterna.model import Page
 GROUP_BYTES = 16 << 20
 
 _MOST = 2**63 - 1
-_EARLY = (0, 0)  # of rows from before there were batches
-
-TEMPORARY = ".tmp"  # what a file that is not whole yet ends with
+_EARLY = (0, 0)  # of rows without a batch
 
 # Dictionaries pay where values repeat within a segment; for texts and unique URLs they only cost time.
 _DICTIONARIES = {
@@ -102,12 +100,12 @@ def _group_rows(rows: pa.Table) -> int:
 
 
 def _without_empty(table: str, rows: pa.Table) -> pa.Table:
-    """The rows without those of their optional columns in which none has anything."""
+    """The rows without the optional columns that are empty."""
     return rows.drop_columns([name for name in OPTIONAL[table] if rows[name].null_count == rows.num_rows])
 
 
 def in_order(paths: Sequence[Path]) -> list[Path]:
-    """The files by the first batch that they hold; their names tell it while no clock is set back."""
+    """The files sorted by their first batch; names would do, but for clocks that are set back."""
     return sorted(paths, key=_first_batch)
 
 
@@ -126,7 +124,7 @@ def common_schema(table: str, paths: Sequence[Path]) -> pa.Schema:
 
 
 def row_groups(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of the files, in groups as they lie there, with every column of the schema."""
+    """The row groups of the files, with every column of the schema."""
     for path in paths:
         with damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             for group in range(file.num_row_groups):
@@ -144,7 +142,7 @@ def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 @contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Says of what goes wrong in reading a segment which one it is."""
+    """Turns errors of reading a segment into a StorageError that names it."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -153,7 +151,7 @@ def damage_named(path: Path) -> Iterator[None]:
 
 
 def gathered(groups: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in groups of about GROUP_BYTES, so that merged segments do not keep the crumbs."""
+    """The same rows in groups of about GROUP_BYTES, so that merged segments have no tiny groups."""
     pending: list[pa.Table] = []
     size_bytes = 0
     for group in groups:
@@ -166,7 +164,7 @@ def gathered(groups: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(pending)
 
 
-# --- the batches that a segment holds: its footer tells them, and nothing else is read
+# --- the batches of a segment, read from its footer
 
 
 def batches_of(metadata: pq.FileMetaData) -> list[tuple[int, int]]:

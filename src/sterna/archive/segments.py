@@ -1,11 +1,10 @@
 """Parquet segments: written once, whole or not at all, merged into larger ones, swept when unknown.
 
 A segment is written under a temporary name, synced, renamed, and its folder synced; only then may its name
-go into the manifest. A file that is not in the manifest does not exist for readers; `sweep` removes it at the
-next start.
+go into the manifest. Readers ignore a file that is not in the manifest; `sweep` removes it at the next start.
 
-A segment may lack columns of its table: fields that none of its rows has are not written, and earlier
-versions did not know them. To whoever reads it or merges it they are NULL.
+A segment may lack columns of its table: empty optional fields are not written, and earlier releases did not
+know them. Readers and merges take them as NULL.
 """
 
 from collections import defaultdict
@@ -14,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sterna.archive.disk import OnStep, ignore_step, make_folder, new_id, storage_errors
+from sterna.archive.disk import TEMPORARY, OnStep, ignore_step, make_folder, new_id, storage_errors
 from sterna.archive.manifest import TABLES, Batch, FactRow, Segment
 from sterna.errors import StorageError
 from sterna.model import Page
@@ -25,11 +24,10 @@ if TYPE_CHECKING:
 FAN_IN = 16  # segments that are merged into one
 MAX_SEGMENT_BYTES = 512 << 20  # of a merged one
 _SUFFIX = ".parquet"
-_TEMPORARY = ".tmp"
 
 
 class SegmentStore:
-    """The folder of segments; which of them exist is the manifest's to say."""
+    """The folder of segments; the manifest decides which of them count."""
 
     def __init__(
         self, folder: Path, *, on_step: OnStep = ignore_step, make_id: Callable[[], str] = new_id
@@ -46,7 +44,7 @@ class SegmentStore:
         facts: Sequence[FactRow] = (),
         batch: Batch | None = None,
     ) -> list[Segment]:
-        """The durable segments of these pages, their links and facts; none where there are no rows."""
+        """The durable segments of these pages, their links and facts; none for tables without rows."""
         from sterna.archive.parquet import tables_of  # noqa: PLC0415 - see there
 
         written: list[Segment] = []
@@ -109,7 +107,7 @@ class SegmentStore:
 
 
 def _is_ours(name: str) -> bool:
-    return name.removesuffix(_TEMPORARY).endswith(tuple(f".{table}{_SUFFIX}" for table in TABLES))
+    return name.removesuffix(TEMPORARY).endswith(tuple(f".{table}{_SUFFIX}" for table in TABLES))
 
 
 # --- which segments to merge: tiers, as in a log-structured merge tree
@@ -121,7 +119,7 @@ def choose_merges(
     """The groups to merge now, each of one table and tier; none larger than `max_bytes`."""
     tiers: defaultdict[tuple[str, int], list[Segment]] = defaultdict(list)
     for segment in sorted(segments, key=lambda segment: segment.name):
-        # Above half the limit a segment is full: it could meet no partner of its own size.
+        # Above half the limit a segment is full: two of its size would exceed the limit.
         if segment.size_bytes <= max_bytes // 2:
             tiers[segment.table, segment.tier].append(segment)
     return [

@@ -44,7 +44,7 @@ class _Part:
 
 
 class WarcStore:
-    """The folder of WARC files; how much of each exists is the manifest's to say."""
+    """The folder of WARC files; the manifest decides how much of each counts."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class WarcStore:
         self._rename_full()
         with storage_errors(self._folder):
             for position in self._open:
-                # A failed append may have left a tail that it could not cut: it must not pass for complete.
+                # A failed append may have left a tail, which must not become part of a complete file.
                 self._cut(self._open_path(position.name), position.committed_bytes)
                 self._open_path(position.name).rename(self.path(position.name))
             sync_folder(self._folder)
@@ -115,7 +115,7 @@ class WarcStore:
         return self._folder / (name + OPEN)
 
     def _rename_full(self) -> None:
-        """By now the manifest knows that these files are closed: its commit lies between two calls."""
+        """The manifest lists these files as closed by now: its commit lies between two calls."""
         with storage_errors(self._folder):
             for name in self._full:
                 self._open_path(name).rename(self.path(name))
@@ -172,7 +172,7 @@ class WarcStore:
                 self._open_path(part.name).unlink(missing_ok=True)
 
     def _restore(self, position: WarcPosition) -> bool:
-        """Whether the file is there, after it got the name and the length that the manifest states."""
+        """Restores the name and length that the manifest states; False if the file is missing."""
         complete, unfinished = self.path(position.name), self._open_path(position.name)
         if not position.is_open and complete.exists():
             return True

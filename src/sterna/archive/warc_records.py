@@ -27,7 +27,7 @@ _REVISIT = "http://netpreserve.org/warc/1.1/revisit/"
 
 
 def warcinfo(name: str, fields: Mapping[str, str], *, now: datetime) -> bytes:
-    """The record that begins a file: who wrote it, and how it behaved."""
+    """The first record of a file: the software and its settings."""
     described = {"format": "WARC File Format 1.1", **fields}
     block = "".join(f"{key}: {' '.join(value.split())}\r\n" for key, value in described.items() if value)
     headers = {"WARC-Date": _date(now), "WARC-Filename": name, "Content-Type": "application/warc-fields"}
@@ -36,7 +36,7 @@ def warcinfo(name: str, fields: Mapping[str, str], *, now: datetime) -> bytes:
 
 
 def page_records(page: Page, raw: Raw) -> bytes:
-    """The response, or the revisit that stands for it, and the request that brought it."""
+    """The response, or a revisit instead, and the request."""
     headers = {"WARC-Target-URI": clean(page.url), "WARC-Date": _date(moment(page.fetched))}
     if raw.is_http2:
         headers["WARC-Protocol"] = "h2"
@@ -92,7 +92,7 @@ def _member(kind: WarcRecordType, block: bytes, *, headers: Mapping[str, str]) -
 
 
 def _digest(data: bytes) -> str:
-    # SHA-1 in base 32 is what other tools write and compare; it guards against damage, not against malice.
+    # SHA-1 in base 32 is what other tools write and compare; it detects damage, not manipulation.
     return "sha1:" + base64.b32encode(hashlib.sha1(data, usedforsecurity=False).digest()).decode()
 
 
@@ -153,7 +153,7 @@ def _name(field: bytes) -> bytes:
 
 def _stated_length(field: bytes) -> int:
     value = field.partition(b":")[2].strip()
-    # No length that can be meant has more than 19 digits; int() would take thousands, and signs.
+    # A valid length has at most 19 digits; int() would accept thousands, and signs.
     return int(value) if value.isdigit() and len(value) < 20 else -1
 
 

@@ -5,15 +5,16 @@ import sys
 
 def run() -> None:
     """The entry point of `sterna`."""
+    from sterna.cli.exits import leave, reported  # noqa: PLC0415 - a command's module needs none of this
+
     code: object = 0
     try:
-        _run()
+        with reported():
+            _run()
     except SystemExit as ending:
         code = ending.code
     if not isinstance(code, int | None):
         raise SystemExit(code)
-    from sterna.cli.exits import leave  # noqa: PLC0415 - see below
-
     leave(code or 0)
 
 

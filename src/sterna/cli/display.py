@@ -24,9 +24,9 @@ LINE_SECONDS = 10.0
 JSON_SECONDS = 5.0
 MAX_SITES = 5
 _ENDS = {
-    Ended.VIOLATION: "it tried what its jail forbids",
-    Ended.CRASH: "its engine died",
-    Ended.RULES: "its rules cannot be run",
+    Ended.VIOLATION: "it attempted something that the sandbox forbids",
+    Ended.CRASH: "its rule engine crashed",
+    Ended.RULES: "its rules are invalid",
 }
 
 
@@ -254,7 +254,7 @@ def report(summary: Summary, collection: CollectionFolder) -> list[str]:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items())
         lines.append(f"errors: {kinds}")
     if "private_address" in summary.errors:
-        lines.append("sites in private networks were left alone; to visit them too: --allow-private")
+        lines.append("sites in private networks were not visited; to visit them: --allow-private")
     if summary.ended in LIMITS:
         reason = _ENDS.get(Ended(summary.ended), f"its limit of {summary.ended} is reached")
         lines.append(f"the crawler was ended: {reason}")
@@ -268,11 +268,11 @@ def report(summary: Summary, collection: CollectionFolder) -> list[str]:
 def _what_is_left(summary: Summary, collection: CollectionFolder) -> list[str]:
     again = f"sterna crawl --into {collection.folder}"
     if summary.ended == "stopped":
-        return [f"stopped cleanly with {summary.pending:,} URLs to go; go on with: {again}"]
+        return [f"stopped cleanly with {summary.pending:,} URLs to go; continue with: {again}"]
     if summary.ended in ("limit", "pages"):
         return [f"the limit is reached with {summary.pending:,} URLs to go; for more: {again} --max-pages N"]
     if summary.ended == "waiting":
-        return [*_troubled_sites(collection), f"go on when their time has come, with: {again}"]
+        return [*_troubled_sites(collection), f"continue at that time with: {again}"]
     if summary.total_pages == 0:
         return _troubled_sites(collection)
     if summary.pages == 0:
@@ -281,7 +281,7 @@ def _what_is_left(summary: Summary, collection: CollectionFolder) -> list[str]:
 
 
 def _troubled_sites(collection: CollectionFolder) -> list[str]:
-    """The sites that keep the crawl waiting, or that it had to give up."""
+    """The sites that the crawl waits for, or has given up."""
     with collection.open_ledger() as ledger:
         rows = [row for row in ledger.site_rows() if row.next_turn or row.robots == "disqualified"]
     lines = [harmless(_trouble(row)) for row in rows[:MAX_SITES]]
@@ -291,7 +291,7 @@ def _troubled_sites(collection: CollectionFolder) -> list[str]:
 
 
 def _trouble(row: SiteRow) -> str:
-    cause = f": its robots.txt is not to be had ({row.reason})" if row.robots == "disqualified" else ""
+    cause = f": its robots.txt could not be fetched ({row.reason})" if row.robots == "disqualified" else ""
     if row.next_turn is None:
         return f"{row.site} is given up{cause}"
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.next_turn))

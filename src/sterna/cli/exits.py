@@ -80,6 +80,9 @@ def _noting_interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
     _interrupted.clear()
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are handled by the main thread alone
+        return
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, on_interrupt)

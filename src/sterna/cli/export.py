@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from sterna.export.job import Made
-    from sterna.export.progress import Progress, Unit
+    from sterna.export.job import Exported
+    from sterna.export.progress import ExportProgress, Unit
 
 LINE_SECONDS = 10.0
 
@@ -66,17 +66,17 @@ def export(
     """
     # DuckDB is slow to load, and --help should not wait for it.
     from sterna.api.export import export as run_export  # noqa: PLC0415
-    from sterna.export.job import Wish, default_place  # noqa: PLC0415
+    from sterna.export.job import ExportJob, default_place  # noqa: PLC0415
     from sterna.home.folder import CollectionFolder  # noqa: PLC0415
 
     collection = CollectionFolder(folder)
     collection.check()
     place = out or default_place(to, name=folder.resolve().name, table=table)
-    wish = Wish(kind=to, place=place, table=table, base=base, force=force)
+    job = ExportJob(kind=to, place=place, table=table, base=base, force=force)
     try:
         with interruptible("stopped, nothing was written", Exit.STOPPED), _shown(quiet=quiet) as progress:
             made = run_export(
-                collection, wish, where=where, stdout=sys.stdout.buffer, progress=progress, warn=warn
+                collection, job, where=where, stdout=sys.stdout.buffer, progress=progress, warn=warn
             )
     except BrokenPipeError:
         # Python must not try again to write what is buffered when it ends.
@@ -84,13 +84,13 @@ def export(
         warn("the reader of the output is gone: stopped")
         raise typer.Exit(int(Exit.STOPPED)) from None
     if not quiet:
-        (sys.stderr if wish.is_stream else sys.stdout).write(_report(made) + "\n")
+        (sys.stderr if job.is_stream else sys.stdout).write(_report(made) + "\n")
 
 
 # -- what is shown -----------------------------------------------------------------------------------------
 
 
-def _report(made: "Made") -> str:
+def _report(made: "Exported") -> str:
     amount = plural(made.count, made.noun)
     if not made.places:
         return amount
@@ -99,7 +99,7 @@ def _report(made: "Made") -> str:
 
 
 @contextmanager
-def _shown(*, quiet: bool) -> Iterator["Progress"]:
+def _shown(*, quiet: bool) -> Iterator["ExportProgress"]:
     """A bar on a terminal, a line at intervals in a log."""
     if quiet:
         from sterna.export.progress import Unseen  # noqa: PLC0415

@@ -11,10 +11,9 @@ import typer
 from sterna.cli.flags import parameter
 from sterna.cli.keys import KeysOption, keyring_of
 from sterna.errors import UsageError
-from sterna.home.settings import DEFAULT_KEYS
 from sterna.host.config import HostConfig, HostFile, config_of
 from sterna.host.policy.terms import AllowedHomes
-from sterna.wire.keys import Identity
+from sterna.wire.keys import DEFAULT_KEYS, Identity
 
 SiteOption = Annotated[str, typer.Option("--site", metavar="URL", help="The site, as visitors know it.")]
 _SOURCE = {

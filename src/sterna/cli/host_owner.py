@@ -80,7 +80,7 @@ def open_doors(state: OwnStateOption = None, site: OwnSiteOption = "") -> None:
         return
     doors.open()
     _note(folder, "doors-opened")
-    say("the doors are open again: those who are allowed may come")
+    say("the doors are open again: allowed homes are admitted")
 
 
 def audit(
@@ -122,7 +122,7 @@ def _stop_one(folder: Path, crawler: str) -> None:
 def _stop_all(folder: Path, reason: str) -> None:
     """Writes the file first: it closes the doors even if no host answers."""
     Doors(folder).close(reason)
-    say("the doors are closed: nobody is let in until sterna host open")
+    say("the doors are closed: no home is admitted until sterna host open")
     try:
         count = _checked(ask(folder, ControlRequest("stop-all"))).count
     except LineBroken as error:

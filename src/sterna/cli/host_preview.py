@@ -17,7 +17,6 @@ from sterna.cli.host_options import KeysFlag, host_file, host_flags
 from sterna.cli.keys import KeysOption, keyring_of
 from sterna.cli.lines import bytes_text, duration_text, plural, say, say_json
 from sterna.errors import StorageError, UsageError
-from sterna.home.settings import DEFAULT_KEYS
 from sterna.host.config import HostConfig, config_of
 from sterna.host.keyring import ALLOWED, read_allowed
 from sterna.host.owner.dry_run import DryRun
@@ -25,6 +24,7 @@ from sterna.host.policy.explanation import explain
 from sterna.host.policy.hours import zone_of
 from sterna.host.policy.policy import read_policy
 from sterna.model import LIMITS, Ended
+from sterna.wire.keys import DEFAULT_KEYS
 
 _UNFINISHED = LIMITS | {Ended.BUDGET, Ended.STOPPED}
 

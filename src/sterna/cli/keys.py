@@ -7,9 +7,8 @@ import typer
 
 from sterna.cli.lines import say
 from sterna.errors import UsageError, WireError
-from sterna.home.settings import DEFAULT_KEYS
 from sterna.host.keyring import ALLOWED, Keyring, Who, allow, read_allowed
-from sterna.wire.keys import PublicKey
+from sterna.wire.keys import DEFAULT_KEYS, PublicKey
 
 WHO: tuple[Who, ...] = ("home", "host")
 

@@ -1,1 +1,1 @@
-"""A collection in the forms that other tools read."""
+"""A collection in the formats of other tools."""

@@ -1,4 +1,4 @@
-"""CDXJ: a line for each answer in WARC files, sorted by the address turned round and by time.
+"""CDXJ: a line for each answer in WARC files, sorted by the reversed address and by time.
 
 Fields and their order are those that cdxj-indexer and pywb write, every value a text:
 `org,example)/ 20260102030405 {"url": ..., "mime": ..., "status": ..., "digest": ..., "length": ..., ...}`.
@@ -16,14 +16,14 @@ from sterna.export.warc import Heads, WarcEntry
 from sterna.model import Record
 from sterna.web.urls import hostname_of, path_of, site_of
 
-BLOCK_LINES = 1024  # of a compressed index: what a reader fetches to look up one address
+BLOCK_LINES = 1024  # of a compressed index, which a reader fetches at once
 _INDEXED = frozenset({"response", "revisit"})
 _NOT_DIGIT = re.compile(r"\D")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _WWW = re.compile(r"www\d*\.")
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "#%")
 
-# The parameters by which servers tell sessions apart, with the length of the numbers that they give.
+# Parameters with session ids, and the lengths of the ids.
 _SESSION_PARAMETERS = {"jsessionid": 32, "phpsessid": 32, "sid": 32}
 _ASP, _ASP_KEY, _ASP_NUMBER = "aspsessionid", 8, 24
 _COLD_FUSION = ("cfid", "cftoken")  # one after the other
@@ -31,7 +31,7 @@ _ASPX_NUMBER = 24
 
 
 def index_line(entry: WarcEntry, *, filename: str) -> bytes | None:
-    """The line of a record; None where it is none that an index tells of."""
+    """The line of a record; None if the index does not list its type."""
     heads = entry.heads
     if heads.kind not in _INDEXED:
         return None
@@ -55,14 +55,14 @@ def timestamp(heads: Heads) -> str:
 
 
 class Block(Record, frozen=True):
-    """Some lines, compressed, and the line by which a second index knows them."""
+    """Some lines, compressed, and their line in the secondary index."""
 
     data: bytes
     pointer: bytes
 
 
 def blocks(lines: Iterable[bytes], *, filename: str) -> Iterator[Block]:
-    """The lines as a compressed index; its pointers, in their order, are what is searched first."""
+    """The lines as a compressed index; the pointers make up the secondary index."""
     rest, offset = iter(lines), 0
     header = b"!meta 0 %s\n" % json.dumps({"format": "cdxj-gzip-1.0", "filename": filename}).encode()
     while some := list(islice(rest, BLOCK_LINES)):
@@ -110,7 +110,7 @@ def _path(path: str) -> str:
 
 
 def _without_sessions(path: str) -> str:
-    """The path without sessions of ASP.NET: /(24 signs)/page.aspx, /(S(24 signs))/page.aspx."""
+    """The path without sessions of ASP.NET: /(24 characters)/page.aspx, /(S(24 characters))/page.aspx."""
     *folders, page = path.split("/")
     if ".aspx" not in page[1:]:
         return path
@@ -154,7 +154,7 @@ def _query(query: str) -> str:
         if not (_tells_session(parameter) or _is_cold_fusion(parameters, number))
     ]
     if len(kept) < len(parameters) and kept[-1:] != parameters[-1:]:
-        kept.append("")  # of one at the end those tools leave its `&`
+        kept.append("")  # those tools leave the `&` of one at the end
     return "&".join(sorted(kept, key=lambda parameter: parameter.split("=", 1)))
 
 
@@ -182,7 +182,7 @@ def _is_cold_fusion(parameters: list[str], number: int) -> bool:
 
 
 def _unescaped(text: str) -> bytes:
-    """The bytes that are meant, also where they were escaped more than once."""
+    """The bytes with all escapes undone, repeatedly escaped ones too."""
     before, data = b"", text.encode()
     while data != before:
         before, data = data, unquote_to_bytes(data)

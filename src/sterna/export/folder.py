@@ -33,13 +33,13 @@ _IS_HTML = "content_type IN ('text/html', 'application/xhtml+xml')"
 _IS_READABLE = f"status = 200 AND (html IS NOT NULL OR text IS NOT NULL OR {_IS_HTML})"
 _COLUMNS = f"url, title, fetched, language, {_IS_HTML}, text, headings, html"
 
-_MAX_BYTES = 32 << 20  # of a page: more than that is not read by anybody
+_MAX_BYTES = 32 << 20  # of a page
 _RECORD_END = b"\r\n\r\n"
 
 SUFFIX = ".md"
 _MAX_NAME_BYTES = 64
 _MAX_FOLDERS = 10
-_HASH_BYTES = (5, 10, 20)  # more of them where fewer are taken already
+_HASH_BYTES = (5, 10, 20)  # more where shorter ones are taken
 
 _UNSAFE = re.compile(r"[^\w.+=,@~-]")
 _PAGE = re.compile(r"\.x?html?\Z", re.IGNORECASE)
@@ -61,7 +61,7 @@ class _Page(Record, frozen=True):
 
 
 def write_folder(source: Selection, folder: Path, *, scratch: Path, progress: ExportProgress) -> int:
-    """Writes a file for each page that says something, and tells how many these are."""
+    """Writes a file for each page with a text, and returns their number."""
     source.check()
     with Lookup(scratch / "paths") as taken, Responses(scratch / "responses") as responses:
         if source.warcs and source.count(f"{_IS_READABLE} AND {_IS_HTML} AND html IS NULL"):
@@ -88,11 +88,11 @@ def _of_html(html: str, url: str) -> str:
     try:
         return to_markdown(html, url)
     except ReadError:
-        return ""  # the parser gave up, and the page's text is what is left of it
+        return ""  # the parser gave up; the stored text is used instead
 
 
 def of_text(text: str, headings: Sequence[str]) -> str:
-    """The text of a page with its headings set apart, where they are found in it, in their order."""
+    """The text of a page with those headings set apart that are found in it, in order."""
     blocks: list[str] = []
     start = 0
     for title in headings:
@@ -105,7 +105,7 @@ def of_text(text: str, headings: Sequence[str]) -> str:
 
 
 def _place_of(title: str, text: str, start: int) -> int:
-    """Where the title stands in the text as words of its own; -1 where it does not."""
+    """The position of the title in the text, as whole words; -1 if there is none."""
     at = text.find(title, start) if title else -1
     while at >= 0:
         before, after = text[max(at - 1, 0) : at], text[at + len(title) : at + len(title) + 1]
@@ -127,7 +127,7 @@ def _front_matter(page: _Page) -> str:
 
 
 def yaml_text(text: str) -> str:
-    """The text between quotes, as YAML reads it."""
+    """The text as a quoted YAML scalar."""
     return "".join(map(_yaml_sign, json.dumps(text, ensure_ascii=False)))
 
 
@@ -141,7 +141,7 @@ def _yaml_sign(sign: str) -> str:
 
 
 class Responses:
-    """Where each response lies; none is known before the files were looked through."""
+    """The position of each response; empty before `find`."""
 
     def __init__(self, path: Path) -> None:
         self._places = Lookup(path)
@@ -156,7 +156,7 @@ class Responses:
         self._places.close()
 
     def find(self, files: Sequence[WarcFile], *, progress: ExportProgress) -> None:
-        """Looks through the files, once."""
+        """Reads the files, once."""
         self._files = files
         progress.begin("WARC files", total=sum(file.committed_bytes for file in files), unit="bytes")
         for number, file in enumerate(files):
@@ -166,9 +166,9 @@ class Responses:
                     self._places.put_newest(entry.heads.url, place)
 
     def html(self, url: str, fetched: datetime) -> str | None:
-        """The page as it was then; None where no response is left of it, or it cannot be read.
+        """The page as fetched at this time; None if there is no readable response.
 
-        A later response is as good: had the page changed, it would not be the one of that time.
+        A later response is as good: a changed page would have a later version.
         """
         date, number, offset, length = (self._places.get(url) or " 0 0 0").split(" ")
         if date < fetched.astimezone(UTC).strftime(DATE_FORMAT):
@@ -188,7 +188,7 @@ class Responses:
 
 
 class _Name(Record, frozen=True):
-    """A name for a file or a folder, and whether it says exactly what it is made of."""
+    """The name of a file or folder, and whether it spells its URL segment exactly."""
 
     text: str
     is_exact: bool
@@ -215,7 +215,7 @@ class Paths:
         self._taken = taken
 
     def take(self, url: str) -> str:
-        """The path for a URL, which is asked for once."""
+        """The path for a URL; call it once for each."""
         path = file_path(url)
         for hash_bytes in _HASH_BYTES:
             if self._taken.add(normalize("NFKC", path).casefold()):
@@ -227,7 +227,7 @@ class Paths:
 def _folder(segment: str, *, is_host: bool = False) -> _Name:
     name = _name(segment)
     if normalize("NFKC", name.text).casefold().endswith(SUFFIX):
-        # Beside it may lie a file of this name.
+        # A file of this name may exist beside it.
         return _Name(f"{name.text}_", is_host)
     return _Name(name.text, True) if is_host else name
 
@@ -236,7 +236,7 @@ def _name(segment: str) -> _Name:
     meant = unquote(segment)
     text = _UNSAFE.sub("_", normalize("NFC", meant))
     if text[:1] in (".", "-") or _RESERVED.fullmatch(text):
-        text = f"_{text}"  # hidden files, and what a command takes for an option
+        text = f"_{text}"  # hidden files, and options of commands
     text = _cut(text)
     if text.endswith("."):
         text = f"{text[:-1]}_"

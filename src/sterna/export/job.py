@@ -46,7 +46,7 @@ class ExportJob(Record, frozen=True, kw_only=True):
 
     @property
     def is_folder(self) -> bool:
-        """True where many files are made in a folder of their own."""
+        """True for many files in a folder of their own."""
         is_warc_file = self.is_stream or self.place.name.endswith(_ENDINGS["warc"])
         return self.kind == "markdown" or (self.kind == "warc" and not is_warc_file)
 
@@ -155,7 +155,7 @@ def _make_sitemap(
     for place in places:
         check_file(place, force=job.force)
     size_bytes = sum(path.stat().st_size for path in made)
-    # The file that names the others comes last: nobody reads of a file that is not there yet.
+    # The index comes last: it must not name files that do not exist yet.
     for path, place in reversed(list(zip(made, places, strict=True))):
         publish(path, place, force=job.force)
     return Exported(count, "page", tuple(places), size_bytes)

@@ -1,7 +1,7 @@
 """A page's HTML as Markdown: headings, paragraphs, lists, tables, code, links and images.
 
-The tree is walked without recursion: a page nests as deep as it likes. No markup of the page gets through as
-markup, only as Markdown, and links lead to http and https addresses alone.
+The tree is walked without recursion: a page nests as deep as it likes. Nothing of the page stays HTML,
+and links lead only to http and https URLs.
 """
 
 import re
@@ -39,7 +39,7 @@ _STYLES = {
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight)-([A-Za-z0-9_+#-]{1,20})(?:\s|$)")
-# What no cell of such a table can hold; old pages lay themselves out by tables, and these hold it all.
+# A table with one of these is for layout, as in old pages, and not for data.
 _LAID_OUT = frozenset({
     "blockquote", "dl", "form", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "menu", "ol", "pre", "table", "ul",
 })  # fmt: skip
@@ -49,7 +49,7 @@ _Ending = Callable[[], None]
 
 
 def to_markdown(html: str, url: str) -> str:
-    """The Markdown of a page that came from `url`; ReadError where it needs more memory than there is."""
+    """The Markdown of a page from `url`; ReadError if the parser runs out of memory."""
     tree = parse(html)
     writer = _Writer(_Links(tree, url))
     writer.walk(tree.body or tree.root)
@@ -78,7 +78,7 @@ def _stated_base(tree: LexborHTMLParser) -> str:
 
 
 class _Writer:
-    """Walks a tree and writes what it meets; each element's ending is kept until its children are done."""
+    """Walks a tree and writes Markdown; the end of each element is kept until its children are done."""
 
     def __init__(self, links: _Links) -> None:
         self._links = links
@@ -90,7 +90,7 @@ class _Writer:
         self._lists: list[int] = []  # the next number of each open list, 0 where it has none
         self._code: list[str] | None = None  # the text of the block of code that is open
         self._table: Table | None = None  # the table of data that is open
-        self._patience = 200_000  # elements of tables that are looked at before they are met
+        self._patience = 200_000  # elements that may be read ahead to classify tables
 
     def walk(self, root: LexborNode | None) -> None:
         stack: list[LexborNode | _Ending] = []
@@ -112,7 +112,7 @@ class _Writer:
         return self._blocks.text()
 
     def _enter(self, node: LexborNode, stack: list[LexborNode | _Ending]) -> LexborNode | None:
-        """Begins what a node begins, and gives the child at which to go on."""
+        """Begins a node, and returns the child to continue with."""
         if node.tag_id == TEXT:
             self._add(node.text_content or "")
             return None
@@ -186,13 +186,13 @@ class _Writer:
         self._blocks.add(["---"])
 
     def begin_table(self, node: LexborNode) -> _Ending | None:
-        if not self.__is_of_data(node):
+        if not self._is_data_table(node):
             return None
         self._table = Table()
         return self._end_table
 
     def _begin_in_table(self, tag: str, node: LexborNode) -> _Ending | None:
-        """Within a table of data there are cells, and whatever else is only text in them."""
+        """A data table has cells; all else is only text in them."""
         if tag == "tr":
             return self._end_row
         if tag in ("td", "th"):
@@ -202,7 +202,7 @@ class _Writer:
             self._pieces.append(Piece(" "))
         return None
 
-    def _is_of_data(self, node: LexborNode) -> bool:
+    def _is_data_table(self, node: LexborNode) -> bool:
         answer, looked_at = _is_of_data(node, most=self._patience)
         self._patience -= looked_at
         return answer
@@ -223,7 +223,7 @@ class _Writer:
             self._pieces.append(Piece(words, self._style, self._href))
 
     def _flush(self) -> None:
-        """Writes the paragraph that is open, if it says anything."""
+        """Writes the open paragraph, if it has a text."""
         pieces, self._pieces = self._pieces, []
         if not pieces:
             return
@@ -312,7 +312,7 @@ def _language(node: LexborNode) -> str:
 
 
 def _is_of_data(table: LexborNode, *, most: int) -> tuple[bool, int]:
-    """Whether the table has nothing but words in its cells, and how many nodes that took, `most` at most."""
+    """Whether the table has only text in its cells, and how many nodes were read (at most `most`)."""
     stack: list[LexborNode] = []
     node = table.first_child
     looked_at = 0

@@ -1,13 +1,14 @@
-"""The text of a paragraph in Markdown: pieces with a style and a link, written so that they mean just that.
+"""Markdown as text: paragraphs of pieces with a style and a link, blocks in lists and quotations, tables.
 
-Whatever stands in the text is escaped. A style is only decoration: where Markdown could take its marks for
-something else, because of what stands beside them, it is left out and the text stays.
+All text is escaped. A style is only decoration: where its marks could be misread because of their neighbours,
+it is left out and the text stays.
 """
 
 import re
 from collections.abc import Sequence
 from enum import IntFlag
-from itertools import groupby
+from itertools import dropwhile, groupby
+from operator import not_
 from typing import NamedTuple
 
 BREAK = "\\\n"
@@ -42,12 +43,11 @@ class Piece(NamedTuple):
 
 
 def paragraph(pieces: Sequence[Piece]) -> str:
-    """The paragraph in Markdown, with a line for each break in it; "" where it says nothing."""
+    """The paragraph in Markdown, with a line for each break in it; "" where it is empty."""
     lines = [line.strip(" ") for line in _text(pieces).split(BREAK)]
     while lines and not lines[-1]:
         lines.pop()
-    while lines and not lines[0]:
-        lines.pop(0)
+    lines = list(dropwhile(not_, lines))
     return _LINE_START.sub(lambda found: f"{found[1] or ''}\\", BREAK.join(lines))
 
 
@@ -57,28 +57,28 @@ def cell(pieces: Sequence[Piece]) -> str:
 
 
 def heading(pieces: Sequence[Piece], level: int) -> str:
-    """A heading in Markdown; "" where it says nothing."""
+    """A heading in Markdown; "" where it is empty."""
     text = " ".join(_text(pieces).replace(BREAK, " ").split())
     text = _LAST_HASH.sub(r"\1\\#", text)  # it would be taken for the end of the heading's mark
     return f"{'#' * level} {text}" if text else ""
 
 
 def _text(pieces: Sequence[Piece], *, in_cell: bool = False) -> str:
-    text = ""
+    parts: list[str] = []
     for href, group in groupby(_merged(pieces), key=lambda piece: piece.href):
         part = _styled(list(group), in_cell=in_cell)
-        text = _joined(text, _linked(part, href) if href else part)
-    return text
+        _join(parts, _linked(part, href) if href else part)
+    return "".join(parts)
 
 
 def image(alt: str, href: str) -> Piece:
-    """An image, or the words that stand for it where it has no address."""
+    """An image, or its alternative text if it has no address."""
     words = " ".join(alt.split())
     return Piece(f"![{escaped(words)}]({destination(href)})", is_ready=True) if href else Piece(words)
 
 
 def escaped(text: str) -> str:
-    """The text, which Markdown then shows as it is."""
+    """The text with Markdown's marks escaped."""
     return _MARK.sub(r"\\\g<0>", text)
 
 
@@ -97,35 +97,36 @@ def fenced(text: str, language: str = "") -> list[str]:
 
 
 def _merged(pieces: Sequence[Piece]) -> list[Piece]:
-    """Neighbours that look alike made one, and no two spaces one after the other."""
-    merged: list[Piece] = []
+    """Neighbours of the same style and link as one piece, without double spaces."""
+    runs: list[list[Piece]] = []  # of pieces that look alike
     for piece in pieces:
-        last = merged[-1] if merged else None
+        last = runs[-1][-1] if runs else None
         text = piece.text
         if not piece.is_ready and text.startswith(" ") and (last is None or last.text.endswith((" ", BREAK))):
             text = text[1:]
         if not text:
             continue
+        trimmed = piece._replace(text=text)
         if last and not piece.is_ready and not last.is_ready and last[1:3] == piece[1:3]:
-            merged[-1] = last._replace(text=last.text + text)
+            runs[-1].append(trimmed)
         else:
-            merged.append(piece._replace(text=text))
-    return merged
+            runs.append([trimmed])
+    return [run[0]._replace(text="".join(piece.text for piece in run)) for run in runs]
 
 
 def _styled(pieces: Sequence[Piece], *, in_cell: bool) -> str:
-    text = ""
+    parts: list[str] = []
     for place, piece in enumerate(pieces):
         if piece.is_ready:
-            text = _joined(text, piece.text)
+            _join(parts, piece.text)
             continue
         before = pieces[place - 1] if place else None
         after = pieces[place + 1] if place + 1 < len(pieces) else None
         may_mark = _is_apart(piece.text[0], before and before.text[-1], before) and _is_apart(
             piece.text[-1], after and after.text[0], after
         )
-        text += _marked(piece, may_mark=may_mark, in_cell=in_cell)
-    return text
+        parts.append(_marked(piece, may_mark=may_mark, in_cell=in_cell))
+    return "".join(parts)
 
 
 def _is_apart(edge: str, neighbour: str | None, piece: Piece | None) -> bool:
@@ -167,9 +168,11 @@ def _linked(text: str, href: str) -> str:
     return f"{left}[{core}]({destination(href)}){right}"
 
 
-def _joined(text: str, more: str) -> str:
-    """The two, one after the other; an exclamation mark before a link would make it an image."""
-    return f"{text[:-1]}\\!{more}" if text.endswith("!") and more.startswith("[") else text + more
+def _join(parts: list[str], more: str) -> None:
+    """Adds a part; an exclamation mark before a link would make it an image."""
+    if parts and parts[-1].endswith("!") and more.startswith("["):
+        parts[-1] = f"{parts[-1][:-1]}\\!"
+    parts.append(more)
 
 
 # --- blocks: paragraphs one after the other, in lists and quotations; tables
@@ -189,7 +192,7 @@ class _Container:
 
 
 class Blocks:
-    """Takes blocks and what holds them, in document order."""
+    """Takes blocks and their containers, in document order."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -197,7 +200,7 @@ class Blocks:
         self._ended_in_item = False  # the last block stood in a list
 
     def begin_item(self, marker: str) -> None:
-        """What follows stands in an item of a list, until it is ended."""
+        """Begins an item of a list."""
         self._begin(marker, " " * len(marker))
 
     def begin_quotation(self) -> None:
@@ -208,7 +211,7 @@ class Blocks:
         self._containers.pop()
 
     def add(self, lines: Sequence[str]) -> None:
-        """Adds a block, which stands apart from the one before it unless both are items of a list."""
+        """Adds a block, after an empty line unless both are items of a list."""
         begins_item = bool(self._containers) and any(
             each.is_item and not each.is_begun for each in self._containers
         )

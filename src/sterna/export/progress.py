@@ -1,25 +1,25 @@
-"""How far an export is, for whoever shows it."""
+"""The progress of an export, for display."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, Protocol, TypeVar
 
 _Each = TypeVar("_Each")
 Unit = Literal["rows", "pages", "bytes"]
-_STEP = 100  # rows after which an eye sees that it goes on
+_STEP = 100  # between two reports
 
 
 class ExportProgress(Protocol):
-    """Told how an export goes; one piece of work after the other."""
+    """Receives the progress of an export, one piece of work after the other."""
 
     def begin(self, what: str, *, total: int, unit: Unit) -> None:
-        """A piece of work begins, of which so much is to do."""
+        """A piece of work of this size begins."""
 
     def advance(self, count: int) -> None:
-        """So much more of it is done."""
+        """`count` more of it is done."""
 
 
 class Unseen:
-    """Nobody looks."""
+    """Ignores the progress."""
 
     def begin(self, what: str, *, total: int, unit: Unit) -> None:
         pass
@@ -29,7 +29,7 @@ class Unseen:
 
 
 class Tally:
-    """Counts what passes, and tells the progress of it."""
+    """Counts items and reports the progress."""
 
     def __init__(self, progress: ExportProgress) -> None:
         self._progress = progress
@@ -37,7 +37,7 @@ class Tally:
         self.count = 0
 
     def of(self, things: Iterable[_Each], size: Callable[[_Each], int] = lambda _: 1) -> Iterator[_Each]:
-        """The same things, counted when the next one is asked for."""
+        """The same items, each counted when the next one is requested."""
         for thing in things:
             yield thing
             self._add(size(thing))

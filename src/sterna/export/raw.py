@@ -29,14 +29,14 @@ _INDEX = "index.cdx.gz"
 def write_warc(
     source: Selection, out: BinaryIO, *, folder: Path, progress: ExportProgress
 ) -> tuple[int, str]:
-    """Writes all records one after the other; tells how many files, or answers, these are."""
+    """Writes all records; returns the number of files, or of responses if there is a condition."""
     with _begun(source, folder, progress) as wants:
         counts = [_copy(file, out.write, wants=wants, progress=progress) for file in source.warcs]
     return (sum(counts), "response") if wants else (len(counts), "WARC file")
 
 
 def write_warcs(source: Selection, made: Path, *, folder: Path, progress: ExportProgress) -> tuple[int, str]:
-    """Writes the files of the collection into a folder; those without a wanted record are left out."""
+    """Copies the files into a folder; those without a wanted record are left out."""
     made.mkdir()
     count = 0
     with _begun(source, folder, progress) as wants:
@@ -51,7 +51,7 @@ def write_warcs(source: Selection, made: Path, *, folder: Path, progress: Export
 
 
 def write_cdxj(source: Selection, out: BinaryIO, *, folder: Path, progress: ExportProgress) -> int:
-    """Writes the index of all files, and tells how many answers there are."""
+    """Writes the index of all files, and returns the number of responses."""
     sorter, count = Sorter(folder), 0
     with _begun(source, folder, progress) as wants:
         for file in source.warcs:
@@ -91,7 +91,7 @@ def write_wacz(source: Selection, out: BinaryIO, *, folder: Path, progress: Expo
 
 @contextmanager
 def _begun(source: Selection, folder: Path, progress: ExportProgress) -> Iterator[Wants | None]:
-    """Which URLs are wanted, by the user's condition on their pages; None where there is no condition."""
+    """Which URLs are wanted, by the user's condition on pages; None without a condition."""
     check(source.warcs, folder=source.folder)
     source.check()
     size_bytes = sum(file.committed_bytes for file in source.warcs)
@@ -106,7 +106,7 @@ def _begun(source: Selection, folder: Path, progress: ExportProgress) -> Iterato
 
 
 def _copy(file: WarcFile, write: Write, *, wants: Wants | None, progress: ExportProgress) -> int:
-    """Copies a file, or what is wanted of it; tells how many answers that is, or 1 for a whole file."""
+    """Copies a file and returns 1, or its wanted records and returns the number of responses."""
     if wants is None:
         copy_whole(file, write, progress=progress)
         return 1
@@ -140,7 +140,7 @@ class _Written:
 
 
 class _Package:
-    """The ZIP file, and what its manifest will say of each file in it."""
+    """The ZIP file, and the entries of its manifest."""
 
     def __init__(self, package: zipfile.ZipFile) -> None:
         self._package = package
@@ -148,11 +148,11 @@ class _Package:
 
     @contextmanager
     def entry(self, path: str, *, is_packed: bool = False, size_bytes: int = 0) -> Iterator[_Written]:
-        """A file to write; `is_packed` where it is compressed already, `size_bytes` at most if known."""
+        """A file to write; `is_packed`: already compressed; `size_bytes`: the most it may have, if known."""
         info = zipfile.ZipInfo(path, time.gmtime()[:6])
         info.compress_type = zipfile.ZIP_STORED if is_packed else zipfile.ZIP_DEFLATED
         info.external_attr = 0o644 << 16
-        info.file_size = size_bytes  # so the ZIP file knows whether its numbers are wide enough
+        info.file_size = size_bytes  # decides whether the entry needs ZIP64
         with self._package.open(info, "w") as stream:
             written = _Written(stream)
             yield written
@@ -162,7 +162,7 @@ class _Package:
 def _write_warc(
     package: _Package, file: WarcFile, *, wants: Wants, progress: ExportProgress
 ) -> Iterator[WarcEntry]:
-    """Copies what is wanted of a file; the package has no such file where nothing is."""
+    """Copies the wanted records of a file; without any, the package lacks the file."""
     with ExitStack() as opened:
         written: list[_Written] = []
 

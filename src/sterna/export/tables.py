@@ -14,7 +14,7 @@ from sterna.web.sitemap_file import Listed, write_sitemap
 Form = Literal["jsonl", "csv", "parquet"]
 _BATCH_ROWS = 1_024  # of Parquet, held in memory with all their texts
 _FOUND = "status = 200"
-# A page that came in several versions was changed before the last one was fetched; of any other nobody knows.
+# A page with several versions changed before the last one was fetched; of any other it is unknown.
 _LASTMOD = """
     epoch(coalesce(modified, CASE WHEN url IN (
         SELECT url FROM page_history WHERE status = 200 GROUP BY url HAVING count(*) > 1
@@ -23,7 +23,7 @@ _LASTMOD = """
 
 
 def write_rows(source: Selection, out: BinaryIO, *, table: str, form: Form, progress: ExportProgress) -> int:
-    """Writes the rows, and tells how many there are."""
+    """Writes the rows, and returns their number."""
     progress.begin(f"rows of {table}", total=source.check(table), unit="rows")
     sql, tally = source.select("*", table=table), Tally(progress)
     if form == "parquet":
@@ -43,7 +43,7 @@ def write_rows(source: Selection, out: BinaryIO, *, table: str, form: Form, prog
 def make_sitemap(
     source: Selection, path: Path, *, base: str, progress: ExportProgress
 ) -> tuple[list[Path], int]:
-    """Writes the sitemap there and its parts beside it; gives them, the one that names the others first."""
+    """Writes the sitemap and its parts beside it; returns the files, index first, and the number of pages."""
     source.check()
     progress.begin("pages", total=source.count(_FOUND), unit="pages")
     tally = Tally(progress)

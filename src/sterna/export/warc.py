@@ -21,7 +21,7 @@ from sterna.model import Record
 
 _CHUNK_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 16  # inflated at once
-# What of a record is kept to read its heads: more than any response head that is accepted.
+# Of a record, kept to read its heads: more than any response head that is accepted.
 _BEGINNING_BYTES = 1 << 20
 _GZIP_WBITS = 31
 _SPACE = re.compile(r"[;\s]")
@@ -31,14 +31,14 @@ Write = Callable[[bytes], object]
 
 
 class WarcFile(Record, frozen=True):
-    """A file of the collection: its final name, where it lies, and how much of it is committed."""
+    """A file of the collection: its final name, its folder, and its committed length."""
 
     name: str
     folder: Path
     committed_bytes: int
 
     def open(self) -> BinaryIO:
-        """The file, whatever it is called now: a crawl may be about to rename it."""
+        """The file under its open or final name: a crawl may rename it at any time."""
         for path in (self.folder / self.name, self.folder / (self.name + OPEN), self.folder / self.name):
             try:
                 file = path.open("rb")
@@ -59,12 +59,12 @@ class WarcFile(Record, frozen=True):
 
 
 class Heads(Record, frozen=True):
-    """What a record says of itself, and an answer in it; names in lower case, the first of each counts."""
+    """The fields of a record and of the response in it; names in lower case, the first of each counts."""
 
     fields: dict[str, str]
     status: str = ""
     http_fields: dict[str, str] = msgspec.field(default_factory=dict)
-    block_start: int = 0  # where the body of the answer begins, or the block where there is no answer
+    block_start: int = 0  # of the response body, or of the block if there is no response
 
     @property
     def kind(self) -> str:
@@ -80,13 +80,13 @@ class Heads(Record, frozen=True):
 
     @property
     def mime(self) -> str | None:
-        """The media type of an answer, without its parameters; None where it has none."""
+        """The media type of a response, without parameters; None if it has none."""
         stated = self.http_fields.get("content-type")
         return _SPACE.split(stated, maxsplit=1)[0].strip() if stated else stated
 
 
 class WarcEntry(Record, frozen=True):
-    """A record as it lies in a file or in a copy, which has the digest of its compressed bytes."""
+    """The position of a record in a file, or in a copy with the digest of its compressed bytes."""
 
     heads: Heads
     offset: int
@@ -95,7 +95,7 @@ class WarcEntry(Record, frozen=True):
 
 
 def find(folder: Path, positions: Sequence[WarcPosition]) -> tuple[list[WarcFile], list[str]]:
-    """The files that are there, and the names of those that their owner took away."""
+    """The files that exist, and the names of those that were removed."""
     files, missing = [], []
     for position in positions:
         is_there = any((folder / name).is_file() for name in (position.name, position.name + OPEN))
@@ -177,7 +177,7 @@ def _pieces(stream: BinaryIO, offset: int, length: int) -> Iterator[bytes]:
 
 
 class Member(Record, frozen=True):
-    """A record as it lies in its file, and its first bytes, uncompressed."""
+    """The position of a record in its file, and its first bytes, uncompressed."""
 
     offset: int
     length: int
@@ -185,7 +185,7 @@ class Member(Record, frozen=True):
 
 
 class _Reader:
-    """The bytes of a file up to an end, which may lie before the file's own."""
+    """The bytes of a file up to its committed length."""
 
     def __init__(self, file: BinaryIO, *, end: int) -> None:
         self._file = file
@@ -219,7 +219,7 @@ def members(file: BinaryIO, *, end: int) -> Iterator[Member]:
 
 
 def _inflated(reader: _Reader) -> bytes | None:
-    """The beginning of the member that starts here, which is read to its end; None where it has no end."""
+    """The beginning of the member that starts here, which is read to its end; None if it is truncated."""
     inflater = zlib.decompressobj(_GZIP_WBITS)
     beginning = bytearray()
     while not inflater.eof:

@@ -1,8 +1,8 @@
-"""Files and folders that are there whole or not at all.
+"""Files and folders that are published whole or not at all.
 
-What is exported is made on a *bench*, a hidden folder beside its place and so on the same disk; when it is
-done it is flushed and renamed. Benches are locked: one that nobody holds is what a killed export left, and
-the next one to the same place clears it away.
+An export is made on a *bench*, a hidden folder beside its place and so on the same disk; when it is done it
+is flushed and renamed. Benches are locked: an unlocked one was left by a killed export, and the next export
+to the same place removes it.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ _BENCH = ".part"
 
 
 def is_stream(path: Path) -> bool:
-    """True for `-` and for what only takes bytes one after the other: a pipe, a terminal."""
+    """True for `-`, a pipe and a terminal."""
     if path == Path("-"):
         return True
     try:
@@ -31,33 +31,31 @@ def is_stream(path: Path) -> bool:
 
 
 def check_file(path: Path, *, force: bool) -> None:
-    """UsageError where a file cannot come: something is there that may not be overwritten."""
+    """UsageError if the path is a folder, or exists and must not be overwritten."""
     _check_parent(path)
     if path.is_dir():
         raise UsageError(f"--out {path} is a folder: name a file")
     if not force and os.path.lexists(path):
-        raise UsageError(f"{path} is there already: name another one with --out, or overwrite it by --force")
+        raise UsageError(f"{path} exists: name another file with --out, or overwrite it with --force")
 
 
 def check_folder(path: Path) -> None:
-    """UsageError where a folder cannot come; one that holds something is never replaced."""
+    """UsageError if the path is a file or a folder with contents, which is never replaced."""
     _check_parent(path)
     if os.path.lexists(path) and not path.is_dir():
         raise UsageError(f"--out {path} is a file: name a folder")
     if path.is_dir() and any(path.iterdir()):
-        raise UsageError(
-            f"{path} holds something already: name another folder with --out, or remove it first"
-        )
+        raise UsageError(f"{path} is not empty: name another folder with --out, or remove it first")
 
 
 def _check_parent(path: Path) -> None:
     if not path.absolute().parent.is_dir():
-        raise UsageError(f"--out {path}: there is no folder {path.parent}, make it first")
+        raise UsageError(f"--out {path}: the folder {path.parent} does not exist, make it first")
 
 
 @contextmanager
 def bench(place: Path) -> Iterator[Path]:
-    """The folder in which what comes to this place is made; in the end it is gone, with all in it."""
+    """A folder for unfinished output of this place; removed at the end with its contents."""
     place = place.absolute()
     with storage_errors(place.parent):
         _clear_away(place)
@@ -73,12 +71,12 @@ def bench(place: Path) -> Iterator[Path]:
 
 
 def publish(made: Path, place: Path, *, force: bool = False) -> None:
-    """Brings what was made to its place, flushed to the disk first."""
+    """Moves what was made to its place, flushed to the disk first."""
     place = place.absolute()
     with storage_errors(place.parent):
         if made.is_dir():
             check_folder(place)
-            # It may hold a million files, for each of which a flush of its own would take a turn of the disk.
+            # One sync, since flushing a million files one by one takes a disk access each.
             os.sync()
         else:
             check_file(place, force=force)
@@ -91,7 +89,7 @@ def publish(made: Path, place: Path, *, force: bool = False) -> None:
 def pinned(tables: Mapping[str, Sequence[Path]], *, beside: Path) -> Iterator[Mapping[str, Sequence[Path]]]:
     """The same files under names of their own, by hard links, which stay as long as the context is open.
 
-    Where the folder cannot be written, nobody crawls into it either, and the files are taken as they are.
+    Without write access to the folder no crawl can run in it either, and the files are used as they are.
     """
     with ExitStack() as stack:
         try:
@@ -118,7 +116,7 @@ def _flush(path: Path) -> None:
 
 
 def _clear_away(place: Path) -> None:
-    """Removes the benches of exports to this place that were killed."""
+    """Removes the benches of killed exports to this place."""
     prefix = f".{place.name}."
     for entry in place.parent.iterdir():
         if entry.name.startswith(prefix) and entry.name.endswith(_BENCH) and entry.is_dir():
@@ -129,7 +127,7 @@ def _clear_away(place: Path) -> None:
 
 
 def _locked(folder: Path) -> int | None:
-    """The handle that keeps the folder locked; None where somebody else has it."""
+    """The handle that keeps the folder locked; None if another process holds it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,10 +8,11 @@ import math
 import sys
 from dataclasses import dataclass
 
+from sterna.wire.keys import DEFAULT_KEYS
+
 SCOPE, POLITENESS, NETWORK = "What to crawl", "Politeness", "Network"
 HOSTS, OUTPUT = "Hosts at the sites", "Collection and output"
 PANELS = (SCOPE, POLITENESS, NETWORK, HOSTS, OUTPUT)
-DEFAULT_KEYS = "~/.config/sterna"  # the folder of keys
 CHECKS = ("none", "auto", "strict")
 
 

@@ -1,1 +1,1 @@
-"""The site's side: admission, sessions, visits, the pages of the site, and the faces of the service."""
+"""The site's side: a service that takes in crawlers, as an ASGI application or a CGI program; its state."""

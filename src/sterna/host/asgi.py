@@ -9,7 +9,7 @@ from typing import Any
 
 import h11
 
-from sterna.host.calls import HttpRequest, Reply
+from sterna.host.calls import HostRequest, Reply
 from sterna.host.service import Service
 from sterna.web.http_server import make_server, serve_until_signalled
 
@@ -38,7 +38,7 @@ class AsgiFace:
         """Answers one request; returns silently if the client goes away."""
         assert scope["type"] == "http"
         announced = _header(scope, b"content-length")
-        request = HttpRequest(
+        request = HostRequest(
             scope["method"],
             scope["path"],
             _body(receive),

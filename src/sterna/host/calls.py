@@ -34,7 +34,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HostRequest:
     """An HTTP request as ASGI and CGI describe it."""
 
     method: str

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from sterna.errors import SternaError
-from sterna.host.calls import HttpRequest, Reply, refusal
+from sterna.host.calls import HostRequest, Reply, refusal
 from sterna.host.config import read_host_file
 from sterna.host.keyring import Keyring
 from sterna.host.service import Service
@@ -62,10 +62,10 @@ async def _main(config_file: Path, environment: Mapping[str, str]) -> None:
         await service.close()
 
 
-def _request(environment: Mapping[str, str]) -> HttpRequest:
+def _request(environment: Mapping[str, str]) -> HostRequest:
     written = environment.get("CONTENT_LENGTH", "")
     length = int(written) if written.isascii() and written.isdigit() and len(written) < 12 else 0
-    return HttpRequest(
+    return HostRequest(
         environment.get("REQUEST_METHOD", ""),
         environment.get("PATH_INFO", ""),
         _body(length),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sterna.errors import Refused, StorageError, WireError
-from sterna.host.calls import Bodies, HttpRequest, Reply, Shown, op_of, refusal
+from sterna.host.calls import Bodies, HostRequest, Reply, Shown, op_of, refusal
 from sterna.host.config import HostConfig
 from sterna.host.owner.audit import AUDIT, Audit, Notes
 from sterna.host.owner.control import Doors
@@ -96,7 +96,7 @@ class Service:
         self._receipts: Receipts | None = None
         self._shelf: Shelf | None = None
 
-    async def respond(self, request: HttpRequest) -> Reply:
+    async def respond(self, request: HostRequest) -> Reply:
         """The response to an HTTP request; an invalid one gets a problem."""
         op = op_of(request.method, request.path, endpoint=self._config.address)
         if isinstance(op, Reply):
@@ -189,7 +189,7 @@ class Service:
         return count
 
     async def watch(self) -> None:
-        """Takes over changes of the policy while nobody calls; runs until cancelled."""
+        """Takes over changes of the policy between calls; runs until cancelled."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self._premises.refresh()

@@ -1,4 +1,4 @@
-"""What a query gives to a program in Python: rows one after the other, or Arrow, pandas or polars at once."""
+"""The result of a query for Python programs: rows one by one, or all as Arrow, pandas or polars."""
 
 from collections.abc import Iterator
 from types import ModuleType, TracebackType
@@ -12,18 +12,18 @@ from sterna.query.output import with_distinct_names
 
 
 class Answer:
-    """Rows can be read once as they come, in little memory; `arrow` reads all of them and keeps them."""
+    """Rows can be streamed once, in little memory; `arrow` reads and keeps all of them."""
 
     def __init__(self, engine: Engine, result: Batches) -> None:
         self._engine = engine
         self._batches = result.batches
         self._schema = with_distinct_names(result.schema)
-        self._table: pa.Table | None = None  # once all rows were asked for
-        self._is_begun = False  # rows were given out that are not kept
+        self._table: pa.Table | None = None  # set by `arrow`
+        self._is_begun = False  # the stream was read or closed
 
     @property
     def columns(self) -> list[str]:
-        """Their names; one that comes again has a number."""
+        """The names of the columns; repeated ones have a number."""
         names: list[str] = self._schema.names
         return names
 
@@ -31,7 +31,7 @@ class Answer:
         return self.rows()
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Each row as a dict of Python's own values."""
+        """Each row as a dict of Python values."""
         if self._table is not None:
             batches: Iterator[pa.RecordBatch] = iter(self._table.to_batches())
         else:
@@ -39,7 +39,7 @@ class Answer:
         return (row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict"))
 
     def arrow(self) -> pa.Table:
-        """All rows as a table of Arrow."""
+        """All rows as an Arrow table."""
         if self._table is None:
             self._table = pa.Table.from_batches(list(self._read()), self._schema)
             self.close()
@@ -69,7 +69,7 @@ class Answer:
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         if self._is_begun:
-            raise QueryError("the rows were read already: ask again, or take them all at once by arrow()")
+            raise QueryError("the rows were read already: run the query again, or read all rows with arrow()")
         self._is_begun = True
         return self._named()
 
@@ -85,4 +85,4 @@ def _needed(name: str) -> ModuleType:
     try:
         return __import__(name)
     except ModuleNotFoundError as error:
-        raise QueryError(f"this needs {name}, which is not installed: pip install {name}") from error
+        raise QueryError(f"{name} is not installed: pip install {name}") from error

@@ -30,7 +30,7 @@ _MISSING_COLUMN = re.compile(
     re.DOTALL,
 )
 _PREFIX = re.compile(r"[A-Z][A-Za-z ]+ Error: ")
-# Whoever looks into the catalog wants to see tables that nobody has asked for yet.
+# A query of the catalog must also see tables that no query has named yet.
 _CATALOG = re.compile(
     r"\b(show|information_schema|duckdb_\w+|pg_catalog|sqlite_master|pragma_\w+)\b", re.IGNORECASE
 )
@@ -38,12 +38,12 @@ _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
 
 
 def shows_tables(sql: str) -> bool:
-    """True if the query may ask which tables there are."""
+    """True if the query may read the catalog."""
     return _CATALOG.search(sql) is not None
 
 
 def only_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    """The statement of the query; QueryError if it is not one that reads."""
+    """The statement of the query; QueryError unless it is a single one that only reads."""
     statements = connection.extract_statements(sql)
     if not statements:
         raise QueryError("the query is empty: write one statement, such as SELECT url FROM page LIMIT 10")
@@ -59,7 +59,7 @@ def check_parameters(statement: duckdb.Statement, given: Mapping[str, object]) -
     """Raises QueryError unless exactly the parameters of the statement are given."""
     wanted = statement.named_parameters
     if missing := sorted(wanted - set(given)):
-        raise QueryError(f"the query needs a value for ${missing[0]}: give it by --set {missing[0]}=VALUE")
+        raise QueryError(f"the query needs a value for ${missing[0]}: set it with --set {missing[0]}=VALUE")
     if unknown := sorted(set(given) - wanted):
         has = ", ".join(f"${name}" for name in sorted(wanted)) or "none"
         raise QueryError(f"the query has no parameter ${unknown[0]}: it has {has}")
@@ -69,7 +69,7 @@ def check_parameters(statement: duckdb.Statement, given: Mapping[str, object]) -
 
 
 class _Said(Record, frozen=True, array_like=False):
-    """What DuckDB says: in its words, and which bytes of the query it means."""
+    """An error of DuckDB: its message, and the bytes of the query that it refers to."""
 
     exception_message: str
     location: str = ""  # as [7,5]
@@ -78,7 +78,7 @@ class _Said(Record, frozen=True, array_like=False):
 
 
 class Names:
-    """What there is, for those who misspelt it."""
+    """The names of tables and columns, to suggest a correction."""
 
     def __init__(self, tables: Tables, cursor: duckdb.DuckDBPyConnection) -> None:
         self._tables = tables
@@ -98,7 +98,7 @@ class Names:
         ]
         found: dict[str, list[str]] = {}
         for table in named[:_MOST_TABLES]:
-            with suppress(duckdb.Error):  # the query may mean something else by the word
+            with suppress(duckdb.Error):  # the word may be no table in this query
                 described = self._cursor.execute(f"DESCRIBE {identifier(table)}").fetchall()
                 found[table] = [str(row[0]) for row in described]
         return found
@@ -109,7 +109,7 @@ class Names:
 
 
 def missing_table(error: duckdb.CatalogException) -> str | None:
-    """The name of the table that the error misses; None if it misses something else."""
+    """The name of the missing table; None if the error is about something else."""
     said = _said(error)
     return said.name if said.type == "Table" else None
 
@@ -122,7 +122,7 @@ def complaint(error: Exception, sql: str = "", names: Names | None = None) -> st
 
 
 def _said(error: Exception) -> _Said:
-    """DuckDB was asked for errors in JSON; what comes by way of Arrow is a text."""
+    """DuckDB is set to report errors as JSON; those that pass through Arrow are plain text."""
     text = _PREFIX.sub("", str(error).strip(), count=1)
     try:
         return msgspec.json.decode(text, type=_Said)
@@ -170,7 +170,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _first_line(message: str) -> str:
-    """DuckDB's own words as one line; candidates and advice that follow an empty line are left out."""
+    """DuckDB's message as one line, without the candidates and hints after an empty line."""
     return " ".join(message.partition("\n\n")[0].split())
 
 
@@ -180,7 +180,7 @@ def _shortened(line: str) -> str:
     return f"{line[: _MESSAGE_WIDTH * 2 - 60]} … {line[-60:]}"
 
 
-# -- pointing ----------------------------------------------------------------------------------------------
+# --- pointing into the query
 
 
 def _pointed(text: str, sql: str, position: int, size: int) -> str:
@@ -199,7 +199,7 @@ def _pointed(text: str, sql: str, position: int, size: int) -> str:
 
 
 def _window(line: str, place: int) -> tuple[str, int]:
-    """What of a long line lies around the place, and where the place is in it."""
+    """The part of a long line around the position, and the position in it."""
     if len(line) <= _LINE_WIDTH:
         return line, place
     begin = max(0, min(place - _LINE_WIDTH // 2, len(line) - _LINE_WIDTH))

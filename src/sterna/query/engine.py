@@ -33,7 +33,7 @@ from sterna.query.tables import Tables
 T = TypeVar("T")
 MEMORY_BYTES = 1_000_000_000
 TIME_LIMIT_SECONDS = 60.0
-_SPILL_FACTOR = 8  # where it has a folder, a query may take so many times its memory on the disk
+_SPILL_FACTOR = 8  # disk space that a query may take, as a multiple of its memory
 _FETCH_ROWS = 1_000
 _BATCH_ROWS = 2_048 * 8
 _MOST_TABLES = 100  # that one query may name
@@ -47,14 +47,14 @@ _START: dict[str, str | bool | int | float | list[str]] = {
 
 
 class Result(NamedTuple):
-    """What a query gives; `rows` can be read once, and DuckDB works on as it is read."""
+    """The result of a query; `rows` can be read once, while DuckDB computes them."""
 
     columns: list[str]
     rows: Iterator[tuple[Any, ...]]
 
 
 class Batches(NamedTuple):
-    """What a query gives in Arrow's columns; to be read once, as a Result."""
+    """The result of a query as Arrow batches; can be read once."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -111,7 +111,7 @@ class Engine:
         self._connection.close()
 
     def run(self, sql: str, parameters: Mapping[str, object] | None = None) -> Result:
-        """The columns of the result, and its rows as they are asked for; `$name` is a parameter."""
+        """The columns of the result, and its rows on demand; `$name` is a parameter."""
         with self._begun(sql) as work:
             work.call(partial(self._execute, work.cursor, sql, parameters or {}, work.cursor.execute))
         return Result([column[0] for column in work.cursor.description or ()], self._rows(work))
@@ -144,7 +144,7 @@ class Engine:
         parameters: Mapping[str, object],
         start: Callable[[str, object], Any],
     ) -> Any:
-        """What `start` makes of the query; tables that it names are defined when DuckDB misses them."""
+        """The result of `start`; tables are defined when DuckDB reports them missing."""
         self._tables.prepare(cursor, sql)
         if shows_tables(sql):
             self._tables.define_all(cursor)
@@ -158,7 +158,7 @@ class Engine:
                 cursor.execute("ROLLBACK")
                 if not self._define(cursor, missing_table(error)):
                     raise
-        raise QueryError(f"the query names more than {_MOST_TABLES} tables: ask for fewer")
+        raise QueryError(f"the query names more than {_MOST_TABLES} tables: name fewer")
 
     def _define(self, cursor: duckdb.DuckDBPyConnection, name: str | None) -> bool:
         try:
@@ -166,7 +166,7 @@ class Engine:
         except (duckdb.OutOfMemoryException, duckdb.InterruptException):
             raise
         except duckdb.Error as error:
-            raise QueryError(complaint(error)) from error  # its place is in our SQL, and not in the query
+            raise QueryError(complaint(error)) from error  # its position is in our SQL, not in the query
 
     def _rows(self, work: "_Work") -> Iterator[tuple[Any, ...]]:
         try:
@@ -253,7 +253,7 @@ class _Work:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="query")
 
     def call(self, work: Callable[[], T]) -> T:
-        """What the work gives; Ctrl-C ends it at once."""
+        """The result of the work; Ctrl-C interrupts it at once."""
         future = self._thread.submit(work)
         try:
             return future.result()
@@ -268,11 +268,11 @@ class _Work:
 
 
 def _bound(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: object) -> duckdb.DuckDBPyRelation:
-    """The query as something that can be read in columns without a copy of its rows."""
+    """The query as a relation, which can be read in columns without copying rows."""
     try:
         return cursor.sql(sql, params=parameters)
     except duckdb.Error:
-        cursor.execute(sql, parameters)  # it fails again, and tells the place in the query too
+        cursor.execute(sql, parameters)  # fails again, with the position in the query
         raise
 
 
@@ -283,12 +283,12 @@ def _lock(
     memory_bytes: int,
     spill_folder: Path | None,
 ) -> None:
-    """Shuts everything that a query must not reach; what comes last shuts the settings themselves."""
+    """Disables everything that a query must not reach, and last the settings themselves."""
     spill_bytes = memory_bytes * _SPILL_FACTOR if spill_folder else 0
     settings = {
         "TimeZone": "'UTC'",
         "parquet_metadata_cache": "true",  # a query reads it several times, and segments never change
-        "errors_as_json": "true",  # they tell the place in the query
+        "errors_as_json": "true",  # with the position in the query
         "memory_limit": f"'{memory_bytes} bytes'",
         "temp_directory": literal(str(spill_folder.absolute()) if spill_folder else ""),
         "max_temp_directory_size": f"'{spill_bytes} bytes'",

@@ -3,8 +3,8 @@ parquet).
 
 A table is always harmless to the terminal that shows it. The others carry the data unchanged: a program
 reads them, and a value altered on the way is a wrong value. So nothing is put before a cell that begins with
-`=`, which a spreadsheet might take for a formula: who opens the file in one should import its columns as
-text. Control characters are escaped in JSON, which has a way to write them, and in CSV only for a terminal.
+`=`, which a spreadsheet might take for a formula: import the columns of the file as text
+there. Control characters are escaped in JSON, which has a way to write them, and in CSV only for a terminal.
 """
 
 import csv
@@ -21,14 +21,14 @@ from sterna.query.terminal import TextFormat, as_plain, as_text, harmless, table
 
 _WIDTH = 100
 
-# What json leaves as it is and a terminal does not: DEL, C1, bidirectional and line controls, surrogates.
+# Not escaped by json, but harmful to a terminal: DEL, C1, bidirectional and line controls, surrogates.
 _UNSAFE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def write(
     result: Result, *, format: TextFormat, out: TextIO, width: int = _WIDTH, is_live: bool = False
 ) -> None:
-    """Writes all rows as they come; `width` is the terminal's, for tables, which look nicer if not live."""
+    """Streams all rows; `width` is that of the terminal; a live table has fixed column widths."""
     match format:
         case "table":
             lines = table_lines(result.columns, result.rows, width=width, is_live=is_live)
@@ -42,7 +42,7 @@ def write(
 
 
 def write_parquet(result: Batches, out: BinaryIO) -> None:
-    """Writes all rows as Parquet; a name that comes again gets a number."""
+    """Writes all rows as Parquet; repeated names get a number."""
     schema = with_distinct_names(result.schema)
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
         for batch in result.batches:
@@ -50,7 +50,7 @@ def write_parquet(result: Batches, out: BinaryIO) -> None:
 
 
 def with_distinct_names(schema: pa.Schema) -> pa.Schema:
-    """The schema with a number where a name comes again."""
+    """The schema with a number after repeated names."""
     names = distinct(schema.names)
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
@@ -71,7 +71,7 @@ def _write_csv(result: Result, out: TextIO) -> None:
 
 
 class _UnixLines:
-    """Ends rows as Unix tools expect; the csv module, told to do so itself, leaves a bare CR unquoted."""
+    """Ends rows as Unix tools expect; the csv module's own option leaves a bare CR unquoted."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -81,7 +81,7 @@ class _UnixLines:
 
 
 def _write_json(result: Result, out: TextIO) -> None:
-    """One array, a line for each row; after an error it stays open, so that no part passes for the whole."""
+    """One array, a line for each row; left open after an error, so that a partial result is invalid."""
     before = "["
     for line in _json_lines(result):
         out.write(f"{before}\n{line}")
@@ -102,7 +102,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def distinct(columns: Sequence[str]) -> list[str]:
-    """The names with a number where one comes again: an object would keep only the last."""
+    """The names with a number after repeated ones: an object would keep only the last."""
     names: list[str] = []
     for column in columns:
         again = 2

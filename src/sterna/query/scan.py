@@ -1,4 +1,4 @@
-"""Where the rows of a table lie: in Parquet files that DuckDB reads, all with the columns of the archive."""
+"""Scans of segments: SQL that reads the rows of a table, or a part of them, from Parquet files."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import pyarrow as pa
 from sterna.archive.rows import SCHEMAS
 from sterna.model import Record
 
-FILE, ROW = "filename", "file_row_number"  # as DuckDB calls the place of a row
+FILE, ROW = "filename", "file_row_number"  # DuckDB's names for the position of a row
 
 _MOST_GROUPS = 16
 _SIMPLE_TYPES = {
@@ -23,19 +23,19 @@ _SIMPLE_TYPES = {
 
 
 class Scan:
-    """The rows of one table, to be put behind FROM; a column that a file lacks is NULL.
+    """The rows of one table, to put after FROM; a column that a file lacks is NULL.
 
-    They are those of the files or, if a table of that name is `given`, what that one holds.
+    They come from the files or, if `given`, from the table of that name.
     """
 
     def __init__(self, table: str, files: Sequence[str], *, given: str = "") -> None:
         self._schema = SCHEMAS[table]
         self._files = files
         self._given = given
-        self._alike: list[_Alike] | None = None  # looked for when they are needed
+        self._alike: list[_Alike] | None = None  # read when needed first
 
     def rows(self, connection: duckdb.DuckDBPyConnection, *, with_place: bool = False) -> str:
-        """The rows, with FILE and ROW if their place is wanted: to ask for it costs a little."""
+        """The rows, with FILE and ROW if their position is wanted, which costs a little."""
         if self._given:
             return f"(SELECT *, '' AS {FILE}, rowid AS {ROW} FROM {self._given})"  # noqa: S608 - our own names
         if not self._files:
@@ -81,7 +81,7 @@ class Scan:
 
 
 class _Alike(NamedTuple):
-    """Files that have the same columns or, where they are mixed, not all of them."""
+    """Files with the same columns or, if mixed, with some of them."""
 
     columns: frozenset[str]
     files: Sequence[str]
@@ -108,17 +108,17 @@ def literal_list(texts: Sequence[str]) -> str:
 
 
 def identifier(name: str) -> str:
-    """The name of a table or a column in SQL, whatever it holds: strangers name templates and slots."""
+    """The name of a table or column, quoted: names of templates and slots are untrusted."""
     return '"' + name.replace('"', '""') + '"'
 
 
 class Within(Record, frozen=True, kw_only=True):
-    """What is None does not count; batches are those after one and up to another."""
+    """The part of a collection that tables show: some batches, one visit, some crawlers; None: no limit."""
 
     after: int | None = None
     upto: int | None = None
     visit: str | None = None
-    crawler: str | None = None  # a pattern, as of file names
+    crawler: str | None = None  # a glob pattern
 
     @property
     def is_all(self) -> bool:
@@ -126,15 +126,15 @@ class Within(Record, frozen=True, kw_only=True):
         return self == Within()
 
     def condition(self) -> str:
-        """Of rows of pages and facts, in SQL."""
+        """The condition on rows of pages and facts, in SQL."""
         return _joined(self._of_any(), self.visit is not None and f"visit = {literal(self.visit or '')}")
 
     def link_condition(self) -> str:
-        """Of rows of links, which do not say in which visit they came."""
+        """The condition on rows of links, which have no visit."""
         return _joined(self._of_any())
 
     def earlier_condition(self) -> str:
-        """Of the pages that may have come before: later batches never change what an earlier one meant."""
+        """The condition on earlier versions: later batches never change the meaning of an earlier one."""
         return _joined(self.upto is not None and f"coalesce(batch, 0) <= {self.upto:d}")
 
     def _of_any(self) -> str:

@@ -26,7 +26,7 @@ PAGE_COLUMNS, LINK_COLUMNS = (
     tuple(name for name in SCHEMAS[table].names if name not in HIDDEN[table]) for table in ("page", "link")
 )
 
-# What is no JSON after all must not spoil every query over the table: it stays there as a text.
+# Invalid JSON must not fail every query of the table: it stays a text.
 _FACTS = """
     SELECT {kind} AS kind, crawler, site, visit, template,
         coalesce(fact -> 'slots', fact -> 'values', fact) AS data, received
@@ -40,7 +40,7 @@ _OF_VISIT = """
 
 
 class Tables:
-    """What a query can name; `define` is called with each name that DuckDB does not know yet."""
+    """The tables that a query can name; `define` is called with each name that DuckDB does not know yet."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class Tables:
             "fact": self._fact,
         }
         self.names = (*self._makers, *(name for name in extra if name not in self._makers))
-        self._defined: set[str] = set()  # of the makers; those who ask hold the lock
-        self._way: Way | None = None  # None until somebody asks for the newest versions
+        self._defined: set[str] = set()  # guarded by the lock
+        self._way: Way | None = None  # None until a query needs the newest versions
         self._lock = threading.Lock()
 
     def define(self, connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-        """Makes the table, or the template for this connection alone; False if there is none of the name."""
+        """Makes the table, or the template for this connection only; False if the name is unknown."""
         key = name.casefold()
         with self._lock:
             if key in self._makers:
@@ -94,7 +94,7 @@ class Tables:
         return templates.define(connection, name)
 
     def prepare(self, connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-        """Called before each query: the second that asks for the newest versions pays for all later ones."""
+        """Called before each query: the second that needs the newest versions pays for all later ones."""
         with self._lock:
             again = [name for name in ("page", "link") if name in self._defined and _names(sql, name)]
             if self._way is not Way.BY_URL or not again:
@@ -104,7 +104,7 @@ class Tables:
                 self._make(connection, name)
 
     def define_all(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Makes all but the templates: somebody wants to see what there is."""
+        """Makes all tables but the templates, for queries of the catalog."""
         for name in self._makers:
             self.define(connection, name)
 
@@ -149,7 +149,7 @@ class Tables:
         return f"{brought} UNION ALL {own}"
 
     def _find_way(self, connection: duckdb.DuckDBPyConnection) -> Way:
-        """How pages that are not the newest are left out; a part of a collection shows all that came."""
+        """How older versions are left out; a part of a collection shows all versions."""
         if self._has_given or not self._within.is_all:
             return Way.NONE_IS
         if self._way is None:
@@ -172,7 +172,7 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 def _load(connection: duckdb.DuckDBPyConnection, name: str, *, rows: pa.Table) -> None:
-    """A table with these rows; one that is only registered is not seen by the cursors of the connection."""
+    """Makes a table of these rows; cursors of the connection do not see registered ones."""
     connection.register("incoming", rows)
     connection.execute(f"CREATE TABLE {name} AS FROM incoming")
     connection.unregister("incoming")

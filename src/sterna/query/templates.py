@@ -37,7 +37,7 @@ class _Slot(NamedTuple):
 
 
 def names(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """The templates that there are facts of, those with the most first."""
+    """The templates that have facts, those with the most first."""
     sql = "SELECT template FROM fact GROUP BY template ORDER BY count(*) DESC, template"
     return [name for (name,) in connection.execute(sql).fetchmany(_MOST_NAMES) if name]
 
@@ -51,8 +51,8 @@ def define(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
     slots = [*_named(connection, facts), *_numbered(connection, facts)]
     if len(slots) > MOST_COLUMNS:
         raise QueryError(
-            f"the template {harmless(template)!r} has {len(slots):,} slots, and a table {MOST_COLUMNS}"
-            " columns at most: ask fact for data->>'SLOT' instead"
+            f"the template {harmless(template)!r} has {len(slots):,} slots, and a table at most"
+            f" {MOST_COLUMNS} columns: query data->>'SLOT' of fact instead"
         )
     columns = ", ".join(
         [*_columns(slots), *(f"{column} AS {identifier(f'_{column}')}" for column in _HOW_IT_CAME)]
@@ -96,7 +96,7 @@ def _numbered(connection: duckdb.DuckDBPyConnection, facts: str) -> list[_Slot]:
 
 
 def _columns(slots: Sequence[_Slot]) -> list[str]:
-    """Each in SQL; of names that are alike there the later ones get a number."""
+    """Each in SQL; names that SQL does not distinguish get a number."""
     taken = {f"_{column}" for column in _HOW_IT_CAME}
     columns = []
     for slot in slots:
@@ -114,7 +114,7 @@ def _value(slot: _Slot) -> str:
         return _values(slot.path, kind[0] if kind else "JSON")
     if isinstance(kind, str) and kind in _PLAIN_TYPES:
         return f"TRY_CAST({_string('data', slot.path)} AS {_PLAIN_TYPES[kind]})"
-    if isinstance(kind, dict) and list(kind) == ["float"]:  # not one of them is a number that JSON knows
+    if isinstance(kind, dict) and list(kind) == ["float"]:  # none of them is a number in JSON
         return f"TRY_CAST({_string('data', f'{slot.path}/float')} AS DOUBLE)"
     return _text("data", slot.path)
 
@@ -128,7 +128,7 @@ def _values(path: str, kind: Any) -> str:
 
 
 def _text(source: str, path: str) -> str:
-    """A text, the name of a symbol, or whatever else it is, as a text."""
+    """The value as text; of a symbol its name."""
     return (
         f"coalesce({_string(source, f'{path}/symbol')}, {_string(source, f'{path}/float')},"
         f" {_string(source, path or '$')})"

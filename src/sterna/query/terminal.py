@@ -14,7 +14,7 @@ TextFormat = Literal["table", "csv", "json", "jsonl"]
 Format = Literal["table", "csv", "json", "jsonl", "parquet"]
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
-# Invisible but needed to write Persian, Hindi and many emoji; they cannot move anything on the screen.
+# Invisible, but needed for Persian, Hindi and many emoji, and harmless on the screen.
 _JOINERS = "\u200c\u200d"
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SUSPECT = re.compile(r"[^\x20-\x7e]")
@@ -71,7 +71,7 @@ def as_plain(value: Any) -> Plain:  # noqa: PLR0911 - one line for each kind of 
 
 
 def as_text(value: Any) -> str:
-    """The value in one cell: nothing for NULL, JSON for what has parts."""
+    """The value in one cell: empty for NULL, JSON for nested values."""
     plain = as_plain(value)
     if isinstance(plain, str):
         return plain
@@ -84,7 +84,7 @@ def as_text(value: Any) -> str:
 def table_lines(
     columns: Sequence[str], rows: Iterable[tuple[Any, ...]], *, width: int, is_live: bool = False
 ) -> Iterator[str]:
-    """The lines of the table, the last of them the number of rows; live, no row waits for the next ones."""
+    """The lines of the table, last the number of rows; if live, each row is returned at once."""
     waiting = iter(rows)
     sample = [] if is_live else list(islice(waiting, _SAMPLE_ROWS))
     heads = [_cell(name, width) for name in columns]
@@ -100,7 +100,7 @@ def table_lines(
 
 
 def fitted(wanted: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into the room together: narrow columns whole, wide ones alike."""
+    """Widths that fit into the room: narrow columns in full, wide ones equal."""
     widths = list(wanted)
     for position, column in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
         share = room // (len(wanted) - position)
@@ -116,12 +116,12 @@ def _widths(heads: Sequence[str], sample: Sequence[tuple[Any, ...]], *, width: i
 
 
 def _shares(count: int, width: int) -> list[int]:
-    """Equal widths: what will come is not known."""
+    """Equal widths, since the rows are not known yet."""
     return fitted([width] * count, width - len(_GAP) * (count - 1))
 
 
 def _cell(value: Any, width: int) -> str:
-    """Its text; what lies beyond the width of the whole terminal is not worth making harmless."""
+    """Its text, cut to the width of the terminal first."""
     return harmless(as_text(value)[: width + 1])
 
 

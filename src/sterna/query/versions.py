@@ -20,7 +20,7 @@ import duckdb
 
 from sterna.query.scan import FILE, ROW, Scan, Within
 
-SCHEMA = "sterna"  # of tables that nobody asks for
+SCHEMA = "sterna"  # of internal tables
 
 
 class Way(Enum):
@@ -51,7 +51,7 @@ _VERSIONS = """
 """
 _OUTDATED = (
     "CREATE OR REPLACE TABLE {schema}.outdated AS SELECT file, row FROM {schema}.version WHERE age > 1",
-    # Of two versions of one time and batch nobody can tell which a link is of: those of both count.
+    # Two versions of one time and batch cannot be told apart by their links: those of both count.
     "CREATE OR REPLACE TABLE {schema}.outdated_link AS SELECT url, fetched, batch FROM {schema}.version"
     " GROUP BY ALL HAVING min(age) > 1",
     "DROP TABLE {schema}.version",
@@ -95,7 +95,7 @@ def newest_pages(columns: str, placed: str, way: Way) -> str:
 
 
 def newest_links(columns: str, rows: str, placed: str, way: Way) -> str:
-    """The links of the pages that are not outdated: what a page no longer carries is no link any more."""
+    """The links of the pages that are not outdated."""
     if way is Way.BY_PLACE:
         join = (
             f"ANTI JOIN {SCHEMA}.outdated_link AS outdated ON stored.from_url = outdated.url"
@@ -125,8 +125,8 @@ def _newer(placed: str, condition: str) -> str:
 
 # --- events: a page was created, updated or deleted
 
-# Only answers that say something of the page count: a good one, or that it is gone. A URL that was stored
-# once can only have been created; the others are put in order.
+# Only conclusive responses count: success, or gone. A URL with one stored version can only have been created;
+# the versions of the others are sorted.
 _EVENTS = """
     WITH
         candidate AS (
@@ -158,7 +158,7 @@ _EVENTS = """
 
 
 def events(placed: str, within: Within) -> str:
-    """The query that tells what happened to the pages of the part, given all rows with their places."""
+    """The query for the events of this part, given all rows with their positions."""
     return _EVENTS.format(
         placed=placed,
         within=within.condition(),

@@ -1,4 +1,4 @@
-"""Requests to a site under all its politeness: names, addresses, holds, connections."""
+"""Polite requests to a site: names, addresses, holds, connections."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from sterna.web.politeness import TOTAL, Gate, Keys, next_delay, site_key
 from sterna.web.urls import domain_of, hostname_of, is_private, is_within, site_of
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
-MAX_ADDRESSES = 8  # of one name; more only cost time
+MAX_ADDRESSES = 8  # tried for one name
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """What all visits of a runtime share; the reins are of one alone."""
+    """What all visits of a runtime share; only the reins belong to one visit."""
 
     clock: Clock
     resolver: Resolver
@@ -50,7 +50,7 @@ class Reply(Record, frozen=True):
 
 @dataclass(slots=True)
 class Tally:
-    """What requests cost and which holds they touched; changed by Access, taken with each parcel."""
+    """What requests cost and which holds they touched; changed by Access, taken for each parcel."""
 
     requests: int = 0
     bytes_received: int = 0
@@ -58,7 +58,7 @@ class Tally:
 
 
 class Access:
-    """Asks for URLs, one polite request at a time; shared by all that a visit does."""
+    """Makes the requests of one visit, each when politeness allows it."""
 
     def __init__(self, kit: Kit, visit: Visit) -> None:
         self._kit = kit
@@ -66,7 +66,7 @@ class Access:
         self._etiquette = visit.etiquette
         self._headers = _headers(visit.etiquette)
         self.crawl_delay = 0.0  # set once robots.txt is known
-        self.waiting: set[asyncio.Task[Any]] = set()  # those that wait for a hold or a connection
+        self.waiting: set[asyncio.Task[Any]] = set()  # tasks that wait for a hold or a connection
         self._last_response_seconds = 0.0
         self._tally = Tally()
         self.requests_total = 0
@@ -74,7 +74,7 @@ class Access:
 
     @property
     def delay_seconds(self) -> float:
-        """The pause that the site gets after each request, as things are now."""
+        """The current pause after each request to the site."""
         etiquette = self._etiquette
         return next_delay(
             etiquette.delay_seconds,
@@ -86,7 +86,7 @@ class Access:
 
     @property
     def has_news(self) -> bool:
-        """True if there were requests or holds that no parcel has told of yet."""
+        """True if there were requests or holds that no parcel has reported yet."""
         return bool(self._tally.requests or self._tally.keys)
 
     def take_tally(self) -> Tally:
@@ -98,17 +98,17 @@ class Access:
         return self._kit.clock.now()
 
     def wait_seconds(self, site: str) -> float:
-        """How long the site's own hold still lasts."""
+        """The seconds until the site's own hold ends."""
         return self._kit.gate.until(site_key(site)) - self._kit.clock.now()
 
     def hold_site(self, site: str, seconds: float) -> None:
-        """Lets no request to the site start for so long."""
+        """Starts no request to the site for this long."""
         key = site_key(site)
         self._tally.keys.add(key)
         self._kit.gate.hold(key, self._kit.clock.now() + seconds)
 
     async def addresses(self, url: str) -> tuple[str, ...]:
-        """Every address that may be asked for the URL; FetchError if there is none."""
+        """The addresses that may be asked for the URL; FetchError if there are none."""
         hostname = hostname_of(url)
         if is_within(hostname, self._etiquette.blocked):
             raise FetchError("blocked", f"{hostname} is on the block list")
@@ -117,11 +117,11 @@ class Access:
         found = await self._kit.resolver.resolve(hostname)
         allowed = tuple(each for each in found if self._may_reach(url) or not is_private(each))
         if not allowed:
-            raise FetchError("private_address", f"{hostname} is on a private network: --allow-private")
+            raise FetchError("private_address", f"{hostname} is on a private network; use --allow-private")
         return allowed[:MAX_ADDRESSES]
 
     def _may_reach(self, url: str) -> bool:
-        """Whether a private address may be asked: for the site itself, not for what it redirects to."""
+        """Whether a private address may be asked: for the site itself, not for where it redirects."""
         visit = self._visit
         return visit.allow_private or (visit.may_be_private and site_of(url) == visit.site)
 
@@ -134,7 +134,7 @@ class Access:
         max_bytes: int = 0,
         may_cut: bool = False,
     ) -> Reply:
-        """The answer of the first address that takes the connection."""
+        """The response from the first address that accepts the connection."""
         found = tuple(addresses) or await self.addresses(url)
         headers = (*self._headers, *validators) if validators else self._headers
         for address in found:
@@ -158,7 +158,7 @@ class Access:
         raise FetchError("connect", url)
 
     async def take_turn(self, url: str) -> None:
-        """Waits as a request for the URL would, which the caller then makes; FetchError if none may be."""
+        """Waits as a request for the URL would; the caller then makes it. FetchError if it may not."""
         keys = _keys(site_of(url), (await self.addresses(url))[0])
         await self._take_turn(keys)
         self._kit.gate.start(keys, self._kit.clock.now(), delay=self.delay_seconds)
@@ -197,7 +197,7 @@ class Access:
             kit.slots.release()
 
     async def _take_turn(self, keys: Keys) -> None:
-        """Waits until every hold lets a request start and a connection is free, which is then ours."""
+        """Waits until no hold applies and a connection is free, and takes it."""
         kit = self._kit
         while True:
             await kit.reins.wait()

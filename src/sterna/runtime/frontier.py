@@ -1,4 +1,4 @@
-"""The URLs of one visit: what to fetch next, what was seen, what is tried again later."""
+"""The URLs of one visit: which to fetch next, which were seen, which to retry later."""
 
 import heapq
 from array import array
@@ -14,7 +14,7 @@ _Rank = tuple[int, int]  # the negative priority, then the depth
 
 
 class Frontier:
-    """Higher priorities first, then breadth first. Pure: it is told the time, and never waits itself.
+    """Higher priorities first, then breadth first. Pure: the caller passes the time, and nothing waits here.
 
     `seen` is exact within a visit; what home knew before (F) is a sorted array, eight bytes a URL.
     """
@@ -27,7 +27,7 @@ class Frontier:
         self._seen: set[int] = set()
         self._levels: dict[_Rank, deque[Target]] = {}
         self._ranks: list[_Rank] = []  # a heap of those that have a level
-        # Where priorities may change: what waits, by its URL. A target that is not in here is stale.
+        # Where priorities may change: waiting targets by URL. A target that is not in here is stale.
         self._current: dict[str, Target] | None = {} if is_best_first else None
         self._later: list[tuple[float, int, Target]] = []
         self._ties = 0
@@ -41,7 +41,7 @@ class Frontier:
         return len(self._seen)
 
     def add(self, target: Target, fingerprint: int, *, is_wanted: bool = True) -> bool:
-        """True if the URL is new here; it is then fetched in its turn if it is wanted and not too deep."""
+        """True if the URL is new; it is then fetched in its turn if it is wanted and not too deep."""
         if fingerprint in self._seen or self._is_known(fingerprint):
             return False
         self._seen.add(fingerprint)
@@ -51,7 +51,7 @@ class Frontier:
         return True
 
     def raise_to(self, priority: int, url: str) -> Target | None:
-        """Lets a URL come earlier, if it waits; gives it as it waits now, or None if nothing changed."""
+        """Raises the priority of a waiting URL; returns the new target, or None if nothing changed."""
         target = self._current.get(url) if self._current else None
         if target is None or priority <= target.priority:
             return None
@@ -70,11 +70,11 @@ class Frontier:
             self._current[target.url] = target
 
     def unseen(self, marks: Iterable[int]) -> set[int]:
-        """Those of the fingerprints that were not added in this visit."""
+        """The fingerprints among `marks` that were not added in this visit."""
         return set(marks).difference(self._seen)
 
     def put_back(self, target: Target) -> None:
-        """To be tried once more, not before its time."""
+        """Keeps a target for a retry, not before its `not_before`."""
         self._ties += 1
         heapq.heappush(self._later, (target.not_before, self._ties, target))
 
@@ -105,7 +105,7 @@ class Frontier:
         return self._ranks[0][1] if self._ranks else None
 
     def waiting(self) -> tuple[Target, ...]:
-        """All that is still to be fetched, in the order in which it would be, then what is tried again."""
+        """All URLs still to be fetched, in their order, then those to retry."""
         lines = (self._levels[rank] for rank in sorted(self._levels))
         return tuple(target for line in lines for target in line if not self._is_stale(target)) + self.again()
 
@@ -114,11 +114,11 @@ class Frontier:
         return array("q", sorted(self._seen)).tobytes()
 
     def wakes_at(self) -> float | None:
-        """When the first URL that is tried again comes due."""
+        """When the next retry is due; None without one."""
         return self._later[0][0] if self._later else None
 
     def again(self) -> tuple[Target, ...]:
-        """What is still to be tried again."""
+        """The targets that wait for a retry."""
         return tuple(target for _, _, target in self._later)
 
     def _is_known(self, fingerprint: int) -> bool:

@@ -1,4 +1,4 @@
-"""One URL of a visit: fetch, read, judge, follow its links, keep the page, or say what went wrong."""
+"""One URL of a visit: fetch, read, judge, follow its links, keep the page, or record what went wrong."""
 
 import logging
 from collections.abc import Callable
@@ -28,16 +28,16 @@ FAILING_PAUSE_SECONDS = 600.0
 BACKOFF_SECONDS = 2.0
 BUSY_SECONDS = 30.0
 MAX_PAUSE_SECONDS = 24 * 3600.0
-LONGEST_WAIT_SECONDS = 30.0  # a longer pause ends the visit, and its slot goes to another site
+LONGEST_WAIT_SECONDS = 30.0  # a longer pause ends the visit and frees its slot
 
-# Failures that may pass: the URL is tried again, and many in a row mean that the site is down.
+# Transient failures: the URL is retried, and many in a row mean that the site is down.
 _PASSING = frozenset({"connect", "timeout", "network", "empty", "truncated", "dns", "proxy"})
 
 _log = logging.getLogger(__name__)
 
 
 class _Found(Record, frozen=True):
-    """What a URL came to: its page, what was read of it, and where a redirect leads."""
+    """The result of a URL: its page, its document, and where a redirect leads."""
 
     page: Page
     document: Document | None = None
@@ -74,7 +74,7 @@ class Handler:
         self._failures = 0
 
     async def handle(self, target: Target) -> None:
-        """Takes one URL to its end: a page, an error, a redirect, or another try later."""
+        """Handles one URL: the result is a page, an error, a redirect, or a retry later."""
         try:
             found = await self._find(target)
             if found:
@@ -83,7 +83,7 @@ class Handler:
             self._frontier.put_back(target)  # a later visit may judge it
             self.end_engine(error)
         except Exception as error:
-            # One page must not end a crawl, and a crash would meet the same page again after each restart.
+            # One page must not end a crawl: after a restart the same page would crash it again.
             _log.warning("the page %r was given up: %r", target.url, error)
             _log.debug("where it happened", exc_info=error)
             self._keep(target, self._pages.failed(target, "internal"))
@@ -112,7 +112,7 @@ class Handler:
         if not _is_special(reply.response.status, target):
             fetched, reply = self._pages.fetched(target, reply.response, known), self._pages.slim(reply)
             reading = self._read(target, reply, fetched)
-            del fetched  # the body may be large, and goes to the reader: nobody else keeps it
+            del fetched  # the body may be large; only the reader needs it
             return await reading
         return self._take_special(target, reply, known)
 
@@ -213,7 +213,7 @@ class Handler:
         )
 
     def _be_told_to_wait(self, target: Target, response: Response) -> _Found | None:
-        """429 and 503 hold the whole site; the page itself is tried again, not for ever."""
+        """429 and 503 pause the whole site; the page is retried a limited number of times."""
         asked = retry_after_seconds(response.header("retry-after"), self._kit.clock.now())
         seconds = min(BUSY_SECONDS * 2**target.attempts if asked is None else asked, MAX_PAUSE_SECONDS)
         found = None
@@ -228,11 +228,11 @@ class Handler:
 
     def _pause_site(self, seconds: float) -> None:
         self._access.hold_site(self._visit.site, seconds)
-        self._send_soon()  # a crash must not forget that the site asked for a pause
+        self._send_soon()  # a crash must not lose the pause that the site asked for
 
 
 def _is_special(status: int, target: Target) -> bool:
-    """True if the status alone says what to do, whatever the body."""
+    """True if the status alone decides what to do."""
     return 300 <= status < 400 or status in (429, 503) or (status >= 500 and target.attempts + 1 < MAX_TRIES)
 
 
@@ -240,5 +240,5 @@ def _conditions(known: Validator | None) -> tuple[tuple[str, str], ...]:
     if known is None:
         return ()
     fields = (("If-None-Match", known.etag), ("If-Modified-Since", known.modified))
-    # With a line break in it, it would end the head, and begin another request.
+    # A line break in a value would end the head and begin another request.
     return tuple((name, value) for name, value in fields if value and value.isprintable())

@@ -1,4 +1,4 @@
-"""Which links of a visit are followed here, which are told to home, and which are passed by."""
+"""Which links of a visit are followed here, which are reported to home, and which are ignored."""
 
 import asyncio
 from array import array
@@ -33,20 +33,20 @@ class Following:
         self._seed_sites = _site_set(visit.crawler.scope.seed_sites)
         self._within = frozenset(visit.within)
         self.canonical = Canonical(visit.crawler.scope.drop_params)
-        # Fingerprints of links that are not for this frontier: outside, out of scope, known before; and 0,
-        # which stands for a link that must not be followed.
+        # Fingerprints of links that do not belong in the frontier: other sites, out of scope, known before;
+        # and 0, which marks a link that must not be followed.
         self._passed: set[int] = {0}
 
     @property
     def held_count(self) -> int:
-        """How many URLs the visit keeps in memory."""
+        """The number of URLs that the visit keeps in memory."""
         return self._frontier.seen_count + len(self._passed)
 
     async def begin(self) -> None:
-        """Puts the start URLs into the frontier, but for those that the scope no longer wants."""
+        """Puts the start URLs into the frontier, except those that the scope no longer admits."""
         for at, target in enumerate(self._visit.starts):
             if at % STARTS_AT_ONCE == STARTS_AT_ONCE - 1:
-                await asyncio.sleep(0)  # there may be half a million, and others wait for their turn
+                await asyncio.sleep(0)  # there may be half a million, and other tasks wait
             mark = fingerprint(target.url)
             is_free = target.depth == 0 or target.kind == "sitemap"
             if is_free or (self._scope.admits(target.url) and not self._is_pruned(target)):
@@ -55,11 +55,11 @@ class Following:
                 self._packer.add_done(mark)
 
     def add(self, target: Target, *, is_wanted: bool = False) -> None:
-        """A link of this site joins the frontier; one of another site is reported."""
+        """Adds a link of this site to the frontier; reports one of another site."""
         self._add(target, fingerprint(target.url), is_wanted=is_wanted)
 
     def follow(self, target: Target, document: Document, verdict: Verdict | None = None) -> None:
-        """Follows what a page leads to, as its rules have it where there are any."""
+        """Follows the links of a page, as the verdict of its rules says if there is one."""
         if target.hops < MAX_NESTED_SITEMAPS:
             for url in document.sitemaps:
                 self.add(Target(url, target.depth + 1, target.url, "sitemap", target.hops + 1))
@@ -69,7 +69,7 @@ class Following:
             self._follow_links(target, document, wishes=dict(verdict.priorities) if verdict else _NO_WISHES)
 
     def obey(self, target: Target, verdict: Verdict) -> None:
-        """Follows what the rules themselves name, and lets come earlier what they raise."""
+        """Follows the URLs that rules name, and raises the priorities that they raise."""
         for href, priority in verdict.follow:
             url = self.canonical(href, target.url)
             if url is not None:
@@ -83,10 +83,10 @@ class Following:
     def _raise_to(self, priority: int, url: str) -> None:
         raised = self._frontier.raise_to(priority, url)
         if raised:
-            self._packer.add_found(raised)  # a link that is found again takes the higher priority
+            self._packer.add_found(raised)  # home keeps the higher priority
 
     def _follow_links(self, target: Target, document: Document, *, wishes: Mapping[str, int]) -> None:
-        # Most links of a page were met before: they cost a look into two sets, and no object is made.
+        # Most links of a page are known: they cost a lookup in two sets, and no object.
         marks = array("q", document.marks)
         unmet = self._frontier.unseen(marks).difference(self._passed)
         if unmet:
@@ -99,7 +99,7 @@ class Following:
     def _add(self, target: Target, mark: int, *, is_wanted: bool = False) -> None:
         is_free = is_wanted or target.kind == "sitemap"
         if not is_free and self._is_pruned(target):
-            return  # another way to it may be a shorter one
+            return  # another path to it may be shorter
         if site_of(target.url) != self._visit.site:
             self._report(target, mark)
         elif (is_free or self._scope.admits(target.url)) and self._frontier.add(
@@ -110,7 +110,7 @@ class Following:
             self._passed.add(mark)
 
     def _is_within(self, target: Target) -> bool:
-        """False of a page that is left to another visit: home hears of it, and that is all."""
+        """False for a page that belongs to another visit: it is only reported."""
         return not self._within or target.kind == "sitemap" or part_of(target.url) in self._within
 
     def _is_pruned(self, target: Target) -> bool:
@@ -125,7 +125,7 @@ class Following:
         return self._prune.judge(row) is not True
 
     def _report(self, target: Target, mark: int) -> None:
-        # A redirect of a start page (depth 0) is always told: home may follow it to the site's new name.
+        # A redirect of a start page (depth 0) is always reported: home may follow it to the site's new name.
         is_start = target.depth == 0
         is_new = is_start or mark not in self._passed
         self._passed.add(mark)

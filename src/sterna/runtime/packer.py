@@ -1,4 +1,4 @@
-"""Packs what a visit finds into numbered parcels, each with its checkpoint."""
+"""Packs what a visit finds into numbered parcels, each with a checkpoint."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ from sterna.model import Checkpoint, Ended, Hold, Page, Parcel, Robots, StateCha
 
 FULL_PAGES = 500
 FULL_BYTES = 4 * 1024 * 1024
-FIRST_BYTES = 128 * 1024  # of the first parcel; each later one may be twice as large: a line is not kept idle
+FIRST_BYTES = 128 * 1024  # of the first parcel, so that it leaves soon; each later one may be twice as large
 FULL_URLS = 20_000
 
 
@@ -19,7 +19,7 @@ class Packer:
         self._number = 0
         self.pages_total = 0
         self.sent_bytes = 0  # of what travels, before compression, in all parcels
-        self.reading_seconds = 0.0  # of CPU, added to by whoever has pages read
+        self.reading_seconds = 0.0  # of CPU; the handler adds to it
         self._told_cpu_seconds, self._told_bytes = 0.0, 0
         self._full_bytes = FIRST_BYTES
         self._clear()
@@ -47,7 +47,7 @@ class Packer:
         )
 
     def add_page(self, page: Page) -> None:
-        """A page, a redirect or an error that ends a URL's turn."""
+        """Adds a page, a redirect or an error: its URL is done."""
         self._pages.append(page)
         self._weigh(_size_of(page))
         if page.error:
@@ -63,7 +63,7 @@ class Packer:
             self._errors[f"http_{page.status}"] += 1
 
     def add_rows(self, rows: tuple[bytes, ...]) -> None:
-        """Facts that rules send home."""
+        """Adds facts that rules send home."""
         self._rows += rows
         self._weigh(sum(map(len, rows)))
 
@@ -78,7 +78,7 @@ class Packer:
         self._outlinks.append(target)
 
     def add_done(self, fingerprint: int, *, error: str = "") -> None:
-        """A URL that left the frontier without a page."""
+        """Records a URL that left the frontier without a page."""
         self._done.append(fingerprint)
         if error:
             self._errors[error] += 1
@@ -138,7 +138,7 @@ class Packer:
 
 
 def _size_of(page: Page) -> int:
-    """About what the page weighs on its way, in characters."""
+    """The approximate size of the page on the wire, in characters."""
     size = len(page.url) + len(page.title) + len(page.text) + len(page.html) + len(page.description)
     size += len(page.links.urls) + len(page.links.texts)
     size += sum(map(len, page.keywords)) + sum(map(len, page.headings))

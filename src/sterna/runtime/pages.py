@@ -1,4 +1,4 @@
-"""Makes the records of a page: what its reader is asked, and what goes home."""
+"""The records of a page: what its reader gets, and what goes home."""
 
 import msgspec
 
@@ -31,7 +31,7 @@ class Pages:
         ).encoded()
 
     def fetched(self, target: Target, response: Response, known: Validator | None) -> Fetched:
-        """What a reader is given."""
+        """The response as a reader gets it."""
         return Fetched(
             url=target.url,
             status=response.status,
@@ -53,7 +53,7 @@ class Pages:
         return Reply(msgspec.structs.replace(reply.response, body=b""), reply.request)
 
     def failed(self, target: Target, kind: str) -> Page:
-        """What is told of a URL that brought no answer."""
+        """The record of a URL that brought no response."""
         return Page(
             url=target.url,
             fingerprint=fingerprint(target.url),
@@ -73,7 +73,7 @@ class Pages:
         error: str = "",
         links: Links | None = None,
     ) -> Page:
-        """What the head of an answer tells."""
+        """The record that a response's head gives."""
         response = reply.response
         return Page(
             url=target.url,
@@ -95,15 +95,15 @@ class Pages:
         )
 
     def read(self, target: Target, reply: Reply, document: Document) -> Page:
-        """What a document tells besides."""
+        """The record of a page that was read."""
         page = self.answered(target, reply)
         is_open = document.may_index
         is_unchanged = document.is_unchanged or document.is_alike
-        # The archive would refer to the earlier response as the same one, which this is not quite.
+        # The archive would store it as identical to the earlier response, which it is not.
         may_archive = document.may_archive and is_open and not document.is_alike
         return msgspec.structs.replace(
             page,
-            # What may not be indexed has no validators: it is read anew until its author says otherwise.
+            # A page that must not be indexed has no validators: it is read anew until its author allows it.
             etag=page.etag if is_open else "",
             modified=page.modified if is_open else "",
             digest=document.digest if is_open else b"",

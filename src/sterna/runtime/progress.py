@@ -1,4 +1,4 @@
-"""How far a visit has come, by its parcels alone: whoever has them can let the crawler go on elsewhere."""
+"""The progress of a visit, derived from its parcels: with them a crawler can continue elsewhere."""
 
 from array import array
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from sterna.web.urls import fingerprint
 
 
 def progress_of(visit: Visit, parcels: Iterable[Parcel]) -> SavedProgress:
-    """The crawler's progress after these parcels, which are all of the visit and in their order."""
+    """The crawler's progress after these parcels: all of the visit, in order."""
     seen = array("q")
     seen.frombytes(visit.known.fingerprints)
     marks = set(seen)
@@ -31,7 +31,7 @@ def progress_of(visit: Visit, parcels: Iterable[Parcel]) -> SavedProgress:
 
 
 def continued(visit: Visit, progress: SavedProgress) -> Visit:
-    """The visit as it goes on from there; its id, budget and epoch are the caller's to renew."""
+    """The visit as it continues from there; the caller renews its id, budget and epoch."""
     seen = array("q")
     seen.frombytes(progress.seen)
     done = set(seen).difference(fingerprint(target.url) for target in progress.frontier)
@@ -40,7 +40,7 @@ def continued(visit: Visit, progress: SavedProgress) -> Visit:
 
 
 def changed(state: State, change: StateChange) -> State:
-    """The state after a change; a fact that was modified keeps its number."""
+    """The state after a change; a modified fact keeps its number."""
     facts = dict(state.facts)
     for number in change.removed:
         facts.pop(number, None)
@@ -49,7 +49,7 @@ def changed(state: State, change: StateChange) -> State:
 
 
 def _line_up(waiting: dict[int, Target], found: Iterable[Target]) -> None:
-    """Adds what was found; what was found again, with a higher priority, waits at the end of its new line."""
+    """Adds found targets; one found again, with a higher priority, moves to the end."""
     for target in found:
         mark = fingerprint(target.url)
         waiting.pop(mark, None)

@@ -1,4 +1,4 @@
-"""Whether a site may be crawled: robots.txt tried at every address, as Agarwal 3.4 says."""
+"""Whether a site may be crawled: robots.txt is tried at every address (Agarwal 3.4)."""
 
 from sterna.errors import FetchError, ReadError
 from sterna.model import Record, Robots
@@ -8,14 +8,14 @@ from sterna.web.http import Response, retry_after_seconds
 from sterna.web.robots import MAX_BYTES, MAX_REDIRECTS, RobotsAnswer, is_try_again, judge
 from sterna.web.urls import Canonical
 
-MAX_DECODED_BYTES = 16 * MAX_BYTES  # small enough to be decompressed here, without a reader
+MAX_DECODED_BYTES = 16 * MAX_BYTES  # small enough to decompress here, without a reader
 PAUSE_SECONDS = 2.0
 ROUNDS = 2
 MAX_PAUSE_SECONDS = 24 * 3600.0
 
 
 class _Try(Record, frozen=True):
-    """What asking once came to: the answer, why there is none, and the pause that was asked for."""
+    """The result of one request: the answer or why there is none, and the pause that the server asked for."""
 
     answer: RobotsAnswer
     reason: str = ""
@@ -23,15 +23,15 @@ class _Try(Record, frozen=True):
 
     @property
     def is_final(self) -> bool:
-        """True if no other address and no second round could tell more."""
+        """True if neither another address nor a second round can change it."""
         is_answer = not is_try_again(self.answer.status) or self.answer.is_truncated
         return is_answer or self.pause_seconds > PAUSE_SECONDS
 
 
 async def qualify(site: str, before: Robots, *, access: Access, kit: Kit) -> Robots:
-    """The site's new state: every address is asked, and all of them once more after a pause.
+    """The site's new state: every address is asked, and again after a pause if all fail.
 
-    A proxy that fails says nothing of the site: that FetchError is the caller's.
+    FetchError if the proxy fails, which says nothing about the site.
     """
     made = _Try(RobotsAnswer(0))
     for round_number in range(ROUNDS):
@@ -46,7 +46,7 @@ async def qualify(site: str, before: Robots, *, access: Access, kit: Kit) -> Rob
 
 
 async def _ask_all(url: str, access: Access) -> _Try:
-    """The first answer below 500 that some address gives, or the last failure."""
+    """The first answer below 500 from any address, or the last failure."""
     try:
         addresses = await access.addresses(url)
     except FetchError as error:
@@ -87,5 +87,5 @@ def _read(response: Response, *, now: float) -> _Try:
     coding = response.header("content-encoding")
     try:
         return _Try(RobotsAnswer(200, decode_body(response.body, coding, max_bytes=MAX_DECODED_BYTES)))
-    except ReadError as error:  # there may be rules in what cannot be unpacked
+    except ReadError as error:  # the body that failed to decompress may hold rules
         return _Try(RobotsAnswer(200, is_truncated=True), str(error))

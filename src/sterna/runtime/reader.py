@@ -16,6 +16,7 @@ from sterna.runtime.cell.frame import CellLine, message_decoder
 from sterna.runtime.cell.kernel import give_back_memory
 from sterna.runtime.sieve import sift_document
 from sterna.web.document import Document, Fetched, read_document
+from sterna.web.keywords import stop_words
 
 MAX_TASK_BYTES = 256 * 1024**2
 MAX_OUTCOME_BYTES = 1024**3
@@ -40,6 +41,7 @@ class Outcome(Record, frozen=True):
     detail: str = ""
 
 
+stop_words()  # read in the warm parent: a jailed cell cannot open the file
 _read_task: Callable[[bytes], Task] = message_decoder(Task)
 
 

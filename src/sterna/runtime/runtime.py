@@ -1,4 +1,4 @@
-"""The runtime: the same for a visit here, at a station or at a site."""
+"""The runtime: carries out visits, at home and at a site alike."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -41,9 +41,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: int = MAX_BODY_BYTES
     parcel_bytes: int = FULL_BYTES  # the size of a full parcel, before compression
     is_jailed: bool | None = None  # engines; None: if this machine can
-    shares_holds: bool = (
-        True  # False: what one visit may not ask for is nothing to the others, of other owners
-    )
+    shares_holds: bool = True  # False where visits have different owners: each has holds of its own
 
 
 class Runtime:
@@ -55,7 +53,7 @@ class Runtime:
         self._under_way = 0
 
     def restore(self, holds: Iterable[Hold]) -> None:
-        """Takes over the holds of an earlier run."""
+        """Restores the holds of an earlier run."""
         self._kit.gate.restore(holds)
 
     async def carry_out(
@@ -69,7 +67,7 @@ class Runtime:
     ) -> None:
         """Returns when the visit's last parcel is delivered.
 
-        Whoever holds the reins may make it rest or end; its requests go `through` what he puts there.
+        With the `reins` the caller can pause or end it; `through` wraps the fetcher of its requests.
         """
         self._kit.readers.begin()  # while robots.txt is fetched
         gate = self._kit.gate if self._config.shares_holds else Gate(self._config.limits)
@@ -84,7 +82,7 @@ class Runtime:
             self._under_way -= 1
 
     async def take_turn(self, visit: Visit) -> None:
-        """Waits until the caller may make a request to the visit's site; FetchError if none may be made."""
+        """Waits until the caller may make a request to the visit's site; FetchError if it may not."""
         self._kit.gate.restore(visit.holds)
         await Access(self._kit, visit).take_turn(f"{visit.site}/")
 
@@ -94,7 +92,7 @@ class Runtime:
         return self._kit.engines
 
     def peak_memory_bytes(self) -> int:
-        """What its reader processes took at most."""
+        """The peak memory of its reader processes."""
         return self._kit.readers.peak_memory_bytes()
 
 
@@ -106,9 +104,9 @@ async def open_runtime(
     fetcher: Fetcher | None = None,
     resolver: Resolver | None = None,
 ) -> AsyncIterator[Runtime]:
-    """A runtime that reads over HTTP, or from the source it is given.
+    """A runtime that reads over HTTP, or with the given fetcher.
 
-    Its processes and connections end with the context; what it was given is the giver's to close.
+    Its processes and connections end with the context; the caller closes what it passed in.
     """
     async with AsyncExitStack() as stack:
         if fetcher is None:

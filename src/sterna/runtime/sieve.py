@@ -1,7 +1,7 @@
-"""What of a page is wanted: its selection is judged, and what does not travel is taken away.
+"""What of a page is kept: its selection is judged, and fields that are not kept are removed.
 
-A reader does this where it can, so that what nobody wants does not even leave the reader; pages that have
-nothing to read are judged here, and those of a crawler with rules are stripped when the rules have spoken.
+A reader does this where it can, so that unwanted fields do not even leave the reader. Pages without a body
+are judged here, and those of a crawler with rules are stripped after the rules have judged them.
 """
 
 from functools import lru_cache
@@ -37,7 +37,7 @@ class Sift(Record, frozen=True):
 
 
 class Sifter:
-    """The sifting of one visit."""
+    """Sifts the pages of one visit."""
 
     def __init__(self, visit: Visit) -> None:
         program = visit.crawler.program
@@ -46,13 +46,13 @@ class Sifter:
         self.encoded = b"" if _takes_all(program) else msgspec.msgpack.encode(_sift_of(program))
 
     def judged(self, page: Page, site: str) -> Page:
-        """A page that no reader has seen, with the selection's judgement."""
+        """A page that no reader has seen, judged by the selection."""
         if self._judge is None or page.is_unchanged:
             return page
         return msgspec.structs.replace(page, is_kept=self._judge.judge(row_of(page, site)) is True)
 
     def stripped(self, page: Page, verdict: Verdict) -> Page:
-        """The page as the rules decided, with nothing that does not travel."""
+        """The page as the rules decided, without the fields that are not kept."""
         is_kept = page.is_kept if verdict.is_kept is None else verdict.is_kept
         page = msgspec.structs.replace(_strip(page, self._keep, is_kept=is_kept), is_kept=is_kept)
         return page if is_kept else msgspec.structs.replace(page, links=Links(), headers=())
@@ -61,7 +61,7 @@ class Sifter:
 def sift_document(
     document: Document, fetched: Fetched, *, depth: int, referrer: str, sift: bytes
 ) -> Document:
-    """The document with its judgement; without rules, also stripped of what does not travel."""
+    """The document with its judgement; without rules, also without the fields that are not kept."""
     how, judge = _decoded(sift)
     is_selected = judge is None or judge.judge(_row(document, fetched, depth, referrer)) is True
     if not how.has_rules:

@@ -1,4 +1,4 @@
-"""The visit's loop: which URL next, when to end, and parcels home as they fill."""
+"""The visit's loop: which URL is next, when to end, and when a parcel goes home."""
 
 import asyncio
 from collections import Counter, deque
@@ -19,15 +19,15 @@ from sterna.runtime.reins import Gauge, Spending
 from sterna.web.robots import Rules, is_due
 from sterna.web.urls import Canonical
 
-FIRST_FLUSH_SECONDS = 0.25  # so that whoever watches soon sees something; not where many visits bring news
+FIRST_FLUSH_SECONDS = 0.25  # a user sees something soon; not where many visits report
 FLUSH_SECONDS = 5.0
 STOP_GRACE_SECONDS = 5.0
 LOOK_SECONDS = 0.2
-REST_LOOK_SECONDS = 1.0  # while the visit rests, and its deadline moves on
+REST_LOOK_SECONDS = 1.0  # while the visit is paused and its deadline moves
 
 
 class VisitLoop:
-    """Carries out one visit; `deliver` returns when home has the parcel for good."""
+    """Carries out one visit; `deliver` returns when home has committed the parcel."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class VisitLoop:
         self._flush_seconds = FLUSH_SECONDS if is_one_of_many else FIRST_FLUSH_SECONDS
         self._access = Access(kit, visit)
         self._packer = Packer(visit, full_bytes=kit.parcel_bytes)
-        self._full = asyncio.Event()  # the next parcel should go soon
+        self._full = asyncio.Event()  # the next parcel should be sent soon
         self._frontier = Frontier(
             visit.known.fingerprints,
             max_depth=min(visit.budget.depth, visit.crawler.scope.max_depth),
@@ -60,7 +60,7 @@ class VisitLoop:
             end=self._end,
             send_soon=self._full.set,
         )
-        # The loop's state: changed by the workers between two waits, never across one.
+        # The loop's state: changed by the workers, never across an await.
         self._in_flight: Counter[int] = Counter()  # how many URLs of each depth are under way
         self._idle: deque[asyncio.Future[None]] = deque()  # workers that found nothing to take
         self._over = asyncio.Event()
@@ -88,7 +88,7 @@ class VisitLoop:
                 await self._handler.engine.close()
 
     async def _open_engine(self) -> bool:
-        """Starts the crawler's rules, if it has any; False if they cannot be run."""
+        """Starts the crawler's rules, if it has any; False if they fail."""
         crawler = self._visit.crawler
         if not crawler.program.rules:
             return True
@@ -100,7 +100,7 @@ class VisitLoop:
             self._handler.end_engine(error)
             return False
         self._handler.engine = engine
-        # What the rules load before any page was seen is as deep as a start page.
+        # URLs that the rules load before any page have the depth of a start page.
         self._handler.take(Target(f"{self._visit.site}/", depth=-1), engine.first)
         return True
 
@@ -112,16 +112,16 @@ class VisitLoop:
                 sender = group.create_task(self._send_when_full_or_old())
                 workers = {group.create_task(self._work()) for _ in range(self._visit.etiquette.connections)}
                 await self._wait_for(workers)
-                async with self._sending:  # never in the middle of a parcel: its failure must be heard
+                async with self._sending:  # never in the middle of a parcel: its failure must surface
                     sender.cancel()
         except BaseExceptionGroup as failures:
-            # All of them come from one refused or unstorable parcel; home wants it as it was raised.
+            # All of them come from one parcel that was refused or not stored; the caller gets that error.
             raise failures.exceptions[0] from failures
 
     # -- when to end -------------------------------------------------------------------------------------
 
     def _end(self, reason: Ended) -> None:
-        """The first reason counts; no new URL is taken after it."""
+        """Ends the visit; the first reason counts, and no URL is taken after it."""
         if self._ended is None:
             self._ended = reason
             self._over.set()
@@ -142,15 +142,15 @@ class VisitLoop:
             while not (self._over.is_set() or done_at_all.done()):
                 left = self._look_after(self._spending.deadline - self._kit.clock.now())
                 await asyncio.wait({over, done_at_all}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                if not done_at_all.done():  # all of them may wait for something that takes longer
-                    self._check_budget()  # which a timer that rings a little early does not end
+                if not done_at_all.done():  # all workers may wait for something that takes longer
+                    self._check_budget()  # a timer that fires early ends nothing
             await self._end_workers(workers, done_at_all)
         finally:
             over.cancel()
             done_at_all.cancel()
 
     def _look_after(self, left: float) -> float:
-        """Seconds until somebody should look whether the time that is left is over; at rest it is not."""
+        """Seconds until the next check whether time is over; a paused visit is checked now and then."""
         return max(left, REST_LOOK_SECONDS if self._kit.reins.is_paused else 0.0)
 
     async def _end_workers(self, workers: set[asyncio.Task[None]], done_at_all: asyncio.Future[Any]) -> None:
@@ -159,7 +159,7 @@ class VisitLoop:
             now = self._kit.clock.now()
             if self._stop.is_set():
                 late_at = min(late_at, now + STOP_GRACE_SECONDS)
-            # Who waits for a delay has nothing to lose; who is in a transfer may end it.
+            # A worker that waits for a delay loses nothing; one in a transfer may finish it.
             for worker in workers if now >= late_at else self._access.waiting & workers:
                 worker.cancel()
             await asyncio.wait({done_at_all}, timeout=LOOK_SECONDS)
@@ -179,7 +179,7 @@ class VisitLoop:
     async def _work(self) -> None:
         while (target := await self._next()) is not None:
             self._in_flight[target.depth] += 1
-            self._wake_one()  # who finds nothing to take wakes nobody
+            self._wake_one()  # a worker that found nothing wakes no other
             try:
                 await self._handler.handle(target)
             finally:
@@ -205,7 +205,7 @@ class VisitLoop:
             if not self._in_flight and not len(self._frontier):
                 self._wake_all()
                 return None
-            # What comes due meanwhile is no reason to look again as long as nothing may be taken.
+            # A retry that comes due is no reason to wake while nothing may be taken.
             wakes_at = self._frontier.wakes_at() if may_take else None
             left = self._look_after(self._spending.deadline - now)
             await self._wait_for_change(min(left, wakes_at - now) if wakes_at else left)
@@ -247,7 +247,7 @@ class VisitLoop:
     # -- whether to begin, and with what -----------------------------------------------------------------
 
     async def _unless_over(self, begin: Coroutine[None, None, bool]) -> bool:
-        """What `begin` says; False if the visit is ended before it says anything."""
+        """The result of `begin`; False if the visit ends before."""
         beginning = asyncio.create_task(begin)
         over = asyncio.create_task(self._over.wait())
         try:
@@ -259,7 +259,7 @@ class VisitLoop:
                 await asyncio.wait({beginning, over}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not beginning.done():
                 self._fail()
-                async with self._sending:  # never in the middle of a parcel: the next one would leave a gap
+                async with self._sending:  # never in the middle of a parcel, or its number would be missing
                     beginning.cancel()
                 await asyncio.wait({beginning})
             return not beginning.cancelled() and beginning.result()
@@ -268,7 +268,7 @@ class VisitLoop:
             beginning.cancel()
 
     async def _qualify(self) -> bool:
-        """Whether the site may be crawled: it is no private one, and its robots.txt is known."""
+        """Whether the site may be crawled: its address is allowed and its robots.txt is known."""
         if not await self._may_reach():
             return False
         if not self._visit.etiquette.obey_robots:
@@ -277,7 +277,7 @@ class VisitLoop:
         if is_due(robots, self._kit.clock.now()):
             try:
                 robots = await qualify(self._visit.site, robots, access=self._access, kit=self._kit)
-            except FetchError as error:  # the proxy's fault, and not to be held against the site
+            except FetchError as error:  # a fault of the proxy, not of the site
                 self._packer.count_error(error.kind)
                 self._fail()
                 return False
@@ -288,22 +288,22 @@ class VisitLoop:
         self._handler.rules = Rules.parse(robots.rules, agent=self._visit.etiquette.robots_name)
         self._access.crawl_delay = self._handler.rules.crawl_delay or 0.0
         if not self._packer.is_empty:
-            await self._send()  # the rules and their delay must outlive a crash before any page is asked for
+            await self._send()  # robots rules and delay must survive a crash before any page is fetched
         return True
 
     def _fail(self) -> None:
-        """Ends the visit, unless it is ended already, and leaves the site alone for a while."""
+        """Ends the visit, unless it has ended, and pauses the site for a while."""
         if self._ended is None:
             self._access.hold_site(self._visit.site, FAILING_PAUSE_SECONDS)
             self._end(Ended.FAILING)
 
     async def _may_reach(self) -> bool:
-        """False where the site lies in a network that this visit must not enter."""
+        """False if the site is in a network that this visit must not enter."""
         try:
             await self._access.addresses(self._visit.site)
         except FetchError as error:
             if error.kind != "private_address":
-                return True  # robots.txt will tell, and be tried again
+                return True  # fetching robots.txt reports it, and is retried
             self._packer.count_error(error.kind)
             self._end(Ended.REFUSED)
             return False
@@ -338,7 +338,7 @@ class VisitLoop:
     # -- parcels -----------------------------------------------------------------------------------------
 
     async def _send_when_full_or_old(self) -> None:
-        """The only one that sends while the visit goes on; workers wait while the next parcel is full too."""
+        """The only sender while the visit runs; workers wait if the next parcel is full too."""
         seconds = self._flush_seconds
         while True:
             with suppress(TimeoutError):
@@ -367,10 +367,10 @@ class VisitLoop:
             await self._deliver(parcel)
 
     async def _take_state(self) -> StateChange:
-        """What became of the crawler's facts since the last parcel.
+        """The change of the crawler's facts since the last parcel.
 
-        The engine answers in order, and a judged page is packed as soon as its verdict is here: so what comes
-        with this belongs to the pages that are packed now, and to no others.
+        The engine replies in order, and a judged page is packed as soon as its verdict is here. So this
+        change belongs to the pages that are packed now, and to no others.
         """
         engine = self._handler.engine
         if engine is None:
@@ -385,7 +385,7 @@ class VisitLoop:
 
 
 def _wake(waiter: asyncio.Future[None]) -> bool:
-    """True if the waiter was still waiting."""
+    """Wakes a waiter; False if it was awake."""
     if waiter.done():
         return False
     waiter.set_result(None)

@@ -17,7 +17,7 @@ from sterna.archive.disk import storage_errors, sync_folder
 from sterna.errors import ConfigError
 from sterna.model import Record
 from sterna.storage.statements import InvalidSql, statements_of
-from sterna.toml import Place, Wrong, stamp
+from sterna.toml import KeyPath, Wrong, stamp
 
 NAME = "storage.toml"
 
@@ -79,7 +79,7 @@ def faults(config: Config) -> Iterator[Wrong]:
         yield from _rule_faults(rule, ("rules", name), config)
 
 
-def _command_faults(command: CommandSpec, place: Place, config: Config) -> Iterator[Wrong]:
+def _command_faults(command: CommandSpec, place: KeyPath, config: Config) -> Iterator[Wrong]:
     if command.connection not in config.connections:
         yield Wrong((*place, "connection"), _unknown("connection", command.connection, config.connections))
     if bool(command.sql) == bool(command.call):
@@ -93,7 +93,7 @@ def _command_faults(command: CommandSpec, place: Place, config: Config) -> Itera
         yield Wrong((*place, "sql"), str(fault))
 
 
-def _rule_faults(rule: RuleSpec, place: Place, config: Config) -> Iterator[Wrong]:
+def _rule_faults(rule: RuleSpec, place: KeyPath, config: Config) -> Iterator[Wrong]:
     if not rule.crawler:
         yield Wrong((*place, "crawler"), "the name or pattern is empty: * stands for all crawlers")
     if not rule.store:

@@ -30,17 +30,17 @@ _XML_ENCODING = re.compile(rb"""<\?xml[^>]*?encoding[\t\n\r ]*=[\t\n\r ]*["']([^
 
 
 def decode_html(body: bytes, http_charset: str | None) -> tuple[str, str]:
-    """Gives the text of an HTML page and the name of its encoding; bad bytes become U+FFFD."""
+    """Returns the text of an HTML page and the name of its encoding; bad bytes become U+FFFD."""
     return _decode(body, http_charset, is_html=True)
 
 
 def decode_text(body: bytes, http_charset: str | None) -> tuple[str, str]:
-    """Gives the same for a plain text, in which a meta element declares nothing."""
+    """Returns the same for a plain text, in which a meta element declares nothing."""
     return _decode(body, http_charset, is_html=False)
 
 
 def charset_of(content_type: str) -> str | None:
-    """Gives the charset parameter of a Content-Type value."""
+    """Returns the charset parameter of a Content-Type value."""
     found = _CHARSET_PARAM.search(content_type)
     return next((value.strip() for value in found.groups() if value), None) if found else None
 
@@ -71,13 +71,13 @@ def _decode_as(name: str, body: bytes) -> str:
 
 
 def _name_of(label: str) -> str | None:
-    """Gives the name of the encoding that a label means: "latin1" means windows-1252."""
+    """Returns the name of the encoding that a label means: "latin1" means windows-1252."""
     encoding = webencodings.lookup(label) if label.isascii() else None
     return encoding.name if encoding else None
 
 
 def _prescan(head: bytes) -> str | None:
-    """Gives the encoding that the first bytes of a page declare."""
+    """Returns the encoding that the first bytes of a page declare."""
     position = 0
     while found := _MARKUP.search(head, position):
         position = found.end()
@@ -102,7 +102,7 @@ def _read_attributes(head: bytes, position: int) -> tuple[dict[bytes, bytes], in
 
 
 def _declared_by(attributes: dict[bytes, bytes]) -> str | None:
-    """Gives the encoding that a meta element with these attributes declares."""
+    """Returns the encoding that a meta element with these attributes declares."""
     if b"charset" in attributes:
         return _as_in_meta(attributes[b"charset"])
     if attributes.get(b"http-equiv", b"").lower() == b"content-type":

@@ -1,4 +1,4 @@
-"""The time, passed in so that tests and the simulator can keep it."""
+"""The clock, passed in so that tests and the simulator can control it."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the wall time and waits."""
+    """The wall time, and a way to wait."""
 
     def now(self) -> float: ...
 

@@ -22,7 +22,7 @@ _GZIP_WBITS, _ZLIB_WBITS, _RAW_WBITS = 31, 15, -15
 
 
 def decode_body(body: bytes, content_encoding: str, *, max_bytes: int) -> bytes:
-    """Gives the body without its content codings; ReadError "bomb" where it exceeds `max_bytes`."""
+    """Returns the body without its content codings; ReadError "bomb" where it exceeds `max_bytes`."""
     codings = [name for coding in content_encoding.split(",") if (name := coding.strip().lower())]
     if len(codings) > _MAX_CODINGS:
         raise ReadError("encoding", f"more than {_MAX_CODINGS} content codings: {content_encoding[:80]!r}")

@@ -47,7 +47,7 @@ class CurlConfig(Record, frozen=True, kw_only=True):
 
 
 class Multi:
-    """A libcurl multi handle on the running loop: transfers are started, and a future tells their end."""
+    """A libcurl multi handle on the running loop: each transfer has a future for its end."""
 
     def __init__(self, connections: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -76,14 +76,14 @@ class Multi:
             self._multi.remove_handle(handle)
 
     def proceed(self, handle: pycurl.Curl) -> None:
-        """Lets a transfer that its writer had paused go on; never from one of libcurl's callbacks."""
+        """Resumes a transfer that its writer paused; never call it from a libcurl callback."""
         if self._is_closed:
             return
         handle.pause(pycurl.PAUSE_CONT)
         self._act(pycurl.SOCKET_TIMEOUT, 0)
 
     async def close(self) -> None:
-        """Ends all that is under way; whoever waits for it is cancelled."""
+        """Ends all transfers; their awaiters are cancelled."""
         for done in list(self._waiting.values()):
             done.cancel()
         await asyncio.sleep(0)
@@ -173,7 +173,7 @@ class CurlFetcher:
             self._release(transfer)
 
     async def close(self) -> None:
-        """Ends all that is under way; whoever waits for it is cancelled."""
+        """Ends all transfers; their awaiters are cancelled."""
         await self._multi.close()
         for transfer in self._idle:
             transfer.handle.close()
@@ -270,7 +270,7 @@ class _Transfer:
 
 
 def set_up(handle: pycurl.Curl, config: CurlConfig) -> None:
-    """Sets what holds for everything that is asked of the web, whoever asks."""
+    """Sets the options that all requests share."""
     set_option = handle.setopt
     set_option(pycurl.PATH_AS_IS, 1)
     set_option(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)

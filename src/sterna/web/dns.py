@@ -27,7 +27,7 @@ class Resolver(Protocol):
         """All addresses of the name; FetchError("dns") if it has none."""
 
     def prefer(self, hostname: str, address: str) -> None:
-        """Tells that this address answered."""
+        """Prefers this address from now on: it answered."""
 
 
 class _Entry(Record, frozen=True):
@@ -75,7 +75,7 @@ class DnsResolver:
         await self._resolver.close()
 
     async def _ask_once(self, hostname: str) -> _Entry:
-        """One question for all who wait for the same name."""
+        """One query for all callers that wait for the same name."""
         task = self._asking.get(hostname)
         if task is None:
             task = asyncio.create_task(self._ask(hostname))

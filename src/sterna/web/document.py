@@ -65,7 +65,7 @@ class Fetched(Record, frozen=True, kw_only=True):
 
 
 class Document(Record, frozen=True, kw_only=True):
-    """What was read of it; what it says and links to only of what a server gave out as good."""
+    """What was read of a response; text and links only if its status is 2xx."""
 
     digest: bytes
     size: int
@@ -89,7 +89,7 @@ class Document(Record, frozen=True, kw_only=True):
     extracts: Extracts = ()
     likeness: bytes = b""  # where changes are measured
     is_selected: bool = True  # by the crawler, which reads the document after this
-    cpu_seconds: float = 0.0  # that reading it took; set by whoever reads
+    cpu_seconds: float = 0.0  # spent on reading; set by the reader
 
 
 def read_document(fetched: Fetched) -> Document:
@@ -169,7 +169,7 @@ def _with_sitemap(document: Document, fetched: Fetched, *, body: bytes) -> Docum
 
 
 def _compared(document: Document, fetched: Fetched) -> Document:
-    """The document with its likeness, and whether it changed by less than the visit minds."""
+    """The document with its likeness, and whether it changed by less than matters to the visit."""
     least_change = _manner(fetched.manner).least_change
     if not least_change or not document.may_index:
         return document

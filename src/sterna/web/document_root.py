@@ -1,4 +1,4 @@
-"""A site's document root: its files, found beneath it by descriptors, and answers made of them alone."""
+"""A site's document root: its files, found beneath it by descriptors, and responses made from them."""
 
 import asyncio
 import errno
@@ -49,7 +49,7 @@ class PathKind(Enum):
     FOLDER = auto()
     MISSING = auto()  # or outside the root, or neither file nor folder
     CLOSED = auto()  # hidden, a script's source, a copy that an editor left
-    GUARDED = auto()  # not everyone's to read, or under rules that only a web server knows
+    GUARDED = auto()  # not world-readable, or under rules that only a web server knows
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class RootEntry:
     async def read(self, max_bytes: int) -> bytes | None:
         """The file's beginning; None if it changed since it was found."""
         if min(self.size, max_bytes) > LARGE_BYTES:
-            # Who is cancelled meanwhile closes the file under the thread: what pread takes then, nobody sees.
+            # A cancelled caller closes the file under the thread; what pread returns then is discarded.
             return await asyncio.to_thread(self._read, max_bytes)
         return self._read(max_bytes)
 
@@ -110,7 +110,7 @@ _MISSING = RootEntry(PathKind.MISSING)
 
 
 def names_of(path: str) -> list[bytes] | None:
-    """The names that a URL's path is made of, an empty one at a folder's end; None if it is no plain path."""
+    """The names in a URL's path, an empty one at a folder's end; None if the path is not plain."""
     names = [unquote_to_bytes(name) for name in path.split("/")[1:]] or [b""]
     if any(name in (b".", b"..") or b"/" in name or b"\0" in name for name in names):
         return None
@@ -129,7 +129,7 @@ class DocumentRoot:
         self._folders = sorted(folders.items(), key=lambda each: -len(each[0]))  # the longest path counts
         for _, folder in self._folders:
             if not folder.is_dir():
-                raise ConfigError(f"{folder} cannot be read as a site's files: it is no folder")
+                raise ConfigError(f"document root {folder} is not a folder")
 
     def find(self, names: Sequence[bytes]) -> RootEntry:
         """What lies under these names, the empty ones left out."""
@@ -143,7 +143,7 @@ class DocumentRoot:
 def _alias(path: str) -> tuple[bytes, ...]:
     names = names_of(path.rstrip("/")) if path.startswith("/") else None
     if not names or b"" in names:
-        raise ConfigError(f"alias {path!r} cannot be: it is a path such as /files")
+        raise ConfigError(f"alias {path!r} is invalid; give a path such as /files")
     return tuple(names)
 
 
@@ -179,7 +179,7 @@ class _Way:
         return self._file(name) if kind is PathKind.FILE else RootEntry(kind)
 
     def _step(self, name: bytes, names: deque[bytes]) -> PathKind:
-        """Goes on by one name, and tells what the walk stands on then."""
+        """Takes one step to `name`; returns what is there."""
         if name == b"..":  # of a link: a URL's path holds none
             return self._go_up()
         if name.startswith(b".") and not (name == _WELL_KNOWN and len(self._open) == 1):
@@ -223,7 +223,7 @@ class _Way:
         return None
 
     def _has_rules(self) -> bool:
-        """Whether the folder has rules for Apache, which say who may read what is below."""
+        """Whether the folder has a .htaccess, whose rules only Apache knows."""
         return os.access(_RULES, os.F_OK, dir_fd=self._open[-1], follow_symlinks=False)
 
     def _file(self, name: bytes) -> RootEntry:
@@ -241,13 +241,13 @@ class _Way:
 
 
 class RootFetcher:
-    """Answers as a web server would that has these files alone, and keeps back what one would run or hide."""
+    """Answers like a web server with only these files; withholds what a server would run or hide."""
 
     def __init__(self, root: Path, aliases: Sequence[tuple[str, Path]] = ()) -> None:
         self._root = DocumentRoot(root, aliases)
 
     async def fetch(self, request: Request) -> Response:
-        """The file that the URL means; 404 where there is none."""
+        """The file for the URL; 404 without one."""
         path, mark, query = path_of(request.url).partition("?")
         names = names_of(path)
         if names is None:
@@ -310,7 +310,7 @@ def _is_known(request: Request, etag: str, modified: str) -> bool:
 
 
 def answer_of(status: HTTPStatus, body: bytes = b"", headers: Sequence[tuple[str, str]] = ()) -> Response:
-    """An answer that no server gave: it took nobody's time, and nothing crossed a network."""
+    """A response made here: it took no server's time, and nothing crossed a network."""
     lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in headers)]
     return Response(
         status=status.value,

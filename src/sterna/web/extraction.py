@@ -24,7 +24,7 @@ def check_selector(css: str) -> None:
 
 
 def extract(markup: str, selectors: tuple[Selector, ...]) -> Extracts:
-    """Gives under the name of each selector a text for each element that it finds, in document order.
+    """Returns for each selector's name a text for each element that it finds, in document order.
 
     The text is what is seen of the element, its white space collapsed. Of a row of a table it is the texts of
     the cells with tabs between them. With an attribute it is that attribute's value, "" where there is none.
@@ -63,8 +63,8 @@ def _text_of(element: LexborNode, effort: Effort) -> str:
 
 
 def _pieces_of(element: LexborNode, effort: Effort) -> Iterator[str]:
-    """Gives the text of an element as the text of a page is read: blocks apart, without what nobody sees."""
-    stack: list[tuple[LexborNode | None, str]] = []  # where to go on after an element, and what ends it
+    """Yields the visible text of an element in pieces, with spaces between blocks."""
+    stack: list[tuple[LexborNode | None, str]] = []  # where to continue after an element, and what ends it
     node = element.first_child
     while node is not None or stack:
         if node is None:

@@ -74,7 +74,7 @@ _AGENT_NAME = re.compile(r"[a-z_*][a-z0-9_.*/-]*")
 
 
 def read_may(x_robots: str, metas: Iterable[str] = (), *, agent: str = "sterna") -> May:
-    """Tells what X-Robots-Tag and the robots metas allow: the strictest of those that concern us."""
+    """What X-Robots-Tag and the robots metas allow: the strictest of those that concern us."""
     directives = set(_directives_of(x_robots.lower(), agent.lower()))
     for content in metas:
         directives.update(re.split(r"[\s,;]+", content.lower()))
@@ -97,7 +97,7 @@ def _directives_of(x_robots: str, ours: str) -> Iterator[str]:
 
 
 def join(hrefs: dict[str, tuple[str, str]], base: str, *, canonical: Canonical) -> Links:
-    """Gives the links as absolute URLs, each once, in columns."""
+    """Returns the links as absolute URLs, each once, in columns."""
     found: dict[str, tuple[str, str]] = {}
     for href, (text, rel) in hrefs.items():
         url = canonical(href, base)

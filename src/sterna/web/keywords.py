@@ -1,4 +1,4 @@
-"""The words that tell most of what a page is about."""
+"""Keywords: the words that say most about a page."""
 
 import re
 from collections import Counter
@@ -11,7 +11,7 @@ from sterna.model import Record
 
 MAX_KEYWORDS = 15
 _MIN_LENGTH, _MAX_LENGTH = 2, 32  # of a word; what is longer is a digest or a line
-# A long text is told from parts of it: counting its words is what takes the time.
+# Of a long text only parts are counted, because counting takes the time.
 _PARTS, _LEAST_PART, _MOST_PART = 8, 200, 3_000
 # What a word weighs for being there, in quarters of what the most frequent word of the text weighs.
 _IN_TITLE, _IN_HEADING, _IN_DESCRIPTION = 5, 3, 1
@@ -26,7 +26,7 @@ Weights = dict[str, int]
 def keywords_of(
     title: str, headings: Iterable[str], description: str, text: str, language: str
 ) -> tuple[str, ...]:
-    """Gives the most telling words of a page in lower case, the most telling first.
+    """Returns the most telling words of a page in lower case, the most telling first.
 
     `text` is what the page itself says, without its menus. Where a language is written without spaces, each
     two Han characters that stand together count, in Japanese each run of Han characters or katakana; of other
@@ -52,7 +52,7 @@ def keywords_of(
 
 
 def _told(title: str, headings: str, description: str, text: str) -> tuple[Weights, list[str]]:
-    """Gives the words that announce a page, with what each weighs for it, and the words of its text."""
+    """Returns the words that announce a page, with what each weighs for it, and the words of its text."""
     # All at once: most of what little text takes is the taking apart itself.
     words = _words_of(f"{description} {_MARK} {headings} {_MARK} {title} {_MARK} {text}")
     first = words.index(_MARK)
@@ -66,7 +66,7 @@ def _told(title: str, headings: str, description: str, text: str) -> tuple[Weigh
 
 
 def _sample(text: str) -> str:
-    """Gives a sixth of a text in parts evenly spread over it; more where it is short."""
+    """Returns a sixth of a text in parts evenly spread over it; more where it is short."""
     length = min(max(_LEAST_PART, len(text) // (6 * _PARTS)), _MOST_PART)
     if len(text) <= _PARTS * length:
         return text
@@ -82,7 +82,7 @@ _ASCII = bytes(
 
 
 # The bytes with which signs begin, from U+0080 to U+00BF and from U+2000 to U+2FFF; then those of Chinese,
-# Japanese and Arabic. The bytes after them are left, and ignored as what is no character. Looking for the
+# Japanese and Arabic. The bytes after them remain, and are ignored as invalid UTF-8. Looking for the
 # signs themselves takes ten times as long.
 _SIGNS = (b"\xc2", b"\xe2")
 _FAR_SIGNS = (b"\xe3\x80", b"\xef\xbc", b"\xd8\x8c", b"\xd8\x9b", b"\xd8\x9f")
@@ -90,7 +90,7 @@ _ALL_BUT_FAR = bytes(byte for byte in range(256) if byte not in b"\xd8\xe3\xe4\x
 
 
 def _words_of(text: str) -> list[str]:
-    """Gives the words of a text in lower case."""
+    """Returns the words of a text in lower case."""
     data = text.encode("utf-8", "replace").translate(_ASCII)
     if text.isascii():
         return data.decode().split()
@@ -119,7 +119,7 @@ _SMALL_HAN = (
 
 
 def _far_words_of(text: str) -> list[str]:
-    """Gives the words of a text that may be written without spaces."""
+    """Returns the words of a text that may be written without spaces."""
     if re.search(_HIRAGANA, text):  # which in Japanese parts the words
         return re.findall(_JAPANESE, text)
     words: list[str] = []
@@ -133,7 +133,7 @@ _EVERYWHERE = frozenset({"copyright", "www"})  # on many pages of all languages
 
 
 class StopWords(Record, frozen=True):
-    """The small words of the languages, and which languages each word is of."""
+    """The stop words of each language, and the languages of each stop word."""
 
     of_language: dict[str, frozenset[str]]
     languages_of: dict[str, list[str]]
@@ -156,17 +156,17 @@ def stop_words() -> StopWords:
 
 
 def stopwords_of(language: str) -> frozenset[str] | None:
-    """Gives the small words of a language, "en" or "pt-br"; None of an unknown one."""
+    """Returns the stop words of a language, "en" or "pt-br"; None for an unknown one."""
     code = language.partition("-")[0]
     return stop_words().of_language.get(_ALIASES.get(code, code))
 
 
-_MANY = 15  # of so many words, a fifth at least should be small ones of the language that is declared
-_SURE = 8  # so many different small words of a language are seldom in a text of another one
+_MANY = 15  # among this many words, at least a fifth should be stop words of the declared language
+_SURE = 8  # this many different stop words of a language are rare in a text of another
 
 
 def _languages_of(words: Collection[str], declared: str) -> list[str]:
-    """Gives the declared language if it can be that one, else those of which most small words are there."""
+    """Returns the declared language if it is plausible, else those with the most stop words in the text."""
     small = stopwords_of(declared)
     if small is not None and (len(words) < _MANY or 5 * len(small.intersection(words)) >= len(words)):
         return [declared]
@@ -191,7 +191,7 @@ def _fold_plurals(weights: Weights) -> None:
 
 
 def _singulars_of(plural: str) -> tuple[str, ...]:
-    """Gives what a plural may be of."""
+    """Returns the possible singulars of a plural."""
     if plural[-3:] == "ies":
         return plural[:-1], plural[:-3] + "y"
     is_hissed = plural[-2:] == "es" and plural[:-2].endswith(("s", "x", "ch", "sh"))
@@ -199,7 +199,7 @@ def _singulars_of(plural: str) -> tuple[str, ...]:
 
 
 def _heaviest(weights: Weights) -> tuple[str, ...]:
-    """Gives the words that weigh most; those that weigh the same in the order of the alphabet."""
+    """Returns the words that weigh most; those that weigh the same in the order of the alphabet."""
     ranked = sorted(weights)
     ranked.sort(key=weights.__getitem__, reverse=True)
     for some in (ranked[: 2 * MAX_KEYWORDS], ranked):

@@ -15,12 +15,12 @@ Attributes = Mapping[str, str | None]
 
 
 def collapse(text: str) -> str:
-    """Gives the text with each run of white space made one space."""
+    """Returns the text with each run of white space made one space."""
     return " ".join(text.split())
 
 
 def cut(text: str, length: int) -> str:
-    """Gives the collapsed text, at most so long."""
+    """Returns the collapsed text, cut to `length`."""
     return collapse(text)[:length].rstrip()
 
 
@@ -28,18 +28,18 @@ _LANGUAGE = re.compile(r"\s*([a-z]{2,3})(?:[-_][a-z]{4})?(?:[-_]([a-z]{2}|[0-9]{
 
 
 def language_of(tags: str) -> str:
-    """Gives language and region, "en" or "pt-br", of the first tag of a list; "" where it is none."""
+    """Returns language and region, "en" or "pt-br", of the first tag of a list; "" where it is none."""
     found = _LANGUAGE.match(tags.lower())
     return "-".join(part for part in found.groups() if part) if found else ""
 
 
 def is_weak(rel: str) -> bool:
-    """Tells whether another link to the same target may say more: one to a page, and to follow."""
+    """Whether a better link to the same target may exist: one to a page, and to follow."""
     return "nofollow" in rel or rel == "srcset"
 
 
 def merge(known: tuple[str, str] | None, text: str, rel: str) -> tuple[str, str]:
-    """Gives text and rel of a target that is linked twice: it may be followed if one link may be."""
+    """Returns text and rel of a target that is linked twice: it may be followed if one link may be."""
     if known is None:
         return text, rel
     return known[0] or text, rel if is_weak(known[1]) and "nofollow" not in rel else known[1]
@@ -84,7 +84,7 @@ def rel_of(attributes: Attributes) -> str:
 
 
 def href_of(attributes: Attributes) -> str:
-    """Gives the target of an `a`; "" where it has none, or one in the page itself."""
+    """Returns the target of an `a`; "" where it has none, or one in the page itself."""
     href = attributes.get("href") or attributes.get("xlink:href") or ""
     return "" if href[:1] == "#" else href
 

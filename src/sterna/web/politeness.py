@@ -1,8 +1,8 @@
 """When a request may start: delays per site, rates per address, per domain and in total.
 
-Everything that makes a request wait is a hold: a key and the time before which nothing under it may start. A
-site's delay, its Retry-After, an address's rate and a debt of bytes are all of this one kind, so one small
-table in the ledger carries all of them across a restart.
+Whatever makes a request wait is a hold: a key and the time before which nothing under it may start. A site's
+delay, its Retry-After, an address's rate and a debt of bytes are all holds, so one small table in the ledger
+carries them across a restart.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ def site_key(site: str) -> str:
 
 
 class Gate:
-    """Holds by key. Pure: it is told the time, and never waits itself."""
+    """Holds by key. Pure: the caller passes the time, and nothing waits here."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -63,7 +63,7 @@ class Gate:
             self.hold(hold.key, hold.until)
 
     def hold(self, key: str, until: float) -> None:
-        """Lets nothing under `key` start before `until`; an earlier hold never shortens a later one."""
+        """Holds `key` until `until`; never shortens a hold."""
         if until > self._until.get(key, 0.0):
             self._until[key] = until
 
@@ -77,7 +77,7 @@ class Gate:
         return max(until(keys.site, 0.0), until(keys.address, 0.0), until(keys.domain, 0.0))
 
     def reserve(self, now: float) -> float:
-        """Takes the next start that the total rate allows, and tells when it is."""
+        """Reserves the next start that the total rate allows; returns its time."""
         start = max(now, self._until.get(TOTAL, 0.0))
         if self._limits.total.requests:
             self._until[TOTAL] = start + 1.0 / self._limits.total.requests
@@ -102,7 +102,7 @@ class Gate:
             self._spend(key, now, amount=size_bytes, per_second=rate.bytes)
 
     def holds(self, keys: Sequence[str], now: float) -> tuple[Hold, ...]:
-        """Those of the keys that are held now, for the next parcel."""
+        """The current holds on these keys, for the next parcel."""
         if len(self._until) > PRUNE_ABOVE:
             self._until = {key: until for key, until in self._until.items() if until > now}
         return tuple(Hold(key, self._until[key]) for key in keys if self._until.get(key, 0.0) > now)

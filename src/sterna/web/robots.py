@@ -12,7 +12,7 @@ from protego import Protego
 
 from sterna.model import Record, Robots, RobotsState
 
-MAX_BYTES = 500 * 1024  # RFC 9309 2.5: at least this much is to be read
+MAX_BYTES = 500 * 1024  # RFC 9309 2.5: a crawler must read at least this much
 MAX_REDIRECTS = 5  # RFC 9309 2.3.1.2
 KEEP_SECONDS = 24 * 3600  # RFC 9309 2.4
 RETRY_HOURS = (1, 4, 12, 24)  # after the first, second, third and every later failure in a row
@@ -54,7 +54,7 @@ class Rules:
 
     @classmethod
     def parse(cls, body: bytes, agent: str) -> Self:
-        """The rules for `agent` in any bytes at all; there are none in what is no robots.txt."""
+        """The rules for `agent` in any bytes; none if they are not a robots.txt."""
         lines = list(_lines(_read(body) or ""))
         sitemaps = dict.fromkeys(value for field, value in lines if field == "sitemap" and value)
         return cls(_choose(lines, _product(agent)), tuple(islice(sitemaps, MAX_SITEMAPS)))
@@ -65,7 +65,7 @@ class Rules:
             return True
         try:
             return self._protego.can_fetch(url, "*")
-        except ValueError:  # no URL: a rule that cannot be checked must not be broken
+        except ValueError:  # not a URL: a rule that cannot be checked counts as forbidding
             return False
 
 
@@ -173,7 +173,7 @@ def _product(agent: str) -> str:
 
 
 def _choose(lines: Iterable[Line], product: str) -> list[Line]:
-    """The rules of all groups for `product` or, if it has no group, of those for everyone."""
+    """The rules of all groups for `product` or, without one, of the groups for `*`."""
     chosen: dict[str, list[Line]] = {"*": []}
     group: set[str] = set()
     is_open = False  # a further agent line joins the group

@@ -21,7 +21,7 @@ class _Unsure(Exception):
 
 
 def scan(text: str, *, agent: str) -> Findings | None:
-    """Gives the links of a page and what concerns them, or None where only its tree can tell."""
+    """Returns the links of a page and what concerns them, or None where the page needs a tree."""
     try:
         return _scan(text, agent)
     except _Unsure:
@@ -126,7 +126,7 @@ _Tags = list[tuple[str, str, str, str]]
 
 
 def _tags_of(markup: str) -> tuple[_Tags, set[str]]:
-    """Gives the tags that say something, as the pattern does, and which special ones are among them."""
+    """Returns the tags that say something, as the pattern does, and which special ones are among them."""
     tags: _Tags = _TELLING.findall(markup)
     return tags, {special for _, _, _, special in tags}
 
@@ -141,7 +141,7 @@ _LONG_TAG = re.compile(r"<[^>]{8000}")
 
 
 def _escape_brackets(markup: str) -> str:
-    """Gives the markup with the brackets in attributes written as references."""
+    """Returns the markup with the brackets in attributes written as references."""
     pieces: list[str] = []
     at = 0
     while (end := _end_of_plain(markup, at)) < len(markup):
@@ -187,7 +187,7 @@ def _check_nesting(markup: str) -> None:
 
 
 def _read(page: Findings, tags: _Tags) -> bool:
-    """Reads the tags; tells whether one that is no link came after a link, and so may be in it."""
+    """Reads the tags; True if one that is no link came after a link, and may be inside it."""
     hrefs = page.hrefs
     is_after_link = is_mixed = has_root = False
     for href, name, rest, _ in tags:
@@ -218,7 +218,7 @@ _SELDOM = {"img": ("srcset",), "source": ("srcset",), "meta": ("robots", "refres
 
 
 def _tells(page: Findings, name: str, rest: str) -> bool:
-    """Tells whether a tag may say something, which most images and metas do not."""
+    """Whether a tag may say something, which most images and metas do not."""
     if name not in _SELDOM:
         return True
     lower = rest.lower()
@@ -232,7 +232,7 @@ _ATTRIBUTES = re.compile(rf"(?:[ \t\n\r\f/]*+{_ATTRIBUTE_NAME}{_VALUE})*+[ \t\n\
 
 
 def _attributes_of(rest: str) -> dict[str, str | None]:
-    """Gives the attributes of a tag, of which `rest` is what follows its name."""
+    """Returns the attributes of a tag, of which `rest` is what follows its name."""
     if "\r" in rest or not _ATTRIBUTES.fullmatch(rest):
         raise _Unsure
     attributes: dict[str, str | None] = {}
@@ -246,7 +246,7 @@ _NUMBER = re.compile(r"&#(?:[xX]([0-9a-fA-F]++)|([0-9]++))")
 
 
 def _decode(value: str) -> str:
-    """Gives an attribute's value with its references replaced; there, unlike in text, "&copy=1" is none."""
+    """Returns an attribute's value with its references replaced; there, unlike in text, "&copy=1" is none."""
     return _REFERENCE.sub(_decode_one, value) if "&" in value else value
 
 
@@ -261,6 +261,6 @@ def _decode_one(found: re.Match[str]) -> str:
 
 
 def _is_usual(digits: str, *, base: int) -> bool:
-    """Tells whether a character is one that every reader takes for what it is."""
+    """Whether a character is one that every reader takes for what it is."""
     point = int(digits, base) if len(digits) <= 7 else 0
     return 32 <= point < 127 or 160 <= point < 0xD800 or 0xE000 <= point < 0xFDD0

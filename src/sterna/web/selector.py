@@ -1,9 +1,8 @@
-"""CSS selectors, taken apart into steps that each take time in proportion to a page.
+"""CSS selectors: parsed into compounds, and found in time proportional to the page.
 
 An engine that goes from element to element can take time with any power of the page: `a b c d` on deep pages,
-`a ~ b ~ c` and `:nth-child()` on wide ones. So the parser's engine is asked only what an element is by
-itself; how elements stand to each other is found out once for each. What this cannot tell is refused, as
-`:has()`.
+`a ~ b ~ c` and `:nth-child()` on wide ones. So the parser's engine only matches single elements; the
+relations between elements are found once for each. Selectors that need more, such as `:has()`, are refused.
 """
 
 import re
@@ -22,7 +21,7 @@ _MAX_LENGTH, _MAX_COMPOUNDS = 500, 20
 
 
 class Position(Record, frozen=True):
-    """That an element is the (cycle * n + offset)th of its siblings, for some n from 0 on."""
+    """Requires that an element is the (cycle * n + offset)th of its siblings, for some n >= 0."""
 
     cycle: int
     offset: int
@@ -30,13 +29,13 @@ class Position(Record, frozen=True):
     is_from_end: bool
 
     def holds(self, number: int) -> bool:
-        """Tells whether it holds for an element by its number, of which the first is 1."""
+        """Whether it holds for the element with this number, counted from 1."""
         rest = number - self.offset
         return rest == 0 if self.cycle == 0 else rest % self.cycle == 0 and rest // self.cycle >= 0
 
 
 class Compound(Record, frozen=True):
-    """An element: how it stands to that of the step before, what it is, and its places among its siblings."""
+    """An element: its relation to the compound before, its own CSS, and its places among its siblings."""
 
     combinator: str
     css: str
@@ -48,7 +47,7 @@ Chain = tuple[Compound, ...]
 
 @lru_cache(maxsize=256)
 def parse_selector(css: str) -> tuple[Chain, ...]:
-    """Gives the chains of a selector, of which an element has to fit one; UsageError says what cannot be."""
+    """Returns the chains of a selector; an element must fit one. UsageError if it is not supported."""
     if len(css) > _MAX_LENGTH:
         raise UsageError(f"selector {css[:40]!r}...: longer than {_MAX_LENGTH} characters; make it shorter")
     chains: list[list[Compound]] = []
@@ -84,7 +83,7 @@ _JOINT = r"\s*+([,>+~])\s*+|\s++"
 
 
 def _compounds_of(css: str) -> Iterator[tuple[str, str]]:
-    """Gives what the elements of a selector are, each with its combinator; "" begins a chain."""
+    """Yields the compounds of a selector, each with its combinator; "" begins a chain."""
     at, combinator = 0, ""
     while True:
         found = re.compile(_COMPOUND).match(css, at)
@@ -102,7 +101,7 @@ def _compounds_of(css: str) -> Iterator[tuple[str, str]]:
 
 
 def _refusal(css: str, at: int) -> UsageError:
-    what = f"{css[at : at + 30]!r} cannot be used" if css[at:] else "something is missing at its end"
+    what = f"{css[at : at + 30]!r} is not supported" if css[at:] else "its end is missing"
     return UsageError(
         f"selector {css!r}: {what}; write elements, #ids, .classes, [attributes], :not(), :is(), :nth-child()"
         " and the like, with spaces, >, + or ~ between them"
@@ -141,7 +140,7 @@ def _check_with_parser(css: str) -> None:
     try:
         LexborHTMLParser("").css(css)
     except SelectolaxError as error:
-        raise UsageError(f"selector {css!r}: this is no CSS") from error
+        raise UsageError(f"selector {css!r}: invalid CSS") from error
 
 
 # -- finding elements ---------------------------------------------------------------------------------------
@@ -153,11 +152,11 @@ _Test = Callable[[LexborNode], bool]
 
 
 class Exhausted(Exception):
-    """So much was looked at that the rest of the page is left alone."""
+    """The effort for the page is used up; the rest is skipped."""
 
 
 class Effort:
-    """What may still be looked at of a page; whoever looks counts it."""
+    """The effort left for a page; each look at it is counted."""
 
     def __init__(self) -> None:
         self._looks = _MAX_LOOKS
@@ -179,7 +178,7 @@ class Finder:
         self._numbers: dict[int, tuple[int, int, int, int]] = {}
 
     def find(self, chains: tuple[Chain, ...]) -> Iterator[LexborNode]:
-        """Gives the elements that fit one of the chains, each once, in document order."""
+        """Yields the elements that fit one of the chains, each once, in document order."""
         found = [self._fitting(chain) for chain in chains]
         if len(found) == 1:
             yield from found[0]
@@ -191,7 +190,7 @@ class Finder:
                 yield node
 
     def _fitting(self, chain: Chain) -> list[LexborNode]:
-        """Gives the elements that fit a chain, found compound by compound from the left."""
+        """Returns the elements that fit a chain, found compound by compound from the left."""
         nodes: list[LexborNode] = []
         for compound in chain:
             stands_well = self._relation(compound.combinator, {node.mem_id for node in nodes})
@@ -208,7 +207,7 @@ class Finder:
         return nodes
 
     def _relation(self, combinator: str, fitting: set[int]) -> _Test:
-        """Gives what tells whether an element stands as the combinator says to a fitting one."""
+        """Returns a test whether an element has the combinator's relation to a fitting one."""
         if combinator == ">":
             return lambda node: node.parent is not None and node.parent.mem_id in fitting
         if combinator == "+":
@@ -218,7 +217,7 @@ class Finder:
         return lambda _: True
 
     def _reach(self, step: Callable[[LexborNode], LexborNode | None], fitting: set[int]) -> _Test:
-        """Gives what tells whether steps from an element lead to a fitting one; no step is done twice."""
+        """Returns a test whether steps from an element lead to a fitting one; no step is repeated."""
         known: dict[int, bool] = {}
 
         def reaches(node: LexborNode) -> bool:
@@ -255,7 +254,7 @@ class Finder:
 
 
 def children_of(node: LexborNode) -> Iterator[LexborNode]:
-    """Gives the children of a node, texts and comments too."""
+    """Yields the children of a node, including texts and comments."""
     child = node.first_child
     while child is not None:
         yield child

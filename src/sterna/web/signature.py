@@ -11,7 +11,7 @@ from hashlib import blake2b
 from zlib import crc32
 
 DIGEST_BYTES = 16
-MIN_PREFIX_BYTES = 5  # of a digest that is told in short: one change in 2^40 is overlooked
+MIN_PREFIX_BYTES = 5  # of an abbreviated digest: one change in 2^40 goes unnoticed
 LIKENESS_BYTES = 8
 _BITS = 8 * LIKENESS_BYTES
 _BUCKETS = range(0, 2**32, 2**32 // _BITS)  # where each begins
@@ -30,7 +30,7 @@ def is_digest(known: bytes, digest: bytes) -> bool:
 
 
 def likeness_of(text: str) -> bytes:
-    """The signature of a text's words, whatever their order and number; empty where there are none."""
+    """The signature of a text's words, regardless of order and number; empty without words."""
     words = set(text.lower().encode().split())
     if not words:
         return b""
@@ -44,7 +44,7 @@ def likeness_of(text: str) -> bytes:
 
 
 def change_between(one: bytes, other: bytes) -> float:
-    """About which share of the words of a text is another now, 0 to 1; 1 where one has no signature."""
+    """The approximate share of words that changed, 0 to 1; 1 if one text has no signature."""
     if not len(one) == len(other) == LIKENESS_BYTES:
         return 1.0
     differing = (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).bit_count()

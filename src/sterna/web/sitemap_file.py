@@ -75,12 +75,12 @@ def write_sitemap(pages: Iterable[Listed], path: Path, *, base: str) -> list[Pat
             )
             file.write(_INDEX_TAIL)
     except OSError as error:
-        raise StorageError(f"{error.filename or path} cannot be written: {error.strerror}") from error
+        raise StorageError(f"failed to write {error.filename or path}: {error.strerror}") from error
     return [path, *(part.path for part in parts)]
 
 
 def _write_parts(pages: Iterable[Listed], path: Path) -> Iterator[Part]:
-    """Always one at least: a sitemap without a page is one too."""
+    """Yields at least one part: a sitemap may be empty."""
     left: Listed | None = None
     rest = iter(pages)
     number = 0
@@ -123,7 +123,7 @@ def _name_of(path: Path, number: int) -> Path:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
-    """The file, which is there in whole when the context ends, or not at all."""
+    """A file that exists as a whole when the context ends, or not at all."""
     beside = path.with_name(f".{path.name}.new")
     try:
         with beside.open("wb") as raw:

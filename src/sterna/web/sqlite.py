@@ -1,4 +1,4 @@
-"""SQLite files: opened to be read or to be written, their format, and their errors in our words."""
+"""SQLite files: connections, the format version, and translated errors."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ BUSY_MS = 10_000
 
 
 def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
-    """A connection for one thread at a time; who writes makes the file if need be."""
+    """A connection for one thread at a time; a writer creates the file if needed."""
     mode = "ro" if is_reader else "rwc"
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
@@ -21,7 +21,7 @@ def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The format that the file says it has; 0 if it is new."""
+    """The format version of the file; 0 if it is new."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -37,4 +37,4 @@ def translated(name: str, path: Path, *, advice: Mapping[str, str]) -> Iterator[
                 f"the disk of {path.parent} is full: free some space and run the same command again"
             ) from error
         tips = "".join(f"; {tip}" for word, tip in advice.items() if word in text)
-        raise StorageError(f"the {name} {path} cannot be used: {text}{tips}") from error
+        raise StorageError(f"the {name} {path} failed: {text}{tips}") from error

@@ -13,8 +13,8 @@ from sterna.errors import ReadError
 
 _FEW_TAGS = 2_000
 _FEW_CHARS = 100_000
-_MAX_TOIL = 50_000_000  # looks at an open element: a third of a second
-_TOIL_OF_A_COPY = 50  # in looks; it also takes 300 bytes
+_MAX_TOIL = 50_000_000  # visits to an open element: a third of a second
+_TOIL_OF_A_COPY = 50  # in visits; it also takes 300 bytes
 
 _TAG_NAME = re.compile(r"<(/?[a-z][a-z0-9]*+)")
 # Elements without an end tag, those that end where their like begins, and the shapes of a drawing.
@@ -38,15 +38,15 @@ _BLOATED_TAG = re.compile(
 
 
 def parse(text: str) -> LexborHTMLParser:
-    """Gives the tree of any text."""
+    """Returns the tree of any text."""
     try:
         return LexborHTMLParser(_tame(text))
     except SelectolaxError as error:
-        raise ReadError("parser", "the page needs more memory than there is") from error
+        raise ReadError("parser", "out of memory while parsing the page") from error
 
 
 def _tame(text: str) -> str:
-    """Gives the text; where it would exhaust a parser, without the tags that do."""
+    """Returns the text; where it would exhaust a parser, without the tags that do."""
     if len(text) > _FEW_CHARS:
         text = _BLOATED_TAG.sub("<i", text)
     if _may_exhaust(text) and _toil_of(_tags_of(text.lower())) > _MAX_TOIL:
@@ -55,7 +55,7 @@ def _tame(text: str) -> str:
 
 
 def _may_exhaust(text: str) -> bool:
-    """Tells whether so many tags could nest in the worst way; counting them is cheaper than looking."""
+    """Whether the tags could nest badly enough; counting is cheaper than measuring."""
     count = text.count("<")
     if count <= _FEW_TAGS:
         return False
@@ -70,7 +70,7 @@ def _tags_of(text: str) -> list[str]:
 
 
 def _toil_of(tags: list[str]) -> int:
-    """Gives about how many open elements the parser will look at, or the first number that is too high."""
+    """Returns about how many open elements the parser will visit, or the first number that is too high."""
     opened: dict[str, int] = {}
     depth = copies = toil = 0
     for tag in tags:

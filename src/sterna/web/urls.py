@@ -17,7 +17,7 @@ TOP = "/"  # the part of a site with the pages that lie in no directory
 # A href may shrink: its fragment, its white space and its tracking parameters are dropped.
 _MAX_HREF_LENGTH = 4 * MAX_URL_LENGTH
 
-# Names that mean the visitor or his way here, on every site; "sid" and "session_id" also name contents.
+# Names that mean the visitor or the way here, on every site; "sid" and "session_id" also name contents.
 DEFAULT_DROP_PARAMS: tuple[str, ...] = (
     "utm_*", "mtm_*", "pk_campaign", "pk_kwd", "pk_source", "pk_medium",
     "_ga", "_gl", "gclid", "gclsrc", "dclid", "gbraid", "wbraid",
@@ -55,7 +55,7 @@ def _dropper(drop_params: tuple[str, ...]) -> Callable[[str], re.Match[str] | No
 
 
 class Canonical:
-    """Gives each href the one spelling of its absolute URL, or None where it is no URL of the web."""
+    """Turns each href into the one spelling of its absolute URL, or None if it is not a web URL."""
 
     def __init__(self, drop_params: Sequence[str] = DEFAULT_DROP_PARAMS) -> None:
         self._is_dropped = _dropper(tuple(drop_params))
@@ -66,7 +66,7 @@ class Canonical:
         self._folder = ""
 
     def __call__(self, href: str, base: str | None = None) -> str | None:
-        """Gives the canonical absolute http or https URL of `href`, None for anything else."""
+        """Returns the canonical absolute http or https URL of `href`, None for anything else."""
         if base is not None and _PLAIN_PATH.fullmatch(href):
             return self._join(href, base)
         return self._resolve(href, base)
@@ -135,13 +135,13 @@ def _normalise_percent(text: str) -> str:
 
 
 def site_of(url: str) -> str:
-    """Gives the origin, "scheme://host[:port]", of a canonical URL."""
+    """Returns the origin, "scheme://host[:port]", of a canonical URL."""
     end = url.find("/", len("https://"))
     return url if end < 0 else url[:end]
 
 
 def hostname_of(url: str) -> str:
-    """Gives the host of a canonical URL without its port, an IPv6 address without its brackets."""
+    """Returns the host of a canonical URL without its port, an IPv6 address without its brackets."""
     host = site_of(url).partition("://")[2]
     if host.startswith("["):
         return host[1:].partition("]")[0]
@@ -149,24 +149,24 @@ def hostname_of(url: str) -> str:
 
 
 def path_of(url: str) -> str:
-    """Gives the path and query of a canonical URL."""
+    """Returns the path and query of a canonical URL."""
     return url[len(site_of(url)) :]
 
 
 def part_of(url: str) -> str:
-    """Gives the part of its site in which a canonical URL lies: its first directory, such as "/docs/"."""
+    """Returns the part of its site in which a canonical URL lies: its first directory, such as "/docs/"."""
     path = path_of(url).partition("?")[0]
     end = path.find("/", 1)
     return path[: end + 1] if end > 0 else TOP
 
 
 def fingerprint(url: str) -> int:
-    """Gives the signed 64-bit integer under which a canonical URL is remembered."""
+    """Returns the signed 64-bit integer under which a canonical URL is remembered."""
     return int.from_bytes(blake2b(url.encode(), digest_size=8).digest(), signed=True)
 
 
 def is_trap(url: str) -> bool:
-    """Tells whether the path repeats itself, or is so deep, that only a trap makes such URLs."""
+    """Whether the path repeats itself or is so deep that it must be a crawler trap."""
     path = path_of(url).partition("?")[0]
     segments = path.split("/")[1:]
     if len(segments) > _MAX_SEGMENTS:
@@ -185,7 +185,7 @@ def _public_suffixes() -> Any:
 
 @lru_cache(maxsize=65_536)
 def domain_of(hostname: str) -> str:
-    """Gives the registrable domain; addresses, single names and public suffixes stand for themselves."""
+    """Returns the registrable domain; addresses, single names and public suffixes stand for themselves."""
     name = hostname.rstrip(".")
     if ":" in name or "." not in name or name.rpartition(".")[2].isdigit():
         return name
@@ -208,7 +208,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 @lru_cache(maxsize=65_536)
 def is_private(address: str) -> bool:
-    """Tells whether an IP address is not globally routable; what is no address is not either."""
+    """Whether an IP address is not globally routable; True for anything that is not an address."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
@@ -222,7 +222,7 @@ def is_private(address: str) -> bool:
 
 
 def _embedded_v4(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Gives the IPv4 address that packets to `ip` end at: mapped, 6to4 (RFC 3056) or NAT64 (RFC 6052)."""
+    """Returns the IPv4 address that packets to `ip` end at: mapped, 6to4 (RFC 3056) or NAT64 (RFC 6052)."""
     if ip in _NAT64:
         return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip.ipv4_mapped or ip.sixtofour

@@ -33,7 +33,7 @@ MAX_HEADING_LENGTH = 200
 # What is looked at of the text of a link or a heading, in pieces and in characters of each: they can nest,
 # and each would read the text of all the inner ones.
 MAX_PIECES, MAX_PIECE_LENGTH = 64, 1_000
-# What can be told without a tree; links that are wanted with nothing else have no texts.
+# Fields that need no tree; links have no texts where only these are wanted.
 WITHOUT_TREE: frozenset[Field] = frozenset({"links", "language", "headers", "html"})
 
 _CLOSE: frozenset[Field] = frozenset({"description", "headings", "keywords"})
@@ -70,7 +70,7 @@ class Span:
 
 
 def _ids(*names: str) -> frozenset[int]:
-    """Gives the numbers under which the parser knows these elements; they are fastest to compare."""
+    """Returns the parser's numbers for these elements, which are fastest to compare."""
     return frozenset(create_tag(name).tag_id for name in names)
 
 
@@ -95,7 +95,7 @@ _KINDS = {
 
 
 class End(Enum):
-    """What ends with an element: a line of text, or a text that nobody sees."""
+    """What ends with an element: a block of text, or text that is not visible."""
 
     BLOCK = 1
     MUTED = 2
@@ -117,10 +117,10 @@ class Reading(Findings):
     def __init__(self, agent: str) -> None:
         super().__init__(agent)
         self.pieces: list[str] = []  # of the visible text
-        self.muted = 0  # how many elements are open whose text nobody sees
+        self.muted = 0  # the number of open elements whose text is not visible
 
     def enter(self, node: LexborNode, tag: int, stack: Stack) -> LexborNode | None:
-        """Reads an element that says something, and gives the child at which to go on."""
+        """Reads a special element; returns the child at which the walk continues."""
         if tag == _A:
             anchor = self._open_link(node)
             if anchor:
@@ -136,7 +136,7 @@ class Reading(Findings):
         return None if tag in _SKIPPED else node.first_child
 
     def leave(self, ending: LexborNode | Ending) -> LexborNode | None:
-        """Ends what an element began, and gives the node that follows it."""
+        """Ends what an element began; returns the node that follows it."""
         if isinstance(ending, LexborNode):
             return ending
         if ending is BLOCK:
@@ -158,7 +158,7 @@ class Reading(Findings):
             self.text = collapse("".join(self.pieces))
 
     def _open_link(self, node: LexborNode) -> _Anchor | tuple[()] | None:
-        """Gives a link whose text is to be read; () where it is not, None where there is no link at all."""
+        """Returns a link whose text is to be read; () where it is not, None where there is no link at all."""
         attributes = node.attributes
         href = href_of(attributes).partition("#")[0].strip()
         if not href:
@@ -176,7 +176,7 @@ class Reading(Findings):
 
 
 class CloseReading(Reading):
-    """A reading that also minds the description, the headings, and what is only a frame of the page."""
+    """A reading that also notes the description, the headings, and the frames around the page's own text."""
 
     special: ClassVar[frozenset[int]] = _SPECIAL.union(_KINDS)
     _readers: ClassVar = {**_TAG_READERS, create_tag("meta").tag_id: read_described_meta}
@@ -215,7 +215,7 @@ class CloseReading(Reading):
 
 
 def read_tree(text: str, *, agent: str, wants: Collection[Field] = DEFAULT_FIELDS) -> Findings:
-    """Gives what is wanted of a page, and always its links: a crawl follows them."""
+    """Returns what is wanted of a page, and always its links."""
     page = Reading(agent) if _CLOSE.isdisjoint(wants) else CloseReading(agent)
     tree = parse(_slimmed(text))
     _walk(tree.root, page)
@@ -229,7 +229,7 @@ def _slimmed(text: str) -> str:
 
 
 def _walk(root: LexborNode | None, page: Reading) -> None:
-    """Reads a tree once, in document order and without recursion: a page nests as deep as it likes."""
+    """Walks a tree once, in document order and without recursion: a page may nest to any depth."""
     add, special = page.pieces.append, page.special
     stack: Stack = []  # what follows when the current branch ends: an element's end, then its next sibling
     node = root
@@ -269,7 +269,7 @@ def _walk(root: LexborNode | None, page: Reading) -> None:
 
 
 def headings_of(pieces: Sequence[str], spans: Iterable[Span]) -> tuple[str, ...]:
-    """Gives the headings that say something, in their order."""
+    """Returns the headings that are not empty, in order."""
     texts = (cut(_text_of(pieces, span), MAX_HEADING_LENGTH) for span in spans if span.kind is _HEADING)
     return tuple(islice(filter(None, texts), MAX_HEADINGS))
 
@@ -280,7 +280,7 @@ def _text_of(pieces: Sequence[str], span: Span) -> str:
 
 
 def content_of(pieces: Sequence[str], spans: Iterable[Span], links: Sequence[int]) -> Content:
-    """Gives what a page says besides its frames and menus.
+    """Returns the text and headings of a page without its frames and menus.
 
     `spans` are in the order of their starts; `links` are the pieces that are a link's text.
     """
@@ -305,7 +305,7 @@ _SEPARATORS = " \t\n\r\f\xa0|/\\,;:.<>[](){}*+-–—·•→←»«›‹▸▾
 
 
 def _without(frames: Iterable[Span], links: Sequence[int], pieces: Sequence[str]) -> list[str]:
-    """Gives the pieces without the frames, and without links by themselves or among others: menus."""
+    """Returns the pieces without the frames, and without links by themselves or among others: menus."""
     kept = [*pieces, " "]  # for the last piece, and by its index -1 for the first
     for at, next_link in pairwise([*links, -1]):
         before, after = kept[at - 1], kept[at + 1]

@@ -1,4 +1,4 @@
-"""Columns: what many records have in common side by side, so that it compresses to nearly nothing.
+"""Columns: the values of many records side by side, so that repetition compresses well.
 
 An empty column stands for the same empty value in each row.
 """
@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from sterna.errors import WireError
 
-ROW, ITEM = "\0", "\n"  # between the rows of a column, and within one that holds several texts
+ROW, ITEM = "\0", "\n"  # between rows, and between the texts of one row
 
-# Joined where no text holds what is between them, else as they are.
+# Joined, unless a text holds the separator.
 Texts = str | tuple[str, ...]
 Lists = str | tuple[tuple[str, ...], ...]
 Numbers = tuple[int, ...]
@@ -31,7 +31,7 @@ def pack_texts(texts: Sequence[str]) -> Texts:
 
 
 def unpack_texts(column: Texts, count: int) -> Sequence[str]:
-    """The texts of so many rows; WireError if there are others."""
+    """The texts of `count` rows; WireError if the column has another number of rows."""
     if column == "":
         return [""] * count
     return _rows(column, count) if isinstance(column, str) else counted(column, count)
@@ -46,7 +46,7 @@ def pack_lists(lists: Sequence[Sequence[str]]) -> Lists:
 
 
 def unpack_lists(column: Lists, count: int) -> Sequence[tuple[str, ...]]:
-    """The texts of each of so many rows; WireError if there are others."""
+    """The texts of each of `count` rows; WireError if the column has another number of rows."""
     if column == "":
         return [()] * count
     if isinstance(column, str):
@@ -57,7 +57,7 @@ def unpack_lists(column: Lists, count: int) -> Sequence[tuple[str, ...]]:
 
 
 def _rows(joined: str, count: int) -> list[str]:
-    # Counted before they are cut: each is an object, of which one byte may have made it.
+    # Counted before they are split: each row becomes an object, and may be a single byte here.
     if joined.count(ROW) + 1 != count:
         raise WireError("malformed", f"a column of {joined.count(ROW) + 1} rows among others of {count}")
     return joined.split(ROW)
@@ -69,32 +69,32 @@ def pack_numbers(numbers: Sequence[int]) -> Numbers:
 
 
 def unpack_numbers(column: Numbers, count: int, *, least: int, most: int, name: str) -> Sequence[int]:
-    """The numbers of so many rows; WireError if one is out of range."""
+    """The numbers of `count` rows; WireError if one is out of range."""
     numbers = counted(column, count) if column else [0] * count
     if count and (min(numbers) < least or max(numbers) > most):
-        raise WireError("malformed", f"a {name} that is not from {least} to {most}")
+        raise WireError("malformed", f"a {name} is out of range ({least} to {most})")
     return numbers
 
 
 def pack_flags(flags: Iterable[bool], *, usual: bool) -> bytes:
-    """A flag for each row; none where all are as usual."""
+    """A flag for each row; an empty column where all have the usual value."""
     column = bytes(flags)
     return column if (not usual) in column else b""
 
 
 def unpack_flags(column: bytes, count: int, *, usual: bool) -> Sequence[bool]:
-    """The flags of so many rows."""
+    """The flags of `count` rows."""
     return [flag != 0 for flag in counted(column, count)] if column else [usual] * count
 
 
 def pack_some(values: Sequence[bytes], size: int) -> tuple[bytes, bytes]:
-    """Which rows have a value of this size, and these values one after the other."""
+    """Which rows have a value of this size, and these values joined."""
     whole = [value for value in values if len(value) == size]
     return (bytes(len(value) == size for value in values) if whole else b""), b"".join(whole)
 
 
 def unpack_some(flags: bytes, joined: bytes, size: int, *, count: int) -> list[bytes]:
-    """The values of so many rows, empty where there is none."""
+    """The values of `count` rows, empty where a row has none."""
     if len(flags) not in (0, count) or len(joined) != size * flags.count(1):
         raise WireError("malformed", f"{len(joined)} bytes in a column of {count} rows")
     values = [b""] * count
@@ -105,14 +105,14 @@ def unpack_some(flags: bytes, joined: bytes, size: int, *, count: int) -> list[b
 
 
 def pack_places(places: Iterable[int]) -> bytes:
-    """Places in a list, each once, as the steps between them: the high byte of each, then the next."""
+    """Distinct positions in a list as differences: the high byte of each, then the next byte of each."""
     ordered = sorted(places)
     steps = [struct.pack(">I", step) for step in map(sub, ordered, [-1, *ordered])]
     return b"".join(bytes(step[plane] for step in steps) for plane in range(4))
 
 
 def unpack_places(column: bytes, limit: int) -> list[int]:
-    """The places, all below the limit; WireError if one is not, or comes twice."""
+    """The positions; WireError if one repeats or is not below the limit."""
     count, rest = divmod(len(column), 4)
     if rest or count > limit:
         raise WireError("malformed", f"{len(column)} bytes of places")
@@ -122,7 +122,7 @@ def unpack_places(column: bytes, limit: int) -> list[int]:
     steps = struct.unpack(f">{count}I", planes)
     places = list(accumulate(steps, initial=-1))[1:]
     if not all(steps) or places[-1] >= limit:
-        raise WireError("malformed", f"a place that comes twice, or is not below {limit}")
+        raise WireError("malformed", f"a place repeats, or is not below {limit}")
     return places
 
 
@@ -135,7 +135,7 @@ def interleaved(planes: Sequence[bytes]) -> bytes:
 
 
 def counted(rows: Rows, count: int) -> Rows:
-    """The rows; WireError if they are not so many."""
+    """The rows; WireError if their number is not `count`."""
     if len(rows) != count:
         raise WireError("malformed", f"a column of {len(rows)} rows among others of {count}")
     return rows

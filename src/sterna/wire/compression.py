@@ -8,25 +8,25 @@ from sterna.errors import WireError
 
 WINDOW_LOG = 27  # the last 128 MiB are remembered
 LEAST_WINDOW_LOG = 19
-SMALL_WINDOW_LOG = 23  # below it a lower level brings more than a larger window does
+SMALL_WINDOW_LOG = 23  # below it a lower level saves more than a larger window does
 MAX_LEVEL = 19
 SMALL_LEVELS = (3, 1)  # that need little memory besides the window
 # Pages of one site have much in common: with longer matches these levels make 2 to 3 % less of them, as fast.
 _LAZY_LEVELS, _LAZY = range(6, 13), {"min_match": 6, "ldm_min_match": 128}
 _BUFFER_BYTES = 1024 * 1024  # of input and output, about
-# So little is given to the decompressor at once because it gives back all that is in it: four bytes can stand
-# for a block of 128 KiB, so these for 16 MiB.
+# The decompressor unpacks all of its input at once, and four bytes can stand for a block of 128 KiB: these
+# become 16 MiB at most.
 SIP_BYTES = 512
 
 
 def squeezing_bytes(level: int, *, memory_bytes: int = 0) -> int:
-    """What a stream takes of memory once it has seen much, when it may take so much; about."""
+    """About how much memory a long stream takes within the limit `memory_bytes` (0: none)."""
     return _chosen(min(max(level, 1), MAX_LEVEL), memory_bytes)[1]
 
 
 @lru_cache(maxsize=256)
 def _chosen(level: int, memory_bytes: int) -> tuple[zstandard.ZstdCompressionParameters, int]:
-    """The best way to compress within so much memory (0: any), and what it takes; the least if none fits."""
+    """The best parameters within this memory (0: no limit) and their size; the smallest if none fits."""
     choices = [(level, window) for window in range(WINDOW_LOG, SMALL_WINDOW_LOG - 1, -1)]
     for small in SMALL_LEVELS:
         if small <= level:
@@ -40,7 +40,7 @@ def _chosen(level: int, memory_bytes: int) -> tuple[zstandard.ZstdCompressionPar
 
 
 def _size(parameters: zstandard.ZstdCompressionParameters) -> int:
-    """What a stream takes, within a tenth: its window, its tables, that of long matches, and buffers."""
+    """The memory of a stream, within 10 %: window, tables, table of long matches, buffers."""
     tables = 6 * 2**parameters.hash_log + 4 * 2**parameters.chain_log
     return int(2**parameters.window_log * (1 + 1 / 16) + tables + _BUFFER_BYTES)
 
@@ -50,7 +50,7 @@ def _parameters(level: int, window_log: int) -> zstandard.ZstdCompressionParamet
         level,
         window_log=window_log,
         enable_ldm=True,
-        write_checksum=False,  # whoever seals the stream sees to that
+        write_checksum=False,  # the seal of the stream is a better one
         write_content_size=False,
         **(_LAZY if level in _LAZY_LEVELS else {}),
     )
@@ -60,7 +60,7 @@ class Squeezer:
     """Compresses one stream; each call's result can be read without the next."""
 
     def __init__(self, level: int = 3, *, memory_bytes: int = 0) -> None:
-        """Takes a smaller window, or a lower level, where it may not take so much memory; 0: it may."""
+        """Takes a smaller window or a lower level to stay within `memory_bytes` (0: no limit)."""
         parameters, _ = _chosen(min(max(level, 1), MAX_LEVEL), memory_bytes)
         self._stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
 
@@ -70,14 +70,14 @@ class Squeezer:
 
 
 class Unsqueezer:
-    """Decompresses one stream that others made, and never gives out more than it is told."""
+    """Decompresses an untrusted stream, and never returns more than its limit."""
 
     def __init__(self, max_bytes: int) -> None:
         self._left = max_bytes
         self._stream = zstandard.ZstdDecompressor(max_window_size=2**WINDOW_LOG).decompressobj()
 
     def add(self, data: bytes, *, max_bytes: int) -> bytes:
-        """What this piece holds; WireError if that is more than `max_bytes`, or the piece is no zstd."""
+        """What this piece unpacks to; WireError if that is more than `max_bytes`, or not valid zstd."""
         room = min(max_bytes, self._left)
         pieces: list[bytes] = []
         try:
@@ -85,11 +85,11 @@ class Unsqueezer:
                 pieces.append(self._stream.decompress(data[at : at + SIP_BYTES]))
                 room -= len(pieces[-1])
                 if room < 0:
-                    raise WireError("too-large", "a stream that holds more than was agreed")
+                    raise WireError("too-large", "the stream unpacks to more than was agreed")
         except zstandard.ZstdError as error:
-            raise WireError("malformed", "a stream that is not compressed as it should be") from error
+            raise WireError("malformed", "the stream is not valid zstd") from error
         if self._stream.unused_data:
-            raise WireError("malformed", "a compressed stream that goes on after its end")
+            raise WireError("malformed", "the compressed stream continues after its end")
         whole = b"".join(pieces)
         self._left -= len(whole)
         return whole

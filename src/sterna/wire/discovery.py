@@ -1,4 +1,4 @@
-"""Discovery: the document by which a site says that it has a host, where, and with what key."""
+"""Discovery: the document that announces a site's host, its endpoint and its key."""
 
 import re
 from typing import Annotated
@@ -29,7 +29,7 @@ Policy = Annotated[dict[Text, Text | int | float | bool | tuple[Text, ...] | Non
 
 
 class Offer(Record, frozen=True, array_like=False, kw_only=True):
-    """What a host says of itself to everyone."""
+    """What a host publishes about itself."""
 
     version: int = VERSION
     site: Site
@@ -39,10 +39,12 @@ class Offer(Record, frozen=True, array_like=False, kw_only=True):
     sources: Words = ("http",)
     formats: Words = ("zstd",)
     platform: Platform = msgspec.field(default_factory=dict)
-    policy: Policy = msgspec.field(default_factory=dict)  # what of it is public
-    is_live_only: bool = False  # nothing is kept: no resume (a CGI host)
+    policy: Policy = msgspec.field(default_factory=dict)  # its public part
+    is_live_only: bool = False  # the host keeps nothing: no resume (a CGI host)
     succession: Annotated[tuple[Text, ...], Meta(max_length=MAX_SUCCESSIONS)] = ()
-    max_age: Annotated[int, Meta(ge=0, le=MAX_MAX_AGE)] = DEFAULT_MAX_AGE  # seconds for which it is good
+    max_age: Annotated[int, Meta(ge=0, le=MAX_MAX_AGE)] = (
+        DEFAULT_MAX_AGE  # seconds for which it may be cached
+    )
 
     @property
     def public_key(self) -> PublicKey:
@@ -51,7 +53,7 @@ class Offer(Record, frozen=True, array_like=False, kw_only=True):
 
     @property
     def chain(self) -> tuple[Succession, ...]:
-        """How the key came from earlier ones; nothing in it is verified yet."""
+        """The successions from earlier keys; not verified yet."""
         return tuple(map(Succession.parse, self.succession))
 
 
@@ -75,9 +77,9 @@ def decode_offer(data: bytes, site: str) -> Offer:
             raise WireError("version", f"the host speaks version {version}, this home {VERSION}")
         offer = decode_json(data, Offer)
     if offer.site != site:
-        raise WireError("wrong-audience", f"the discovery document of {site} is of another site")
+        raise WireError("wrong-audience", f"the discovery document of {site} is for another site")
     if SUITE not in offer.suites:
-        raise WireError("version", f"the host of {site} has no suite that is known here")
+        raise WireError("version", f"the host of {site} offers no supported suite")
     _ = offer.public_key, offer.chain  # they raise
     return msgspec.structs.replace(offer, endpoint=_endpoint(offer.endpoint))
 

@@ -1,4 +1,4 @@
-"""The frames of a reply: sealed one after the other, so that a cut, a swap or a repetition is seen.
+"""The frames of a reply: sealed in sequence, so that truncation, reordering and repetition are detected.
 
 On the wire: the 24 bytes of libsodium's secretstream header, then for each frame four bytes of length (big
 endian) and its ciphertext. What is sealed is a byte for the kind, then the payload.
@@ -25,11 +25,11 @@ class Kind(IntEnum):
     """What a frame holds."""
 
     PARCELS = 1  # a piece of the compressed stream of parcels
-    LOG = 2  # a line, for whoever watches
-    ALIVE = 3  # nothing: the host is still at it
-    PROBLEM = 4  # why there will be no more, as problem+json
+    LOG = 2  # a line of log
+    ALIVE = 3  # empty: the host is still working
+    PROBLEM = 4  # why the stream ends early, as problem+json
     END = 5  # how the visit ended, signed; nothing follows
-    RECEIPT = 6  # what the visit cost and spared, signed; right before END, for homes that know it
+    RECEIPT = 6  # what the visit cost and saved, signed; right before END, for homes that support it
 
 
 class Frame(Record, frozen=True):
@@ -40,12 +40,12 @@ class Frame(Record, frozen=True):
 
 
 def sealed_bytes(frame: Frame) -> int:
-    """What a frame takes on the wire, with its length."""
+    """The size of a frame on the wire, with its length field."""
     return _LENGTH_BYTES + SEAL_BYTES + 1 + len(frame.payload)
 
 
 class FrameWriter:
-    """Seals frames under a key that no other stream has."""
+    """Seals frames under a key that is used for this stream only."""
 
     def __init__(self, key: bytes) -> None:
         self._state = sodium.crypto_secretstream_xchacha20poly1305_state()
@@ -69,25 +69,25 @@ class FrameWriter:
 
 
 class FrameReader:
-    """Opens what a FrameWriter sealed, in whatever pieces it comes; after an error it is of no use."""
+    """Opens what a FrameWriter sealed, in pieces of any size; unusable after an error."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._state: sodium.crypto_secretstream_xchacha20poly1305_state | None = None
-        self._received = bytearray()  # of frames that are not whole yet: less than one frame between calls
+        self._received = bytearray()  # incomplete: less than one frame between calls
         self.is_ended = False
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are whole now; WireError if they are not what was sealed."""
+        """The frames that are complete now; WireError if one is not what was sealed."""
         if self.is_ended and data:
-            raise WireError("malformed", "the stream goes on after its end")
+            raise WireError("malformed", "the stream continues after its end")
         self._received += data
         if self._state is None and not self._begin():
             return []
         return self._whole_frames()
 
     def finish(self) -> None:
-        """To be called when no more comes; WireError if the end was not seen."""
+        """Called when the input ends; WireError if the end frame was not seen."""
         if not self.is_ended:
             raise WireError("cut off", "the stream ended before its end frame")
 
@@ -116,7 +116,7 @@ class FrameReader:
             start = body + length
         del self._received[:start]
         if self.is_ended and self._received:
-            raise WireError("malformed", "the stream goes on after its end")
+            raise WireError("malformed", "the stream continues after its end")
         return frames
 
     def _open(self, sealed: bytes) -> Frame:
@@ -125,8 +125,10 @@ class FrameReader:
             plain, tag = sodium.crypto_secretstream_xchacha20poly1305_pull(self._state, sealed, None)
             frame = Frame(Kind(plain[0]), plain[1:])
         except (CryptoError, ValueError) as error:
-            raise WireError("malformed", "a frame that the host did not seal, or not here") from error
+            raise WireError(
+                "malformed", "a frame was not sealed by the host, or not in this order"
+            ) from error
         if tag != (_FINAL if frame.kind is Kind.END else _MESSAGE):
-            raise WireError("malformed", "a frame whose tag is not that of its kind")
+            raise WireError("malformed", "a frame has the wrong tag for its kind")
         self.is_ended = frame.kind is Kind.END
         return frame

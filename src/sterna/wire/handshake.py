@@ -1,7 +1,7 @@
-"""The handshake, one round trip: home says who it is and what it wants, the host answers with a ticket.
+"""The handshake, one round trip: home identifies itself and its request, the host answers with a ticket.
 
-Both sign; neither signs anything that could be said to another. What the host signs is the whole exchange,
-and the keys of the session come from two X25519 keys that are thrown away, and from the whole exchange.
+Both sign; no signature is valid in another exchange. The host signs the whole exchange, and the keys of the
+session are derived from two ephemeral X25519 keys and the whole exchange.
 """
 
 import math
@@ -39,7 +39,7 @@ TICKET_SECONDS = 60
 MAX_HELLO_BYTES = 8 * 1024
 MAX_WELCOME_BYTES = 64 * 1024
 MAX_NUMBER = 2**63 - 1
-MAX_PRIORITY = 10  # that a home can promise a site among its revisits
+MAX_PRIORITY = 10  # of a site among the revisits that a home promises
 
 Random = Callable[[int], bytes]  # that many unpredictable bytes
 
@@ -48,7 +48,7 @@ Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATU
 SessionId = Annotated[bytes, Meta(min_length=SESSION_BYTES, max_length=SESSION_BYTES)]
 Ticket = Annotated[bytes, Meta(min_length=TICKET_BYTES, max_length=TICKET_BYTES)]
 Nonce = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
-# One line that can be shown: a name stands in the host's log and lists.
+# One printable line: the name appears in the host's log and lists.
 _SHOWN = r"\A[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z"
 Line = Annotated[str, Meta(min_length=1, max_length=100, pattern=_SHOWN)]
 Word = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9._/+-]*\Z")]
@@ -59,7 +59,7 @@ Priority = Annotated[int, Meta(ge=0, le=MAX_PRIORITY)]
 
 
 class Hello(Record, frozen=True, kw_only=True):
-    """Request 1: who asks, for which site, and for how much."""
+    """Request 1: the home, the site, and the budget it asks for."""
 
     version: int = VERSION
     suites: Words = (SUITE,)
@@ -75,14 +75,14 @@ class Hello(Record, frozen=True, kw_only=True):
 
 
 class Welcome(Record, frozen=True, kw_only=True):
-    """Reply 1: a ticket for one order, and what the host grants."""
+    """Reply 1: a ticket for one order, and the budget that the host grants."""
 
     suite: Word
     ticket: Ticket
-    seconds: Annotated[int, Meta(ge=1, le=3600)] = TICKET_SECONDS  # for which the ticket is good
+    seconds: Annotated[int, Meta(ge=1, le=3600)] = TICKET_SECONDS  # for which the ticket is valid
     grants: Budget = Budget()
     platform: Platform = msgspec.field(default_factory=dict)
-    priority: Priority = 0  # for which this is granted: what home then owes the site
+    priority: Priority = 0  # on which the grant depends: home then owes it to the site
 
 
 class SessionKeys(Record, frozen=True):
@@ -95,17 +95,20 @@ class SessionKeys(Record, frozen=True):
     report: Key  # host to home
 
     def __repr__(self) -> str:
-        return f"SessionKeys({self.session.hex()})"  # a log is no place for keys
+        return f"SessionKeys({self.session.hex()})"  # keys must not get into logs
 
     def encode(self) -> bytes:
-        """The keys as bytes, for a file that nobody else can read."""
+        """The keys as bytes, for a file that only its owner can read."""
         return b"".join((self.session, self.order, self.stream, self.acknowledge, self.report))
 
     @classmethod
     def decode(cls, data: bytes) -> "SessionKeys":
-        """The keys that were encoded so; WireError if they are damaged."""
+        """The keys in these bytes; WireError if the length is wrong."""
         if len(data) != SESSION_BYTES + 4 * KEY_BYTES:
-            raise WireError("malformed", "the keys of a session are damaged")
+            raise WireError(
+                "malformed",
+                f"the keys of a session have {SESSION_BYTES + 4 * KEY_BYTES} bytes, not {len(data)}",
+            )
         starts = range(SESSION_BYTES, len(data), KEY_BYTES)
         return cls(data[:SESSION_BYTES], *(data[start : start + KEY_BYTES] for start in starts))
 
@@ -119,20 +122,20 @@ class Session:
     grants: Budget
     platform: dict[str, str]
     keys: SessionKeys
-    seconds: int  # for which the ticket is good, from when the request was made
-    priority: int = 0  # for which the host grants this
+    seconds: int  # for which the ticket is valid, counted from the request
+    priority: int = 0  # on which the grant depends
 
 
 @dataclass(frozen=True, slots=True)
 class HelloRead:
-    """A request 1 whose signature is right, and the digest of its bytes."""
+    """A request 1 with a valid signature, and the digest of its bytes."""
 
     hello: Hello
     transcript: bytes
 
     @property
     def key(self) -> PublicKey:
-        """The key of the home that asks."""
+        """The key of the requesting home."""
         return PublicKey(self.hello.key)
 
 
@@ -202,7 +205,7 @@ class Greeting:
         return cls(body, secret, hello.suites, priority)
 
     def finish(self, reply: bytes, host_key: PublicKey) -> Session:
-        """The session that the host opened; WireError unless that key signed this very exchange."""
+        """The session that the host opened; WireError unless that key signed this exchange."""
         if len(reply) > MAX_WELCOME_BYTES:
             raise WireError("too-large", f"a reply 1 has at most {MAX_WELCOME_BYTES} bytes")
         with malformed("reply 1"):
@@ -218,7 +221,9 @@ class Greeting:
         if welcome.suite not in self.suites:
             raise WireError("version", f"the host chose the suite {welcome.suite}, which was not offered")
         if welcome.priority > self.priority:
-            raise WireError("malformed", "the host holds home to more than home offered")
+            raise WireError(
+                "malformed", f"the host demands priority {welcome.priority}, home offered {self.priority}"
+            )
         check_budget(welcome.grants)
         return Session(
             id=outer.session,
@@ -235,7 +240,7 @@ class Greeting:
 
 
 def read_hello(body: bytes) -> HelloRead:
-    """The request 1 in these bytes, its signature verified; who may ask, and when, the host judges."""
+    """The request 1 in these bytes, its signature verified; the host's policy is checked elsewhere."""
     if len(body) > MAX_HELLO_BYTES:
         raise WireError("too-large", f"a request 1 has at most {MAX_HELLO_BYTES} bytes")
     with malformed("request 1"):
@@ -249,7 +254,7 @@ def read_hello(body: bytes) -> HelloRead:
     if SUITE not in hello.suites:
         raise WireError("version", f"this host has the suite {SUITE}, which was not offered")
     if not math.isfinite(hello.time):
-        raise WireError("malformed", "request 1 has no time")
+        raise WireError("malformed", "the time in request 1 is not a finite number")
     check_budget(hello.wants)
     return HelloRead(hello, _of_hello(body))
 
@@ -284,11 +289,11 @@ def welcome(  # noqa: PLR0913 - all of it goes into the reply
 
 
 def check_budget(budget: Budget) -> None:
-    """WireError unless each of its numbers is one that can be counted with."""
+    """WireError unless each number is from 0 to MAX_NUMBER."""
     for name in budget.__struct_fields__:
         number = getattr(budget, name)
         if not 0 <= number <= MAX_NUMBER:  # False for NaN, too
-            raise WireError("malformed", f"a budget's {name} cannot be {str(number)[:30]}")
+            raise WireError("malformed", f"{name} of a budget is out of range: {str(number)[:30]}")
 
 
 def seal(key: bytes, plaintext: bytes, *, bound: bytes, random: Random = os.urandom) -> bytes:
@@ -321,8 +326,8 @@ def _with_reply(transcript: bytes, session: bytes, ephemeral: bytes) -> bytes:
 def _shared(secret: bytes, public: bytes) -> bytes:
     try:
         return crypto_scalarmult(secret, public)
-    except CryptoError as error:  # a point of low order, with which every secret gives the same: nothing
-        raise WireError("malformed", "the ephemeral key is not one that can be used") from error
+    except CryptoError as error:  # a point of low order gives the same result, zero, with every secret
+        raise WireError("malformed", "the ephemeral key is a point of low order") from error
 
 
 def _derive(shared: bytes, label: str, transcript: bytes) -> bytes:

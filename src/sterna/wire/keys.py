@@ -1,4 +1,4 @@
-"""Identities: the Ed25519 keys by which homes and hosts know each other, their files, who follows whom."""
+"""Identities: the Ed25519 keys of homes and hosts, their files, and successions from one key to the next."""
 
 import base64
 import binascii
@@ -15,6 +15,7 @@ from sterna.errors import KeyFileError, WireError
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
+DEFAULT_KEYS = "~/.config/sterna"  # the folder of keys of a home or a host
 MAX_SUCCESSIONS = 16
 
 _PREFIX = "ed25519:"
@@ -35,19 +36,19 @@ class PublicKey:
 
     @classmethod
     def parse(cls, text: str) -> "PublicKey":
-        """The key that is written so; WireError if it is none."""
+        """The key in this text; WireError if it is malformed."""
         if not text.startswith(_PREFIX):
-            raise WireError("malformed", f"a public key is written {_PREFIX} and 43 letters and digits")
+            raise WireError("malformed", f"a public key is {_PREFIX} followed by 43 characters of base64url")
         return cls(_from_base64(text.removeprefix(_PREFIX)))
 
     @property
     def text(self) -> str:
-        """The key as people and documents write it."""
+        """The key as text."""
         return _PREFIX + _base64(self.data)
 
     @property
     def id(self) -> str:
-        """A short name for it, for logs and lists; no proof of anything."""
+        """A short name for logs and lists; it proves nothing."""
         return blake2b(self.data, digest_size=32).hexdigest()[:16]
 
     def verify(self, context: str, data: bytes, signature: bytes) -> None:
@@ -62,7 +63,7 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The secret half: who holds it is that home or that host."""
+    """The secret half: its holder is that home or host."""
 
     seed: bytes = field(repr=False)
 
@@ -72,22 +73,22 @@ class Identity:
 
     @classmethod
     def new(cls) -> "Identity":
-        """An identity that nobody had before."""
+        """A new random identity."""
         return cls(os.urandom(KEY_BYTES))
 
     @property
     def public(self) -> PublicKey:
-        """What others know it by."""
+        """The public half."""
         return PublicKey(bytes(SigningKey(self.seed).verify_key))
 
     def sign(self, context: str, data: bytes) -> bytes:
-        """The signature, 64 bytes; in another context it proves nothing."""
+        """The signature, 64 bytes; invalid in any other context."""
         return SigningKey(self.seed).sign(_signed(context, data)).signature
 
 
 @dataclass(frozen=True, slots=True)
 class Succession:
-    """A key that hands over to another: the old one signed the new one."""
+    """A key that replaces another: the old one signed the new one."""
 
     old: PublicKey
     new: PublicKey
@@ -95,15 +96,17 @@ class Succession:
 
     @classmethod
     def sign(cls, old: Identity, new: PublicKey) -> "Succession":
-        """The old identity says who follows it."""
+        """The old identity signs its successor."""
         return cls(old.public, new, old.sign("succession", old.public.data + new.data))
 
     @classmethod
     def parse(cls, text: str) -> "Succession":
-        """The succession that is written so; its signature is not verified yet."""
+        """The succession in this text; its signature is not verified yet."""
         words = text.split(" ")
         if len(words) != 3:
-            raise WireError("malformed", "a succession is two public keys and a signature, a space between")
+            raise WireError(
+                "malformed", "a succession is two public keys and a signature, separated by spaces"
+            )
         signature = _from_base64(words[2])
         if len(signature) != SIGNATURE_BYTES:
             raise WireError("malformed", f"a signature has {SIGNATURE_BYTES} bytes, not {len(signature)}")
@@ -120,7 +123,7 @@ class Succession:
 
 
 def follows(pinned: PublicKey, now: PublicKey, chain: tuple[Succession, ...]) -> bool:
-    """True if it is the same key, or the chain leads from the pinned one to it, each link signed."""
+    """True if it is the pinned key, or a chain of signed successions leads from that to it."""
     current = pinned
     for link in chain[:MAX_SUCCESSIONS]:
         if current == now:
@@ -139,14 +142,14 @@ def follows(pinned: PublicKey, now: PublicKey, chain: tuple[Succession, ...]) ->
 
 
 def write_identity(path: Path, identity: Identity) -> None:
-    """Writes a new file that only its owner reads; KeyFileError if there is one, or the disk refuses."""
+    """Writes a new file with mode 0600; KeyFileError if it exists or the disk refuses."""
     try:
-        # The mode is set as the file is made: at no moment can others open it.
+        # The mode is set on creation: at no moment can others open the file.
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
-        raise KeyFileError(f"{path} exists: a key is never overwritten, move it away first") from error
+        raise KeyFileError(f"{path} exists: keys are never overwritten, move it away first") from error
     except OSError as error:
-        raise KeyFileError(f"the key {path} cannot be written: {error.strerror}") from error
+        raise KeyFileError(f"cannot write the key {path}: {error.strerror}") from error
     try:
         with os.fdopen(file, "wb") as stream:
             stream.write(f"{_SECRET_PREFIX}{_base64(identity.seed)}\n".encode())
@@ -154,27 +157,29 @@ def write_identity(path: Path, identity: Identity) -> None:
             os.fsync(stream.fileno())
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise KeyFileError(f"the key {path} cannot be written: {error.strerror}") from error
+        raise KeyFileError(f"cannot write the key {path}: {error.strerror}") from error
 
 
 def read_identity(path: Path) -> Identity:
-    """The identity in a file; KeyFileError if it is missing, damaged, or others could read it."""
+    """The identity in a file; KeyFileError if it is missing, damaged, or readable by others."""
     try:
-        # Without O_NONBLOCK a pipe of that name would be waited for.
+        # Without O_NONBLOCK opening a pipe of that name would block.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             mode = os.fstat(file).st_mode
             if not stat.S_ISREG(mode):
                 raise KeyFileError(f"{path} is not a file: name the file that holds the key")
             if mode & _OTHERS:
-                raise KeyFileError(f"others can read the key {path}: chmod 600 it, or make a new one")
+                raise KeyFileError(
+                    f"the key {path} has unsafe permissions (must be 0600): chmod 600 it, or make a new one"
+                )
             data = os.read(file, _MAX_FILE_BYTES)
         finally:
             os.close(file)
     except FileNotFoundError as error:
         raise KeyFileError(f"there is no key {path}: make one with `sterna keys new`") from error
     except OSError as error:
-        raise KeyFileError(f"the key {path} cannot be read: {error.strerror}") from error
+        raise KeyFileError(f"cannot read the key {path}: {error.strerror}") from error
     return _identity(path, data)
 
 
@@ -185,14 +190,14 @@ def _identity(path: Path, data: bytes) -> Identity:
             raise WireError("malformed")
         return Identity(_from_base64(line.removeprefix(_SECRET_PREFIX)))
     except (WireError, ValueError) as error:
-        raise KeyFileError(f"{path} holds no secret key of Sterna: it is damaged, or another file") from error
+        raise KeyFileError(f"{path} is not a secret key of Sterna: damaged, or another file") from error
 
 
 # --- spelling
 
 
 def _signed(context: str, data: bytes) -> bytes:
-    # A signature for one purpose must never pass for another.
+    # A signature for one purpose must not be valid for another.
     if "\0" in context:
         raise ValueError("a context holds no NUL")
     return b"sterna 1 " + context.encode() + b"\0" + data
@@ -206,7 +211,7 @@ def _from_base64(text: str) -> bytes:
     try:
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (ValueError, binascii.Error) as error:
-        raise WireError("malformed", "this is not base64url") from error
-    if _base64(data) != text:  # the decoder skips what it does not know, and padding has many spellings
-        raise WireError("malformed", "this is not base64url in its one spelling")
+        raise WireError("malformed", "not base64url") from error
+    if _base64(data) != text:  # the decoder skips unknown characters, and padding has several spellings
+        raise WireError("malformed", "not canonical base64url")
     return data

@@ -85,14 +85,14 @@ def pack_known(known: Known) -> bytes:
 
 
 def unpack_known(data: bytes) -> Known:
-    """F as it came, its validators sorted, nothing for no bytes; WireError if nobody can have packed it."""
+    """F with its validators sorted, empty for no bytes; WireError if it is malformed."""
     if not data:
         return Known()
     try:
         packed = msgspec.msgpack.decode(data, type=_Packed)
         seen, read = _unpack_marks(packed.seen), _unpack_marks(packed.read)
     except (msgspec.MsgspecError, OverflowError, RecursionError) as error:
-        raise WireError("malformed", "what is known of the site cannot be read") from error
+        raise WireError("malformed", "malformed list of known pages") from error
     digests = _unpack_some(packed.has_digest, packed.digests, DIGEST_BYTES, count=len(read))
     likenesses = _unpack_some(packed.has_likeness, packed.likenesses, LIKENESS_BYTES, count=len(read))
     validators = map(Validator, read, repeat(""), repeat(""), digests, repeat(False), likenesses)
@@ -133,7 +133,7 @@ def _unpack_marks(packed: _Marks) -> "array[int]":
     words = array("q", interleaved((tops[0::_TOP].translate(_FLIP_SIGN), tops[1::_TOP], *lows)))
     marks = _big_endian(words)
     if not all(map(lt, marks, marks[1:])):
-        raise WireError("malformed", "fingerprints that are not sorted")
+        raise WireError("malformed", "fingerprints are not sorted")
     return marks
 
 
@@ -144,7 +144,7 @@ def _big_endian(numbers: "array[int]") -> "array[int]":
     return numbers
 
 
-# --- what is small compressed
+# --- small compressed parts
 
 
 def _compressed(data: bytes) -> bytes:
@@ -153,8 +153,8 @@ def _compressed(data: bytes) -> bytes:
 
 
 def _decompressed(data: bytes, size: int) -> bytes:
-    """Just so many bytes; WireError if there are others."""
+    """Exactly `size` bytes; WireError if there are more or fewer."""
     whole = Unsqueezer(size).add(data, max_bytes=size)
     if len(whole) != size:
-        raise WireError("malformed", f"{len(whole)} bytes of what is known, not {size}")
+        raise WireError("malformed", f"a part of the known pages has {len(whole)} bytes, not {size}")
     return whole

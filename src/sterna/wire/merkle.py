@@ -1,4 +1,4 @@
-"""The Merkle tree over a visit's pages (RFC 6962 2.1, with BLAKE2b-256): one root that stands for them all.
+"""The Merkle tree over a visit's pages (RFC 6962 2.1, with BLAKE2b-256): one root for all of them.
 
 Home and host compute the same leaves: the host over each page as it packs it, home over each page as it has
 unpacked it. A page that did not change counts by its fingerprint only, since home has the rest from before;
@@ -15,12 +15,12 @@ from sterna.model import Page
 HASH_BYTES = 32
 MAX_PROOF = 64  # hashes: as many as any tree has levels
 
-_LEAF, _NODE = b"\x00", b"\x01"  # so that a node can never pass for a leaf
+_LEAF, _NODE = b"\x00", b"\x01"  # a node must not be accepted as a leaf
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def leaf_of(page: Page) -> bytes:
-    """The leaf that stands for a page."""
+    """The leaf of a page."""
     if page.is_unchanged:
         return leaf_hash(b"=" + page.fingerprint.to_bytes(8, "big", signed=True))
     return leaf_hash(_encode(msgspec.structs.replace(page, fingerprint=0)))
@@ -32,7 +32,7 @@ def leaf_hash(data: bytes) -> bytes:
 
 
 class Tree:
-    """Grows leaf by leaf, and keeps one hash for each level only, unless proofs are wanted."""
+    """Grows leaf by leaf, and keeps only one hash for each level unless proofs are wanted."""
 
     def __init__(self, *, keeps_leaves: bool = False) -> None:
         self.count = 0
@@ -52,7 +52,7 @@ class Tree:
         self.count += 1
 
     def root(self) -> bytes:
-        """The hash over all leaves so far; over none, that of nothing."""
+        """The hash over all leaves so far; without leaves, the hash of the empty string."""
         if not self._peaks:
             return blake2b(digest_size=HASH_BYTES).digest()
         *left, root = self._peaks
@@ -61,9 +61,9 @@ class Tree:
         return root
 
     def proof(self, index: int) -> tuple[bytes, ...]:
-        """What shows that the leaf of this index is under the root; only if the tree keeps its leaves."""
+        """The proof that this leaf is under the root; only if the tree keeps its leaves."""
         if self._leaves is None:
-            raise ValueError("this tree does not keep its leaves, and has no proofs")
+            raise ValueError("no proof: this tree does not keep its leaves")
         if not 0 <= index < self.count:
             raise IndexError(f"there is no leaf {index} among {self.count}")
         return tuple(_path(self._leaves, index))

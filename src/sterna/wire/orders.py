@@ -1,7 +1,7 @@
-"""Orders, request 2: what a home asks of a host under the session's keys; and acknowledgements and reports.
+"""Orders (request 2), acknowledgements and reports, sealed under the keys of a session.
 
-An order is read only after its seal is verified, and a host claims the ticket only after that: whoever
-changes one bit of an order on its way cannot spend its ticket.
+A host reads an order only after its seal is verified, and claims the ticket only after that: a changed bit on
+the way cannot spend the ticket.
 """
 
 import math
@@ -40,7 +40,7 @@ MAX_PARTS = 256
 DEFAULT_LEVEL = 3
 _ORDER_LEVEL = 9  # of compressing the order itself
 
-# It names files at the host: no dot, no slash.
+# Files at the host are named after it: no dot, no slash.
 VisitId = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9_-]*\Z")]
 Count = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 Level = Annotated[int, Meta(ge=1, le=22)]
@@ -50,7 +50,7 @@ HeaderText = Annotated[str, Meta(max_length=400, pattern=r"\A[ -~]*\Z")]  # it g
 
 
 class Agent(Record, frozen=True):
-    """By what name the crawler asks the site for pages."""
+    """How the crawler identifies itself to the site."""
 
     user_agent: HeaderText
     robots_name: HeaderText
@@ -58,7 +58,7 @@ class Agent(Record, frozen=True):
 
 
 class Send(Record, frozen=True, kw_only=True, tag="send"):
-    """A crawler for a visit: all of a Visit that home decides."""
+    """A crawler for a visit: the part of a Visit that home decides."""
 
     visit: VisitId
     part: Annotated[str, Meta(max_length=MAX_URL_LENGTH)] = ""
@@ -70,8 +70,8 @@ class Send(Record, frozen=True, kw_only=True, tag="send"):
     state: State = State()
     budget: Budget = Budget()
     level: Level = DEFAULT_LEVEL  # of compressing the reply
-    priority: Priority = 0  # that home promises the site, of what it was granted for
-    within: Parts = ()  # if any, only what lies there is fetched, and the rest reported
+    priority: Priority = 0  # that home promises the site, up to what was agreed
+    within: Parts = ()  # if any, only URLs there are fetched; the others are reported
 
 
 class Resume(Record, frozen=True, tag="resume"):
@@ -83,13 +83,13 @@ class Resume(Record, frozen=True, tag="resume"):
 
 
 class Look(Record, frozen=True, tag="look"):
-    """What has become of a visit? The answer is a Report."""
+    """Asks for the state of a visit. The reply is a Report."""
 
     visit: VisitId
 
 
 class Kill(Record, frozen=True, tag="kill"):
-    """An end to a visit, at once. The answer is a Report."""
+    """Ends a visit at once. The reply is a Report."""
 
     visit: VisitId
 
@@ -109,7 +109,7 @@ VisitState = Literal["queued", "waiting", "running", "finished", "killed", "expi
 
 
 class Report(Record, frozen=True, kw_only=True):
-    """What a host says of a visit."""
+    """State of a visit at its host."""
 
     visit: VisitId
     state: VisitState
@@ -155,9 +155,9 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def session_of(body: bytes) -> bytes:
-    """The session that an order or an acknowledgement is of: its first 16 bytes, which prove nothing."""
+    """The session id of an order or acknowledgement: its first 16 bytes, not verified."""
     if len(body) < SESSION_BYTES:
-        raise WireError("malformed", "there is no session id")
+        raise WireError("malformed", "the message has no session id")
     return body[:SESSION_BYTES]
 
 
@@ -192,11 +192,11 @@ def _unpacked(packed: bytes, max_bytes: int) -> bytes:
             raise WireError("too-large", f"the order unpacks to {size} bytes; {max_bytes} are allowed")
         return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise WireError("malformed", "the order cannot be unpacked") from error
+        raise WireError("malformed", "the order is not valid zstd") from error
 
 
 def _weigh(order: _Parts | Resume | Look | Kill) -> None:
-    # Before anything is made of it: the smallest of objects take forty times their bytes here.
+    # Before it is decoded: the smallest objects take forty times their bytes.
     if not isinstance(order, _Parts):
         return
     if size_of(order.crawler) > MAX_CRAWLER_BYTES:
@@ -212,7 +212,7 @@ def _check(order: Send) -> None:
     for target in order.starts:
         if len(target.url) > MAX_URL_LENGTH or len(target.referrer) > MAX_URL_LENGTH:
             raise WireError("malformed", f"a start URL is longer than {MAX_URL_LENGTH}")
-    # Not the crawler's meaning, which its own package judges: only what no number of it may be.
+    # Only the range of numbers: whether the crawler makes sense is checked by its own package.
     _check_numbers((order.crawler, *order.starts, *(number for number, _ in order.state.facts)))
 
 
@@ -236,7 +236,7 @@ def _check_numbers(values: Iterable[object]) -> None:
 def seal_acknowledgement(
     keys: SessionKeys, visit: str, number: int, *, receipt: bytes = b"", random: Random = os.urandom
 ) -> bytes:
-    """Says that the parcels up to and with this number are committed; to say it twice does no harm."""
+    """Acknowledges the parcels up to and including this number; idempotent."""
     plain = _encode(Acknowledgement(visit, number, receipt))
     return keys.session + seal(keys.acknowledge, plain, bound=keys.session, random=random)
 
@@ -249,12 +249,12 @@ def open_acknowledgement(keys: SessionKeys, body: bytes) -> Acknowledgement:
 
 
 def seal_report(keys: SessionKeys, report: Report, *, random: Random = os.urandom) -> bytes:
-    """The answer to Look and Kill."""
+    """The reply to Look and Kill."""
     return keys.session + seal(keys.report, _encode(report), bound=keys.session, random=random)
 
 
 def open_report(keys: SessionKeys, body: bytes) -> Report:
-    """What the host says of the visit."""
+    """The state of the visit."""
     plain = unseal(keys.report, _of_session(keys, _small(body)), bound=keys.session)
     with malformed("the report"):
         return _REPORT.decode(plain)

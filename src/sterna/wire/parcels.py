@@ -1,7 +1,7 @@
 """Parcels as they cross the network: in columns, without what home knows already or computes itself.
 
-A page that did not change, of those whose validators were sent, is only a place in the order of these; home
-makes its record again. Holds and robots.txt are the host's own affair and stay there. Apart from unchanged
+An unchanged page is only a place in the order of the validators that home sent; home makes its record again.
+Holds and robots.txt stay at the host. Apart from unchanged
 pages, `unpack_parcel(pack_parcel(parcel))` is `as_sent(parcel)`.
 """
 
@@ -33,7 +33,7 @@ from sterna.wire.records import (
 )
 
 MAX_PARCEL_BYTES = 64 * 1024 * 1024
-CLOCK_SLACK_SECONDS = 120.0  # that the clocks of home and host may differ
+CLOCK_SLACK_SECONDS = 120.0  # by which the clocks of home and host may differ
 MAX_ROWS = 1_000_000  # facts that rules send home, or a crawler holds, in one parcel
 MAX_ROW_BYTES = 16 * 1024 * 1024
 MAX_USAGE_BYTES = 256 * 1024
@@ -142,17 +142,19 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
         )
     )
     if len(packed) > MAX_PARCEL_BYTES:
-        raise WireError("too-large", f"parcel {parcel.number} has {len(packed):,} bytes: too many to travel")
+        raise WireError(
+            "too-large", f"parcel {parcel.number} has {len(packed):,} bytes; {MAX_PARCEL_BYTES:,} are allowed"
+        )
     return packed
 
 
 def _is_news(target: Target, marks: Marks) -> bool:
-    """False for a page whose validator home sent: it knows that one, unless rules raised its priority."""
+    """False for a page whose validator home sent, unless rules raised its priority."""
     return not marks or bool(target.priority) or fingerprint(target.url) not in marks
 
 
 def _fitting(pages: list[Page]) -> list[Page]:
-    """The pages with the largest ones given up, where all together are too large to travel."""
+    """The pages, the largest given up where all together exceed a parcel."""
     if 4 * sum(map(_characters, pages)) <= _ROOM_BYTES:  # no character has more than four bytes
         return pages
     weights = [len(_encode(page)) for page in pages]
@@ -177,7 +179,7 @@ def _given_up(page: Page) -> Page:
 
 
 def _characters(page: Page) -> int:
-    """About how many; what is not counted is short."""
+    """About the size of a page; short fields are not counted."""
     size = len(page.text) + len(page.html) + len(page.links.urls) + len(page.links.texts)
     size += sum(len(text) for _, texts in page.extracts for text in texts)
     size += sum(len(name) + len(value) for name, value in page.headers)
@@ -188,23 +190,23 @@ def _characters(page: Page) -> int:
 
 
 class Unpacker:
-    """Unpacks the parcels of one visit, as home leased it, and believes nothing that cannot be."""
+    """Unpacks and checks the parcels of one visit, as home leased it."""
 
     def __init__(self, visit: Visit, known_marks: Marks, *, began: float = 0.0) -> None:
         self._visit = visit
         self._marks = known_marks
         self._earliest = began - CLOCK_SLACK_SECONDS
         self._pages = 0  # in all parcels so far
-        # Other sites that home may take for start sites: where a start page moved, and what rules begin with.
+        # Other sites that home may accept as start sites: where a start page moved, and what rules start.
         self._moves = sum(target.depth == 0 for target in visit.starts)
         self._moves += MAX_TARGETS if visit.crawler.program.rules else 0
-        # What home makes a page of that did not change.
+        # From these home makes the records of unchanged pages.
         starts = visit.starts if known_marks else ()
         self._starts = {fingerprint(target.url): target for target in starts}
         self._validators = {each.fingerprint: each for each in visit.known.validators}
 
     def unpack(self, data: bytes, *, now: float) -> Parcel:
-        """The parcel; WireError if it cannot be. Whether its number is the next is the caller's to see."""
+        """The parcel; WireError if it is invalid. The caller checks that its number is the next."""
         if len(data) > MAX_PARCEL_BYTES:
             raise WireError("too-large", f"a parcel of {len(data):,} bytes")
         with malformed("the parcel"):
@@ -249,17 +251,17 @@ class Unpacker:
         return unpack_pages(packed.pages, self._visit.site, earliest=self._earliest, latest=latest)
 
     def _unchanged(self, packed: _Packed[msgspec.Raw], now: float) -> list[Page]:
-        """Pages that are as home has them, made again from its lease."""
+        """Unchanged pages, made again from the lease."""
         places = unpack_places(packed.unchanged, len(self._marks))
         at = packed.unchanged_at / 1000
         if places and not self._earliest <= at <= now + CLOCK_SLACK_SECONDS:
-            raise WireError("malformed", "pages that were fetched before the visit began, or are still to be")
+            raise WireError("malformed", "pages were fetched before the visit began, or in the future")
         return [self._page(self._marks[place], at) for place in places]
 
     def _page(self, mark: int, fetched: float) -> Page:
         start, validator = self._starts.get(mark), self._validators.get(mark)
         if start is None or validator is None:
-            raise WireError("malformed", "an unchanged page that nobody asked for")
+            raise WireError("malformed", "an unchanged page was not asked for")
         return Page(
             url=start.url,
             fingerprint=mark,
@@ -287,7 +289,7 @@ class Unpacker:
         targets = self._targets(packed, now, is_home=False)
         self._moves -= sum(target.depth == 0 for target in targets)
         if self._moves < 0:
-            raise WireError("malformed", "more start pages that moved to other sites than there were")
+            raise WireError("malformed", "more start pages moved to other sites than there were")
         return targets
 
     def _targets(self, packed: msgspec.Raw, now: float, *, is_home: bool = True) -> tuple[Target, ...]:
@@ -327,16 +329,16 @@ def _check_facts(rows: tuple[bytes, ...], state: StateChange) -> None:
         raise WireError("malformed", f"a fact of more than {MAX_ROW_BYTES:,} bytes")
     numbers = (*state.removed, *(number for number, _ in state.added))
     if numbers and not 0 <= min(numbers) <= max(numbers) <= _MAX_FACT_NUMBER:
-        raise WireError("malformed", "a fact whose number is out of range")
+        raise WireError("malformed", f"the number of a fact is out of range (0 to {_MAX_FACT_NUMBER})")
 
 
 def check_usage(usage: Usage) -> None:
-    """WireError if a visit cannot have used that."""
+    """WireError if a count is out of range or an error has an invalid name."""
     counts = (usage.requests, usage.bytes_received, usage.pages, usage.unchanged, usage.redirects, usage.kept)
     amounts = (*counts, usage.sent_bytes, usage.cpu_seconds, *usage.errors.values())
     is_true = all(math.isfinite(amount) and 0 <= amount <= MAX_COUNT for amount in amounts)
     if not is_true or usage.cpu_seconds > _MAX_CPU_SECONDS:
-        raise WireError("malformed", "a count that is negative, or too large to be true")
+        raise WireError("malformed", "a count is negative or too large")
     if len(usage.errors) > _MAX_ERRORS:
         raise WireError("malformed", f"{len(usage.errors)} kinds of errors")
     for kind in usage.errors:

@@ -1,4 +1,4 @@
-"""Problems: how a host says no, as RFC 9457 JSON, and how that becomes an error at home."""
+"""Problems: refusals of a host as RFC 9457 JSON, and as errors at home; checks of untrusted messages."""
 
 import json
 import math
@@ -16,7 +16,7 @@ PROBLEM_TYPE = "application/problem+json"
 MAX_PROBLEM_BYTES = 16 * 1024
 MAX_DETAIL = 1_000
 MAX_RETRY_AFTER = 7 * 24 * 3600
-MAX_TIME = 1e11  # of a clock, in seconds since 1970: some thousands of years
+MAX_TIME = 1e11  # seconds since 1970: some thousands of years
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
 
 
 class Problem(Record, frozen=True, array_like=False, kw_only=True, omit_defaults=True):
-    """Why something was refused, and when to ask again."""
+    """Why a request was refused, and when to retry."""
 
     type: str
     title: str = ""
@@ -83,7 +83,7 @@ def problem(
 
 
 def problem_of(error: WireError | Refused) -> Problem:
-    """How a host says this error to the one who asked."""
+    """The problem that a host sends for this error."""
     name = error.problem if error.problem in PROBLEMS else "malformed"
     detail = error.detail if name == error.problem else str(error)
     if isinstance(error, Refused):
@@ -92,7 +92,7 @@ def problem_of(error: WireError | Refused) -> Problem:
 
 
 def refusal_of(problem: Problem) -> Refused:
-    """The error that a host's problem is at home."""
+    """The error at home for a host's problem."""
     detail = problem.detail or problem.title
     return Refused(problem.name, detail, retry_after=problem.retry_after, time=problem.time)
 
@@ -103,38 +103,38 @@ def encode_problem(problem: Problem) -> bytes:
 
 
 def decode_problem(data: bytes) -> Problem:
-    """The problem that these bytes are; WireError if they are none of ours."""
+    """The problem in these bytes; WireError if it is not a valid problem of Sterna."""
     if len(data) > MAX_PROBLEM_BYTES:
         raise WireError("malformed", f"a problem has at most {MAX_PROBLEM_BYTES} bytes")
     with malformed("a problem"):
         read = decode_json(data, Problem)
     if not read.type.startswith(_PREFIX) or not _NAME.fullmatch(read.name):
-        raise WireError("malformed", "a problem of another kind than Sterna's")
+        raise WireError("malformed", "the type of a problem is not one of Sterna's")
     if not 400 <= read.status <= 599:
         raise WireError("malformed", f"a problem with the status {read.status}")
     if read.retry_after is not None and not 0 <= read.retry_after <= MAX_RETRY_AFTER:
         raise WireError("malformed", f"a problem that asks to wait {read.retry_after} seconds")
     if read.time is not None and not 0 <= read.time <= MAX_TIME:
-        raise WireError("malformed", "a problem with a time that no clock shows")
-    # A later version may have names and titles that this one has not; what is shown of them is plain text.
+        raise WireError("malformed", "a problem with an invalid time")
+    # A later version may have other names and titles; they are shown as plain text.
     return msgspec.structs.replace(read, title=_plain(read.title), detail=_plain(read.detail))
 
 
-# --- for all who read what came from outside
+# --- decoding of untrusted messages
 
 
 @contextmanager
 def malformed(what: str) -> Iterator[None]:
-    """Makes whatever a decoder says of bad bytes a WireError."""
+    """Turns any error of a decoder into a WireError."""
     try:
         yield
     # ValueError: not UTF-8, too many digits. RecursionError: nested too deeply. OverflowError: no such float.
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError) as error:
-        raise WireError("malformed", f"{what} cannot be read: {_plain(str(error))}") from error
+        raise WireError("malformed", f"{what} is malformed: {_plain(str(error))}") from error
 
 
 def decode_json(data: bytes, kind: type[T]) -> T:
-    """The record in this JSON; ValueError if it is none, if a key comes twice, or a number has no 64 bits."""
+    """The record in this JSON; ValueError if it is invalid, repeats a key, or a number exceeds 64 bits."""
     json.loads(data.decode(), object_pairs_hook=_once, parse_int=_integer)
     return msgspec.json.decode(data, type=kind)  # refuses NaN, too, and half a surrogate
 
@@ -142,7 +142,7 @@ def decode_json(data: bytes, kind: type[T]) -> T:
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key comes twice")
+        raise ValueError("a key is repeated")
     return found
 
 
@@ -153,7 +153,7 @@ def _integer(digits: str) -> int:
 
 
 def _plain(text: str) -> str:
-    # It is shown in terminals and logs, and the other side wrote it.
+    # Untrusted text that is shown in terminals and logs.
     return _CONTROL.sub(" ", text)[:MAX_DETAIL]
 
 
@@ -164,18 +164,18 @@ def _plain(text: str) -> str:
 
 
 def size_of(raw: msgspec.Raw) -> int:
-    """The bytes of what is not decoded yet."""
+    """The size of a message that is not decoded yet."""
     return len(memoryview(raw))
 
 
 def is_array(raw: msgspec.Raw) -> bool:
-    """Whether it is one, by its first byte."""
+    """True if the first byte is that of an array."""
     first = memoryview(raw)[0]
     return first in (0xDC, 0xDD) or first & 0xF0 == 0x90
 
 
 def array_length(raw: msgspec.Raw) -> int:
-    """How many elements it has; 0 for what is no array, which the typed decoder refuses where one belongs."""
+    """The number of elements; 0 for anything else, which the typed decoder refuses later."""
     head = bytes(memoryview(raw)[:5])
     if not is_array(raw):
         return 0

@@ -1,7 +1,7 @@
-"""Receipts: what a visit cost its site and what it spared it, signed by the host and then by the home.
+"""Receipts: what a visit cost its site and what it saved, signed by the host and then by the home.
 
-What is signed are the bytes of the receipt as its host wrote them: they are kept and passed on as they are,
-so that a receipt of a later release, with fields that are not known here, still proves the same.
+The signatures are over the bytes that the host wrote. These are kept and passed on unchanged, so that a
+receipt of a later release, with unknown fields, stays valid.
 """
 
 import math
@@ -19,17 +19,17 @@ from sterna.wire.orders import Count, VisitId
 from sterna.wire.problems import malformed
 
 VERSION = 1
-TAKES_RECEIPTS = "receipts"  # by this word among what it understands a home says that it knows the frame
+TAKES_RECEIPTS = "receipts"  # the word by which a home announces that it supports the frame
 MAX_RECEIPT_BYTES = 4 * 1024
 MAX_TIME = 253_402_300_799.0  # the end of the year 9999, after which there are no dates
 MAX_CPU_SECONDS = 1e9
-LEAST_CALLS = 2  # that a home makes for a visit: a greeting and an order
+LEAST_CALLS = 2  # of a home for one visit: a greeting and an order
 
 _BY_HOST, _BY_HOME = "receipt", "receipt-home"  # the contexts of the signatures
 
 
 class Receipt(Record, frozen=True, kw_only=True):
-    """What one visit cost and spared; bytes are those on the line, compressed."""
+    """What one visit cost and saved; bytes are counted as sent, compressed."""
 
     version: int = VERSION
     visit: VisitId
@@ -44,17 +44,17 @@ class Receipt(Record, frozen=True, kw_only=True):
     read_bytes: Count
     sent_bytes: Count  # by all streams of the visit, until this receipt
     cpu_seconds: float  # of readers and engine
-    spared_requests: Count  # that did not cross the network: those above but for the calls of the home
+    spared_requests: Count  # that did not cross the network: `requests` less the calls of the home
     spared_bytes: Count
     root: Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]  # as in the signed end
 
 
 class SignedReceipt(Record, frozen=True):
-    """The bytes of a receipt, and who signed them."""
+    """The bytes of a receipt and their signatures."""
 
     payload: Annotated[bytes, Meta(max_length=MAX_RECEIPT_BYTES)]
     by_host: Signature
-    by_home: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)] = b""  # empty: it did not, or not yet
+    by_home: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)] = b""  # empty: not signed, or not yet
 
     @classmethod
     def make(cls, receipt: Receipt, host: Identity) -> "SignedReceipt":
@@ -63,7 +63,7 @@ class SignedReceipt(Record, frozen=True):
         return cls(payload, host.sign(_BY_HOST, payload))
 
     def open(self) -> Receipt:
-        """What was signed; WireError if it cannot be, or if one of those whom it names did not sign it."""
+        """The receipt; WireError if it is invalid or a signature is wrong."""
         with malformed("the receipt"):
             version = _VERSION.decode(self.payload).version
         if version != VERSION:
@@ -77,7 +77,7 @@ class SignedReceipt(Record, frozen=True):
         return receipt
 
     def countersign(self, home: Identity) -> "SignedReceipt":
-        """The same, signed by the home too."""
+        """The same, also signed by the home."""
         return self.with_home(home.sign(_BY_HOME, self.payload))
 
     def with_home(self, signature: bytes) -> "SignedReceipt":
@@ -85,7 +85,7 @@ class SignedReceipt(Record, frozen=True):
         return msgspec.structs.replace(self, by_home=signature)
 
     def encode(self) -> bytes:
-        """As it travels, and as a home keeps it."""
+        """The bytes to send and to store."""
         return _encode(self)
 
 
@@ -100,7 +100,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def decode_receipt(data: bytes) -> SignedReceipt:
-    """The signed receipt in these bytes; what it says is read and verified by open()."""
+    """The signed receipt in these bytes; open() reads and verifies its contents."""
     if len(data) > MAX_RECEIPT_BYTES:
         raise WireError("too-large", f"a receipt has at most {MAX_RECEIPT_BYTES} bytes")
     with malformed("the receipt"):
@@ -108,17 +108,17 @@ def decode_receipt(data: bytes) -> SignedReceipt:
 
 
 def spared(done: int, instead: int) -> int:
-    """What did not cross the network: what was done beside the site, less what it took instead."""
+    """What did not cross the network: the amount at the site, less what was sent instead."""
     return max(done - instead, 0)
 
 
 def _check(receipt: Receipt) -> None:
-    """WireError if no visit can have cost that."""
+    """WireError if the figures are impossible."""
     if not 0 <= receipt.began <= receipt.over <= MAX_TIME:  # False for NaN, too
-        raise WireError("malformed", "a receipt with times that no visit has")
+        raise WireError("malformed", "a receipt with times out of range or order")
     if not (math.isfinite(receipt.cpu_seconds) and 0 <= receipt.cpu_seconds <= MAX_CPU_SECONDS):
-        raise WireError("malformed", "a receipt with CPU seconds that no visit takes")
+        raise WireError("malformed", f"a receipt with CPU seconds out of range (0 to {MAX_CPU_SECONDS:g})")
     if receipt.spared_bytes != spared(receipt.read_bytes, receipt.sent_bytes):
-        raise WireError("malformed", "a receipt that spared other bytes than were read and not sent")
+        raise WireError("malformed", "spared_bytes of a receipt is not read_bytes less sent_bytes")
     if receipt.spared_requests > spared(receipt.requests, LEAST_CALLS):
-        raise WireError("malformed", "a receipt that spared more requests than were made")
+        raise WireError("malformed", "spared_requests of a receipt exceeds the requests made")

@@ -1,4 +1,4 @@
-"""Reply 2 as a whole: parcels, log and signs of life into frames at the host, and out of them at home."""
+"""Reply 2: parcels, log lines and heartbeats into frames at the host, and out of them at home."""
 
 from collections.abc import Callable, Iterator
 
@@ -43,7 +43,7 @@ class Ending(Record, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, signature=sign(_ENDING, self._unsigned()))
 
     def check(self, verify: Verify) -> None:
-        """WireError if the host did not sign just this."""
+        """WireError if the signature is not that of the host."""
         verify(_ENDING, self._unsigned(), self.signature)
 
     def _unsigned(self) -> bytes:
@@ -63,11 +63,11 @@ class LineCame(Record, frozen=True):
 
 
 class AliveCame(Record, frozen=True):
-    """The host is still at it."""
+    """A heartbeat: the host is still working."""
 
 
 class ProblemCame(Record, frozen=True):
-    """There will be no more, and this problem+json says why."""
+    """The stream ends early; this problem+json says why."""
 
     json: bytes
 
@@ -83,15 +83,15 @@ Came = ParcelCame | LineCame | AliveCame | ProblemCame | ReceiptCame | Ending
 
 
 class StreamWriter:
-    """The host's end: what each call gives is to be sent, in the order of the calls."""
+    """The host's end; the result of each call is to be sent, in the order of the calls."""
 
     def __init__(self, key: bytes, *, level: int, memory_bytes: int = 0) -> None:
-        """Compresses within so much memory, if that is said."""
+        """Compresses within `memory_bytes` (0: no limit)."""
         self._frames = FrameWriter(key)
         self._squeezer = Squeezer(level, memory_bytes=memory_bytes)
 
     def begin(self) -> bytes:
-        """What comes first."""
+        """The header, to be sent first."""
         return self._frames.header
 
     def parcel(self, packed: bytes) -> bytes:
@@ -100,19 +100,19 @@ class StreamWriter:
         return self._frames.frames(Kind.PARCELS, piece)
 
     def line(self, text: str) -> bytes:
-        """A line of log, cut where it is long."""
+        """A line of log, truncated to MAX_LINE_BYTES."""
         return self._frames.frame(Kind.LOG, text.encode(errors="replace")[:MAX_LINE_BYTES])
 
     def alive(self) -> bytes:
-        """A sign of life."""
+        """A heartbeat."""
         return self._frames.frame(Kind.ALIVE)
 
     def problem(self, json: bytes) -> bytes:
-        """Why nothing more comes."""
+        """Why the stream ends early."""
         return self._frames.frame(Kind.PROBLEM, json[:MAX_PAYLOAD_BYTES])
 
     def receipt(self, packed: bytes) -> bytes:
-        """What the visit cost; nothing but the end may follow."""
+        """The receipt; only the end may follow."""
         return self._frames.frame(Kind.RECEIPT, packed)
 
     def end(self, ending: Ending) -> bytes:
@@ -121,36 +121,36 @@ class StreamWriter:
 
 
 class StreamReader:
-    """Home's end; holds no more than one parcel besides what it was fed."""
+    """Home's end; holds at most one parcel besides its input."""
 
     def __init__(self, key: bytes, *, max_bytes: int) -> None:
         self._frames = FrameReader(key)
         self._unsqueezer = Unsqueezer(max_bytes)
-        self._pending = bytearray()  # of a parcel that is not whole yet
+        self._pending = bytearray()  # of an incomplete parcel
         self._has_receipt = False
         self.opened_bytes = 0  # of the stream, up to the frame that was given out last
 
     def feed(self, data: bytes) -> Iterator[Came]:
-        """What has come whole, one after the other; WireError if it cannot be."""
+        """What is complete now, in order; WireError if it is malformed."""
         for frame in self._frames.feed(data):
             yield from self._take(frame)
 
     def finish(self) -> None:
-        """To be called when no more comes; WireError("cut off") if the end was not seen."""
+        """Called when the input ends; WireError("cut off") if the end was not seen."""
         self._frames.finish()
 
     def _take(self, frame: Frame) -> Iterator[Came]:
         before_bytes = self.opened_bytes or HEADER_BYTES
         self.opened_bytes = before_bytes + sealed_bytes(frame)
         if self._has_receipt and frame.kind is not Kind.END:
-            raise WireError("malformed", "a receipt that something else than the end follows")
+            raise WireError("malformed", "a receipt is followed by something else than the end")
         if frame.kind is Kind.PARCELS:
             yield from self._parcels(frame.payload)
         elif frame.kind is Kind.LOG:
             yield LineCame(_line(frame.payload))
         elif frame.kind is Kind.ALIVE:
             if frame.payload:
-                raise WireError("malformed", "a sign of life that is more than that")
+                raise WireError("malformed", "a heartbeat is not empty")
             yield AliveCame()
         elif frame.kind is Kind.PROBLEM:
             yield ProblemCame(frame.payload)
@@ -179,16 +179,16 @@ class StreamReader:
         try:
             ending = msgspec.msgpack.decode(payload, type=Ending)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise WireError("malformed", "an end that cannot be read") from error
+            raise WireError("malformed", "the end of the stream is malformed") from error
         check_usage(ending.usage)
         if not all(0 <= count <= MAX_COUNT for count in (ending.parcels, ending.pages)):
-            raise WireError("malformed", "an end with a count that is negative, or too large to be true")
+            raise WireError("malformed", "the end has a count that is negative or too large")
         if len(ending.root) != HASH_BYTES:
             raise WireError("malformed", f"a root of {len(ending.root)} bytes")
         return ending
 
 
 def _line(payload: bytes) -> str:
-    """A line that is fit to be shown: what came from outside has no control characters."""
+    """A printable line, without control characters."""
     text = payload[:MAX_LINE_BYTES].decode(errors="replace")
     return "".join(char if char.isprintable() else " " for char in text)

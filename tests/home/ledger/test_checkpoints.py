@@ -9,20 +9,22 @@ import pytest
 from sterna.home.ledger.sqlite import database as module
 from sterna.home.ledger.sqlite.database import Checkpoints, Database
 
-MOST_BYTES = module.MOST_BYTES // 8
+FRAMES = 4_000  # a quarter of what a ledger may have in its log, so that the test writes less
+MOST_BYTES = FRAMES * 4096
 
 
 @pytest.fixture(autouse=True)
-def _small_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An eighth of the usual limits, so that a few commits reach them."""
-    for name in ("LOG_BYTES", "MOST_FRAMES", "MOST_BYTES"):
-        monkeypatch.setattr(module, name, getattr(module, name) // 8)
+def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module.MOST_BYTES == module.MOST_FRAMES * 4096 >= 4 * MOST_BYTES
+    monkeypatch.setattr(module, "MOST_FRAMES", FRAMES)
+    monkeypatch.setattr(module, "MOST_BYTES", MOST_BYTES)
+    monkeypatch.setattr(module, "LOG_BYTES", MOST_BYTES // 8)
 
 
-def fill(database: Database, rounds: int, *, value_bytes: int = 1_000) -> None:
+def fill(database: Database, rounds: int) -> None:
     for number in range(rounds):
         with database.transaction() as db:
-            rows = [(f"{number}-{row}", "x" * value_bytes) for row in range(2_000)]
+            rows = [(f"{number}-{row}", "x" * 1_000) for row in range(2_000)]
             db.executemany("INSERT INTO setting VALUES (?, ?)", rows)
 
 
@@ -30,12 +32,12 @@ def test_log_stays_short_and_nothing_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     database = Database(path)
 
-    fill(database, 10)
+    fill(database, 25)
 
     assert path.with_name("ledger.sqlite-wal").stat().st_size < 2 * MOST_BYTES
     database.close()
     with sqlite3.connect(path) as db:
-        assert db.execute("SELECT count(*) FROM setting").fetchone() == (20_000,)
+        assert db.execute("SELECT count(*) FROM setting").fetchone() == (50_000,)
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
@@ -44,7 +46,7 @@ def test_writer_waits_for_a_slow_disk_before_the_log_is_long(
 ) -> None:
     copy = Checkpoints._copy
     log = tmp_path / "ledger.sqlite-wal"
-    deadline = time.monotonic() + 1.0
+    deadline = time.monotonic() + 2.0
     sizes = list[int]()
 
     def slowly(self: Checkpoints) -> None:
@@ -56,7 +58,7 @@ def test_writer_waits_for_a_slow_disk_before_the_log_is_long(
     monkeypatch.setattr(Checkpoints, "_copy", slowly)
     database = Database(tmp_path / "ledger.sqlite")
 
-    fill(database, 16)
+    fill(database, 20)
 
     assert max(sizes) < 1.5 * MOST_BYTES
     database.close()

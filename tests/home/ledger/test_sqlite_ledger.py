@@ -66,7 +66,7 @@ def test_descriptor_that_another_thread_closes_meanwhile_is_passed_over(
 
 def test_file_that_is_no_database_is_refused_in_clear_words(tmp_path: Path) -> None:
     (tmp_path / "ledger.sqlite").write_bytes(b"not a database" * 100)
-    with pytest.raises(StorageError, match="cannot be used"):
+    with pytest.raises(StorageError, match="failed"):
         SqliteLedger(tmp_path / "ledger.sqlite")
 
 

@@ -36,14 +36,12 @@ def address(tmp_path: Path) -> Iterator[str]:
         process.communicate()
 
 
-def test_status_page_loads_nothing_and_complains_of_nothing(
-    browser: Browser, address: str, tmp_path: Path
-) -> None:
+def test_status_page_loads_nothing_and_complains_of_nothing(browser: Browser, address: str) -> None:
     with open_window(browser) as (page, seen):
         page.goto(address)
         assert page.get_by_role("heading", level=1).inner_text() == "Host of http://site.test"
-        take_picture(page, tmp_path, "owner-wide")
+        take_picture(page, "owner-wide")
         page.set_viewport_size(NARROW)
-        take_picture(page, tmp_path, "owner-narrow", is_whole=True)
+        take_picture(page, "owner-narrow", is_whole=True)
         assert seen.complaints == []
         assert seen.origins() == {address.rstrip("/")}

@@ -173,7 +173,7 @@ def test_what_is_wrong_is_said_with_its_line_and_field(
 
 
 def test_what_is_no_toml_is_said_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"policy\.toml is no TOML: .*line 2"):
+    with pytest.raises(ConfigError, match=r"policy\.toml is not valid TOML: .*line 2"):
         read_policy(write(tmp_path, "zone = 'UTC'\nhours = [}\n"))
 
 
@@ -245,7 +245,7 @@ def test_file_that_is_gone_changes_nothing(tmp_path: Path) -> None:
     assert file.look() == ""
     path.unlink()
     assert (file.look(), file.policy.connections) == ("broken", 2)
-    assert "cannot be read" in file.fault
+    assert "cannot read" in file.fault
 
 
 def test_file_is_not_looked_at_more_than_once_a_second(tmp_path: Path) -> None:

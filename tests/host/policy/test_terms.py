@@ -74,7 +74,7 @@ def test_policy_that_cannot_be_is_refused_in_one_line(tmp_path: Path, text: str,
 
 
 def test_policy_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.toml cannot be read"):
+    with pytest.raises(ConfigError, match=r"cannot read .*none\.toml"):
         read_policy(tmp_path / "none.toml")
 
 

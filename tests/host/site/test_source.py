@@ -129,8 +129,8 @@ async def test_name_leads_to_the_upstream(tmp_path: Path) -> None:
         ({"upstream": "http://backend"}, "upstream"),
         ({"check": "never"}, "need a document root"),
         ({"aliases": (Alias("/files", Path("/")),)}, "need a document root"),
-        ({"root": Path("/nowhere/at/all")}, "no folder"),
-        ({"root": Path("/nowhere/at/all"), "check": "never"}, "no folder"),
+        ({"root": Path("/nowhere/at/all")}, "not a folder"),
+        ({"root": Path("/nowhere/at/all"), "check": "never"}, "not a folder"),
         ({"root": Path("/"), "aliases": (Alias("files", Path("/")),)}, "alias"),
     ],
 )

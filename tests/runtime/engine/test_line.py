@@ -11,7 +11,7 @@ from sterna.errors import EngineEnded
 from sterna.runtime.engine.messages import EngineRequest, Judge
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(garbage=st.binary(min_size=1, max_size=200))
 def test_no_bytes_hurt_the_host(garbage: bytes) -> None:
     async def talk() -> None:

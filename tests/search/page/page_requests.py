@@ -3,27 +3,22 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from tests.search.page.trees import Tree, read
+from tests.web import asgi
 
 from sterna.search.page.api import Bounds
 from sterna.search.page.service import make_app, page_server
 from sterna.search.results import Searches
-from sterna.web.http_app import App, Message
+from sterna.web.http_app import App
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
+class PageReply(asgi.Reply):
+    """What came back, read."""
 
     @property
     def html(self) -> Tree:
@@ -45,37 +40,10 @@ def app_of(
     return make_app(searcher, name=name, is_local=is_local, bounds=bounds)
 
 
-async def ask(
-    app: App,
-    target: str,
-    *,
-    method: str = "GET",
-    hosts: tuple[str, ...] = ("localhost:8600",),
-    more: Mapping[str, str] | None = None,
-) -> Answer:
-    """One request, without a server between."""
-    path, _, query = target.partition("?")
-    fields = [*(("host", host) for host in hosts), *(more or {}).items()]
-    headers = [(name.encode(), value.encode("latin-1")) for name, value in fields]
-    scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-        "path": path, "raw_path": path.encode(), "query_string": query.encode("latin-1"), "root_path": "",
-        "headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8600),
-    }  # fmt: skip
-    sent: list[Message] = []
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    await app(scope, receive, send)
-    start = sent[0]
-    names = [name.decode() for name, _ in start["headers"]]
-    assert len(names) == len(set(names)), f"a header comes twice: {names}"
-    received = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
-    return Answer(start["status"], received, b"".join(message.get("body", b"") for message in sent[1:]))
+async def ask(app: App, target: str, **options: Any) -> PageReply:
+    """One request, without a server between; options are those of `tests.web.asgi.ask`."""
+    reply = await asgi.ask(app, target, **options)
+    return PageReply(reply.status, reply.headers, reply.body)
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def test_whatever_a_page_does_would_be_seen(browser: Browser) -> None:
     assert "http://127.0.0.1:1" in seen.origins()
 
 
-def test_hits_of_the_worst_kind_do_nothing(browser: Browser, tmp_path: Path) -> None:
+def test_hits_of_the_worst_kind_do_nothing(browser: Browser) -> None:
     hits = hostile_hits()
     with served(FakeSearcher(hits), bounds=Bounds(hits=100)) as url, open_window(browser) as (page, seen):
         page.goto(f"{url}/?q=word")
@@ -74,11 +74,11 @@ def test_hits_of_the_worst_kind_do_nothing(browser: Browser, tmp_path: Path) -> 
             page.keyboard.press("Tab")
         assert page.locator(_DOERS).count() == 0
         assert is_within_the_window(page)
-        take_picture(page, tmp_path, "hostile-wide")
+        take_picture(page, "hostile-wide")
         page.set_viewport_size(NARROW)
         assert is_within_the_window(page)
         page.locator("ol.hits > li").nth(14).scroll_into_view_if_needed()
-        take_picture(page, tmp_path, "hostile-narrow")
+        take_picture(page, "hostile-narrow")
         assert seen.complaints == []
         assert seen.origins() == {url}
 
@@ -93,7 +93,7 @@ def test_words_of_a_query_do_nothing(browser: Browser) -> None:
         assert seen.origins() == {url}
 
 
-def test_refusal_is_a_page_and_no_more(browser: Browser, tmp_path: Path) -> None:
+def test_refusal_is_a_page_and_no_more(browser: Browser) -> None:
     with served(FakeSearcher([])) as url, open_window(browser) as (page, seen):
         answer = page.goto(f"{url}/{quote(TEXTS[1])}?q={quote(TEXTS[1])}")
         assert answer and answer.status == 404
@@ -103,14 +103,12 @@ def test_refusal_is_a_page_and_no_more(browser: Browser, tmp_path: Path) -> None
         assert seen.origins() == {url}
 
 
-def test_crawled_collection_of_hostile_pages_does_nothing(
-    browser: Browser, crawled_folder: Path, tmp_path: Path
-) -> None:
+def test_crawled_collection_of_hostile_pages_does_nothing(browser: Browser, crawled_folder: Path) -> None:
     with serving(crawled_folder, "--name", TEXTS[0]) as (_, line), open_window(browser) as (page, seen):
         url = address_in(line)
         page.goto(f"{url}/?q=word")
         assert page.locator("ol.hits > li").count() == 10
-        take_picture(page, tmp_path, "hostile-collection", is_whole=True)
+        take_picture(page, "hostile-collection", is_whole=True)
         while page.locator("nav a[rel=next]").count():
             page.click("nav a[rel=next]")
             assert page.locator(_DOERS).count() == 0

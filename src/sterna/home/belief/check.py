@@ -321,7 +321,7 @@ async def _set_later(stop: asyncio.Event, halt: asyncio.Event) -> None:
 
 
 def reading(visit: Visit, pages: Sequence[Page], *, is_first: bool) -> Visit:
-    """A visit that reads these pages and follows no links; the first one is conditional for unchanged pages."""
+    """A visit that reads these pages and follows no links; the first is conditional for unchanged pages."""
     unchanged = {page.fingerprint for page in pages if page.is_unchanged} if is_first else set[int]()
     return replace(
         visit,

@@ -1,1 +1,1 @@
-"""What a host does for its owner with no partner: index, sitemap, changes and search of the own site."""
+"""What a host does for its owner without any home: index, sitemap, changes and search of the own site."""

@@ -1,1 +1,1 @@
-"""What an owner sees and does: the audit log, the doors, the state of his host, a run for trial."""
+"""What the owner sees and controls: audit log, doors, status, receipts and savings, dry runs."""

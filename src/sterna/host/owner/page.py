@@ -152,8 +152,8 @@ def _spared_by(home: HomeTotal) -> list[str]:
 def _entry(line: bytes) -> list[str]:
     fields = msgspec.json.decode(line, type=dict[str, object])
     when, event = fields.pop("time", ""), fields.pop("event", "")
-    told = " ".join(f"{name}={value}" for name, value in fields.items() if name not in ("n", "before"))
-    return [f"<time>{_text(when)}</time>", _text(event), f"<code>{_text(told)}</code>"]
+    text = " ".join(f"{name}={value}" for name, value in fields.items() if name not in ("n", "before"))
+    return [f"<time>{_text(when)}</time>", _text(event), f"<code>{_text(text)}</code>"]
 
 
 def _amount(amount: Amount) -> str:

@@ -221,8 +221,8 @@ def text_of(comparison: Comparison, size_text: SizeText, *, has_blocks: bool) ->
     for bar in comparison.bars:
         mark = "*" if bar.day == comparison.first else " "
         drawn = _drawn(bar.requests, most, has_blocks=has_blocks)
-        told = f"{bar.requests:>9,} requests  {size_text(bar.size_bytes):>9}"
-        lines.append(f"  {bar.day} {mark} {drawn:<{TEXT_WIDTH}} {told}")
+        text = f"{bar.requests:>9,} requests  {size_text(bar.size_bytes):>9}"
+        lines.append(f"  {bar.day} {mark} {drawn:<{TEXT_WIDTH}} {text}")
     return [*lines, *(f"  {line}" for line in summary_of(comparison, size_text))]
 
 
@@ -279,10 +279,10 @@ def _bar(
     bar: Bar, comparison: Comparison, x: float, base: int, step: float, height: float, size_text: SizeText
 ) -> str:
     side = "b" if bar.day < comparison.first else "a" if bar.day > comparison.first else "f"
-    told = f"{bar.day}: {bar.requests:,} requests, {size_text(bar.size_bytes)}"
+    text = f"{bar.day}: {bar.requests:,} requests, {size_text(bar.size_bytes)}"
     return (
         f'<rect class="{side}" x="{x:.1f}" y="{base - height:.1f}" width="{step * 0.8:.1f}"'
-        f' height="{height:.1f}"><title>{_text(told)}</title></rect>'
+        f' height="{height:.1f}"><title>{_text(text)}</title></rect>'
     )
 
 

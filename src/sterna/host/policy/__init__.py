@@ -1,1 +1,1 @@
-"""What the owner allows: his policy, its hours, the load, the ration of a day, and what follows of them."""
+"""What the owner allows: the policy, its hours, the load, and the terms of each home that follow."""

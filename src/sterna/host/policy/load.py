@@ -23,7 +23,6 @@ from sterna.web.urls import hostname_of
 if TYPE_CHECKING:
     import ssl
 
-MEASURE_SECONDS = 1.0  # between two measurements
 SMOOTH_SECONDS = 3.0  # time constant of the smoothing
 EASE = 0.8  # of a bound: a visit that rests goes on below it
 PROBE_SECONDS = 5.0  # timeout

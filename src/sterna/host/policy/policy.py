@@ -14,7 +14,7 @@ from sterna import toml
 from sterna.errors import ConfigError, WireError
 from sterna.host.keyring import check_name
 from sterna.host.policy.hours import Hours, zone_of
-from sterna.toml import Place, Wrong, stamp
+from sterna.toml import KeyPath, Wrong, stamp
 from sterna.wire.keys import PublicKey
 
 MIB = 1024 * 1024
@@ -24,7 +24,7 @@ LOOK_SECONDS = 1.0
 
 Opening = Literal["allowed", "everybody"]
 OutsideHours = Literal["refuse", "keep"]
-Fault = tuple[Place, str]
+Fault = tuple[KeyPath, str]
 News = Literal["", "changed", "broken"]
 
 
@@ -270,7 +270,7 @@ def _range_faults(policy: Policy) -> Iterator[Fault]:
 
 
 def _home_faults(name: str, home: HomeRules) -> Iterator[Fault]:
-    place: Place = ("homes", name)
+    place: KeyPath = ("homes", name)
     try:
         check_name(name)
     except ValueError as error:
@@ -287,20 +287,20 @@ def _home_faults(name: str, home: HomeRules) -> Iterator[Fault]:
     yield from _number_faults(home.day, (*place, "day"))
 
 
-def _hours_faults(texts: tuple[str, ...], place: Place) -> Iterator[Fault]:
+def _hours_faults(texts: tuple[str, ...], place: KeyPath) -> Iterator[Fault]:
     try:
         Hours.parse(texts, zone_of(""))
     except ValueError as error:
         yield place, str(error)
 
 
-def _closed_faults(paths: tuple[str, ...], place: Place) -> Iterator[Fault]:
+def _closed_faults(paths: tuple[str, ...], place: KeyPath) -> Iterator[Fault]:
     for path in paths:
         if not path.startswith("/"):
             yield place, f"closed path {path!r} does not begin with /"
 
 
-def _load_faults(load: LoadRules | SomeLoadRules, place: Place) -> Iterator[Fault]:
+def _load_faults(load: LoadRules | SomeLoadRules, place: KeyPath) -> Iterator[Fault]:
     if isinstance(load.machine, int | float) and not 0 <= load.machine <= 1:
         yield (*place, "machine"), f"{load.machine} is out of range (a share of the cores, 0 to 1)"
     if isinstance(load.latency_ms, int | float) and not 0 <= load.latency_ms <= 60_000:
@@ -309,7 +309,7 @@ def _load_faults(load: LoadRules | SomeLoadRules, place: Place) -> Iterator[Faul
         yield (*place, "probe"), f"{load.probe!r} is not a path of the site, such as /"
 
 
-def _number_faults(table: msgspec.Struct, place: Place) -> Iterator[Fault]:
+def _number_faults(table: msgspec.Struct, place: KeyPath) -> Iterator[Fault]:
     for name in table.__struct_fields__:
         value = getattr(table, name)
         if isinstance(value, int | float) and not 0 <= value < math.inf:  # False for NaN, too

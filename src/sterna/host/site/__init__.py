@@ -1,1 +1,1 @@
-"""The pages of the site, over HTTP or from the disk, and those that stay closed."""
+"""The pages of the site, over HTTP or from the disk, and the paths that are closed."""

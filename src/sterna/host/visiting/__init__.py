@@ -1,1 +1,1 @@
-"""Crawlers that are here: from an order to the parcels that its home has taken."""
+"""Visits at the host: from an order to the parcels that its home has acknowledged."""

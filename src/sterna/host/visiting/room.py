@@ -15,7 +15,7 @@ SPARE_STREAMS = 4  # in addition to those of visits under way: for finished visi
 RETRY_SECONDS = 30.0
 LEAST_BYTES = squeezing_bytes(1, memory_bytes=1)
 
-OpenStream = Callable[[int], AsyncIterator[bytes]]  # with so many bytes of memory to compress it
+OpenStream = Callable[[int], AsyncIterator[bytes]]  # takes the bytes of memory for its compressor
 
 
 # -- slots -------------------------------------------------------------------------------------------------

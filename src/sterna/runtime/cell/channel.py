@@ -75,7 +75,7 @@ class Channel:
         return self._is_closed or not self._reader or (self._reader.at_eof() and not self._frames)
 
     def write(self, frame: bytearray) -> None:
-        """Queues a frame; nothing happens where the process is gone, of which receive() tells."""
+        """Queues a frame; does nothing if the process is gone, which receive() reports."""
         if self._writer and not self._writer.is_closing():
             self._writer.write(frame)
 

@@ -105,7 +105,7 @@ class _Forker:
         self._decoder = msgspec.msgpack.Decoder(Request)
 
     def run(self) -> None:
-        """Serves until the host is gone, then ends whoever still runs."""
+        """Serves until the host is gone, then kills the cells that still run."""
         self._poll.register(self._line, select.POLLIN)
         try:
             while self._turn():

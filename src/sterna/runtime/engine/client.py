@@ -126,7 +126,8 @@ class Engines:
         return self._is_jailed
 
 
-# No records: these are parts of cycles (a future, its error, who waited for it), which records hide.
+# Not records: these are parts of cycles (a future, its error, its awaiter), which records hide from the
+# garbage collector.
 class _Page(NamedTuple):
     view: PageView
     done: asyncio.Future[Verdict]
@@ -196,7 +197,7 @@ class Engine:
             return await job.done
 
     async def change(self) -> StateChange:
-        """What became of the state since the last call, up to the last page that was judged."""
+        """The change of the state since the last call, up to the last page that was judged."""
         job = _Asking(_future())
         self._put(job)
         return await job.done
@@ -238,7 +239,7 @@ class Engine:
             raise
 
     def _take_batch(self) -> None:
-        """The first jobs of one kind; those that nobody waits for any more are left out."""
+        """Takes the first jobs of one kind, without those that were given up."""
         chars = 0
         while self._jobs and len(self._under_way) < BATCH_ITEMS and chars < BATCH_CHARS:
             if self._under_way and type(self._jobs[0]) is not type(self._under_way[0]):
@@ -338,7 +339,7 @@ class Engine:
             done.set_result(result)
 
     def _stop_judging(self, error: EngineEnded) -> None:
-        """Pages and requests that wait are not judged any more; the state can still be asked for."""
+        """Fails the pages and requests that wait; the state can still be requested."""
         self._over = error
         waiting = [*self._under_way, *self._jobs]
         self._under_way.clear()

@@ -1,4 +1,4 @@
-"""CLIPS itself: an environment that has only what is allowed, and tells of its facts and its errors."""
+"""CLIPS itself: an environment with only the allowed functions, which reports its facts and errors."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -33,11 +33,11 @@ class Native(NamedTuple):
 
 
 class RuleFault(SternaError):
-    """A native function is called in a way that cannot be."""
+    """A rule calls a native function with invalid arguments or at the wrong time."""
 
 
 class Troubles(Record, frozen=True):
-    """What CLIPS says went wrong, and in which rule if it tells."""
+    """An error that CLIPS reports, with its rule if known."""
 
     rule: str
     text: str
@@ -53,16 +53,16 @@ class Template(Record, frozen=True):
 
 
 class FactWatch(Protocol):
-    """Is told of facts by their addresses."""
+    """Gets notice of facts by their addresses."""
 
     def asserted(self, fact: int) -> None:
-        """It was asserted, and no rule has been matched with it yet."""
+        """It was asserted, and is not matched with any rule yet."""
 
     def retracted(self, fact: int) -> None:
-        """It is about to go."""
+        """It is about to be retracted."""
 
     def modifying(self, fact: int) -> None:
-        """It goes and comes again under its number; 0 when that is over."""
+        """It is retracted and asserted again under its number; 0 when that is over."""
 
 
 class Clips:
@@ -78,7 +78,7 @@ class Clips:
         self._argument = ffi.new("UDFValue *")
         self._value = ffi.new("CLIPSValue *")
         self._natives: list[Native] = []
-        self._kept: list[object] = []  # what CLIPS points to and does not copy
+        self._kept: list[object] = []  # objects that CLIPS points to and does not copy
         self._parser_errors: list[tuple[int, str]] = []
         self._templates: dict[int, Template] = {}  # by their addresses, and below by their names
         self._names: dict[str, Template] = {}
@@ -86,7 +86,7 @@ class Clips:
         self._strip()
 
     def watch(self, watch: FactWatch) -> None:
-        """From now on this one is told of facts."""
+        """Sends notice of facts to `watch` from now on."""
         self.asserted, self.retracted, self.modifying = watch.asserted, watch.retracted, watch.modifying
         hook(self._env, self)
 
@@ -163,7 +163,7 @@ class Clips:
             output.value = self._make.single(result)
 
     def load(self, construct: Construct) -> None:
-        """Adds a construct; RulesError says with file, line and construct what CLIPS has against it."""
+        """Adds a construct; RulesError with file, line and construct if CLIPS rejects it."""
         text = construct.text.encode()
         self._parser_errors.clear()
         C.LoadFromString(self._address, text, len(text))
@@ -173,7 +173,7 @@ class Clips:
             raise construct.error(_plain(message), construct.form.line + max(line, 1) - 1)
 
     def parser_error(self, line: int, text: str) -> None:
-        """The parser cannot read what is loaded."""
+        """The parser rejects what is loaded."""
         self._parser_errors.append((line, text))
 
     # -- running -------------------------------------------------------------------------------------------
@@ -183,13 +183,13 @@ class Clips:
         lib.Reset(self._env)
 
     def run(self, most: int = -1) -> int:
-        """Lets rules fire until none is left, one goes wrong, or all is halted; how many did."""
+        """Lets rules fire until none is left, one fails, or all are halted; returns how many fired."""
         return int(lib.Run(self._env, most))
 
     def choose(self) -> None:
-        """Of matches of one rule with the same facts in another order, lets the one with the newest go first.
+        """Among matches of one rule with the same facts in different order, puts the newest first.
 
-        CLIPS has no order for these but that of their past, which is not the same after a move.
+        CLIPS orders these only by their history, which is not the same after a move.
         """
         first = best = lib.GetNextActivation(self._env, ffi.NULL)
         rule, facts = best_rule, best_facts = self._match(first)
@@ -217,15 +217,15 @@ class Clips:
         return bool(lib.GetNextActivation(self._env, ffi.NULL) == ffi.NULL)
 
     def calm(self) -> None:
-        """Lets no rule fire that waits now."""
+        """Removes all activations: no rule that waits now fires."""
         lib.DeleteAllActivations(lib.FindDefmodule(self._env, b"MAIN"))
 
     def halt(self) -> None:
-        """Stops what runs, at the next step that looks; any thread may call it."""
+        """Stops the rules at the next step that checks; any thread may call it."""
         C.SetHaltExecution(self._address, True)
 
     def troubles(self) -> Troubles | None:
-        """What went wrong since the last call."""
+        """The errors since the last call; None without any."""
         if not self._troubles.length:
             return None
         text = text_of(self._troubles.contents)
@@ -259,7 +259,7 @@ class Clips:
         return Template(name, address_of(pointer), slots)
 
     def read(self, fact: int, template: Template) -> Fact:
-        """The fact at an address; CannotTravel if it holds what means nothing elsewhere."""
+        """The fact at an address; CannotTravel if it holds an address or the like."""
         pointer = ffi.cast("Fact *", fact)
         if template.slots is None:
             lib.GetFactSlot(pointer, ffi.NULL, self._value)
@@ -323,7 +323,7 @@ class Clips:
         return int(C.CreateImpliedDeftemplate(self._address, address_of(symbol), True))
 
     def retract(self, fact: int) -> None:
-        """Takes the fact at an address away."""
+        """Retracts the fact at an address."""
         lib.Retract(ffi.cast("Fact *", fact))
 
     # -- globals -------------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ class Clips:
             pointer = lib.GetNextDefglobal(self._env, pointer)
 
     def set_global(self, name: str, value: Value | Values) -> None:
-        """Gives a global its value; ValueError if the rules have no such one."""
+        """Sets a global; ValueError if the rules do not define it."""
         pointer = lib.FindDefglobal(self._env, name.encode())
         if pointer == ffi.NULL:
             raise ValueError(f"the rules have no global ?*{name}*")

@@ -1,4 +1,4 @@
-"""A crawler's rules at work: they judge pages and requests, and their state can be saved and gone on from."""
+"""A crawler's rules at work: they judge pages and requests, and their state can be saved and restored."""
 
 from collections.abc import Callable, Iterable
 
@@ -20,11 +20,11 @@ MAX_LINK_FACTS = 100_000  # of a page
 DEFAULT_FACTS = 1_000_000
 DEFAULT_SCRATCH_BYTES = 16 * 1024 * 1024
 
-_SLOT_READERS = {"fact-slot-value", "fact-slot-names"}  # they may name a slot in a way that nobody can read
+_SLOT_READERS = {"fact-slot-value", "fact-slot-names"}  # they may name a slot that only exists at run time
 
 
 class Memory(Record, frozen=True):
-    """What a crawler remembers besides its facts, as it is saved; values as `crawler.facts` writes them."""
+    """What a crawler remembers besides its facts, as it is saved; values as `crawler.facts` encodes them."""
 
     next_number: int
     globals: dict[str, bytes]
@@ -32,11 +32,11 @@ class Memory(Record, frozen=True):
 
 
 class RuleEngine:
-    """A fresh CLIPS with the rules of one crawler; RulesError if they cannot be read."""
+    """A fresh CLIPS with the rules of one crawler; RulesError if they are invalid."""
 
     def __init__(self, start: Start, clips: Clips, *, tell_stopped: Callable[[], None]) -> None:
         limits = start.limits
-        self.ended = ""  # the limit at which all was stopped; set by stop(), also from another thread
+        self.ended = ""  # the limit that stopped the rules; set by stop(), also from another thread
         self.detail = ""
         self._tell_stopped = tell_stopped
         self._has_told = False
@@ -46,11 +46,11 @@ class RuleEngine:
         self._clips = clips
         self._functions = Functions(clips, self._scratch)
         self._follows_links = not start.drives_loading
-        # Changed while rules run, by what they say and what goes wrong with them.
+        # Changed while rules run, by their calls and their errors.
         self._faults = 0  # of the page that is judged
         self._faults_in_a_row = 0
         self._matches_alike = False  # some rule may match the same facts in two ways
-        self._told: set[str] = set()  # what was logged once
+        self._told: set[str] = set()  # keys of lines that are logged only once
         self._has_misfits = False
         self._globals: dict[str, bytes] = {}
         self._saved = b""  # the memory that home has
@@ -74,7 +74,7 @@ class RuleEngine:
         return {token.text for construct in constructs for token in tokens(construct.form)}
 
     def begin(self, state: State, facts: Iterable[bytes]) -> Verdict:
-        """Starts with the rules' own first facts and `facts`, or goes on from a state; what rules said.
+        """Starts with the rules' own first facts and `facts`, or continues from a state; what rules decided.
 
         RulesError if the facts or the state are not of these rules.
         """
@@ -88,19 +88,19 @@ class RuleEngine:
             else:
                 self._restore(state)
         except (ValueError, RuleFault) as error:
-            raise RulesError(f"these rules cannot begin with the facts they were given: {error}") from error
+            raise RulesError(f"these rules do not fit the facts they were given: {error}") from error
         return self._end()
 
     def _restore(self, state: State) -> None:
         memory = _memory_of(state)
         for number, data in sorted(state.facts):
             if not self._own.next_number <= number < memory.next_number:
-                raise ValueError(f"a fact with the number {number}")
+                raise ValueError(f"fact number {number} is out of range")
             self._own.next_number = number
             self._assert(decode(data))
         self._own.next_number = memory.next_number
         self._own.know_all()
-        # Whatever these facts let fire has fired before they were saved.
+        # The rules that these facts activate fired before the facts were saved.
         self._clips.calm()
         self._clips.troubles()
         for name, value in memory.globals.items():
@@ -137,7 +137,7 @@ class RuleEngine:
             self._clips.assert_slots("link", slots)
 
     def admits(self, request: RequestView) -> tuple[bool, tuple[str, ...]]:
-        """True if no rule refuses the URL; and what rules said for the log."""
+        """True if no rule refuses the URL; and the lines that rules logged."""
         functions = self._functions
         functions.said, functions.is_asking = Said(), True
         self._own.begin_page()
@@ -148,7 +148,7 @@ class RuleEngine:
         return request.url not in functions.said.refused, verdict.log
 
     def stop(self, ended: str, detail: str) -> None:
-        """Ends all that runs, softly; any thread may call it, and again if it does not seem to help."""
+        """Stops the rules softly; any thread may call it, and repeatedly."""
         if not self.ended:
             self.detail, self.ended = detail, ended
         self._clips.halt()
@@ -157,7 +157,7 @@ class RuleEngine:
         self.stop(Ended.FACTS, f"more than {self._most_facts:,} facts")
 
     def _run(self) -> None:
-        """Lets rules fire until none is left; one that goes wrong does not keep the others from it."""
+        """Lets rules fire until none is left; a failing rule does not stop the others."""
         self._hear(0)
         while not self.ended and not self._clips.is_idle():
             self._hear(self._fire())
@@ -170,7 +170,7 @@ class RuleEngine:
                 self._tell_stopped()
 
     def _hear(self, fired: int) -> None:
-        """Notes what went wrong after so many rules have fired."""
+        """Records the errors of the last run, in which `fired` rules fired."""
         troubles = self._clips.troubles()
         if troubles:
             self._note(troubles, fired)
@@ -184,7 +184,7 @@ class RuleEngine:
         return self._clips.run(1)
 
     def _note(self, troubles: Troubles, fired: int) -> None:
-        if self.ended:  # it was stopped, and this only says where
+        if self.ended:  # stopped on purpose; this only says in which rule
             self.detail += f" (in the rule {troubles.rule})" if troubles.rule else ""
             return
         self._has_misfits = self._has_misfits or troubles.is_misfit
@@ -201,7 +201,7 @@ class RuleEngine:
             self._functions.said.log(line)
 
     def _end(self) -> Verdict:
-        """Takes the crawl's facts away, and makes the author's own ready to travel."""
+        """Retracts the crawl's facts, and encodes those of the author."""
         while given := self._own.given():
             for fact in given:
                 self._clips.retract(fact)
@@ -215,7 +215,7 @@ class RuleEngine:
     # -- the state -----------------------------------------------------------------------------------------
 
     def change(self) -> StateChange:
-        """What became of the state since this was last asked."""
+        """The change of the state since the last call."""
         added, removed = self._own.take_change()
         return StateChange(added, removed, self._changed_memory())
 
@@ -232,7 +232,7 @@ class RuleEngine:
         return memory
 
     def _drop_unfit(self) -> bool:
-        """Makes fresh facts ready to travel; True if some had to go because they cannot."""
+        """Encodes fresh facts; True if some were dropped because they cannot be saved."""
         unfit = []
         for number, address, template in self._own.take_fresh():
             self._is_memory_old = True
@@ -269,14 +269,14 @@ def _memory_of(state: State) -> Memory:
     try:
         memory = msgspec.msgpack.decode(state.memory, type=Memory)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise ValueError(f"the saved memory cannot be read: {error}") from error
+        raise ValueError(f"the saved memory is malformed: {error}") from error
     if not 0 < memory.next_number <= MAX_NUMBER:
-        raise ValueError(f"the next number cannot be {memory.next_number}")
+        raise ValueError(f"the next fact number {memory.next_number} is out of range")
     return memory
 
 
 def _page_slots(words: set[str]) -> list[tuple[str, str]]:
-    """The slots of a page that rules can see, with the names of what is in them."""
+    """The slots of a page that rules use, with the names of their fields."""
     named = {word.rpartition(":")[2] for word in words}  # `?p:title` names a slot too
     sees_all = not named.isdisjoint(_SLOT_READERS)
     return [(slot, slot.replace("-", "_")) for slot in TEMPLATES["page"] if sees_all or slot in named]

@@ -1,7 +1,7 @@
 """The C calls of CLIPS that clipspy's own interface leaves out, and the hooks that CLIPS calls.
 
-clipspy gives the library; of its Python side, whose router slows everything down and whose functions take
-multifields apart, nothing is used. All hooks are made when this is imported: in a jail no code can be made.
+clipspy provides the library. Its Python side is not used: its router slows everything down, and its functions
+flatten multifields. All hooks are made when this is imported: in a jail no code can be made.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from clips._clips import ffi, lib
 from sterna.errors import JailError
 from sterna.runtime.engine.values import Pointer
 
-# Which words of `struct fact` in CLIPS 6.4 we set or read; every environment is tested for it.
+# Words of `struct fact` in CLIPS 6.4 that we set or read; check_layout() verifies them.
 _RECENCY, _TEMPLATE, _NUMBER = 4, 5, 7
 
 _POINTER = ctypes.c_void_p
@@ -26,7 +26,7 @@ _PARSER_HOOK = ctypes.CFUNCTYPE(None, _POINTER, _TEXT, _TEXT, _TEXT, ctypes.c_lo
 
 
 class Hooked(Protocol):
-    """What CLIPS tells of an environment; facts by their addresses."""
+    """Gets what CLIPS reports of an environment; facts by their addresses."""
 
     def asserted(self, fact: int) -> None: ...
 
@@ -41,7 +41,7 @@ class Hooked(Protocol):
         """A rule calls one of our functions."""
 
     def out_of_memory(self) -> None:
-        """Must not return: CLIPS has no way to go on."""
+        """Must not return: CLIPS cannot continue."""
 
 
 class _Lexeme(ctypes.Structure):
@@ -109,7 +109,7 @@ def address_of(pointer: Pointer) -> int:
 
 
 def hook(env: Pointer, hooked: Hooked) -> None:
-    """From now on `hooked` is told what happens in the environment."""
+    """Sends the events of the environment to `hooked` from now on."""
     address = address_of(env)
     _hooked[address] = hooked
     C.AddAssertFunction(address, b"sterna", _ON_ASSERT, 0, None)
@@ -122,7 +122,7 @@ def hook(env: Pointer, hooked: Hooked) -> None:
 def _on_assert(env: int, fact: int, _context: int) -> None:
     try:
         _hooked[env].asserted(fact)
-    except MemoryError:  # here and below: nothing can be raised through C
+    except MemoryError:  # here and below: no exception may pass through C
         _hooked[env].out_of_memory()
 
 
@@ -155,7 +155,7 @@ _ON_MEMORY = _MEMORY_HOOK(_on_memory)
 _ON_PARSER_ERROR = _PARSER_HOOK(_on_parser_error)
 
 
-# This takes the place of clipspy's own handler, whose functions nobody defines here.
+# Replaces clipspy's own handler, whose functions are not used here.
 @ffi.def_extern(name="python_function")  # type: ignore[untyped-decorator]
 def _on_call(env: Pointer, context: Pointer, output: Pointer) -> None:
     hooked = _hooked[address_of(env)]
@@ -197,7 +197,7 @@ def set_number(fact: int, number: int, recency: int) -> None:
 
 
 def check_layout(env: Pointer) -> None:
-    """JailError unless facts lie in memory as we think; the environment must still have its own functions."""
+    """JailError unless facts have the expected layout; the environment must still have its own functions."""
     fact = lib.AssertString(env, b"(sterna)")
     template = lib.FactDeftemplate(fact)
     set_number(address_of(fact), 77, 99)
@@ -205,7 +205,7 @@ def check_layout(env: Pointer) -> None:
     lib.Eval(env, b"(timetag 77)", value)
     is_known = template_of(address_of(fact)) == address_of(template) and lib.FactIndex(fact) == 77
     if not is_known or value.header.type != 1 or value.integerValue.contents != 99:
-        raise JailError("this CLIPS is another than Sterna knows: install clipspy 1.0.6")
+        raise JailError("unknown version of CLIPS; install clipspy 1.0.6")
     lib.Retract(fact)
     lib.Undeftemplate(template, env)
 
@@ -254,7 +254,7 @@ FACTS = frozenset(
         "do-for-all-facts", "delayed-do-for-all-facts",
     }
 )  # fmt: skip
-# What CLIPS itself puts into rules where they use the above; no rule can name them.
+# CLIPS itself puts these into rules that use the above; no rule can name them.
 HIDDEN = frozenset(
     {
         "(expansion-call)", "(get-loop-count)", "(get-progn$-field)", "(get-progn$-index)", "(query-fact)",

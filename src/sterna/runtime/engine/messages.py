@@ -54,7 +54,7 @@ class Verdict(Record, frozen=True, kw_only=True):
 
 
 class EngineLimits(Record, frozen=True, kw_only=True):
-    """What an engine heeds by itself; 0 stands for no limit."""
+    """Limits that an engine enforces itself; 0 stands for no limit."""
 
     page_seconds: float
     cpu_seconds: float
@@ -62,11 +62,11 @@ class EngineLimits(Record, frozen=True, kw_only=True):
     scratch_bytes: int
 
 
-# -- what the host asks ------------------------------------------------------------------------------------
+# -- requests of the host ------------------------------------------------------------------------------------
 
 
 class Start(Record, frozen=True, kw_only=True, tag="start"):
-    """Comes first: the rules, where they go on, and what they may use."""
+    """Comes first: the rules, the state they continue from, and their limits."""
 
     rules: tuple[Source, ...]
     state: State
@@ -76,7 +76,7 @@ class Start(Record, frozen=True, kw_only=True, tag="start"):
 
 
 class Judge(Record, frozen=True, tag="judge"):
-    """Pages, in the order in which they are judged."""
+    """Pages to be judged, in this order."""
 
     pages: tuple[PageView, ...]
 
@@ -91,22 +91,22 @@ class RequestView(Record, frozen=True):
 
 
 class Admit(Record, frozen=True, tag="admit"):
-    """URLs, each to be fetched or not."""
+    """URLs, each of which the rules may refuse."""
 
     requests: tuple[RequestView, ...]
 
 
 class Change(Record, frozen=True, tag="change"):
-    """What became of the state?"""
+    """Asks for the change of the state."""
 
 
 EngineRequest = Start | Judge | Admit | Change
 
-# -- what the engine answers -------------------------------------------------------------------------------
+# -- replies of the engine -------------------------------------------------------------------------------
 
 
 class Ready(Record, frozen=True, tag="ready"):
-    """The rules run; what they said before any page, and whether they have a say in what is fetched."""
+    """The rules run: what they decided before any page, and whether they judge requests."""
 
     first: Verdict
     asks_before_fetch: bool
@@ -114,11 +114,11 @@ class Ready(Record, frozen=True, tag="ready"):
 
 
 class Stopped(Record, frozen=True, tag="stopped"):
-    """The rules heeded a soft stop: an answer follows as soon as what they left behind is put in order."""
+    """The rules obeyed a soft stop: a reply follows as soon as their facts are in order."""
 
 
 class Verdicts(Record, frozen=True, tag="verdicts"):
-    """Of the next pages; more may follow."""
+    """The verdicts on the next pages; more may follow."""
 
     verdicts: tuple[Verdict, ...]
     cpu_seconds: float
@@ -135,14 +135,14 @@ class Admitted(Record, frozen=True, tag="admitted"):
 
 
 class Changed(Record, frozen=True, tag="changed"):
-    """What became of the state since this was last asked."""
+    """The change of the state since the last request for it."""
 
     change: StateChange
     cpu_seconds: float
 
 
 class Over(Record, frozen=True, tag="over"):
-    """The engine cannot go on, and nothing comes after this."""
+    """The engine failed; nothing comes after this."""
 
     ended: str
     detail: str

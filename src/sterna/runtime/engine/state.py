@@ -16,18 +16,18 @@ _RECENCY_BITS = 20
 
 
 class OwnFacts:
-    """Hears of all facts; those of the templates in `given` are the crawl's, all others the author's own."""
+    """Gets notice of all facts; those of `given_templates` are the crawl's, all others the author's own."""
 
     def __init__(self, *, most: int, is_too_many: Callable[[], None]) -> None:
         self._most = most
         self._is_too_many = is_too_many
         self.given_templates: Container[int] = ()  # set once those templates are there
-        # All below is changed by the hooks of CLIPS alone, and by those who take from it between two runs.
+        # All below is changed by the hooks of CLIPS, and by the engine between two runs.
         self.next_number = 1  # of the next own fact; set when facts of an earlier visit come back
         self._own: dict[int, int] = {}  # addresses by numbers
         self._given: dict[int, None] = {}  # addresses
-        self._fresh: dict[int, None] = {}  # numbers of facts that came or were modified, not yet settled
-        self._gone: set[int] = set()  # numbers of facts that home knows and that went
+        self._fresh: dict[int, None] = {}  # numbers of new or modified facts that are not settled yet
+        self._gone: set[int] = set()  # numbers of retracted facts that home knows
         self._known: set[int] = set()  # numbers of facts that home knows
         self._settled: dict[int, bytes] = {}  # those that home does not know yet
         self._modified = 0  # the number of the fact that is being modified
@@ -75,31 +75,31 @@ class OwnFacts:
     # -- between two runs ----------------------------------------------------------------------------------
 
     def begin_page(self) -> None:
-        """What the crawl gives from now on belongs to another page."""
+        """Facts of the crawl belong to another page from now on."""
         self._places = 0
 
     def given(self) -> list[int]:
-        """The addresses of the crawl's facts that are there, the newest first."""
+        """The addresses of the crawl's present facts, the newest first."""
         return list(reversed(self._given))
 
     def take_fresh(self) -> list[tuple[int, int, int]]:
-        """Number, address and template of each fact that came or was modified since the last call."""
+        """Number, address and template of each fact that is new or modified since the last call."""
         facts = [(number, self._own[number]) for number in sorted(self._fresh)]
         fresh = [(number, fact, template_of(fact)) for number, fact in facts]
         self._fresh.clear()
         return fresh
 
     def settle(self, number: int, data: bytes) -> None:
-        """What a fresh fact is for home."""
+        """Records a fresh fact as it is sent home."""
         self._settled[number] = data
 
     def know_all(self) -> None:
-        """Home knows all facts that are there."""
+        """Marks all present facts as known to home."""
         self._known.update(self._own)
         self._fresh.clear()
 
     def take_change(self) -> tuple[tuple[tuple[int, bytes], ...], tuple[int, ...]]:
-        """What home does not know: facts that came, and the numbers of those that went or are replaced."""
+        """What home does not know: new facts, and the numbers of those retracted or replaced."""
         added, removed = tuple(sorted(self._settled.items())), tuple(sorted(self._gone))
         self._known.update(self._settled)
         self._settled.clear()

@@ -1,4 +1,4 @@
-"""Values on their way into CLIPS and out of it."""
+"""Conversion of values to and from CLIPS."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ _NAMES = {
 
 
 class CannotTravel(ValueError):
-    """A value of CLIPS that means nothing outside its engine."""
+    """A value of CLIPS that has no meaning outside its engine."""
 
 
 def text_of(pointer: Pointer) -> str:
@@ -57,7 +57,7 @@ def _single(value: Pointer) -> Value:
     kind = value.header.type
     read = _READERS.get(kind)
     if read is None:
-        raise CannotTravel(f"{_NAMES.get(kind, 'a value of its own')}, which means nothing elsewhere")
+        raise CannotTravel(f"{_NAMES.get(kind, 'a value of unknown type')}, which has no meaning elsewhere")
     return read(value)
 
 
@@ -79,7 +79,7 @@ class Maker:
         self._field = ffi.new("CLIPSValue *")
 
     def dispose(self) -> None:
-        """Gives back what it has of the environment."""
+        """Frees what it holds of the environment."""
         lib.MBDispose(self._fields)
 
     def cell(self, value: Value | Values) -> Pointer:
@@ -103,7 +103,7 @@ class Maker:
 
 
 def _bytes(text: str) -> bytes:
-    # A page may hold what ends a string of C; its text goes on behind it.
+    # A page may hold NUL, which would end a C string.
     return (text.replace("\0", "\ufffd") if "\0" in text else text).encode(errors="replace")
 
 

@@ -1,5 +1,6 @@
-"""Streams are bounded in number and in memory, and nobody has nothing."""
+"""What visits share: slots are given first come, first served; streams are bounded in number and memory."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
@@ -9,10 +10,95 @@ from tests.host.knocking import limits_of
 
 from sterna.errors import Refused
 from sterna.host.policy.policy import HostLimits
-from sterna.host.visiting.room import LEAST_BYTES, SPARE_STREAMS, Streams
+from sterna.host.visiting.room import LEAST_BYTES, SPARE_STREAMS, Slot, Slots, Streams
 from sterna.wire.compression import squeezing_bytes
 
 MIB = 1024 * 1024
+
+
+# -- slots -------------------------------------------------------------------------------------------------
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_who_waited_longest_is_next() -> None:
+    slots = Slots(lambda: 1)
+    first = Slot(slots)
+    await first.take()
+    order: list[int] = []
+
+    async def wait(number: int) -> None:
+        await Slot(slots).take()
+        order.append(number)
+        slots.leave()
+
+    waiting = [asyncio.create_task(wait(number)) for number in range(5)]
+    await settle()
+    assert order == []
+    first.leave()
+    await asyncio.gather(*waiting)
+    assert order == [0, 1, 2, 3, 4]
+    assert slots.taken == 0
+
+
+async def test_who_gives_up_leaves_nothing_taken() -> None:
+    slots = Slots(lambda: 1)
+    first = Slot(slots)
+    await first.take()
+    early, late = asyncio.create_task(Slot(slots).take()), asyncio.create_task(Slot(slots).take())
+    await settle()
+    early.cancel()
+    await settle()
+    first.leave()  # it is the other's at once, and he gives up in the same moment
+    late.cancel()
+    await asyncio.gather(early, late, return_exceptions=True)
+    assert slots.taken == 0
+    assert slots.take_now()
+
+
+async def test_nobody_jumps_the_queue() -> None:
+    slots = Slots(lambda: 1)
+    first = Slot(slots)
+    await first.take()
+    waiting = asyncio.create_task(Slot(slots).take())
+    await settle()
+    first.leave()
+    assert not Slot(slots).take_now()
+    await waiting
+
+
+async def test_more_slots_are_handed_out_at_once_and_fewer_in_time() -> None:
+    count = 1
+    slots = Slots(lambda: count)
+    one, two = Slot(slots), Slot(slots)
+    await one.take()
+    waiting = asyncio.create_task(two.take())
+    await settle()
+    count = 2
+    slots.hand_out()
+    await waiting
+    count = 1
+    one.leave()
+    assert not one.take_now()
+    two.leave()
+    assert one.take_now()
+
+
+async def test_place_is_taken_and_left_once() -> None:
+    slots = Slots(lambda: 2)
+    slot = Slot(slots)
+    await slot.take()
+    await slot.take()
+    assert (slots.taken, slot.take_now()) == (1, True)
+    slot.leave()
+    slot.leave()
+    assert slots.taken == 0
+
+
+# -- streams -----------------------------------------------------------------------------------------------
 
 
 class Opened:

@@ -1,0 +1,51 @@
+"""Settings for all tests: how hard hypothesis tries, and which tests `scripts/test --fast` leaves out."""
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no fault of a test: no example has a deadline.
+settings.register_profile(
+    "sterna", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("sterna")
+
+SLOW = Path(__file__).parent / "slow.txt"
+SLOW_SECONDS = 0.4
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--note-slow", action="store_true", help=f"write the tests over {SLOW_SECONDS} s to {SLOW.name}"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--note-slow") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Stopwatch())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what took long when it was last measured."""
+    slow = set(SLOW.read_text().splitlines())
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker("slow")
+
+
+class Stopwatch:
+    """Measures each test with its fixtures; changed by pytest's hooks alone."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid.partition("@")[0]] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        """Tests that were not run now stay as they were noted."""
+        noted = {name for name in SLOW.read_text().splitlines() if name not in self._seconds}
+        noted |= {name for name, seconds in self._seconds.items() if seconds >= SLOW_SECONDS}
+        SLOW.write_text("".join(f"{name}\n" for name in sorted(noted)))

@@ -1,0 +1,83 @@
+"""Processes to be killed, forked from a warm parent: a test can kill many of them in little time.
+
+A module whose main program is `fork_on_demand(work)` runs `work` in a new child for each line of its input.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def fork_on_demand(work: Callable[[Path], None]) -> None:
+    """Runs `work` with the folder of the command line, in a child for each line of the input."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for _ in sys.stdin:
+        if os.fork() == 0:
+            sys.stdin.close()
+            report("started")
+            work(Path(sys.argv[1]))
+            os._exit(0)
+
+
+def report(words: str) -> None:
+    """Tells the test something, in a child; one write, so that lines of several children never mix."""
+    os.write(1, f"{os.getpid()} {words}\n".encode())
+
+
+class Parent:
+    """The warm parent, as the test sees it."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def start(self) -> int:
+        """The process number of a new child."""
+        assert self._process.stdin
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        while not (line := self._line()).endswith(" started\n"):  # reports of children that are dead
+            continue
+        return int(line.split()[0])
+
+    def wait_for_report(self, child: int) -> None:
+        """Returns when the child has reported once more."""
+        while not self._line().startswith(f"{child} "):
+            continue
+
+    def _line(self) -> str:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        assert line, "the parent ended"
+        return line
+
+
+@contextmanager
+def warm(module: str, folder: Path) -> Iterator[Parent]:
+    """The parent that runs a module, until the block ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, str(folder)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        yield Parent(process)
+        assert process.stdin
+        process.stdin.close()
+
+
+def kill(pid: int) -> None:
+    """kill -9; returns when the process is gone, for it may be in the middle of a write."""
+    os.kill(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        while True:
+            os.kill(pid, 0)
+            time.sleep(0.005)
