@@ -197,7 +197,7 @@ async def test_problem_that_nobody_can_read_is_one(garbage: bytes) -> None:
     outing = Outing(
         LyingHost(parcels(), compose=lambda stream: [stream.writer.begin(), stream.writer.problem(garbage)])
     )
-    assert "cannot be read" in await outing.gone()
+    assert "malformed reason" in await outing.gone()
 
 
 async def test_garbage_instead_of_a_stream_is_seen() -> None:
