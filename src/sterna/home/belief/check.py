@@ -184,21 +184,21 @@ class Check:
 
     # -- one page ----------------------------------------------------------------------------------------
 
-    def _is_suspect(self, told: Page, seen: Page | None, as_browser: Mapping[int, Page]) -> bool:
+    def _is_suspect(self, reported: Page, seen: Page | None, as_browser: Mapping[int, Page]) -> bool:
         if seen is None:
             return False
-        if needs_second_look(told, trimmed(seen, self._visit.crawler.program.keep), self._manner):
+        if needs_second_look(reported, trimmed(seen, self._visit.crawler.program.keep), self._manner):
             return True
-        return cloaked(seen, as_browser.get(told.fingerprint), seen) is not None
+        return cloaked(seen, as_browser.get(reported.fingerprint), seen) is not None
 
     def _judged(
         self,
-        told: ReportedPage,
+        reported: ReportedPage,
         seen: Mapping[int, Page],
         again: Mapping[int, Page],
         referrers: Mapping[int, Page],
     ) -> Finding:
-        page, keep = told.page, self._visit.crawler.program.keep
+        page, keep = reported.page, self._visit.crawler.program.keep
         ours, second = seen.get(page.fingerprint), again.get(page.fingerprint)
         finding = judge(
             page,
@@ -210,17 +210,17 @@ class Check:
         )
         if finding.verdict is not Judgement.SAME or ours is None:
             return finding
-        if told.has_false_raw:
+        if reported.has_false_raw:
             return Finding(page.url, Judgement.ALTERED, "its digest matches, but its raw response does not")
         if not page.is_kept and ours.digest == page.digest and self._wants(page, ours):
             return Finding(page.url, Judgement.MISSING, "the crawler selects it, but the host withheld it")
         return finding
 
-    def _wants(self, told: Page, seen: Page) -> bool:
+    def _wants(self, reported: Page, seen: Page) -> bool:
         """Whether the crawler selects the page, with the depth and referrer that the visit reported."""
         if self._select is None or seen.is_unchanged:
             return False
-        page = replace(seen, depth=told.depth, referrer=told.referrer)
+        page = replace(seen, depth=reported.depth, referrer=reported.referrer)
         return self._select.judge(row_of(page, self._visit.site)) is True
 
     def _cloaked(

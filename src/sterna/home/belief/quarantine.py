@@ -105,13 +105,13 @@ class HeldVisit:
 
     async def add(self, parcel: Parcel, size_bytes: int) -> None:
         """Returns when the parcel is on the disk."""
-        await self._in_thread(partial(self._write, lambda: _encoded(Held(parcel, size_bytes))))
+        await self._append(partial(_encoded, Held(parcel, size_bytes)))
         self.last = parcel.number
 
     async def prove(self) -> None:
         """Notes that the visit is complete: the host's end was received."""
         if not self.is_proven:
-            await self._in_thread(partial(self._write, lambda: _END))
+            await self._append(lambda: _END)
             self.is_proven = True
 
     def parcels(self) -> Iterator[Held]:
@@ -132,17 +132,17 @@ class HeldVisit:
         self.close()
         self._path.unlink(missing_ok=True)
 
-    def _write(self, data: Callable[[], bytes]) -> int:
+    async def _append(self, encode: Callable[[], bytes]) -> None:
+        self._grow(await asyncio.to_thread(self._write, encode))
+
+    def _write(self, encode: Callable[[], bytes]) -> int:
         assert self._file
-        record = data()
+        record = encode()
         with storage_errors(self._path):
             self._file.write(_HEAD.pack(len(record), crc32(record)) + record)
             self._file.flush()
             os.fsync(self._file.fileno())
         return _HEAD.size + len(record)
-
-    async def _in_thread(self, write: Callable[[], int]) -> None:
-        self._grow(await asyncio.to_thread(write))
 
     def _grow(self, size_bytes: int) -> None:
         self.size_bytes += size_bytes

@@ -222,7 +222,7 @@ class ArchiveManifest(Protocol):
     def replace_segments(self, old: Sequence[Segment], new: Segment, *, now: float) -> None: ...
 
     def forget_retired(self, *, before: float) -> list[str]:
-        """Deletes the rows of segments replaced before a time, which no reader uses any more; their names."""
+        """Deletes the rows of segments replaced before a time, which no reader uses now; their names."""
 
     def warc_positions(self) -> list[WarcPosition]: ...
 
