@@ -1,92 +1,92 @@
 """The exception tree; foreign errors are translated into it at the boundary.
 
-SternaError                 anything Sterna itself raises; its text is one line that says what to do
- ├── UsageError             the user asked for something that cannot be: a wrong URL, a wrong option
- │    ├── ConfigError       a configuration file that cannot be read or holds a wrong value
- │    ├── SpecError         a crawler's description that cannot be: names its field and what is allowed
- │    └── RulesError        rules that CLIPS cannot read or must not have: names file, line and construct
- ├── CollectionError        a folder that cannot serve as a collection
- │    ├── NotACollection    it holds something else
- │    ├── EmptyCollection   nothing was crawled into it yet
- │    └── CollectionInUse   another crawl works in it
- ├── StorageError           the disk refuses: full, read-only, damaged
- │    └── IndexUnusable     a search index that is missing, damaged or of another version: names the command
- ├── QueryError             a query that DuckDB refuses
- ├── ParcelRefused          intake does not take a parcel: its lease is not the one in force
- ├── JailError              this machine cannot jail a foreign crawler, or start an engine
- ├── KeyFileError           a key that is missing, cannot be read, or that others could read
- ├── WireError              what came over the network cannot be: malformed, not signed, cut off
- ├── Refused                the other side says no; its `problem` tells why, and when to ask again
- ├── LineBroken             the other side cannot be reached, or the line broke on the way
- ├── HostGone               a host no longer knows a visit, or is not the one that it was
- ├── EngineEnded            a crawler's engine is over before its visit; its `ended` is the visit's
- ├── FetchError             a request that brought no answer; its `kind` is counted in the summary
- └── ReadError              a body that cannot be read; its `kind` is counted in the summary
+SternaError                 base of all errors that Sterna raises; the text is one line that says what to do
+ ├── UsageError             invalid user input: a malformed URL, an unknown option
+ │    ├── ConfigError       unreadable configuration file, or an invalid value in it
+ │    ├── SpecError         invalid crawler spec; names the field and what is allowed
+ │    └── RulesError        rules that CLIPS rejects or Sterna forbids; names file, line and construct
+ ├── CollectionError        the folder is not usable as a collection
+ │    ├── NotACollection    it contains something else
+ │    ├── EmptyCollection   nothing has been crawled into it yet
+ │    └── CollectionInUse   another crawl is using it
+ ├── StorageError           disk error: full, read-only, damaged
+ │    └── IndexUnusable     search index missing, damaged or of another version; names the command to run
+ ├── QueryError             DuckDB rejected a query
+ ├── ParcelRefused          intake refused a parcel: its lease is no longer in force
+ ├── JailError              this machine cannot sandbox a foreign crawler, or cannot start an engine
+ ├── KeyFileError           key file missing, unreadable, or with unsafe permissions
+ ├── WireError              malformed, unsigned or truncated message from the network
+ ├── Refused                the other side refused; `problem` names the reason, `retry_after` when to retry
+ ├── LineBroken             the other side is unreachable, or the connection broke
+ ├── HostGone               a host no longer knows a visit, or has another identity than before
+ ├── EngineEnded            a crawler's engine ended before its visit; `ended` is why
+ ├── FetchError             a request without a usable response; `kind` is counted in the summary
+ └── ReadError              an unreadable body; `kind` is counted in the summary
 """
 
 
 class SternaError(Exception):
-    """Anything Sterna itself raises."""
+    """Base of all errors that Sterna raises."""
 
 
 class UsageError(SternaError):
-    """The user asked for something that cannot be."""
+    """Invalid user input: a malformed URL, an unknown option."""
 
 
 class ConfigError(UsageError):
-    """A configuration file that cannot be read or holds a wrong value."""
+    """Unreadable configuration file, or an invalid value in it."""
 
 
 class SpecError(UsageError):
-    """A crawler's description that cannot be."""
+    """Invalid crawler spec."""
 
 
 class RulesError(UsageError):
-    """Rules that CLIPS cannot read, or that hold what a crawler must not have."""
+    """Rules that CLIPS rejects, or with constructs that Sterna forbids."""
 
 
 class CollectionError(SternaError):
-    """A folder that cannot serve as a collection."""
+    """The folder is not usable as a collection."""
 
 
 class NotACollection(CollectionError):
-    """The folder holds something else."""
+    """The folder contains something else."""
 
 
 class EmptyCollection(CollectionError):
-    """Nothing was crawled into the collection yet."""
+    """Nothing has been crawled into the collection yet."""
 
 
 class CollectionInUse(CollectionError):
-    """Another crawl works in the collection."""
+    """Another crawl is using the collection."""
 
 
 class StorageError(SternaError):
-    """The disk refuses: full, read-only, damaged."""
+    """Disk error: full, read-only, damaged."""
 
 
 class IndexUnusable(StorageError):
-    """A search index that is missing, damaged or of another version."""
+    """Search index missing, damaged or of another version."""
 
 
 class QueryError(SternaError):
-    """A query that DuckDB refuses."""
+    """DuckDB rejected a query."""
 
 
 class ParcelRefused(SternaError):
-    """Intake does not take a parcel: its lease is not the one in force."""
+    """Intake refused a parcel: its lease is no longer in force."""
 
 
 class JailError(SternaError):
-    """This machine cannot protect itself from a foreign crawler, or an engine cannot be started."""
+    """This machine cannot sandbox a foreign crawler, or cannot start an engine."""
 
 
 class KeyFileError(SternaError):
-    """A key that is missing, cannot be read, or that others could read."""
+    """Key file missing, unreadable, or with unsafe permissions."""
 
 
 class WireError(SternaError):
-    """What came over the network cannot be; `problem` is the name by which a host answers it."""
+    """Malformed, unsigned or truncated message from the network; `problem` is its name in a host's answer."""
 
     def __init__(self, problem: str, detail: str = "") -> None:
         super().__init__(f"{problem}: {detail}" if detail else problem)
@@ -95,7 +95,7 @@ class WireError(SternaError):
 
 
 class Refused(SternaError):
-    """The other side says no; `problem` is the name of the reason."""
+    """The other side refused; `problem` is the name of the reason."""
 
     def __init__(
         self,
@@ -109,19 +109,19 @@ class Refused(SternaError):
         self.problem = problem
         self.detail = detail
         self.retry_after = retry_after  # seconds
-        self.time = time  # the other side's, where the clocks differ
+        self.time = time  # the other side's, if the clocks differ
 
 
 class LineBroken(SternaError):
-    """The other side cannot be reached, or the line broke on the way."""
+    """The other side is unreachable, or the connection broke."""
 
 
 class HostGone(SternaError):
-    """A host no longer knows a visit, or is not the one that it was."""
+    """A host no longer knows a visit, or has another identity than before."""
 
 
 class EngineEnded(SternaError):
-    """A crawler's engine is over before its visit; `ended` names the limit or the violation."""
+    """A crawler's engine ended before its visit; `ended` names the limit or the violation."""
 
     def __init__(self, ended: str, detail: str = "") -> None:
         super().__init__(f"{ended}: {detail}" if detail else ended)
@@ -130,7 +130,7 @@ class EngineEnded(SternaError):
 
 
 class FetchError(SternaError):
-    """A request that brought no answer, or none that could be used; what it received counts all the same."""
+    """A request without a usable response; the bytes it received count all the same."""
 
     def __init__(self, kind: str, detail: str = "", *, wire_bytes: int = 0) -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)
@@ -139,7 +139,7 @@ class FetchError(SternaError):
 
 
 class ReadError(SternaError):
-    """A body that cannot be read."""
+    """An unreadable body."""
 
     def __init__(self, kind: str, detail: str = "") -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)

@@ -69,24 +69,23 @@ def test_command_shows_budget_priority_and_what_would_be_narrowed(make: Make) ->
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("The crawler 'default'")
     assert result.stdout.partition("At the hosts of its sites\n\n")[2].splitlines() == [
-        f"{SITE}: asks for 20,000 pages and 600 seconds a visit, and offers priority 5 of 10 in the order of"
-        " revisits",
+        f"{SITE}: home asks for 20,000 pages and 600 seconds per visit, and offers revisit priority 5 of 10",
         "  priority 3 was promised for the last visit: others are revisited after it",
-        "  its host grants at most 50 pages and 600 seconds a visit",
-        "  pages that wait: 78; a visit has room for 50: it goes to /a/ (40), /c/ (8);"
-        " left to further visits: 30",
+        "  its host grants at most 50 pages and 600 seconds per visit",
+        "  pending pages: 78; a visit has room for 50: it visits /a/ (40), /c/ (8);"
+        " left for further visits: 30",
     ]
 
 
 def test_site_that_fits_into_a_visit_is_gone_to_whole(make: Make) -> None:
     assert asked(make(waiting=WAITING[:20]))[-1] == (
-        "pages that wait: 20; a visit has room for 50: it goes to the whole site"
+        "pending pages: 20; a visit has room for 50: it visits the whole site"
     )
 
 
 def test_site_of_which_nothing_waits_is_told_of_as_a_refresh_would_have_it(make: Make) -> None:
     assert asked(make(waiting=[]))[-1] == (
-        "pages to be visited again: 1; a visit has room for 50: it goes to the whole site"
+        "pages to revisit: 1; a visit has room for 50: it visits the whole site"
     )
 
 
@@ -97,12 +96,13 @@ def test_collection_without_hosts_asks_nothing(make: Make) -> None:
 def test_rules_that_no_host_could_jail_stay_here(make: Make) -> None:
     crawler = Crawler(name="ruled", program=Program(rules=(Source("a.clp", "(defrule a (page) => (keep))"),)))
     offer = msgspec.structs.replace(PUBLIC, platform={"jail": "none"})
-    assert asked(make(offer, crawler=crawler))[-1] == "its machine cannot jail rules: the crawler stays here"
+    told = asked(make(offer, crawler=crawler))[-1]
+    assert told == "its machine cannot sandbox rules: the crawler stays here"
 
 
 def test_crawler_with_an_order_of_its_own_is_not_narrowed(make: Make) -> None:
     crawler = Crawler(name="best", program=Program(is_best_first=True))
-    assert asked(make(crawler=crawler))[-1].startswith("its rules say what comes first")
+    assert asked(make(crawler=crawler))[-1].startswith("the crawler's rules set the order")
 
 
 def test_offer_of_an_earlier_version_is_passed_over(make: Make) -> None:

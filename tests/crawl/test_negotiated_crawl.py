@@ -84,7 +84,7 @@ def test_site_of_243_pages_and_a_host_that_grants_50(tmp_path: Path) -> None:
 
         told = sterna("explain", tmp_path / "c").stdout
         assert f"its host grants at most {GRANT} pages" in told
-        assert f"pages to be visited again: 243; a visit has room for {GRANT}: it goes to /" in told
+        assert f"pages to revisit: 243; a visit has room for {GRANT}: it visits /" in told
 
         offer = f"{server.url(A, '')}=6"
         again = crawl_with_keys(tmp_path, "--refresh", "0", "--priority", offer)

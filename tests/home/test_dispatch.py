@@ -12,7 +12,7 @@ from tests import making
 from sterna.errors import ParcelRefused, StorageError
 from sterna.home.away.place import HERE, Place
 from sterna.home.dispatch import Dispatch, Plan
-from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, HostRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress

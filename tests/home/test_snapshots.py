@@ -13,7 +13,7 @@ from sterna.archive.manifest import Batch, FactRow, Snapshot
 from sterna.archive.segments import SegmentStore
 from sterna.errors import EmptyCollection
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.upkeep import Compaction

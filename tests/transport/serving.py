@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, cast, get_args
 
 from sterna.errors import LineBroken, Refused, WireError
-from sterna.transport.interface import Answer, Call, Op, read_whole
+from sterna.transport.interface import Call, Op, Reply, read_whole
 from sterna.wire.discovery import MEDIA_TYPE, WELL_KNOWN
 from sterna.wire.problems import (
     MAX_PROBLEM_BYTES,
@@ -74,7 +74,7 @@ class MemoryTransport:
         self._is_closed = False
 
     @asynccontextmanager
-    async def exchange(self, address: str, call: Call) -> AsyncIterator[Answer]:
+    async def exchange(self, address: str, call: Call) -> AsyncIterator[Reply]:
         answerer = self._answerers.get(address)
         if answerer is None:
             raise LineBroken(f"nobody is at {address}")
@@ -84,7 +84,7 @@ class MemoryTransport:
         async with aclosing(_pieces(said.body)) as pieces:
             if not 200 <= said.status < 300:
                 raise await _refusal(said, self._chunks(pieces))
-            yield Answer(self._chunks(pieces), seconds=seconds, max_age=_max_age(said))
+            yield Reply(self._chunks(pieces), seconds=seconds, max_age=_max_age(said))
 
     async def close(self) -> None:
         self._is_closed = True

@@ -10,7 +10,7 @@ import pytest
 from tests.transport.serving import Answerer, Cut, Said, Saying, refusing
 
 from sterna.errors import LineBroken, Refused, WireError
-from sterna.transport.interface import Answer, Call, Op, Transport, read_whole
+from sterna.transport.interface import Call, Op, Reply, Transport, read_whole
 from sterna.wire.problems import PROBLEM_TYPE
 
 MIB = 1 << 20
@@ -330,7 +330,7 @@ class TransportSuite:
         stream = Endless(b"tick", pause_seconds=0.01)
         is_reading = asyncio.Event()
 
-        async def read(answer: Answer) -> None:
+        async def read(answer: Reply) -> None:
             async for _ in answer.chunks:
                 is_reading.set()
 

@@ -41,7 +41,7 @@ def note_kill(collection: CollectionFolder, visit: str | None) -> tuple[list[tup
             is_alone = False  # the running crawl learns it from the host, and ends the lease
         ledger = stack.enter_context(collection.open_ledger(is_reader=False))
         rows = [row for row in ledger.outbox(states=UNDER_WAY) if visit in (None, row.visit)]
-        away = [unpack(ledger.luggage(row.visit)) for row in rows]
+        away = [unpack(ledger.luggage(row.visit))[:2] for row in rows]
         for row in rows:
             ledger.mark_out(row.visit, Out.KILLED, now=time.time(), reason="killed from here")
             if is_alone:

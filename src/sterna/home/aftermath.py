@@ -1,16 +1,15 @@
-"""What follows from visits that are over: a journey moves on, and gathering rules run over the facts.
+"""What happens after visits: a journey moves on, and gathering rules run over the facts.
 
-A journey visits sites one after the other; the crawler's own facts reach the next site from here, so no host
-has to trust another. Gathering rules run at home, in the jail, over the facts that came back; they make facts
-and seeds for later visits: `(follow URL)` names a start page, `(emit ...)` a fact. They start afresh each
-time, with all facts of all sites, so nothing of their result has to be kept and a crash loses nothing.
+A journey visits sites one after the other; home carries the crawler's facts to the next site, so no host has
+to trust another. Gathering rules run at home, in the sandbox, over the facts that came back. They make facts
+and seeds for later visits: `(follow URL)` adds a start URL, `(emit ...)` a fact. Each time they run over all
+facts of all sites, so their results need not be stored and a crash loses nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
 from sterna.errors import EngineEnded, RulesError
-from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.model import Budget, Ended, Parcel, Program, Source, Target
 from sterna.runtime.engine.client import Engines
 from sterna.web.clock import Clock
@@ -36,12 +35,12 @@ class Journey:
         return site not in self._sites or site == self._current
 
     def note(self, parcel: Parcel) -> None:
-        """Sees that a visit is over."""
+        """Notes whether the visit to the current site is over."""
         if parcel.site == self._current and parcel.ended and parcel.ended not in _STAYS:
             self._is_over_here = True
 
     def move_on(self, *, now: float) -> None:
-        """Carries the facts to the next site, if this one is done with."""
+        """Carries the facts to the next site, if the visit to this one is over."""
         if not self._is_over_here:
             return
         self._is_over_here = False
@@ -81,7 +80,7 @@ class Gathering:
 
 
 class Aftermath:
-    """Notes which visits are over, and acts on that before the next sites are chosen."""
+    """Notes which visits are over, and acts on it before the next sites are chosen."""
 
     def __init__(
         self,
@@ -113,7 +112,7 @@ class Aftermath:
         return self._gathering.facts if self._gathering else ()
 
     async def settle(self) -> None:
-        """Gathers from what visits brought, then lets the journey move on."""
+        """Runs the gathering rules, then moves the journey on."""
         if not self._has_news:
             return
         self._has_news = False

@@ -24,8 +24,7 @@ from sterna.home.errand import dump as dump_errand
 from sterna.home.errand import load as load_errand
 from sterna.home.folder import CollectionFolder
 from sterna.home.intake import Intake, OnStep
-from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import UNDER_WAY, Counts
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump, host_name, is_private_name
@@ -39,9 +38,9 @@ from sterna.web.clock import Clock, SystemClock
 from sterna.web.urls import site_of
 
 COUNT_SECONDS = 1.0
-QUARANTINE = "waiting"  # the folder of parcels from hosts that are not believed yet
+QUARANTINE = "waiting"  # the folder of parcels that wait for their check
 DEFAULT_READERS = 2
-SLOTS_PER_CONNECTION = 2  # a visit that waits for its site's delay needs no connection meanwhile
+SLOTS_PER_CONNECTION = 2  # a visit that waits for its site's delay needs no connection
 
 
 def _go_on(parcels: tuple[Parcel, ...]) -> bool:
@@ -50,17 +49,17 @@ def _go_on(parcels: tuple[Parcel, ...]) -> bool:
 
 @dataclass(slots=True)
 class Run:
-    """What a run is given besides its options; a test injects clock and steps."""
+    """The parameters of a run besides its options; tests inject clock and steps."""
 
     stop: asyncio.Event
     clock: Clock = field(default_factory=SystemClock)
     refresh_seconds: float | None = None
     max_seconds: float | None = None
     unblock: tuple[str, ...] = ()
-    errand: PackedCrawler | None = None  # None goes on with the collection's own
+    errand: PackedCrawler | None = None  # None: the collection's own
     is_jailed: bool | None = None  # None: if this machine can
     migration: Migration | None = None  # None: crawlers stay here
-    on_parcels: Callable[[tuple[Parcel, ...]], bool] = _go_on  # just committed; True is enough
+    on_parcels: Callable[[tuple[Parcel, ...]], bool] = _go_on  # called after each commit; True stops the run
     on_step: OnStep = ignore_step
 
 
@@ -81,6 +80,8 @@ def _ledger(collection: CollectionFolder) -> Iterator[SqliteLedger]:
 
 
 class _Home:
+    """The parts of one run, and its steps; run() once."""
+
     def __init__(
         self,
         collection: CollectionFolder,
@@ -136,7 +137,7 @@ class _Home:
         now = run.clock.now()
         ledger.block(options.blocked_names())
         ledger.unblock([host_name("--unblock", name) for name in run.unblock])
-        self._errand = self._take_errand()  # before the seeds, which it may have seen
+        self._errand = self._take_errand()  # before seeding: its saved progress may contain the seeds
         seeds = options.seed_urls()
         ledger.seed(
             [Target(url) for url in seeds],
@@ -150,14 +151,14 @@ class _Home:
         self._borders = Borders(
             options.scope().stay, seed_sites=ledger.seed_sites(), blocked=ledger.blocked()
         )
-        call_back(ledger, self._is_waited_for, now=now)
+        call_back(ledger, self._is_wanted, now=now)
         away = {row.visit for row in ledger.outbox(states=UNDER_WAY)}
         Quarantine(self._collection.folder / QUARANTINE).sweep(away)
-        ledger.forgive_hosts(and_ask=options.require_host)  # what was wrong with them may be right by now
+        ledger.forgive_hosts(and_ask=options.require_host)  # each run tries failed hosts again
         self._note_counts(ledger.counts(now=now))
 
     def _take_errand(self) -> PackedCrawler:
-        """The errand of this run; pages that an earlier one read less of are asked for whole."""
+        """The errand of this run; if it keeps more of pages than the last one, they are fetched whole."""
         before = load_errand(self._ledger.setting("errand"))
         errand = choose_errand(self._run.errand, before, self._options)
         if errand.progress.seen:
@@ -170,19 +171,19 @@ class _Home:
         return errand
 
     def _unpack_progress(self, errand: PackedCrawler, *, is_new: bool) -> PackedCrawler:
-        """The errand alone; its progress is the ledger's from here on, if it has none of its own."""
+        """The errand without its progress, which goes into a new ledger; an existing one has its own."""
         if is_new:
             starts = [target.url for target in errand.progress.frontier] or self._options.seed_urls()
             self._ledger.restore(site_of(starts[0]), errand.progress, now=self._run.clock.now())
         return msgspec.structs.replace(errand, progress=crawler_pack.SavedProgress())
 
-    def _is_waited_for(self, visit: Visit) -> bool:
-        """True of a visit that is still at a host, and that this run could have sent there."""
+    def _is_wanted(self, visit: Visit) -> bool:
+        """True if this run could have sent the visit, which is still at a host."""
         is_ours = visit.crawler.program == self._errand.crawler.program
         return self._sends and is_ours and self._borders.may_visit(visit.site)
 
     async def _check_rules(self, runtime: Runtime) -> None:
-        """Has the rules read before anything is fetched; RulesError names file, line and construct."""
+        """Loads the rules before anything is fetched; RulesError names file, line and construct."""
         for rules in (self._errand.crawler.program.rules, self._errand.gather):
             if not rules:
                 continue
@@ -242,7 +243,7 @@ class _Home:
             etiquette=etiquette,
             slots=SLOTS_PER_CONNECTION * options.concurrency,
             max_pages=options.max_pages,
-            # The crawl's own delay is no reason to end it.
+            # The crawl's own delay must not end it.
             wait_seconds=max(options.wait, 2 * etiquette.delay_seconds),
             allow_private=options.allow_private,
             may_visit=self._may_visit,
@@ -278,7 +279,7 @@ class _Home:
         self._borders.add(site_of(target.url) for target in targets)
 
     def _crawler(self) -> Crawler:
-        """The errand's crawler in the scope of this run."""
+        """The errand's crawler with the scope of this run."""
         crawler = self._errand.crawler
         seed_sites = tuple(sorted(self._ledger.seed_sites()))
         scope = msgspec.structs.replace(
@@ -309,7 +310,7 @@ class _Home:
             self._dispatch.take_note(parcels)
 
     async def _work(self, dispatch: Dispatch, intake: Intake) -> str:
-        """Runs dispatch to its end beside those who serve it; if one of them fails, the run fails."""
+        """Runs dispatch to its end, with its services beside it; if one of them fails, the run fails."""
         with ThreadPoolExecutor(1) as merging:
             compaction = Compaction(self._desk, self._segments, clock=self._run.clock, thread=merging)
             main = asyncio.create_task(dispatch.run(self._run.stop))
@@ -377,7 +378,7 @@ class _Home:
         )
 
     def _why(self, ended: str) -> str:
-        """What dispatch says, but where a crawler met its own limit, or broke a rule, that by its name."""
+        """Why the run ended: the crawler's own limit if it reached one, else what dispatch says."""
         if ended == "finished" and self._progress.limits:
             return self._progress.limits.most_common(1)[0][0]
         own = self._errand.options.get("max_pages")

@@ -1,4 +1,4 @@
-"""Dispatch: leases what is due and has visits carried out, as many at once as there are slots."""
+"""Dispatch: leases the sites that are due and runs their visits, as many at once as there are slots."""
 
 import asyncio
 import secrets
@@ -12,8 +12,7 @@ import msgspec
 
 from sterna.errors import ParcelRefused
 from sterna.home.away.place import HERE, Place
-from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Lease
 from sterna.home.progress import Progress
 from sterna.model import LIMITS, Budget, Crawler, Deliver, Etiquette, Parcel, Stay, Target, Usage, Visit
@@ -21,7 +20,7 @@ from sterna.web.clock import Clock
 from sterna.web.urls import domain_of, hostname_of, is_within, site_of
 
 VISIT_PAGES = 5_000
-HOST_VISIT_PAGES = 20_000  # where pages are left: each trip takes along all that is known of the site
+HOST_VISIT_PAGES = 20_000  # more than here, because each trip takes all that is known of the site along
 VISIT_SECONDS = 600.0
 LEASES_AT_ONCE = 256
 POLL_SECONDS = 1.0
@@ -34,33 +33,33 @@ async def _do_nothing() -> None:
 
 
 class Carrier(Protocol):
-    """Carries visits out: the runtime here, or the hosts of sites."""
+    """Carries out visits: the runtime here, or the hosts of sites."""
 
     async def carry_out(
         self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
     ) -> Place:
-        """Where it was carried out; calls `leave` once the crawler needs no slot here."""
+        """Returns where it was carried out; calls `leave` once the crawler needs no slot here."""
 
     async def unfinished(self) -> list[Visit]:
-        """Visits of an earlier run that are still under way somewhere: to be carried out first."""
+        """Visits of an earlier run that are still under way at hosts: they are carried out first."""
 
     def may_visit(self, site: str) -> bool:
-        """False where nobody is to go in this run; called from the ledger's thread."""
+        """False if the site must not be visited in this run; called from the ledger's thread."""
 
 
 class Borders:
-    """Judges sites, and links that lead to other ones."""
+    """Decides which sites a crawl may enter, and which links to other sites it takes."""
 
     def __init__(self, stay: Stay, *, seed_sites: Collection[str], blocked: Collection[str]) -> None:
         self._stay = stay
         self._blocked = frozenset(blocked)
-        # Both grow when a start page turns out to have moved, and when home finds new ones.
+        # Changed by add(): for a start page that moved, and for seeds of gathering rules.
         self._sites: set[str] = set()
         self._domains: set[str] = set()
         self.add(seed_sites)
 
     def add(self, sites: Iterable[str]) -> None:
-        """Takes sites for start sites from now on."""
+        """Adds start sites."""
         for site in sites:
             self._sites.add(site)
             self._domains.add(domain_of(hostname_of(site)))
@@ -68,12 +67,12 @@ class Borders:
     def admits(self, target: Target) -> bool:
         """True if home takes the URL into its frontier."""
         site = site_of(target.url)
-        if target.depth == 0:  # only a start page that moved is reported so
+        if target.depth == 0:  # a start page that moved
             self.add([site])
         return self.may_visit(site)
 
     def may_visit(self, site: str) -> bool:
-        """True if the crawl enters the site; what waits there may be from a run with wider borders."""
+        """True if the crawl may enter the site; its frontier may be from a run with wider borders."""
         hostname = hostname_of(site)
         if is_within(hostname, self._blocked):
             return False
@@ -84,7 +83,7 @@ class Borders:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What all visits of a crawl have in common."""
+    """The settings that all visits of a crawl share."""
 
     crawler: Crawler
     etiquette: Etiquette
@@ -94,14 +93,14 @@ class Plan:
     allow_private: bool
     may_visit: Callable[[str], bool]
     budget: Budget = field(default_factory=Budget)  # the crawler's own limits at each site, for the whole run
-    between: Callable[[], Awaitable[None]] = _do_nothing  # before sites are chosen: what visits led to
-    facts: Callable[[], tuple[bytes, ...]] = tuple  # with which the next visit sets out, besides its own
+    between: Callable[[], Awaitable[None]] = _do_nothing  # called each time before sites are chosen
+    facts: Callable[[], tuple[bytes, ...]] = tuple  # for the next visit, besides the crawler's own
 
 
 class Dispatch:
-    """A big site has one lease as a small one has, so it can never fill every slot.
+    """A site has at most one visit at a time, so a big one never fills all slots.
 
-    Crawlers that are away at hosts take none: they wait for nothing here.
+    Crawlers at hosts take no slot: they need nothing here.
     """
 
     def __init__(
@@ -121,15 +120,15 @@ class Dispatch:
         self._clock = clock
         self._deliver = deliver
         self._progress = progress
-        # Changed by run() and by take_note() in the loop's thread.
+        # Changed by run() and take_note(), in the loop's thread.
         self._visits: dict[asyncio.Task[None], str] = {}
-        self._left: set[str] = set()  # those of them that take no slot
-        self._granted: dict[str, int] = {}  # pages that visits under way may still bring
+        self._left: set[str] = set()  # visits without a slot
+        self._granted: dict[str, int] = {}  # pages that visits under way may still fetch
         self._committed = round_pages
         self._spent: dict[str, Usage] = {}  # by site, if the crawler has limits of its own
-        self._began: dict[str, float] = {}  # when the run's first visit to such a site was sent out
+        self._began: dict[str, float] = {}  # when the run's first visit to such a site began
         self._news = asyncio.Event()
-        self._over: list[asyncio.Task[None]] = []  # visits that ended since anybody looked
+        self._over: list[asyncio.Task[None]] = []  # visits that ended since the last _wait_for_news()
 
     def take_note(self, parcels: tuple[Parcel, ...]) -> None:
         """Called after each commit: budgets shrink, and new sites may be due."""
@@ -144,7 +143,7 @@ class Dispatch:
         self._news.set()
 
     async def run(self, stop: asyncio.Event) -> str:
-        """Visits until nothing is left, a limit is reached or `stop` is set; tells which."""
+        """Visits sites until nothing is left, a limit is reached or `stop` is set; returns which."""
         watch = asyncio.create_task(self._ring(stop))
         try:
             for visit in await self._carrier.unfinished():
@@ -174,7 +173,7 @@ class Dispatch:
         return self._plan.max_pages - self._committed - sum(self._granted.values())
 
     async def _send_out(self, stop: asyncio.Event) -> None:
-        """Fills the free slots; the pages that are left are shared among what is due."""
+        """Fills the free slots; the parts that are due share the remaining pages."""
         while (free := self._plan.slots - len(self._visits) + len(self._left)) > 0:
             due = await self._ledger.do(partial(self._due_count, free + 1))
             left = self._pages_left()
@@ -196,7 +195,7 @@ class Dispatch:
                 return
 
     def _rest_of_budget(self, site: str) -> Budget:
-        """What is left of the crawler's own limits at a site; a used-up limit ends the visit at once."""
+        """The rest of the crawler's own limits at a site; an exhausted limit ends the visit at once."""
         budget, now = self._plan.budget, self._clock.now()
         if not budget.has_own_limits:
             return budget
@@ -211,7 +210,7 @@ class Dispatch:
         self._progress.active = len(self._visits)
 
     def _leave(self, visit: str) -> None:
-        """The visit takes no slot any more: another one may begin."""
+        """Frees the visit's slot for another one."""
         self._left.add(visit)
         self._news.set()
 
@@ -279,7 +278,7 @@ class Dispatch:
         self._progress.active = len(self._visits)
 
     async def _why_idle(self, stop: asyncio.Event) -> str:
-        """Why there is nothing under way; "" if it is only a matter of waiting a little."""
+        """Why no visit is under way; "" if a site is due soon."""
         counts = await self._ledger.do(lambda ledger: ledger.counts(now=self._clock.now()))
         if stop.is_set():
             return "stopped"

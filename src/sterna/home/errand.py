@@ -1,6 +1,6 @@
-"""What a crawl is sent out with besides its options: a crawler, its limits, what home does with its facts.
+"""The errand of a crawl: its crawler, the crawler's limits, and what home does with its facts.
 
-It is kept in the ledger, so that the next run goes on alike.
+It is stored in the ledger, so that the next run continues with it.
 """
 
 from typing import TYPE_CHECKING
@@ -9,33 +9,33 @@ from sterna.crawler.compiler import crawler_of_fields
 from sterna.crawler.pack import PackedCrawler, decode, encode
 from sterna.model import Crawler, Program
 
-if TYPE_CHECKING:  # they take a tenth of a second, and a query needs none of them
+if TYPE_CHECKING:  # importing them takes a tenth of a second, and queries do not need them
     from sterna.home.options import Options
 
 _DEFAULT = Crawler().name
 
 
 def errand_of(options: "Options") -> PackedCrawler:
-    """The default crawler, which keeps what the options say."""
+    """The default crawler, which keeps the fields that the options name."""
     return PackedCrawler(crawler=crawler_of_fields(options.keep))
 
 
 def choose_errand(
     given: PackedCrawler | None, before: PackedCrawler | None, options: "Options"
 ) -> PackedCrawler:
-    """What is given now, else the collection's own crawler, else the default one."""
+    """The errand given to this run, else the collection's own crawler, else the default one."""
     if given:
         return given
     return before if before and before.crawler.name != _DEFAULT else errand_of(options)
 
 
 def dump(errand: PackedCrawler) -> str:
-    """The errand as the ledger's settings hold it."""
+    """The errand as a setting of the ledger."""
     return encode(errand).hex()
 
 
 def load(text: str | None) -> PackedCrawler | None:
-    """What dump() wrote."""
+    """The errand that dump() wrote."""
     return decode(bytes.fromhex(text)) if text else None
 
 

@@ -1,4 +1,4 @@
-"""Facts that crawlers brought, made ready for the archive and for queries."""
+"""Facts of crawlers as rows, for the archive and for queries."""
 
 from collections.abc import Iterable
 
@@ -9,14 +9,14 @@ from sterna.model import Parcel
 
 
 def emitted(parcel: Parcel, *, crawler: str, received: float) -> tuple[list[FactRow], int]:
-    """The facts that rules sent home, and how many came besides that nobody can read."""
+    """The facts that rules sent home, and the number of unreadable ones."""
     sent = [_row(data, parcel.site, crawler, visit=parcel.visit, received=received) for data in parcel.rows]
     rows = [row for row in sent if row]
     return rows, len(sent) - len(rows)
 
 
 def own(facts: Iterable[SiteFact], *, crawler: str = "") -> list[FactRow]:
-    """The facts that crawlers keep, for a query; the next visit reports those that nobody can read."""
+    """The facts that crawlers keep; unreadable ones are left out, and the next visit reports them."""
     rows = (_row(fact.data, fact.site, crawler) for fact in facts)
     return [row for row in rows if row]
 
@@ -24,7 +24,7 @@ def own(facts: Iterable[SiteFact], *, crawler: str = "") -> list[FactRow]:
 def _row(
     data: bytes, site: str, crawler: str, *, visit: str = "", received: float | None = None
 ) -> FactRow | None:
-    """None where the bytes are no fact: a runtime may send any."""
+    """None if the bytes are not a fact: a host may send anything."""
     try:
         fact = decode(data)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Intake: takes parcels, writes their facts to the archive, commits them to the ledger, once each."""
+"""Intake: writes the rows of parcels to the archive and commits them to the ledger, each parcel once."""
 
 import asyncio
 from collections import Counter
@@ -11,13 +11,13 @@ from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
-from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, Disposal
 from sterna.model import Page, Parcel, Target
 from sterna.web.clock import Clock
 
 MAX_BATCH = 256
-MAX_URLS = 100_000  # in a batch, beyond which no further parcel is added: the ledger takes 300 bytes for each
+MAX_URLS = 100_000  # of a batch, after which it is full: the ledger needs 300 bytes of memory for each
 QUEUE_ROOM = 1024
 
 OnStep = Callable[[str], None]
@@ -31,7 +31,7 @@ class _Queued(msgspec.Struct, frozen=True):
 
 
 class Intake:
-    """Parcels of many visits are committed together: one segment, one transaction, one flush to disk."""
+    """Commits parcels of many visits together: one segment, one transaction, one flush to disk."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Intake:
         crawler: str = "default",
     ) -> None:
         self._desk = ledger
-        self._ledger = ledger.ledger  # used in its thread alone
+        self._ledger = ledger.ledger  # used in the ledger's thread only
         self._segments = segments
         self._warc = warc
         self._clock = clock
@@ -57,13 +57,13 @@ class Intake:
         self._queue: asyncio.Queue[_Queued] = asyncio.Queue(QUEUE_ROOM)
 
     async def take(self, parcel: Parcel) -> None:
-        """Returns when the parcel is on disk; raises ParcelRefused if its lease is no longer in force."""
+        """Returns when the parcel is committed; raises ParcelRefused if its lease is no longer in force."""
         done = asyncio.get_running_loop().create_future()
         await self._queue.put(_Queued(parcel, done))
         await done
 
     async def run(self) -> None:
-        """Stores parcels until it is cancelled."""
+        """Runs until cancelled."""
         while True:
             batch = [await self._queue.get()]
             urls = _url_count(batch[0].parcel)
@@ -77,8 +77,8 @@ class Intake:
         try:
             disposals, new = await self._desk.do(lambda ledger: self._store(parcels))
         except Exception as error:
-            # Nothing of the batch is acknowledged, and nothing more is taken: the files may be ahead of the
-            # ledger now, and only the next start brings them together again.
+            # No parcel of the batch is acknowledged, and intake ends: the files may now be ahead of the
+            # ledger, and recovery at the next start removes the difference.
             for queued in batch:
                 _settle(queued.done, error)
             raise
@@ -118,7 +118,7 @@ class Intake:
         return disposals, new
 
     def _judge(self, parcels: list[Parcel]) -> list[Disposal]:
-        """As the ledger says, which does not know yet what came twice at once."""
+        """The ledger's disposals; a parcel that is twice in the batch counts as stored the second time."""
         seen: set[tuple[str, int]] = set()
         disposals: list[Disposal] = []
         for parcel in parcels:
@@ -128,14 +128,14 @@ class Intake:
         return disposals
 
     def _taken(self, parcel: Parcel) -> tuple[Parcel, list[FactRow]]:
-        """What of the parcel home wants, and its facts; those that nobody can read count as errors."""
+        """The parcel without outlinks that home does not admit, and its facts; unreadable ones are errors."""
         wanted = tuple(target for target in parcel.outlinks if self._admit_outlink(target))
         facts, unreadable = emitted(parcel, crawler=self._crawler, received=self._clock.now())
         parcel = msgspec.structs.replace(parcel, outlinks=wanted)
         return (_with_errors(parcel, unreadable) if unreadable else parcel), facts
 
     def _batch(self, parcels: Sequence[Parcel]) -> Batch:
-        """The next batch. Its number counts only when the ledger has it: a crash leaves none behind."""
+        """The next batch. Its number is taken only by the commit: a crash leaves no gap."""
         pages = [(parcel.site, page.fingerprint) for parcel in parcels for page in parcel.pages]
         known = self._ledger.stored(set(pages))
         return Batch(
@@ -151,7 +151,7 @@ class Intake:
 
 
 def _come_again(pages: Iterable[_Key], known: set[_Key]) -> Iterator[bool]:
-    """Of each page whether it was known, or came before it among these."""
+    """For each page, whether it was known or is among those before it."""
     seen = set(known)
     for page in pages:
         yield page in seen

@@ -1,4 +1,4 @@
-"""How a run goes: counters for the display and the summary."""
+"""The counters of a run, for the display and the summary."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,16 +10,16 @@ from sterna.model import Parcel
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
-    """What visits at hosts moved over the network, beside what ordinary crawling would have moved."""
+    """The bytes of visits at hosts: over the network, and what ordinary crawling would have taken."""
 
-    crossed: int = 0  # bytes to and from hosts, both ways, looking for them and failures included
-    fetched: int = 0  # bytes of the pages that crawlers read there, as the hosts count them
+    crossed: int = 0  # bytes to and from hosts, discovery and failures included
+    fetched: int = 0  # bytes of the pages that crawlers read there, as counted by the hosts
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did; the last line of `--json`."""
+    """The result of a run; the last line of `--json`."""
 
-    ended: str  # finished, limit, stopped, waiting, pages, or what ended the crawler, as model.Ended names it
+    ended: str  # finished, limit, stopped, waiting, pages, or a value of model.Ended
     pages: int
     requests: int
     bytes_received: int
@@ -40,7 +40,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0
     cpu_seconds: float = 0.0
     saved: Saved = Saved()
-    checked: int = 0  # pages of hosts that were fetched from here too, to see whether they are true
+    checked: int = 0  # pages of hosts that were also fetched from here, to check them
 
 
 @dataclass(slots=True)
@@ -59,11 +59,11 @@ class Progress:
     pending: int = 0
     sites: int = 0
     active: int = 0
-    away: set[str] = field(default_factory=set)  # visits at hosts now; changed by the outbox
-    has_sent: bool = False  # any crawler to a host
-    fetched_at_hosts: int = 0  # bytes, which are no part of those received
+    away: set[str] = field(default_factory=set)  # visits at hosts now; changed by the courier
+    has_sent: bool = False  # a crawler to a host
+    fetched_at_hosts: int = 0  # bytes, not included in bytes_received
     crossed: int = 0  # bytes to and from hosts, headers included; set when the carrier is closed
-    checked: int = 0  # pages of hosts that were fetched from here too
+    checked: int = 0  # pages of hosts that were also fetched from here
     errors: Counter[str] = field(default_factory=Counter)
     visits: Counter[str] = field(default_factory=Counter)
     limits: Counter[str] = field(default_factory=Counter)  # that ended visits, by their names

@@ -1,4 +1,4 @@
-"""Keeps the archive's files in step with the ledger: recovery at the start, merging while the crawl runs."""
+"""Upkeep of the archive's files: recovery at the start of a run, merging of segments during it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,8 +8,7 @@ from functools import partial
 from sterna.archive.manifest import Segment
 from sterna.archive.segments import SegmentStore, choose_merges
 from sterna.archive.warc import WarcStore
-from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.model import Hold
 from sterna.web.clock import Clock
 from sterna.web.politeness import TOTAL, Limits
@@ -27,7 +26,7 @@ def recover(
     delay_seconds: float,
     now: float,
 ) -> None:
-    """Brings the archive to what the ledger last committed; visits that were under way here are lost."""
+    """Restores the archive to the ledger's last commit; visits that were under way here are lost."""
     if ledger.recover(now=now, least_pause=delay_seconds):
         ledger.hold([Hold(TOTAL, now + _longest_interval(limits))])
     for name in ledger.forget_retired(before=now):
@@ -38,13 +37,13 @@ def recover(
 
 
 def _longest_interval(limits: Limits) -> float:
-    """Requests that were never committed may have been made just now: all rates wait for one interval."""
+    """The interval of the slowest rate: requests may have been made just before the crash, uncommitted."""
     rates = [rate.requests for rate in (limits.address, limits.domain, limits.total) if rate.requests]
     return 1.0 / min(rates) if rates else 0.0
 
 
 class Compaction:
-    """Merges small segments in a thread of its own; the ledger's thread only exchanges the names."""
+    """Merges small segments in a thread of its own; the ledger's thread only exchanges their names."""
 
     def __init__(self, ledger: LedgerDesk, segments: SegmentStore, *, clock: Clock, thread: Executor) -> None:
         self._ledger = ledger
@@ -59,7 +58,7 @@ class Compaction:
             await self.merge_once()
 
     async def merge_once(self) -> int:
-        """Merges what is worth merging now; the number of new segments."""
+        """Merges what is worth merging now; returns the number of new segments."""
         groups = choose_merges(await self._ledger.do(lambda ledger: ledger.segments()))
         for group in groups:
             merged = await asyncio.get_running_loop().run_in_executor(

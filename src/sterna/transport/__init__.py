@@ -1,1 +1,1 @@
-"""The communication layer: how calls reach a host, whatever carries them."""
+"""Transports: how calls reach a host."""

@@ -1,4 +1,4 @@
-"""Calls to a host over HTTP/1.1 or HTTP/2, by libcurl: who reads an answer slowly slows its sender."""
+"""Calls to a host over HTTP/1.1 or HTTP/2, by libcurl, with back-pressure: a slow reader slows the sender."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ import pycurl
 
 from sterna.errors import FetchError, LineBroken, Refused, WireError
 from sterna.model import Record
-from sterna.transport.interface import Answer, Call, read_whole
+from sterna.transport.interface import Call, Reply, read_whole
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, Multi, connect_to, set_up
 from sterna.web.dns import Resolver
@@ -20,32 +20,32 @@ from sterna.web.urls import Canonical, hostname_of, is_private, path_of, site_of
 from sterna.wire.discovery import MEDIA_TYPE, WELL_KNOWN
 from sterna.wire.problems import MAX_PROBLEM_BYTES, PROBLEM_TYPE, decode_problem, refusal_of
 
-BUFFERED_BYTES = 256 * 1024  # of an answer that nobody has read yet; then the sender has to wait
+BUFFERED_BYTES = 256 * 1024  # unread, of one reply; beyond it the transfer is paused
 MAX_HEAD_BYTES = 64 * 1024
-MAX_ADDRESSES = 4  # of one name; more only cost time
+MAX_ADDRESSES = 4  # tried for one name; more only cost time
 SHOWN_CHARACTERS = 200
-LOOKS = 4  # in a silence, whether bytes still go out
+LOOKS = 4  # at the upload's progress, within one silence timeout
 
-_SUPPRESS_CONNECT_HEADERS = 265  # CURLOPT_..., which pycurl does not name
-_GATEWAY_STATUSES = frozenset({502, 503, 504})  # said by what stands before a host that is down
+_SUPPRESS_CONNECT_HEADERS = 265  # CURLOPT_SUPPRESS_CONNECT_HEADERS, which pycurl does not define
+_GATEWAY_STATUSES = frozenset({502, 503, 504})  # from a proxy in front of a host that is down
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})(?:$|[,\s;])", re.IGNORECASE)
 
 
 class HttpConfig(Record, frozen=True, kw_only=True):
-    """What holds for every call of a transport."""
+    """Settings of a transport, for all calls."""
 
     user_agent: str = "Sterna"
     sender: str = ""
-    connections: int = 256  # a crawler that is away may have two: its stream, and what is said meanwhile
+    connections: int = 256  # a crawler at a host may need two: its stream, and acknowledgements meanwhile
     proxy: str = ""
     ca_file: str = ""
     connect_seconds: float = 15.0
-    silence_seconds: float = 45.0  # without a byte either way
-    discover_seconds: float = 10.0  # for all of it: most sites have no host, and must not hold up a crawl
+    silence_seconds: float = 45.0  # timeout without a byte in either direction
+    discover_seconds: float = 10.0  # total timeout: most sites have no host, and must not delay a crawl
 
 
 class HttpTransport:
-    """Many calls at once, connections kept; made inside a running loop."""
+    """Makes many calls at once over kept connections; must be created inside a running loop."""
 
     def __init__(self, config: HttpConfig, *, resolver: Resolver, clock: Clock) -> None:
         self._config = config
@@ -54,17 +54,17 @@ class HttpTransport:
         self._clock = clock
         self._multi = Multi(config.connections)
         self._private: set[str] = set()  # changed by let_private() alone
-        # Heads included; grown at the end of each call, whatever its end was.
+        # Headers included; added at the end of each call, failed ones too.
         self.bytes_sent = 0
         self.bytes_received = 0
 
     def let_private(self, hostname: str) -> None:
-        """Allows calls to this name though it leads to a private network: the user named it."""
+        """Allows calls to this name even if it resolves to a private network: the user named it."""
         self._private.add(hostname)
 
     @asynccontextmanager
-    async def exchange(self, address: str, call: Call) -> AsyncIterator[Answer]:
-        """Asks; discovery may be redirected once, within the same origin."""
+    async def exchange(self, address: str, call: Call) -> AsyncIterator[Reply]:
+        """Makes the call; discovery follows one redirect within the same origin."""
         url = url_of(address, call)
         stream = await self._open(url, call)
         try:
@@ -74,27 +74,27 @@ class HttpTransport:
                 stream = await self._open(moved, call)
             if not 200 <= stream.status < 300:
                 await self._refuse(stream)
-            yield Answer(
+            yield Reply(
                 stream.chunks(), seconds=stream.seconds, max_age=_max_age(stream.header("cache-control"))
             )
         finally:
             self._close(stream)
 
     async def close(self) -> None:
-        """Ends all calls; who reads one gets LineBroken."""
+        """Ends all calls; their readers get LineBroken."""
         await self._multi.close()
 
     async def _open(self, url: str, call: Call) -> "_Stream":
-        """The answer from its head on, of the first address that can be reached."""
+        """The reply of the first address that is reachable, read up to the end of its head."""
         addresses = await self._addresses(hostname_of(url))
         for address in addresses:
             stream = self._start(url, call, address)
             try:
                 await stream.wait_for_head()
             except BaseException as error:
-                may_ask_another = isinstance(error, LineBroken) and stream.was_unreachable
+                may_try_next = isinstance(error, LineBroken) and stream.was_unreachable
                 self._close(stream)
-                if may_ask_another and address != addresses[-1]:
+                if may_try_next and address != addresses[-1]:
                     continue
                 raise
             self._resolver.prefer(hostname_of(url), address)
@@ -109,7 +109,7 @@ class HttpTransport:
         set_option(pycurl.URL, url)
         set_option(pycurl.CONNECTTIMEOUT_MS, int(config.connect_seconds * 1000))
         set_option(pycurl.CONNECT_TO, connect_to(address))
-        set_option(pycurl.PIPEWAIT, 1)  # for a connection that many calls can share, where HTTP/2 is spoken
+        set_option(pycurl.PIPEWAIT, 1)  # with HTTP/2, wait for a connection that calls can share
         set_option(_SUPPRESS_CONNECT_HEADERS, 1)
         set_option(pycurl.HTTPHEADER, _headers(config, call))
         if call.op != "discover":
@@ -132,21 +132,21 @@ class HttpTransport:
             raise LineBroken(str(error)) from error
         allowed = [each for each in found if hostname in self._private or not is_private(each)]
         if not allowed:
-            raise LineBroken(f"{hostname} is on a private network: --allow-private")
+            raise LineBroken(f"{hostname} is on a private network; to allow it, use --allow-private")
         return tuple(allowed[:MAX_ADDRESSES])
 
     async def _refuse(self, stream: "_Stream") -> NoReturn:
-        """Raises what an answer without success means: the host's own problem, or what stands before it."""
+        """Raises the error that a reply without success stands for: the host's own problem, or a proxy's."""
         if stream.header("content-type").partition(";")[0].strip().lower() == PROBLEM_TYPE:
             try:
                 refusal = refusal_of(
                     decode_problem(await read_whole(stream.chunks(), most=MAX_PROBLEM_BYTES))
                 )
             except WireError:
-                pass  # a problem of something else than a host: its status tells
+                pass  # not a host's problem document: the HTTP status says enough
             else:
                 raise refusal
-        line = f"{stream.site} answers with HTTP status {stream.status}"
+        line = f"{stream.site} answered with HTTP status {stream.status}"
         if stream.status in _GATEWAY_STATUSES:
             raise LineBroken(line)
         retry_after = retry_after_seconds(stream.header("retry-after"), self._clock.now())
@@ -154,7 +154,7 @@ class HttpTransport:
 
 
 class _Stream:
-    """One call under way: libcurl fills it, and is paused while too much of it is unread."""
+    """One call under way: libcurl fills its buffer, and is paused while too much of it is unread."""
 
     def __init__(
         self, multi: Multi, handle: pycurl.Curl, *, silence_seconds: float, total_seconds: float | None
@@ -164,7 +164,7 @@ class _Stream:
         self._loop = asyncio.get_running_loop()
         self._silence_seconds = silence_seconds
         self._ends_at = None if total_seconds is None else self._loop.time() + total_seconds
-        # Changed by libcurl's callbacks, and by whoever reads, all in the loop's thread.
+        # Changed by libcurl's callbacks and by the reader, all in the loop's thread.
         self._lines: list[bytes] = []  # of the head that is being received
         self._head_bytes = 0
         self._chunks: deque[bytes] = deque()
@@ -172,7 +172,7 @@ class _Stream:
         self._is_paused = False
         self._is_closed = False
         self._news = asyncio.Event()
-        self.status = 0  # until the head is whole
+        self.status = 0  # until the head is complete
         self.seconds = 0.0
         self._headers: tuple[tuple[str, str], ...] = ()
         handle.setopt(pycurl.HEADERFUNCTION, self._on_line)
@@ -186,7 +186,7 @@ class _Stream:
 
     @property
     def was_unreachable(self) -> bool:
-        """True if the call failed before anything was sent: another address may be asked."""
+        """True if the call failed before anything was sent: another address may be tried."""
         return self._done.done() and not self._done.cancelled() and not self._sent_bytes()
 
     def header(self, name: str) -> str:
@@ -196,7 +196,7 @@ class _Stream:
         while not self.status:
             self._raise_if_broken()
             if self._done.done():
-                raise LineBroken(f"{self.site} sent no answer")
+                raise LineBroken(f"{self.site} closed the connection without a response")
             await self._wait()
         info = self._handle.getinfo
         self.seconds = max(info(pycurl.STARTTRANSFER_TIME) - info(pycurl.PRETRANSFER_TIME), 0.0)
@@ -217,7 +217,7 @@ class _Stream:
             await self._wait()
 
     def close(self) -> tuple[int, int]:
-        """Ends the call; gives the bytes sent and received that are not told yet."""
+        """Ends the call; returns the bytes sent and received, zeros if it was closed before."""
         if self._is_closed:
             return 0, 0
         self._is_closed = True
@@ -232,18 +232,18 @@ class _Stream:
     def _sent_bytes(self) -> int:
         info = self._handle.getinfo
         size, uploaded = int(info(pycurl.REQUEST_SIZE)), int(info(pycurl.SIZE_UPLOAD_T))
-        # In older versions of libcurl the first is the size of the head alone.
+        # In older versions of libcurl, REQUEST_SIZE is the size of the head alone.
         return size if size > uploaded else size + uploaded
 
     def _raise_if_broken(self) -> None:
         if self._is_closed or self._done.cancelled():
-            raise LineBroken("the call was ended here")
+            raise LineBroken("the call was cancelled")
         if self._done.done() and self._done.result():
-            said = self._handle.errstr() or f"libcurl's error {self._done.result()}"
-            raise LineBroken(f"{self.site}: {said[:SHOWN_CHARACTERS]}")
+            detail = self._handle.errstr() or f"libcurl error {self._done.result()}"
+            raise LineBroken(f"{self.site}: {detail[:SHOWN_CHARACTERS]}")
 
     async def _wait(self) -> None:
-        """Until something happens; LineBroken after too long a silence, though not while bytes go out."""
+        """Waits for news; raises LineBroken after too long a silence, unless bytes are being sent."""
         self._news.clear()
         now, sent = self._loop.time(), self._sent_bytes()
         silent_since = now
@@ -251,7 +251,7 @@ class _Stream:
             ends_at = silent_since + self._silence_seconds
             ends_at = ends_at if self._ends_at is None else min(ends_at, self._ends_at)
             if now >= ends_at:
-                raise LineBroken(f"{self.site} did not answer in {now - silent_since:.3g} seconds")
+                raise LineBroken(f"{self.site} did not respond within {now - silent_since:.3g} seconds")
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(ends_at - now, self._silence_seconds / LOOKS)):
                     await self._news.wait()
@@ -264,7 +264,7 @@ class _Stream:
 
     def _on_line(self, line: bytes) -> int | None:
         if self.status:
-            return None  # a trailer: nothing here has a use for one
+            return None  # a trailer: not used
         if line.startswith(b"HTTP/"):
             self._lines.clear()
         self._lines.append(line)
@@ -278,7 +278,7 @@ class _Stream:
     def _end_head(self) -> None:
         words = self._lines[0].split(None, 2)
         status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
-        if status >= 200:  # those before are interim
+        if status >= 200:  # others are interim responses
             self._headers = read_head(b"".join(self._lines))
             self.status = status
             self._news.set()
@@ -294,7 +294,7 @@ class _Stream:
 
 
 def url_of(address: str, call: Call) -> str:
-    """Where a call goes: discovery to a site's well-known place or to a URL, the rest below the endpoint."""
+    """The URL of a call: for discovery the site's well-known path or a given URL, else below the endpoint."""
     if call.op == "discover":
         return address if path_of(address).strip("/") else site_of(address) + WELL_KNOWN
     return f"{address.rstrip('/')}/{call.op}"
@@ -304,12 +304,12 @@ def _headers(config: HttpConfig, call: Call) -> list[bytes]:
     sender = (("From", config.sender),) if config.sender else ()
     kind = () if call.op == "discover" else (("Content-Type", MEDIA_TYPE),)
     fields = (("User-Agent", config.user_agent), *sender, ("Accept-Encoding", "identity"), *kind)
-    # An answer to "Expect" would cost another round trip.
+    # Waiting for "100 Continue" would cost another round trip.
     return [*(f"{name}: {value}".encode("latin-1", "replace") for name, value in fields), b"Expect:"]
 
 
 def _moved_to(stream: _Stream, url: str) -> str:
-    """Where a redirect leads within the same origin, or ""."""
+    """The target of a redirect within the same origin, or ""."""
     if stream.status not in (301, 302, 303, 307, 308):
         return ""
     location = stream.header("location")

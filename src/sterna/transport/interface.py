@@ -1,4 +1,4 @@
-"""The interface of whatever carries calls to a host: a question, and an answer that may be long."""
+"""The interface of transports: a call to a host, and its reply, which may be a long stream."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -12,37 +12,37 @@ Op = Literal["discover", "hello", "order", "acknowledge"]
 
 
 class Call(Record, frozen=True):
-    """One question to a host: what is asked of it, and the sealed or signed message."""
+    """One call to a host: the operation, and the sealed or signed message."""
 
     op: Op
     body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back; the chunks end with the answer, and raise LineBroken where the line broke."""
+class Reply:
+    """The reply to a call; its chunks raise LineBroken if the connection breaks."""
 
     chunks: AsyncIterator[bytes]
-    seconds: float  # until the answer began
-    max_age: float | None = None  # for how long it may be kept, where the other side says so
+    seconds: float  # until the first byte
+    max_age: float | None = None  # seconds for which it may be cached, if the other side says so
 
 
 class Transport(Protocol):
-    """Carries calls; raises Refused where a problem is the answer, LineBroken where there is no line."""
+    """Carries calls; raises Refused if the reply is a problem, LineBroken if there is no connection."""
 
-    def exchange(self, address: str, call: Call) -> AbstractAsyncContextManager[Answer]:
-        """Asks, and gives the answer as it comes; leaving the context ends the call."""
+    def exchange(self, address: str, call: Call) -> AbstractAsyncContextManager[Reply]:
+        """Sends the call, and streams its reply; leaving the context ends the call."""
 
     async def close(self) -> None: ...
 
 
 async def read_whole(chunks: AsyncIterator[bytes], *, most: int) -> bytes:
-    """The whole answer; WireError as soon as it is longer than it may be."""
+    """The whole reply; raises WireError as soon as it exceeds `most` bytes."""
     parts: list[bytes] = []
     size = 0
     async for chunk in chunks:
         size += len(chunk)
         if size > most:
-            raise WireError("too-large", f"an answer of more than {most} bytes")
+            raise WireError("too-large", f"the reply exceeds {most} bytes")
         parts.append(chunk)
     return b"".join(parts)

@@ -23,8 +23,7 @@ from sterna.home.away.courier import Courier, Journey
 from sterna.home.away.events import Fault, Outcome
 from sterna.home.away.line import Lines
 from sterna.home.away.patience import Patience
-from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Estimate, HostRow, Out, OutboxRow
 from sterna.home.progress import Progress
 from sterna.model import Parcel, Visit

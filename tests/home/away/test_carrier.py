@@ -17,7 +17,7 @@ from sterna.home.away.carrier import Migrating, Stationary
 from sterna.home.away.courier import Courier
 from sterna.home.away.hosts import Hosts
 from sterna.home.away.place import HERE, Placement
-from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, HostRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
@@ -211,7 +211,7 @@ async def test_home_that_a_host_does_not_know_learns_how_it_is_let_in(world: Wor
     world.error = Refused("unknown-home", "key 1234 is not allowed")
     await world.carry(WORTHY)
     assert world.warnings == [
-        f"the host of {SITE} does not know this home; its owner admits it with: sterna keys allow KEY"
+        f"the host of {SITE} does not know this home; ask its owner to run: sterna keys allow KEY"
     ]
 
 
@@ -233,7 +233,7 @@ async def test_stopped_run_looks_for_no_host(world: World) -> None:
 
 async def test_site_without_a_host_ends_a_crawl_that_requires_one(world: World) -> None:
     world.offer, world.is_required = None, True
-    with pytest.raises(HostGone, match=rf"{SITE}: it has no host \(none there\); without --require-host"):
+    with pytest.raises(HostGone, match=rf"{SITE}: the site has no host \(none there\); to crawl it"):
         await world.carry(WORTHY)
     assert world.here == []
 

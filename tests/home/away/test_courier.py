@@ -15,7 +15,7 @@ from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused, SternaEr
 from sterna.home.away.courier import Courier, Journey, call_back
 from sterna.home.away.events import Fault, Outcome
 from sterna.home.away.luggage import pack
-from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, Disposal, Out, OutboxRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
@@ -207,14 +207,14 @@ async def test_host_whose_visit_brings_nothing_is_to_blame(bench: Bench, ended: 
     bench.script.parcels = [parcel(TRIP.visit, ended=ended)]
     assert (await bench.send(TRIP)).out is Out.RETURNED
     assert [fault.reason for fault in bench.faults] == [
-        f"its visit there ended as {ended} and brought nothing"
+        f"the visit to its host ended as {ended} without results"
     ]
 
 
 async def test_host_that_leaves_out_a_url_is_to_blame_and_the_url_is_tried_again(bench: Bench) -> None:
     bench.script.parcels = [parcel(TRIP.visit, 1, "/", ended=Ended.FINISHED)]
     await bench.send(TRIP)
-    assert [fault.reason for fault in bench.faults] == ["its host said nothing of URLs that it was given"]
+    assert [fault.reason for fault in bench.faults] == ["its host did not report URLs that it was sent"]
     (lease,) = bench.ledger.lease(["w"], now=2000.0, pages=5, max_depth=5)
     assert [(start.url, start.attempts) for start in lease.starts] == [(f"{SITE}/b", 1)]
 

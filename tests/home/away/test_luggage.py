@@ -111,10 +111,10 @@ def test_host_that_says_nothing_of_a_url_it_was_given_is_negligent() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"rubbish", zstandard.compress(b"\x90"), pack(REFRESH, OFFER)[:-9]])
 def test_what_another_version_packed_is_given_up(data: bytes) -> None:
-    with pytest.raises(HostGone, match="cannot be read any more"):
+    with pytest.raises(HostGone, match="cannot read the crawler's entry"):
         unpack(data)
 
 
 def test_packed_visit_is_the_same_when_it_is_unpacked() -> None:
     trip = msgspec.structs.replace(REFRESH, state=State(((1, b"\0fact"),), b"memory"), may_be_private=True)
-    assert unpack(pack(trip, OFFER)) == (trip, OFFER)
+    assert unpack(pack(trip, OFFER)) == (trip, OFFER, None)

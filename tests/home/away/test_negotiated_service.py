@@ -57,7 +57,7 @@ async def test_site_of_243_pages_is_taken_by_visits_of_50(tmp_path: Path) -> Non
         parts = [part for order in estate.orders for part in order.within]
         assert len(parts) == len(set(parts))  # each part in one visit
         assert all(order.within for order in estate.orders[:-1])
-        assert "50 pages granted, 243 wait: this visit reads" in estate.told[1].reason
+        assert "50 pages granted, 243 pending: this visit reads" in estate.told[1].reason
 
 
 async def test_pages_that_are_new_since_then_are_found_wherever_they_lie(tmp_path: Path) -> None:

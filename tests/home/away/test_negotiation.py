@@ -96,7 +96,7 @@ def test_host_that_grants_nothing_gets_nothing(grants: Budget) -> None:
 
 def test_host_that_holds_fewer_urls_than_are_known_gets_nothing() -> None:
     known = refresh_of(site_of(a=30), budget=Budget(urls=100))
-    with pytest.raises(Refused, match="it holds 20 URLs"):
+    with pytest.raises(Refused, match="it accepts 20 URLs"):
         shape(known, Budget(urls=20), PLAIN, NOTHING)
     # What home itself asks for says nothing of what the host could hold.
     assert shape(msgspec.structs.replace(known, budget=Budget(urls=20)), Budget(urls=20), PLAIN, NOTHING)
@@ -105,7 +105,7 @@ def test_host_that_holds_fewer_urls_than_are_known_gets_nothing() -> None:
 def test_what_lies_deeper_than_the_host_allows_stays_at_home() -> None:
     sent = shape(visit(target("/", 0), target("/deep", 9)), Budget(depth=3), PLAIN, NOTHING)
     assert paths_of(sent.starts) == ["/"]
-    with pytest.raises(Refused, match="lies deeper than the 3 links"):
+    with pytest.raises(Refused, match="deeper than the 3 links"):
         shape(visit(target("/deep", 9)), Budget(depth=3), PLAIN, NOTHING)
 
 
@@ -340,4 +340,4 @@ def test_memory_is_not_renewed_by_another_visit() -> None:
 def test_narrowed_visit_in_words() -> None:
     whole = refresh_of(site_of(a=40, b=45))
     sent = shape(whole, Budget(pages=50), PLAIN, NOTHING)
-    assert narrowed_words(whole, sent) == "50 pages granted, 85 wait: this visit reads 45 of them, in /b/"
+    assert narrowed_words(whole, sent) == "50 pages granted, 85 pending: this visit reads 45 of them, in /b/"

@@ -13,7 +13,7 @@ from tests.home.away.test_carrier import WORTHY, World
 from tests.home.away.visits import SITE
 
 from sterna.errors import HostGone, Refused
-from sterna.home.away.patience import Clocks, Patience, Resting
+from sterna.home.away.patience import Clocks, Patience, Pauses
 from sterna.home.away.place import closed_words
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Target
@@ -126,10 +126,10 @@ async def test_trip_ends_where_nothing_says_why_it_takes_so_long(words: list[str
 
 def test_people_are_told_once_that_a_crawler_rests() -> None:
     said: list[str] = []
-    resting = Resting(said.append)
+    pauses = Pauses(said.append)
     for line in ("a line", "paused: the site is busy", "resumed: it goes on", "paused: the site is busy"):
-        resting.note(SITE, line)
-    assert said == [f"the crawler at {SITE} rests, and is waited for: the site is busy"]
+        pauses.note(SITE, line)
+    assert said == [f"the host of {SITE} paused the crawler: the site is busy"]
 
 
 # -- hosts that are closed -------------------------------------------------------------------------------
@@ -149,9 +149,7 @@ async def test_host_that_is_closed_is_left_alone_till_it_opens_and_one_line_says
     world.error = Refused("closed-now", "Mondays 00:00-04:00", retry_after=7_200.0)
     assert await world.carry(WORTHY) == "here"
     assert world.log[-1] == "fail for 7200: closed-now: Mondays 00:00-04:00"
-    assert world.warnings == [
-        f"the host of {SITE} is closed for about 2 hours: the site is visited from here"
-    ]
+    assert world.warnings == [f"the host of {SITE} is closed for about 2 hours: crawling the site from here"]
 
 
 async def test_required_host_that_is_closed_ends_the_crawl(world: World) -> None:

@@ -23,7 +23,7 @@ from tests.transport.serving import MemoryTransport
 from sterna.home.away.events import Outcome
 from sterna.home.away.patience import Patience
 from sterna.home.away.receipts import LOST_BYTES, SKEW_SECONDS, Witnessed, dispute, kept_in
-from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.host.owner.receipts import KeptReceipt, read_book
 from sterna.model import Ended, Parcel, Usage
@@ -260,15 +260,15 @@ async def test_true_receipt_is_signed() -> None:
 @pytest.mark.parametrize(
     ("forge", "reason"),
     [
-        (with_bytes(1), "bytes were sent"),
-        (with_bytes(-1), "bytes were sent"),
-        (with_bytes(10**9), "bytes were sent"),
-        (but(pages=7), "other pages"),
-        (but(requests=10), "other pages"),
+        (with_bytes(1), "bytes sent"),
+        (with_bytes(-1), "bytes sent"),
+        (with_bytes(10**9), "bytes sent"),
+        (but(pages=7), "counts of pages"),
+        (but(requests=10), "counts of pages"),
         (but(read_bytes=10**9, spared_bytes=10**9), ""),
         (but(cpu_seconds=1.0), "CPU seconds"),
-        (but(ended=Ended.BUDGET), "other pages"),
-        (but(root=bytes(32)), "other pages"),
+        (but(ended=Ended.BUDGET), "pages differ"),
+        (but(root=bytes(32)), "pages differ"),
         (but(began=NOW - SKEW_SECONDS - 1), "times"),
         (but(over=NOW + SKEW_SECONDS + 1), "times"),
     ],
@@ -309,7 +309,7 @@ async def test_receipt_that_proves_nothing_is_neither_signed_nor_kept(forge: For
     trial = Trial(forge)
     trip = await trial.go()
     assert (trip.ended, trip.is_proven, len(trial.delivered)) == (Ended.FINISHED, True, 3)
-    assert trip.receipt.startswith("the receipt is none")
+    assert trip.receipt.startswith("invalid receipt")
     assert "\n" not in trip.receipt
     assert (trial.signatures, trial.kept.receipts) == ([], [])
     assert trial.host.acknowledged[-1] == 3

@@ -240,7 +240,7 @@ async def test_unknown_visit_is_gone(tmp_path: Path) -> None:
     async with outing_at(tmp_path) as outing:
         offer = await outing.offer()
         for ask in (outing.courier.lines.look, outing.courier.lines.kill):
-            with pytest.raises(HostGone, match="does not know the visit v9"):
+            with pytest.raises(HostGone, match="does not know visit v9"):
                 await ask(offer, "v9")
         with pytest.raises(HostGone):
             await outing.go(resume_from=1)

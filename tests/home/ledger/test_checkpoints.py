@@ -1,4 +1,4 @@
-"""The log is carried over beside the writer, and does not grow without bound."""
+"""The log is copied into the tables beside the writer, and does not grow without bound."""
 
 import sqlite3
 import time
@@ -44,7 +44,7 @@ def test_log_stays_short_and_nothing_is_lost(tmp_path: Path) -> None:
 def test_writer_waits_for_a_slow_disk_before_the_log_is_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carry_over = Checkpoints._copy
+    copy = Checkpoints._copy
     log = tmp_path / "ledger.sqlite-wal"
     deadline = time.monotonic() + 2.0
     sizes = list[int]()
@@ -53,7 +53,7 @@ def test_writer_waits_for_a_slow_disk_before_the_log_is_long(
         while log.stat().st_size < 2 * MOST_BYTES and time.monotonic() < deadline:
             time.sleep(0.01)
         sizes.append(log.stat().st_size)
-        carry_over(self)
+        copy(self)
 
     monkeypatch.setattr(Checkpoints, "_copy", slowly)
     database = Database(tmp_path / "ledger.sqlite")

@@ -1,7 +1,7 @@
-"""Finds each visit its place, at the site's host where that saves enough or here, and has it carried out.
+"""Carries visits out, each at its place: at the site's host if that saves enough, or here.
 
-Looking for a host is a request to the site like any other: it waits for the site's delay and for the rates of
-its address, the visit's first request waits for it, and it counts as one of the visit's. Sites on a private
+Looking for a host is a request to the site like any other: it obeys the site's delay and the rates of its
+address, the visit's first request waits for it, and it counts as a request of the visit. Sites on a private
 network are asked too, if the visit may go there.
 """
 
@@ -26,15 +26,15 @@ from sterna.home.away.place import (
     closed_words,
     prospect_of,
 )
-from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import HostRow
 from sterna.model import Crawler, Deliver, Hold, Parcel, Visit
 from sterna.web.clock import Clock
 from sterna.web.politeness import site_key
 from sterna.wire.discovery import Offer
 
-AWAY_AT_ONCE = 64  # each may have the window of its stream in memory
-FAILED_SECONDS = 300.0  # for which a site whose host failed is visited from here
+AWAY_AT_ONCE = 64  # each may buffer a window of its stream in memory
+FAILED_SECONDS = 300.0  # for which a host that failed is not contacted
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Here(Protocol):
 
 
 class Stationary:
-    """Carries every visit out here: see `dispatch.Carrier`."""
+    """Carries out every visit here; see `dispatch.Carrier`."""
 
     def __init__(self, here: Here) -> None:
         self._here = here
@@ -67,9 +67,9 @@ class Stationary:
 
 
 class Migrating:
-    """Sends crawlers to hosts; what is not worth a trip or has nowhere to go is carried out here."""
+    """Sends crawlers to hosts; visits without a host, or not worth a trip, are carried out here."""
 
-    def __init__(  # noqa: PLR0913 - each is somebody it works with
+    def __init__(  # noqa: PLR0913 - each is a collaborator
         self,
         here: Here,
         hosts: Hosts,
@@ -96,7 +96,7 @@ class Migrating:
         self._under_way: dict[str, Journey] = {}  # filled by unfinished(), emptied by carry_out()
 
     def may_visit(self, site: str) -> bool:
-        """False where a crawler of this run was killed: none goes there again before the next run."""
+        """False if a crawler of this run was killed there: the site waits for the next run."""
         return site not in self._courier.killed_sites
 
     async def unfinished(self) -> list[Visit]:
@@ -110,12 +110,12 @@ class Migrating:
     async def carry_out(
         self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
     ) -> Place:
-        """At the host if there is one and it is worth it; what a host did not take is carried out here."""
+        """Carries the visit out at the host if it has one and is worth the trip; here otherwise."""
         journey = self._under_way.pop(visit.id, None)
         if journey is None:
             before = visit
             journey, visit = await _unless_stopped(self._plan(visit), stop, (None, visit))
-            deliver = deliver if visit is before else _counting_the_question(deliver)
+            deliver = deliver if visit is before else _counting_discovery(deliver)
         if journey and await self._send(journey, deliver=deliver, stop=stop, leave=leave):
             return Place("host", journey.offer.endpoint)
         await self._here.carry_out(visit, deliver=deliver, stop=stop)
@@ -124,7 +124,7 @@ class Migrating:
     async def _send(
         self, journey: Journey, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
     ) -> bool:
-        """False if the host did not take the crawler; HostGone where a host is required and it failed."""
+        """False if the host did not take the crawler; raises HostGone if a required host failed."""
         async with self._room:
             leave()
             outcome = await self._courier.travel(journey, deliver=deliver, stop=stop, blame=self._blame)
@@ -135,22 +135,20 @@ class Migrating:
         return outcome.was_taken
 
     async def _blame(self, fault: Fault) -> None:
-        """Leaves a host that failed alone for a while."""
+        """Stops contacting a host that failed, for a while."""
         site = fault.site
         self._say(site, "here", fault.reason)
         if fault.problem == "unknown-home":
-            self._warn(
-                f"the host of {site} does not know this home; its owner admits it with: {self._welcome()}"
-            )
+            self._warn(f"the host of {site} does not know this home; ask its owner to run: {self._welcome()}")
         if fault.problem == "closed-now" and not self._is_host_required:
             closed = closed_words(fault.seconds)
-            self._warn(f"the host of {site} is closed {closed}: the site is visited from here")
+            self._warn(f"the host of {site} is closed {closed}: crawling the site from here")
         await self._hosts.fail(site, fault.reason, seconds=fault.seconds or FAILED_SECONDS)
 
     # -- where to ----------------------------------------------------------------------------------------
 
     async def _plan(self, visit: Visit) -> tuple[Journey | None, Visit]:
-        """The trip to make, if any, and the visit, which must wait if the site was asked for its host."""
+        """The trip to make, if any, and the visit, with a hold if the site was asked for its host."""
         choice = self._choose(visit)
         if choice.place == "here" and not self._is_host_required:
             self._say(visit.site, "here", f"not worth a trip, {choice.reason}")
@@ -164,10 +162,10 @@ class Migrating:
             )
             return journey, visit
         if self._is_host_required:
-            raise _unserved(visit.site, f"it has no host ({reason})" if reason else "it has no host")
+            raise _unserved(visit.site, "the site has no host" + (f" ({reason})" if reason else ""))
         self._say(visit.site, "here", reason or "the site has no host")
         if visit is not before:
-            # Not in the visit's own time, of which its crawler may have little.
+            # Before the visit begins: its crawler may have a short time limit.
             await self._clock.sleep(visit.etiquette.delay_seconds)
         return None, visit
 
@@ -177,7 +175,7 @@ class Migrating:
         return choose(prospect_of(visit, crawler_bytes=self._weighed[1], named=len(luggage(visit)[0])))
 
     async def _find(self, visit: Visit) -> tuple[Offer | None, Visit, str]:
-        """The host's offer, the visit, and why there is no offer; a site not known yet is asked."""
+        """The host's offer if any, the visit, and why there is no offer; asks the site if need be."""
         is_known = (row := await self._row(visit.site)) is not None and row.until > self._clock.now()
         if not is_known and (refusal := await self._take_turn(visit)):
             return None, visit, refusal
@@ -190,10 +188,10 @@ class Migrating:
         return offer, visit, row.reason if row else ""
 
     async def _take_turn(self, visit: Visit) -> str:
-        """Waits until the site may be asked; why it may not, if so."""
+        """Waits until the site may be asked; returns the reason if it may not."""
         held = max((hold.until for hold in visit.holds if hold.key == site_key(visit.site)), default=0.0)
         if held > self._clock.now() + visit.budget.patience_seconds:
-            return "the site asks for a pause"
+            return "the site asked for a pause"
         try:
             await self._here.take_turn(visit)
         except FetchError as error:
@@ -207,8 +205,8 @@ class Migrating:
         self._tell(Placement(site=site, place=place, reason=reason))
 
 
-def _counting_the_question(deliver: Deliver) -> Deliver:
-    """Counts the question for a host as a request of the visit, with its first parcel."""
+def _counting_discovery(deliver: Deliver) -> Deliver:
+    """Counts the discovery request as one of the visit, with its first parcel."""
     is_counted = False
 
     async def counting(parcel: Parcel) -> None:
@@ -223,11 +221,11 @@ def _counting_the_question(deliver: Deliver) -> Deliver:
 
 
 def _unserved(site: str, reason: str) -> HostGone:
-    return HostGone(f"{site}: {reason}; without --require-host it is visited from here")
+    return HostGone(f"{site}: {reason}; to crawl it from here, leave out --require-host")
 
 
 async def _unless_stopped(begin: Coroutine[Any, Any, T], stop: asyncio.Event, instead: T) -> T:
-    """The result of `begin`, or `instead` if the run is stopped before."""
+    """The result of `begin`, or `instead` if the run is stopped first."""
     beginning, stopping = asyncio.create_task(begin), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({beginning, stopping}, return_when=asyncio.FIRST_COMPLETED)

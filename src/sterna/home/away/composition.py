@@ -1,4 +1,4 @@
-"""Composes whatever carries the visits of a run out: the runtime here, and with it the hosts of sites."""
+"""Composes the carrier of a run: the runtime here, and the way to hosts."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from sterna.home.away.receipts import Keep, forget, kept_in
 from sterna.home.belief.inquiry import Inquiries
 from sterna.home.belief.quarantine import Quarantine
 from sterna.home.dispatch import Carrier
-from sterna.home.ledger.desk import LedgerDesk
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.options import Options
 from sterna.home.progress import Progress
 from sterna.model import Etiquette
@@ -27,9 +27,9 @@ from sterna.wire.keys import Identity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """That crawlers are sent to hosts: as whom, and who is told of it."""
+    """Lets a run send crawlers to hosts: under which identity, and where to report it."""
 
-    identity: Callable[[], Identity]  # home's; called when the first crawler leaves
+    identity: Callable[[], Identity]  # home's; read when the first crawler leaves
     tell: Callable[[Placement], None] = lambda placement: None
     warn: Callable[[str], None] = lambda line: None
 
@@ -46,7 +46,7 @@ async def open_carrier(
     progress: Progress,
     quarantine: Path,
 ) -> AsyncIterator[Carrier]:
-    """The carrier of a run; its connections end with the context."""
+    """The carrier of a run; its connections are closed with the context."""
     if migration is None:
         yield Stationary(here)
         return
@@ -100,7 +100,7 @@ async def open_carrier(
 async def open_transport(
     options: Options, *, etiquette: Etiquette, clock: Clock
 ) -> AsyncIterator[HttpTransport]:
-    """The way to hosts, with the crawl's own name, proxy and certificates."""
+    """The transport to hosts, with the crawl's user agent, proxy and certificates."""
     config = HttpConfig(
         user_agent=etiquette.user_agent, sender=etiquette.sender, proxy=options.proxy, ca_file=options.ca_file
     )
@@ -121,7 +121,7 @@ def lines_of(
     *,
     keep_receipt: Keep = forget,
 ) -> Lines:
-    """Lines to hosts, under the name that they may show."""
+    """Lines to hosts, with the home's name that they may show."""
     offered = options.priorities_by_site()
     return Lines(
         transport,

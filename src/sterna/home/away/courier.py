@@ -1,4 +1,4 @@
-"""The courier takes crawlers to hosts and brings home what they find: the I/O of `trip`."""
+"""The driver of trips to hosts: carries out the actions of `trip`, and reports their events."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,14 +10,13 @@ from msgspec.structs import replace
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused
 from sterna.home.away import events as ev
 from sterna.home.away.line import Line, Lines
-from sterna.home.away.luggage import pack, unpack, unpack_all
+from sterna.home.away.luggage import pack, unpack
 from sterna.home.away.negotiation import Facts, bounded, narrowed_words, room_for, shape
-from sterna.home.away.patience import Resting
+from sterna.home.away.patience import Pauses
 from sterna.home.away.place import Placement
 from sterna.home.away.trip import Departure, Trip
 from sterna.home.belief.inquiry import Inquiries, Inquiry
-from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import UNDER_WAY, Estimate, Out, OutboxRow
 from sterna.home.progress import Progress
 from sterna.model import Budget, Deliver, Visit
@@ -30,10 +29,10 @@ _INTERRUPTIBLE = (ev.Greet, ev.Shape, ev.Order, ev.Read, ev.Sleep)
 
 
 class Journey(Departure, frozen=True, kw_only=True):
-    """A trip that is to be made, or that an earlier run began."""
+    """A trip to make, or one that an earlier run began."""
 
     offer: Offer
-    order_bytes: int = 0  # as expected
+    order_bytes: int = 0  # estimated
 
 
 class Courier:
@@ -41,12 +40,12 @@ class Courier:
 
     def __init__(
         self,
-        lines: Callable[[], Lines],  # called when the first crawler leaves: without one home needs no key
+        lines: Callable[[], Lines],  # called when the first crawler leaves: until then home needs no key
         ledger: LedgerDesk,
         *,
         clock: Clock,
         progress: Progress,
-        inquiries: Inquiries | None = None,  # None: every host is believed
+        inquiries: Inquiries | None = None,  # None: all hosts are trusted
         level: int = 0,
         tell: Callable[[Placement], None] = lambda placement: None,
         warn: Callable[[str], None] = lambda line: None,
@@ -58,12 +57,12 @@ class Courier:
         self.inquiries = inquiries
         self._level = level
         self._tell = tell
-        self._resting = Resting(warn)
+        self._pauses = Pauses(warn)
         self.killed_sites: set[str] = set()  # grows by _look_for_kill()
 
     def note_line(self, site: str, line: str) -> None:
-        """A line of a host's log."""
-        self._resting.note(site, line)
+        """Warns of a pause that a line of a host's log reports."""
+        self._pauses.note(site, line)
 
     async def unfinished(self) -> list[Journey]:
         """The trips of an earlier run that are still under way."""
@@ -71,7 +70,7 @@ class Courier:
         return [await self.ledger.do(partial(self._journey, row)) for row in rows]
 
     def _journey(self, row: OutboxRow, ledger: Ledger) -> Journey:
-        visit, offer, own = unpack_all(ledger.luggage(row.visit))
+        visit, offer, own = unpack(ledger.luggage(row.visit))
         return Journey(
             visit=visit,
             offer=offer,
@@ -83,29 +82,31 @@ class Courier:
     async def travel(
         self, journey: Journey, *, deliver: Deliver, stop: asyncio.Event, blame: Blame
     ) -> ev.Outcome:
-        """Returns when the crawler is back or lost; what it brought is stored by then.
+        """Returns when the crawler is back or lost, and its parcels are stored.
 
-        `blame` is called before the site is free for another visit. A refused parcel is a failure of the trip
-        like others; any other error of `deliver` is raised.
+        Calls `blame` before the site is free for another visit. A refused parcel is a failure of the trip;
+        any other error of `deliver` is raised.
         """
         visit = journey.visit
         lines = self._lines()
         departure = replace(journey, level=self._level, patience=lines.patience)
         trip = Trip(departure, now=self.clock.now())
-        leg = _Leg(self, journey, trip, line=lines.to(journey.offer), deliver=deliver, stop=stop, blame=blame)
+        driver = _TripDriver(
+            self, journey, trip, line=lines.to(journey.offer), deliver=deliver, stop=stop, blame=blame
+        )
         self._progress.away.add(visit.id)
         self._progress.has_sent = True
         try:
-            await leg.run()
+            await driver.run()
         finally:
             self._progress.away.discard(visit.id)
-            self._progress.bytes_received += leg.line.traffic.received
+            self._progress.bytes_received += driver.line.traffic.received
         return replace(
-            trip.outcome, bytes_sent=leg.line.traffic.sent, bytes_received=leg.line.traffic.received
+            trip.outcome, bytes_sent=driver.line.traffic.sent, bytes_received=driver.line.traffic.received
         )
 
     async def shape(self, visit: Visit, offer: Offer, session: Session) -> Visit:
-        """The visit as the host takes it, written into the outbox: a restart resumes what was sent."""
+        """The visit shaped to what the host grants, written into the outbox: a restart resumes it."""
         facts = Facts.of(session.platform, is_live_only=offer.is_live_only)
         estimate = await self._estimate(visit, session.grants, facts)
         shaped = await asyncio.to_thread(shape, visit, session.grants, facts, estimate)
@@ -116,7 +117,7 @@ class Courier:
         return shaped
 
     async def _estimate(self, visit: Visit, grants: Budget, facts: Facts) -> Estimate:
-        """What earlier visits teach; the parts of the site only if not all of it fits into one visit."""
+        """The estimate of the visit; with the parts of the site only if it does not fit into one visit."""
         estimate = await self.ledger.do(lambda ledger: ledger.estimate(visit.site))
         granted = bounded(visit.budget, grants, facts)
         if len(visit.starts) <= room_for(granted, estimate, wanted=visit.budget):
@@ -124,8 +125,8 @@ class Courier:
         return await self.ledger.do(lambda ledger: ledger.estimate(visit.site, with_subtrees=True))
 
 
-class _Leg:
-    """One trip under way: carries its actions out; run() once."""
+class _TripDriver:
+    """Carries out the actions of one trip; run() once."""
 
     def __init__(
         self,
@@ -145,11 +146,11 @@ class _Leg:
         self._deliver = deliver
         self._stop = stop
         self._blame = blame
-        # Changed as actions are carried out.
+        # Changed by run(), as it carries actions out.
         self._inquiry: Inquiry | None = None
         self._pending: asyncio.Task[ev.Event | None] | None = None  # the interruptible action under way
         self._killing: asyncio.Task[None] | None = None
-        self._is_stop_told = False
+        self._has_seen_stop = False
 
     async def run(self) -> None:
         event: ev.Event = ev.Begun()
@@ -161,7 +162,7 @@ class _Leg:
             await _cancel(self._pending, self._killing)
             await self.line.close()
             if self._inquiry:
-                self._inquiry.close()  # what is still held there is for the next run
+                self._inquiry.close()  # parcels that are still held wait for the next run
 
     async def _carry_out(self, action: ev.Action) -> ev.Event | None:
         if isinstance(action, _INTERRUPTIBLE):
@@ -172,17 +173,17 @@ class _Leg:
         return await self._attempt(action)
 
     async def _watch(self, seconds: float | None = None) -> ev.Event | None:
-        """The event of the action under way, or what interrupts it: a stop, or the time."""
+        """The event of the action under way, or of what interrupts it: a stop, or the timeout."""
         assert self._pending
-        halts = [] if self._is_stop_told else [asyncio.create_task(each.wait()) for each in self._halts()]
+        halts = [] if self._has_seen_stop else [asyncio.create_task(each.wait()) for each in self._halts()]
         try:
-            await asyncio.sleep(0)  # a stop that is there already comes first
+            await asyncio.sleep(0)  # a stop that is already set comes first
             if not any(each.done() for each in halts):
                 await asyncio.wait(
                     {self._pending, *halts}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
                 )
             if any(each.done() for each in halts):
-                self._is_stop_told = True
+                self._has_seen_stop = True
                 return ev.Stopped(is_run=self._stop.is_set())
             if not self._pending.done():
                 return ev.TimeUp()
@@ -259,14 +260,14 @@ class _Leg:
 
     @property
     def _case(self) -> Inquiry:
-        """The inquiry, for actions that only a trip with one asks for."""
+        """The inquiry, for actions of trips that have one."""
         assert self._inquiry
         return self._inquiry
 
     # -- belief ------------------------------------------------------------------------------------------
 
     async def _open(self) -> ev.Opened:
-        """Raises Refused if the host lied not long ago."""
+        """Raises Refused if the host was caught lying recently."""
         inquiries, journey = self._courier.inquiries, self._journey
         if inquiries is None:
             return ev.Opened()
@@ -292,7 +293,7 @@ class _Leg:
         visit = self._trip.visit
         if is_new:
             visit = await self._courier.shape(self._journey.visit, self._journey.offer, self.line.session)
-        # When a visit of an earlier run began is not known any more.
+        # The start time of a visit of an earlier run is not stored.
         began = self._courier.clock.now() if is_new else 0.0
         await self.line.load(visit, first=self._trip.next, began=began)
         return ev.Ready(visit)
@@ -321,7 +322,7 @@ class _Leg:
         await self._courier.ledger.do(lambda ledger: ledger.write_out(row, pack(visit, offer)))
 
     async def _look_for_kill(self) -> ev.Looked:
-        """Whether the user killed the crawler, perhaps from another process."""
+        """Looks whether the user killed the crawler, perhaps from another process."""
         visit, now = self._journey.visit, self._courier.clock.now()
         out = await self._courier.ledger.do(lambda ledger: ledger.mark_out(visit.id, Out.AWAY, now=now))
         if out is Out.KILLED:
@@ -348,12 +349,12 @@ class _Leg:
         return ev.Closed(await self._courier.ledger.do(note))
 
 
-def call_back(ledger: Ledger, is_waited_for: Callable[[Visit], bool], *, now: float) -> None:
-    """Gives up crawlers of an earlier run that nobody waits for: what they bring is not stored."""
+def call_back(ledger: Ledger, is_wanted: Callable[[Visit], bool], *, now: float) -> None:
+    """Gives up crawlers of an earlier run that this run does not want: their parcels are not stored."""
     for row in ledger.outbox(states=UNDER_WAY):
         try:
-            visit, _ = unpack(ledger.luggage(row.visit))
-            reason = "" if is_waited_for(visit) else "nobody waits for it any more"
+            visit, _, _ = unpack(ledger.luggage(row.visit))
+            reason = "" if is_wanted(visit) else "no longer wanted by this crawl"
         except HostGone as error:
             reason = str(error)
         if reason:
@@ -361,7 +362,7 @@ def call_back(ledger: Ledger, is_waited_for: Callable[[Visit], bool], *, now: fl
 
 
 def _promise(ledger: Ledger, site: str, priority: int | None) -> None:
-    """Keeps what home owes the site for the visit."""
+    """Stores the priority that home promised the site for the visit."""
     row = ledger.host_row(site)
     if priority is not None and priority != (row.priority if row else 0):
         ledger.set_priority(site, priority)

@@ -1,4 +1,4 @@
-"""The events and actions of a trip to a host: what `trip` is told and what it asks for."""
+"""The events and actions of a trip to a host: the input and output of `trip`."""
 
 from sterna.errors import SternaError
 from sterna.home.ledger.records import Out
@@ -6,22 +6,22 @@ from sterna.model import Ended, Parcel, Record, Visit
 
 
 class Fault(Record, frozen=True, kw_only=True):
-    """Why the next visit to a site is better made from here than at its host."""
+    """Why the next visit to a site should be made from here rather than at its host."""
 
     site: str
     reason: str
     problem: str = ""  # its name on the wire, if the host itself refused
-    seconds: float | None = None  # how long to stay away, if the host said so
+    seconds: float | None = None  # for which to stay away, if the host said so
 
 
 class Outcome(Record, frozen=True, kw_only=True):
-    """What became of a trip: where the crawler is now, and what was delivered."""
+    """The result of a trip: where the crawler is now, and what was delivered."""
 
     out: Out = Out.WAITING
-    was_taken: bool = True  # False: the crawler never left, and its visit is still to be made
+    was_taken: bool = True  # False: the host did not take the crawler, and the visit is still to be made
     failure: SternaError | None = None
     faults: tuple[Fault, ...] = ()
-    ended: Ended | None = None  # None: stopped here before the host reported an end
+    ended: Ended | None = None  # None: stopped by home before the host reported an end
     parcels: int = 0
     pages: int = 0
     cuts: int = 0  # after which the visit was resumed
@@ -39,7 +39,7 @@ class Begun(Record, frozen=True):
 
 
 class Opened(Record, frozen=True, kw_only=True):
-    """What is believed of the host, and what an earlier run left in quarantine."""
+    """How far the host is trusted, and what an earlier run left in quarantine."""
 
     is_checked: bool = False  # pages are checked at the end of the visit
     is_held: bool = False  # parcels are quarantined until then
@@ -54,40 +54,40 @@ class Greeted(Record, frozen=True, kw_only=True):
     seconds: float  # that its answer took
     ticket_seconds: float  # for which the session's ticket is valid
     level: int  # the highest compression level it offers
-    priority: int = 0  # for which it grants what it does
+    priority: int = 0  # that it expects for what it grants
 
 
 class Ready(Record, frozen=True):
-    """The visit is shaped to what the host grants, written down and packed."""
+    """The visit is shaped to what the host grants, stored and packed."""
 
     visit: Visit
 
 
 class Accepted(Record, frozen=True):
-    """The host took the order: its stream begins."""
+    """The host accepted the order: its stream begins."""
 
 
 class Came(Record, frozen=True):
-    """A parcel came whole, in so many bytes."""
+    """A complete parcel was received, in `size_bytes` of the stream."""
 
     parcel: Parcel
     size_bytes: int
 
 
 class Said(Record, frozen=True):
-    """A line of the host's log, or "" for a bare sign of life."""
+    """A line of the host's log, or "" for a keep-alive."""
 
     line: str = ""
 
 
 class StreamOver(Record, frozen=True):
-    """The host's signed end was seen and verified."""
+    """The host's signed end was received and verified."""
 
     is_proven: bool
 
 
 class Signed(Record, frozen=True):
-    """The receipt was settled: "signed", the reason it was not, or "" if none came."""
+    """The result of countersigning the receipt: "signed", the reason against it, or "" without a receipt."""
 
     receipt: str = ""
 
@@ -104,13 +104,13 @@ class Released(Record, frozen=True):
 
 
 class Judged(Record, frozen=True):
-    """The check is over; an error if the host lied or could not be checked."""
+    """The check is over; with an error if the host lied or could not be checked."""
 
     error: SternaError | None = None
 
 
 class Looked(Record, frozen=True):
-    """Whether the user killed the crawler meanwhile, as the outbox says."""
+    """Whether the user has killed the crawler, according to the outbox."""
 
     is_killed: bool
 
@@ -136,7 +136,7 @@ class Failed(Record, frozen=True):
 
 
 class Closed(Record, frozen=True):
-    """The outbox has the end of the trip."""
+    """The end of the trip is stored in the outbox."""
 
     out: Out
 
@@ -162,7 +162,7 @@ Event = (
     | Closed
 )
 
-# -- actions: those that no event answers ------------------------------------------------------------------
+# -- actions without an event ------------------------------------------------------------------------------
 
 
 class WriteOut(Record, frozen=True):
@@ -170,7 +170,7 @@ class WriteOut(Record, frozen=True):
 
 
 class Acknowledge(Record, frozen=True):
-    """Let the host forget the parcels up to this one."""
+    """Let the host delete the parcels up to this one."""
 
     number: int
     size_bytes: int
@@ -183,13 +183,13 @@ class Tell(Record, frozen=True):
 
 
 class Kill(Record, frozen=True):
-    """Ask the host to end the visit; beside what else happens if `is_beside`."""
+    """Ask the host to end the visit; in the background if `is_beside`."""
 
     is_beside: bool = False
 
 
 class Blame(Record, frozen=True):
-    """Keep visits away from the host for a while."""
+    """Do not contact the host for a while."""
 
     fault: Fault
 
@@ -199,18 +199,18 @@ class Prove(Record, frozen=True):
 
 
 class Discard(Record, frozen=True):
-    """Empty the visit's quarantine."""
+    """Delete the visit's quarantine."""
 
 
-# -- actions that an event answers -------------------------------------------------------------------------
+# -- actions with an event, named after the colon ----------------------------------------------------------
 
 
 class Open(Record, frozen=True):
-    """Look up what is believed of the host: Opened."""
+    """Look up how far the host is trusted: Opened."""
 
 
 class Greet(Record, frozen=True):
-    """Open a session: Greeted. A host that `is_known` must be the one that has the visit."""
+    """Open a session: Greeted. If `is_known`, it must be the host that has the visit."""
 
     is_known: bool
 
@@ -239,7 +239,7 @@ class Wait(Record, frozen=True):
 
 
 class Sign(Record, frozen=True):
-    """Settle the receipt and send the last acknowledgement: Signed."""
+    """Countersign the receipt and send the last acknowledgement: Signed."""
 
     lost_streams: int
 
@@ -266,7 +266,7 @@ class Sleep(Record, frozen=True):
 class Check(Record, frozen=True):
     """Fetch a sample of the pages from here and compare: Judged."""
 
-    visit: Visit  # as it was sent
+    visit: Visit  # as sent to the host
     is_whole: bool  # all its parcels were seen, in this run or in quarantine
 
 
@@ -275,7 +275,7 @@ class Release(Record, frozen=True):
 
 
 class LookForKill(Record, frozen=True):
-    """See whether the user killed the crawler: Looked."""
+    """Look whether the user has killed the crawler: Looked."""
 
 
 class Close(Record, frozen=True, kw_only=True):
@@ -284,7 +284,7 @@ class Close(Record, frozen=True, kw_only=True):
     out: Out
     reason: str
     is_over: bool = True  # the visit's lease ends with it
-    promised: int | None = None  # the priority that home owes the site
+    promised: int | None = None  # the revisit priority that home promised the site
 
 
 Effect = WriteOut | Acknowledge | Tell | Kill | Blame | Prove | Discard

@@ -1,4 +1,4 @@
-"""Takes a host's stream apart: parcels in order, each of them checked, and the proof at the end. No I/O."""
+"""Reads the stream of a visit: checks every parcel and its order, and the proof at the end. No I/O."""
 
 from collections.abc import Iterator
 
@@ -25,15 +25,15 @@ from sterna.wire.stream import (
 
 MIB = 1 << 20
 MAX_LINES = 1_000  # of a host's log, in one visit
-MAX_PAGE_BYTES = 32 * MIB  # read and raw, as the largest page can be
+MAX_PAGE_BYTES = 32 * MIB  # the largest page, read and raw
 MAX_CHARACTER_BYTES = 4
 SLACK_BYTES = 256 * MIB  # for links, checkpoints and facts
-SLACK_URLS = 100_000  # which the last page may have beyond a budget
+SLACK_URLS = 100_000  # by which the last page may exceed a budget
 SLACK_PARCELS = 1_000
 
 
 class Inbox:
-    """What of one visit has come so far; goes on over any number of streams."""
+    """What was received of one visit so far, over any number of streams."""
 
     def __init__(
         self, visit: Visit, marks: Marks, *, host_key: PublicKey, began: float, first: int = 1
@@ -44,12 +44,12 @@ class Inbox:
         self._began = began
         self._is_from_start = first == 1
         budget = visit.budget
-        # Redirects and errors are pages too; every one of them was a start or a URL that was found.
+        # Redirects and errors are pages too; each was a start URL or a found one.
         self._most_pages = budget.pages + budget.urls + len(visit.starts) + len(visit.known.fingerprints) // 8
         self._most_urls = 2 * budget.urls + SLACK_URLS  # of this site and of others
-        # They go full, or by time.
+        # A parcel is sent when it is full, or after some time.
         self._most_parcels = budget.pages + 2 * int(budget.seconds) + SLACK_PARCELS
-        # All of these are changed by feed().
+        # Changed by begin() and feed().
         self._reader: StreamReader | None = None
         self._unpacker: Unpacker | None = None
         self._ahead_seconds = 0.0
@@ -59,21 +59,21 @@ class Inbox:
         self.next = first  # the number of the next parcel
         self.pages = 0
         self.ended: Ended | None = None  # as the last parcel says
-        self.is_over = False  # the host's end was seen, and it is true
+        self.is_over = False  # the host's end was received and verified
         self.is_proven = False
-        self.lines: list[str] = []  # of log; whoever shows them takes them out
+        self.lines: list[str] = []  # of the host's log; the reader removes them
         self._line_count = 0
         self._costs = Usage()  # of all parcels together
-        self._earlier_bytes = 0  # of streams that are over
+        self._earlier_bytes = 0  # of earlier streams
         self.receipt: ReceiptCame | None = None  # of the last stream
 
     @property
     def has_all(self) -> bool:
-        """True if the last parcel has come, whether its end was proven or not."""
+        """True if the last parcel was received, whether its end was proven or not."""
         return self.ended is not None
 
     def begin(self, key: bytes, *, ahead_seconds: float = 0.0) -> None:
-        """A new stream begins with the parcel that is next; the host's clock is so far ahead of ours."""
+        """Begins a new stream with the next parcel; `ahead_seconds`: of the host's clock before ours."""
         if self._reader:
             self._earlier_bytes += self._reader.opened_bytes
         self.receipt = None
@@ -83,7 +83,7 @@ class Inbox:
             self._unpacker = Unpacker(self._visit, self._marks, began=self._began + ahead_seconds)
 
     def feed(self, data: bytes, *, now: float) -> Iterator[Parcel]:
-        """The parcels that are whole now; WireError if they cannot be, HostGone if the host gives up."""
+        """The parcels that are complete now; raises WireError if invalid, HostGone if the host gave up."""
         assert self._reader
         for came in self._reader.feed(data):
             if isinstance(came, ParcelCame):
@@ -92,7 +92,7 @@ class Inbox:
                 self._note(came)
 
     def witnessed(self, *, now: float, lost_streams: int) -> Witnessed:
-        """What a receipt of the visit is held against; so many streams brought less than was sent."""
+        """What a receipt of the visit is compared with; `lost_streams` may have lost bytes on the way."""
         before_bytes = self.receipt.before_bytes if self.receipt else 0
         return Witnessed(
             visit=self._visit.id,
@@ -109,18 +109,18 @@ class Inbox:
         )
 
     def finish(self) -> None:
-        """To be called when a stream ends; WireError("cut off") if that was not its end."""
+        """Call it when a stream ends; raises WireError("cut off") if the end is missing."""
         assert self._reader
         self._reader.finish()
 
     def _parcel(self, packed: bytes, now: float) -> Parcel:
         self._left_bytes -= len(packed)
         if self.has_all:
-            raise WireError("malformed", "a parcel after the last one")
+            raise WireError("malformed", "parcel after the last one")
         assert self._unpacker
         parcel = self._unpacker.unpack(packed, now=now + self._ahead_seconds)
         if parcel.number != self.next:
-            raise WireError("malformed", f"parcel {parcel.number} where parcel {self.next} belongs")
+            raise WireError("malformed", f"parcel {parcel.number} instead of parcel {self.next}")
         self._count(parcel)
         self.next += 1
         self.ended = parcel.ended
@@ -134,7 +134,7 @@ class Inbox:
         self._urls += len(parcel.checkpoint.found) + len(parcel.outlinks)
         is_too_much = self.pages > self._most_pages or self._urls > self._most_urls
         if is_too_much or parcel.number > self._most_parcels:
-            raise WireError("too-large", "more pages, URLs or parcels than the visit can have")
+            raise WireError("too-large", "more pages, URLs or parcels than the visit's budget allows")
 
     def _note(self, came: Came) -> None:
         if isinstance(came, Ending):
@@ -148,25 +148,27 @@ class Inbox:
             self.lines.append(came.text)
 
     def _end(self, ending: Ending) -> None:
-        """WireError unless the host signed what has come, and nothing else."""
+        """Raises WireError unless the host signed exactly what was received."""
         if ending.visit != self._visit.id:
-            raise WireError("malformed", "the end of another visit")
+            raise WireError("malformed", "end of another visit")
         ending.check(self._host_key.verify)
         if ending.parcels != self.next - 1 or ending.ended != self.ended:
             raise WireError(
-                "malformed", f"the host counts {ending.parcels} parcels, {self.next - 1} have come"
+                "malformed", f"the host counts {ending.parcels} parcels, but {self.next - 1} were received"
             )
-        if self._is_from_start:  # else the pages before were counted by another run
+        if self._is_from_start:  # else an earlier run received the first pages
             if ending.pages != self.pages:
-                raise WireError("malformed", f"the host counts {ending.pages} pages, {self.pages} have come")
+                raise WireError(
+                    "malformed", f"the host counts {ending.pages} pages, but {self.pages} were received"
+                )
             if ending.root != self._tree.root():
-                raise WireError("bad-signature", "the pages are not those that the host signed")
+                raise WireError("bad-signature", "the pages do not match the root that the host signed")
             self.is_proven = True
         self.is_over = True
 
 
 def most_bytes(visit: Visit) -> int:
-    """What a visit can bring at the very most, before compression: a stream beyond it never ends."""
+    """The upper bound of a visit's stream before compression: a longer one is taken for endless."""
     budget = visit.budget
     pages = budget.pages * MAX_PAGE_BYTES
     sent = budget.sent_bytes * MAX_CHARACTER_BYTES
@@ -174,7 +176,7 @@ def most_bytes(visit: Visit) -> int:
 
 
 def in_our_time(parcel: Parcel, ahead_seconds: float) -> Parcel:
-    """The parcel with the times of a clock that is ahead set back."""
+    """The parcel with its times converted from a clock that is ahead."""
     checkpoint = parcel.checkpoint
     return replace(
         parcel,
@@ -195,4 +197,4 @@ def _as_gone(json: bytes) -> HostGone:
     try:
         return HostGone(f"the host gave the visit up: {refusal_of(decode_problem(json))}")
     except WireError:
-        return HostGone("the host gave the visit up, and its reason cannot be read")
+        return HostGone("the host gave the visit up, with a malformed reason")

@@ -44,7 +44,7 @@ StreamEvent = ev.Came | ev.Said | ev.StreamOver
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes of messages, without the headers that carry them; grows as they pass, failures included."""
+    """Bytes of messages without HTTP headers; counted as they pass, failed calls included."""
 
     sent: int = 0
     received: int = 0
@@ -52,11 +52,11 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A session that a host opened: good for one order, and for acknowledgements after it."""
+    """A session with a host: valid for one order, and for acknowledgements after it."""
 
     session: Session
     seconds: float  # that the host's answer took
-    ahead_seconds: float = 0.0  # how far its clock is ahead, where that is so much that it refused
+    ahead_seconds: float = 0.0  # of the host's clock before ours, if the difference made it refuse
 
 
 class Lines:
@@ -67,10 +67,10 @@ class Lines:
         transport: Transport,
         identity: Identity,
         *,
-        home: str,  # its name, as hosts may show it
+        home: str,  # its name, which hosts may show
         clock: Clock,
         patience: Patience | None = None,
-        priority_of: Callable[[str], int] = lambda site: 0,  # that home offers a site in its revisits
+        priority_of: Callable[[str], int] = lambda site: 0,  # the revisit priority that home offers a site
         keep_receipt: Keep = forget,
     ) -> None:
         self.transport = transport
@@ -85,11 +85,11 @@ class Lines:
         return Line(self, offer)
 
     async def look(self, offer: Offer, visit: str) -> Report:
-        """The state of a visit at its host; HostGone if the host does not know it."""
+        """The state of a visit at its host; raises HostGone if the host does not know it."""
         return await self._ask(offer, Look(visit))
 
     async def kill(self, offer: Offer, visit: str) -> Report:
-        """Ends a visit at its host; its state then, or HostGone if the host does not know it."""
+        """Ends a visit at its host, and returns its state; raises HostGone if the host does not know it."""
         return await self._ask(offer, Kill(visit))
 
     async def _ask(self, offer: Offer, order: Look | Kill) -> Report:
@@ -98,17 +98,17 @@ class Lines:
         except Refused as refusal:
             if refusal.problem != "gone":
                 raise
-            raise HostGone(f"the host of {offer.site} does not know the visit {order.visit}") from refusal
+            raise HostGone(f"the host of {offer.site} does not know visit {order.visit}") from refusal
 
 
 class Line:
-    """Calls one host, for one trip; raises Refused and LineBroken as the transport does."""
+    """Calls one host, for one trip; raises Refused and LineBroken, like its transport."""
 
     def __init__(self, lines: Lines, offer: Offer) -> None:
         self._lines = lines
         self._offer = offer
         self.traffic = Traffic()
-        # Changed by the methods in their order: greet, load, order, read ..., sign.
+        # Set by greet(), load() and order(), which are called in this order; then read() ..., sign().
         self._contact: Contact | None = None
         self._visit: Visit | None = None
         self._cargo: Cargo | None = None
@@ -125,13 +125,13 @@ class Line:
     # -- sessions ----------------------------------------------------------------------------------------
 
     async def greet(self, wants: Budget, *, is_known: bool) -> ev.Greeted:
-        """Opens a session. A wrong answer is Refused; HostGone if the host `is_known` to have the visit."""
+        """Opens a session. An invalid reply raises Refused, or HostGone if the host should have the visit."""
         try:
             self._contact = await self.contact(wants)
         except WireError as error:
             if is_known:
                 raise HostGone(f"the host of {self._offer.site} has changed its identity: {error}") from error
-            raise Refused(error.problem, f"the greeting was answered wrongly: {error.detail}") from error
+            raise Refused(error.problem, f"invalid reply to the greeting: {error.detail}") from error
         session = self._contact.session
         return ev.Greeted(
             seconds=self._contact.seconds,
@@ -141,7 +141,7 @@ class Line:
         )
 
     async def contact(self, wants: Budget) -> Contact:
-        """A session; if the clocks differ, asked for once more with the host's time."""
+        """A new session; if the clocks differ too much, greets again with the host's time."""
         try:
             return await self._greet(wants, ahead_seconds=0.0)
         except Refused as refusal:
@@ -165,14 +165,14 @@ class Line:
         return Contact(greeting.finish(reply, self._offer.public_key), seconds, ahead_seconds)
 
     async def ask(self, order: Look | Kill) -> Report:
-        """Greets, and gives an order that a report answers; a session of its own."""
+        """Gives an order that is answered by a report, in a session of its own."""
         contact = await self.contact(Budget())
         async with self._order(contact, order) as chunks:
             data = await read_whole(chunks, most=MAX_SMALL_BYTES)
         return open_report(contact.session.keys, data)
 
     async def kill(self, visit: str) -> None:
-        """Asks the host to end a visit; an unreachable host notices in time that nobody reads."""
+        """Asks the host to end a visit; an unreachable host ends it itself, without a reader."""
         with suppress(Refused, LineBroken, WireError, TimeoutError):
             async with asyncio.timeout(self._lines.patience.stop_seconds):
                 await self.ask(Kill(visit))
@@ -180,7 +180,7 @@ class Line:
     # -- one visit ---------------------------------------------------------------------------------------
 
     async def load(self, visit: Visit, *, first: int, began: float) -> None:
-        """Packs a visit for the next order; its parcels begin with `first`. Slow if much is known."""
+        """Packs a visit for the next order; its first parcel has number `first`. Slow if much is known."""
         self._visit = visit
         self._cargo = await asyncio.to_thread(Cargo.of, visit)
         self._inbox = Inbox(
@@ -219,14 +219,14 @@ class Line:
             starts=cargo.starts,
             known=cargo.known,
             state=visit.state,
-            budget=visit.budget,  # the host takes of it what it granted
+            budget=visit.budget,  # the host reduces it to what it granted
             level=level,
             priority=contact.session.priority,
             within=visit.within,
         )
 
     async def read(self) -> StreamEvent:
-        """The next of the stream; LineBroken if it is cut off or silent, HostGone if it is malformed."""
+        """The next event of the stream; raises LineBroken if it is cut or silent, HostGone if malformed."""
         assert self._events
         with self._translated():
             return await anext(self._events)
@@ -234,7 +234,7 @@ class Line:
     async def _read(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[StreamEvent, None]:
         inbox, clock, size = self._inbox, self._lines.clock, 0
         assert inbox
-        async for chunk in self._timed(chunks):
+        async for chunk in self._with_timeout(chunks):
             size += len(chunk)
             opened = inbox.feed(chunk, now=clock.now())
             is_silent = True
@@ -254,19 +254,20 @@ class Line:
                 yield ev.Said()
         inbox.finish()
 
-    async def _timed(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _with_timeout(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        seconds = self._lines.patience.silence_seconds
         while True:
             try:
-                async with asyncio.timeout(self._lines.patience.silence_seconds):
+                async with asyncio.timeout(seconds):
                     chunk = await anext(chunks)
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                raise LineBroken(f"{self._offer.site}: its host shows no sign of life") from None
+                raise LineBroken(f"the host of {self._offer.site} was silent for {seconds:g} s") from None
             yield chunk
 
     def acknowledge(self, number: int, size_bytes: int) -> None:
-        """Home has this parcel for good, and all before it."""
+        """Lets the host delete this parcel and all before it."""
         if self._acknowledgements:
             self._acknowledgements.note(number, size_bytes)
 
@@ -274,13 +275,13 @@ class Line:
         """Countersigns the receipt if there is one, and sends the last acknowledgement."""
         assert self._inbox
         assert self._acknowledgements
-        signature, said = b"", ""
+        signature, result = b"", ""
         if self._inbox.receipt:
             seen = self._inbox.witnessed(now=self._lines.clock.now(), lost_streams=lost_streams)
             signing = await self._lines.countersigning.take(self._inbox.receipt.packed, seen)
-            signature, said = signing.signature, signing.reason or "signed"
+            signature, result = signing.signature, signing.reason or "signed"
         await self._acknowledgements.finish(signature)
-        return ev.Signed(said)
+        return ev.Signed(result)
 
     async def close(self) -> None:
         """Ends the stream."""
@@ -289,7 +290,7 @@ class Line:
     # -- messages ----------------------------------------------------------------------------------------
 
     async def _acknowledge(self, contact: Contact, number: int, receipt: bytes) -> None:
-        """Confirms the parcels up to this one, with home's signature under the receipt."""
+        """Acknowledges the parcels up to this one, with home's signature of the receipt."""
         assert self._visit
         body = seal_acknowledgement(contact.session.keys, self._visit.id, number, receipt=receipt)
         async with self._exchange(Call("acknowledge", body)) as (chunks, _):
@@ -297,7 +298,7 @@ class Line:
 
     @asynccontextmanager
     async def _order(self, contact: Contact, order: Order) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Gives the session's one order; the answer comes in chunks while the context is open."""
+        """Gives the session's one order; its reply comes in chunks while the context is open."""
         body = seal_order(contact.session.keys, contact.session.ticket, order)
         async with self._exchange(Call("order", body)) as (chunks, _):
             yield chunks
@@ -305,8 +306,8 @@ class Line:
     @asynccontextmanager
     async def _exchange(self, call: Call) -> AsyncIterator[tuple[AsyncIterator[bytes], float]]:
         self.traffic.sent += len(call.body)
-        async with self._lines.transport.exchange(self._offer.endpoint, call) as answer:
-            yield self._counted(answer.chunks), answer.seconds
+        async with self._lines.transport.exchange(self._offer.endpoint, call) as reply:
+            yield self._counted(reply.chunks), reply.seconds
 
     async def _counted(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for chunk in chunks:

@@ -1,8 +1,8 @@
-"""What a crawler takes to a host: which start URLs by name, and what is known of the site.
+"""What a crawler takes to a host: the start URLs that are sent as text, and what is known of the site.
 
-A page that was read before need not travel as a URL: its fingerprint and digest are known there, and the
-crawler comes by it through links from the site's roots, as a browser would. What it did not come by is given
-to the next visit by name.
+A page that was read before need not be sent as a URL: its fingerprint and digest are sent, and the crawler
+reaches it through links from the site's roots, as a browser would. Pages that it did not reach are sent as
+URLs with the next visit.
 """
 
 from collections.abc import Container
@@ -22,7 +22,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 class Packed(Record, frozen=True):
-    """What is kept of a crawler that is away; `own` is its budget, where the visit's is what was granted."""
+    """An entry of the outbox; `own` is the crawler's own budget, the visit's is what was granted."""
 
     visit: Visit
     offer: bytes
@@ -33,14 +33,14 @@ _DECODER = msgspec.msgpack.Decoder(Packed)
 
 
 def luggage(visit: Visit) -> tuple[tuple[Target, ...], Known]:
-    """The start URLs that go by name, in their order, and what is known."""
+    """The start URLs to send, in their order, and what is known of the site."""
     validators = tuple(each for each in visit.known.validators if each.digest)
     known = Known(visit.known.fingerprints, validators)
     if not validators:
         return visit.starts, known
     marks = {each.fingerprint for each in validators}
     lowest = min((start.depth for start in visit.starts), default=0)
-    # By its rules nothing is come by through links, and in some parts alone not everything.
+    # Rules that drive loading follow no links, and links of some parts do not reach every page.
     is_led = visit.crawler.program.drives_loading or bool(visit.within)
     return tuple(
         start
@@ -51,7 +51,7 @@ def luggage(visit: Visit) -> tuple[tuple[Target, ...], Known]:
 
 @dataclass(frozen=True, slots=True)
 class Cargo:
-    """What goes to the host with the visit, packed."""
+    """The luggage of a visit, packed for its order."""
 
     starts: tuple[Target, ...]
     known: bytes
@@ -59,54 +59,49 @@ class Cargo:
 
     @classmethod
     def of(cls, visit: Visit) -> "Cargo":
-        """Takes a while where much is known."""
+        """Slow if much is known."""
         starts, known = luggage(visit)
         return cls(starts, pack_known(known), Marks(known))
 
 
 def _goes_by_name(start: Target, lowest: int) -> bool:
-    """Roots do, from which the rest is found, and what was tried before: see with_missed()."""
+    """True of roots, from which the rest is found, and of URLs that were missed before: see with_missed()."""
     return start.depth <= lowest or start.attempts > 0 or start.kind != "page"
 
 
 def with_missed(parcel: Parcel, visit: Visit, *, reported: Container[int]) -> Parcel:
-    """The last parcel of a finished visit with the starts that it did not come by, to be tried again.
+    """Adds the start URLs that a finished visit did not reach to its last parcel, to be tried again.
 
-    One more attempt is what tells the next visit to take them by name.
+    Their raised number of attempts makes the next visit send them as URLs.
     """
     if parcel.ended is not Ended.FINISHED:
         return parcel
-    told = {fingerprint(target.url) for target in parcel.checkpoint.again}
+    retried = {fingerprint(target.url) for target in parcel.checkpoint.again}
     missed = tuple(
         msgspec.structs.replace(start, attempts=start.attempts + 1)
         for start in visit.starts
         for mark in (fingerprint(start.url),)
-        if mark not in reported and mark not in told
+        if mark not in reported and mark not in retried
     )
     checkpoint = msgspec.structs.replace(parcel.checkpoint, again=(*parcel.checkpoint.again, *missed))
     return msgspec.structs.replace(parcel, checkpoint=checkpoint)
 
 
 def is_negligent(visit: Visit, *, reported: Container[int]) -> bool:
-    """True if a visit that finished said nothing of a URL that it was given by name: its host is no good."""
+    """True if a finished visit did not report a URL that it was sent."""
     return any(fingerprint(start.url) not in reported for start in luggage(visit)[0])
 
 
 def pack(visit: Visit, offer: Offer, own: Budget | None = None) -> bytes:
-    """All that it takes to hear of a crawler again after home ended: for the ledger's outbox."""
+    """All that is needed to resume the visit after a restart of home: for the ledger's outbox."""
     data = _ENCODER.encode(Packed(visit, encode_offer(offer), own))
     return zstandard.ZstdCompressor(level=_LEVEL).compress(data)
 
 
-def unpack(data: bytes) -> tuple[Visit, Offer]:
-    """The visit and the offer that pack() was given; HostGone if another version of Sterna packed them."""
-    return unpack_all(data)[:2]
-
-
-def unpack_all(data: bytes) -> tuple[Visit, Offer, Budget | None]:
-    """All that pack() was given; HostGone as for unpack()."""
+def unpack(data: bytes) -> tuple[Visit, Offer, Budget | None]:
+    """What pack() was given; raises HostGone if another version of Sterna packed it."""
     try:
         packed = _DECODER.decode(zstandard.ZstdDecompressor().decompress(data))
         return packed.visit, decode_offer(packed.offer, packed.visit.site), packed.own
     except (zstandard.ZstdError, msgspec.MsgspecError, WireError) as error:
-        raise HostGone(f"what the crawler took along cannot be read any more: {error}") from error
+        raise HostGone(f"cannot read the crawler's entry in the outbox: {error}") from error

@@ -1,7 +1,7 @@
-"""What is sent to a host once it has said what it grants: which budget, which parts, which crawler. Pure.
+"""Shapes a visit to what a host grants: which budget, which parts of the site. Pure.
 
-A host grants what its owner can spare (Crawlets 6). If that is too little for what waits at the site, the
-crawler goes to some parts only, and the rest stays in the frontier for further visits.
+A host grants what its owner can spare (Crawlets 6). If that is too little for the frontier of the site, the
+crawler visits some parts only, and the rest stays in the frontier for further visits.
 """
 
 from array import array
@@ -16,18 +16,18 @@ from sterna.model import Budget, Ended, Known, Record, Scope, Target, Visit
 from sterna.web.urls import fingerprint, part_of
 from sterna.wire.orders import MAX_PARTS
 
-LIVE_PAGES = 2_000  # of a visit that no host keeps: whoever loses the line begins the rest anew
-MAX_LEVEL = 22  # of compression, that there is
-SHOWN = 5  # parts, where people are told of them
+LIVE_PAGES = 2_000  # of a visit that the host does not keep: if the line breaks, the rest starts again
+MAX_LEVEL = 22  # of zstd
+SHOWN = 5  # parts, in a message
 URL_BYTES = 200  # of memory, for each URL that a visit holds
-# What another visit has anew. Of memory, scratch store and facts it would have as little again.
+# The limits that start again with another visit. Those of memory, scratch store and facts would be as tight.
 _RENEWED = frozenset(
     {Ended.CPU_SECONDS, Ended.WALL_SECONDS, Ended.REQUESTS, Ended.FETCHED_BYTES, Ended.SENT_BYTES}
 )
 
 
 class Facts(Record, frozen=True, kw_only=True):
-    """What a host says of its platform, as far as it is any use here; what it leaves out hinders nobody."""
+    """What a host says of its platform, as far as home uses it; what it leaves out sets no limit."""
 
     can_jail: bool = True
     level: int = MAX_LEVEL  # of compression
@@ -36,7 +36,7 @@ class Facts(Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, platform: Mapping[str, str], *, is_live_only: bool = False) -> "Facts":
-        """The facts in these texts, and what its offer says; one that cannot be read counts as not said."""
+        """Reads the facts of a host's platform and offer; unreadable ones count as left out."""
         return cls(
             can_jail="none" not in (platform.get("engine"), platform.get("jail")),
             level=_number(platform.get("level", "")) or MAX_LEVEL,
@@ -46,29 +46,28 @@ class Facts(Record, frozen=True, kw_only=True):
 
 
 def shape(visit: Visit, grants: Budget, facts: Facts, estimate: Estimate) -> Visit:
-    """What of the visit is sent there; Refused, as a host would say it, if none of it can be.
+    """The part of the visit to send, with the budget that the host grants; raises Refused if there is none.
 
-    Its budget is what holds there. Depths stay exact: what lies deeper than a link below the nearest URL that
-    was never read waits until that one was.
+    Depths stay exact: URLs more than one link below the nearest unread URL wait until that one was read.
     """
     if visit.crawler.program.rules and not facts.can_jail:
-        raise Refused("no-jail", "its machine cannot jail a crawler's rules: they stay at home")
+        raise Refused("no-jail", "its machine cannot sandbox a crawler's rules: they run at home")
     budget = bounded(visit.budget, grants, facts)
     if not budget.pages or not budget.seconds:
-        raise Refused("refused", "it grants no page, or no time to read one")
+        raise Refused("refused", "it grants no pages, or no time to read one")
     known = len(visit.known.fingerprints) // 8 + len(visit.known.validators)
     if grants.urls < min(visit.budget.urls, known):
-        raise Refused("refused", f"it holds {grants.urls:,} URLs, and more are known of the site")
+        raise Refused("refused", f"it accepts {grants.urls:,} URLs, but home knows more of the site")
     near = tuple(start for start in visit.starts if start.depth <= budget.depth)
     if not near:
-        raise Refused("refused", f"all that waits lies deeper than the {budget.depth} links that it allows")
+        raise Refused("refused", f"all pending URLs are deeper than the {budget.depth} links that it allows")
     room = room_for(budget, estimate, wanted=visit.budget)
     visit = msgspec.structs.replace(visit, budget=budget, starts=near)
     return visit if _has_an_order(visit) else _narrowed(visit, room, estimate)
 
 
 def bounded(wanted: Budget, granted: Budget, facts: Facts) -> Budget:
-    """What holds of a budget where so much of it is granted."""
+    """The wanted budget, reduced to what is granted and to what the platform can hold."""
     budget = wanted.lesser(granted)
     pages = min(budget.pages, LIVE_PAGES) if facts.is_live_only else budget.pages
     urls = min(budget.urls, facts.memory_bytes // URL_BYTES) if facts.memory_bytes else budget.urls
@@ -76,9 +75,9 @@ def bounded(wanted: Budget, granted: Budget, facts: Facts) -> Budget:
 
 
 def room_for(budget: Budget, estimate: Estimate, *, wanted: Budget) -> int:
-    """How many pages a visit can be expected to read before a limit of its host ends it.
+    """The number of pages that a visit is expected to read before a limit of its host ends it.
 
-    What home itself wanted no more of counts for nothing: it goes on with another visit in any case.
+    Limits that home itself set do not count: after them it continues with another visit anyway.
     """
     costs = {
         "requests": 1.0,
@@ -95,17 +94,17 @@ def room_for(budget: Budget, estimate: Estimate, *, wanted: Budget) -> int:
 
 
 def needs_of(starts: tuple[Target, ...], estimate: Estimate) -> dict[str, int]:
-    """How many pages wait in each part: those that could start now, or more if the ledger knows of more."""
+    """The pending pages of each part: the start URLs, or more if the ledger knows of more."""
     counts = Counter(part_of(start.url) for start in starts if start.kind == "page")
     known = {each.path: each.waiting for each in estimate.subtrees}
     return {path: max(count, known.get(path, 0)) for path, count in counts.items()}
 
 
 def choose(needs: Mapping[str, int], room: int) -> tuple[str, ...]:
-    """The parts to visit now: all if they fit, else those that do, the largest first.
+    """The parts to visit now: all if they fit, else those that fit, the largest first.
 
-    If what fits would leave more than half of the room empty, it is the largest that does not fit: its
-    crawler runs out of budget, and is continued by another visit. So there are never many small visits.
+    If these would leave more than half of the room empty, it is the largest part, which does not fit: the
+    crawler runs out of budget, and another visit continues it. So there are never many small visits.
     """
     if sum(needs.values()) <= room:
         return tuple(sorted(needs))
@@ -119,27 +118,27 @@ def choose(needs: Mapping[str, int], room: int) -> tuple[str, ...]:
 
 
 def narrowed_words(visit: Visit, shaped: Visit) -> str:
-    """Where the crawler goes, for people."""
+    """A line that says which parts the crawler visits."""
     shown = ", ".join(shaped.within[:SHOWN]) + (" ..." if len(shaped.within) > SHOWN else "")
     return (
-        f"{shaped.budget.pages:,} pages granted, {len(visit.starts):,} wait: this visit reads"
+        f"{shaped.budget.pages:,} pages granted, {len(visit.starts):,} pending: this visit reads"
         f" {len(shaped.starts):,} of them, in {shown}"
     )
 
 
 def is_hosts_own(ended: Ended, *, own: Budget, granted: Budget) -> bool:
-    """True if what ended a visit is a limit of its host, and not one that the crawler has anywhere."""
+    """True if the limit that ended a visit is its host's, and not the crawler's own."""
     limit, here = getattr(granted, ended, 0), getattr(own, ended, 0)
     return bool(limit) and (not here or limit < here)
 
 
 def is_renewed(ended: Ended) -> bool:
-    """True of a limit that another visit to the same host has anew."""
+    """True of a limit that starts again with another visit to the same host."""
     return ended in _RENEWED
 
 
 def _has_an_order(visit: Visit) -> bool:
-    """True of a crawler whose rules say what comes first: it is not for others to leave parts for later."""
+    """True if the crawler's rules set the order of pages, so that no part may be left for later."""
     program = visit.crawler.program
     return program.is_best_first or program.drives_loading
 
@@ -161,10 +160,10 @@ def _narrowed(visit: Visit, room: int, estimate: Estimate) -> Visit:
 
 
 def _exact_depth(visit: Visit) -> int:
-    """To which depth pages can be fetched although some parts wait.
+    """The depth down to which pages can be fetched although some parts are left out.
 
-    Whatever these still lead to lies deeper than the nearest of them that nobody has read. Where the scope
-    itself ends at a depth, pages that were read before count too: what they lead to may be new.
+    Unknown pages of those parts are deeper than their nearest unread page. If the scope ends at a depth,
+    pages that were read before count as unread: they may have new links.
     """
     is_bounded = visit.crawler.scope.max_depth < Scope().max_depth
     read = frozenset[int]() if is_bounded else {each.fingerprint for each in visit.known.validators}
@@ -175,7 +174,7 @@ def _exact_depth(visit: Visit) -> int:
 
 
 def _known_beside(visit: Visit, starts: tuple[Target, ...]) -> Known:
-    """What is known, with the starts that are left out: they wait at home, and are not to be told again."""
+    """What is known, and the starts that are left out: home has them, so they must not be reported again."""
     marks = {fingerprint(start.url) for start in starts}
     others = {fingerprint(start.url) for start in visit.starts} - marks
     done = array("q")
@@ -187,5 +186,5 @@ def _known_beside(visit: Visit, starts: tuple[Target, ...]) -> Known:
 
 
 def _number(text: str) -> int:
-    """The number in a text; 0 if there is none."""
+    """The number in a text; 0 if it is not a number."""
     return int(text) if text.isascii() and text.isdigit() else 0

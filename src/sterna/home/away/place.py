@@ -1,7 +1,7 @@
-"""Here or at the host: which way a visit moves fewer bytes over the network. Pure: numbers in, a choice out.
+"""The choice of a visit's place, here or at the host: which one moves fewer bytes over the network. Pure.
 
-The figures for a page are those of a real site of 1,170 pages: 4.66 MB as ordinary crawling with gzip
-receives it, 2.43 MB as one compressed stream. They need not be exact: where they matter, little is at stake.
+The figures for a page are those of a real site of 1,170 pages: 4.66 MB by ordinary crawling with gzip, 2.43
+MB as one compressed stream. They need not be exact: in close cases little is at stake.
 """
 
 from typing import Literal
@@ -10,11 +10,11 @@ from sterna.model import Field, Keep, Record, Visit
 
 PlaceKind = Literal["here", "host", "station"]
 
-TYPICAL_PAGES = 500  # of a site of which nothing is known yet (Crawlets 8)
-PAGE_BYTES = 4_000  # a page by ordinary crawling: request, answer, both heads
+TYPICAL_PAGES = 500  # of an unknown site (Crawlets 8)
+PAGE_BYTES = 4_000  # a page by ordinary crawling: request, response, headers
 CONDITIONAL_BYTES = 600  # a page that turns out to be unchanged
-HANDSHAKE_BYTES = 4_000  # discovery, both round trips, acknowledgements, with their heads
-RETURNED_BYTES = 60  # address, digest and times of a page, in the compressed stream
+HANDSHAKE_BYTES = 4_000  # discovery, both round trips, acknowledgements, with headers
+RETURNED_BYTES = 60  # URL, digest and times of a page, in the compressed stream
 START_BYTES = 40
 KNOWN_BYTES = 7  # a URL in F
 VALIDATED_BYTES = 12  # with its digest
@@ -44,16 +44,16 @@ HERE = Place()
 
 
 class Prospect(Record, frozen=True, kw_only=True):
-    """What a visit is expected to be."""
+    """The expected size of a visit."""
 
-    new: int  # URLs that wait and were never read
+    new: int  # pending URLs that were never read
     known_again: int = 0  # pages to visit again, of which home has the digest
     done: int = 0  # other URLs in F
-    named: int = 0  # start URLs that travel as such
+    named: int = 0  # start URLs that are sent as text
     follows_links: bool = True
-    pages: int = 0  # the most that it may fetch; 0 for no limit
+    pages: int = 0  # the most that it may fetch; 0: no limit
     crawler_bytes: int = 0
-    kept_bytes: int = 0  # a page, of what is sent home
+    kept_bytes: int = 0  # sent home for each page
 
 
 class Choice(Record, frozen=True, kw_only=True):
@@ -61,12 +61,12 @@ class Choice(Record, frozen=True, kw_only=True):
 
     place: PlaceKind
     reason: str
-    saved_bytes: int = 0  # what need not cross the network, without what it costs to go there
-    order_bytes: int = 0  # what it costs
+    saved_bytes: int = 0  # that need not cross the network
+    order_bytes: int = 0  # that the trip costs
 
 
 class Placement(Record, frozen=True, array_like=False, kw_only=True):
-    """Where a visit is carried out, and why: for people."""
+    """Where a visit is carried out, and why, as shown to the user."""
 
     site: str
     place: PlaceKind
@@ -74,7 +74,7 @@ class Placement(Record, frozen=True, array_like=False, kw_only=True):
 
 
 def choose(prospect: Prospect) -> Choice:
-    """To the host if that is expected to save more than the crawler's own way there costs."""
+    """The host if a trip is expected to save more than it costs."""
     new, again = _expected(prospect)
     ordinary = new * PAGE_BYTES + again * CONDITIONAL_BYTES
     saved = ordinary - new * (RETURNED_BYTES + prospect.kept_bytes) - again // 8
@@ -90,7 +90,7 @@ def choose(prospect: Prospect) -> Choice:
 
 
 def prospect_of(visit: Visit, *, crawler_bytes: int, named: int) -> Prospect:
-    """The numbers of a visit; `named` of its start URLs would travel to a host as such."""
+    """The prospect of a visit; `named` of its start URLs would be sent as text."""
     deepest = min(visit.crawler.scope.max_depth, visit.budget.depth)
     again = sum(bool(each.digest) for each in visit.known.validators)
     limits = [limit for limit in (visit.budget.pages, visit.budget.requests) if limit]
@@ -107,7 +107,7 @@ def prospect_of(visit: Visit, *, crawler_bytes: int, named: int) -> Prospect:
 
 
 def kept_bytes(keep: Keep, *, keeps_raw: bool = False) -> int:
-    """What of a page is sent home, compressed."""
+    """The bytes that are sent home for a page, compressed."""
     size = sum(
         int(_FIELD_BYTES[field] * (keep.share if field in ("text", "html") else 1.0)) for field in keep.fields
     )
@@ -115,7 +115,7 @@ def kept_bytes(keep: Keep, *, keeps_raw: bool = False) -> int:
 
 
 def closed_words(seconds: float | None) -> str:
-    """For how long a host is closed, for people."""
+    """How long a host is closed, in words."""
     if not seconds:
         return "for now"
     minutes = max(round(seconds / 60), 1)
@@ -125,9 +125,9 @@ def closed_words(seconds: float | None) -> str:
 
 
 def _expected(prospect: Prospect) -> tuple[int, int]:
-    """How many pages are read for the first time, and how many again."""
+    """The expected number of pages to read for the first time, and of those to read again."""
     new, again = prospect.new, prospect.known_again
-    if prospect.follows_links and not again:  # whoever visits pages again knows the site
+    if prospect.follows_links and not again:  # with pages to visit again, the size of the site is known
         new = max(new, TYPICAL_PAGES - prospect.done)
     if not prospect.pages:
         return new, again

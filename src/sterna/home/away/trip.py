@@ -1,7 +1,7 @@
 """One trip of a crawler to a host and back, as a state machine: events in, actions out. Pure.
 
 `courier` carries the actions out and reports each result as the next event: a list of events replays a trip.
-Of the actions that `Trip.on` answers, the last one is the one whose event comes next.
+The next event is that of the last action that `Trip.on` returned.
 """
 
 from enum import StrEnum
@@ -17,30 +17,30 @@ from sterna.home.ledger.records import Out
 from sterna.model import Arrival, Budget, Ended, Hold, Parcel, Record, Visit
 from sterna.web.politeness import site_key
 
-NEAR_SECONDS = 0.02  # a greeting answered in less: compressing takes longer than sending
+NEAR_SECONDS = 0.02  # if a greeting takes less, compressing takes longer than sending
 NEAR_LEVEL, FAR_LEVEL = 3, 9
 TROUBLED_SECONDS = 60.0
 
-# A host keeps its holds to itself: after these, home leaves the site alone for a while.
+# After these ends home holds the site for a while, because hosts do not report their holds.
 _TROUBLES = frozenset({Ended.BLOCKED, Ended.FAILING, Ended.DISQUALIFIED})
 # Refusals of an order that the host may have accepted when it first came.
 _TAKEN_BEFORE = frozenset({"ticket-spent", "replayed"})
-# Refusals that another try can overcome, for a visit that is there.
+# Refusals after which a visit at the host may be resumed.
 _PASSING = frozenset({"busy", "ticket-spent", "ticket-expired", "replayed", "internal"})
 
 Actions = tuple[ev.Action, ...]
 
 
 class Stage(StrEnum):
-    """How far a trip has come."""
+    """The state of a trip."""
 
     LEAVING = "leaving"
     GREETED = "greeted"  # a session is open
     SHAPED = "shaped"  # the visit fits what the host grants
     ORDERED = "ordered"  # the host may have the visit
-    STREAMING = "streaming"  # parcels come
-    CUT = "cut"  # the line broke; another try follows
-    WAITING = "waiting"  # all has come that will come; it waits until the host is believed
+    STREAMING = "streaming"  # parcels arrive
+    CUT = "cut"  # the line broke; a retry follows
+    WAITING = "waiting"  # the stream is over, and its pages are being checked
     DONE = "done"
     LOST = "lost"
 
@@ -50,9 +50,9 @@ class Departure(Record, frozen=True, kw_only=True):
 
     visit: Visit
     is_live_only: bool = False  # the host keeps no visits: a cut ends the trip
-    resume_from: int = 0  # the first parcel that is still to come; 0: the crawler has not left yet
-    own: Budget | None = None  # the crawler's own budget, if the visit has what the host granted
-    level: int = 0  # of compression; 0: by the time that a greeting takes
+    resume_from: int = 0  # the first parcel still to receive; 0: the crawler has not left yet
+    own: Budget | None = None  # the crawler's own budget, if the visit's is what the host granted
+    level: int = 0  # of compression; 0: chosen by the time of a greeting
     patience: Patience = Patience()
 
 
@@ -63,30 +63,30 @@ class Trip:
         self._departure = departure
         self._patience = departure.patience
         self._own = departure.own or departure.visit.budget
-        self.visit = departure.visit  # as it is sent, once the host has said what it grants
+        self.visit = departure.visit  # replaced by the shaped one, once the host has said what it grants
         self.stage = Stage.LEAVING
         self.outcome = ev.Outcome()
         self._clocks = Clocks(self.visit.budget.seconds, self._patience, now=now)
-        # Tries and streams; set by _start_at() too.
+        # Tries and streams; also set by _start_at().
         self.next = self._first = self._tried_at = 1  # parcel numbers
         self._was_sent = self._is_taken = False
-        self._streams = 0  # those asked for, and the one of an earlier run
+        self._streams = 0  # ordered in this run, and one for an earlier run
         self._tries = 0
         self._cuts = 0
         self._start_at(departure.resume_from)
-        # How the parcels are treated, as Opened says.
+        # Set by Opened.
         self._is_checked = self._is_held = False
         # The session.
         self._greeting: ev.Greeted | None = None
         self._greeted_at = now
         self._is_packed = self._is_renewal = False
         self._promised: int | None = None
-        # What has come.
+        # What was received.
         self._ended: Ended | None = None  # as the last parcel says
         self._pages = 0
         self._size_bytes = 0  # of the parcel that is being stored
         self._reported: set[int] = set()
-        self._last: tuple[Parcel, str] | None = None  # the last parcel, and what is wrong with the visit
+        self._last: tuple[Parcel, str] | None = None  # the last parcel, and the visit's fault if any
         self._final: Ended | None = None  # how the visit ended, once that is committed
         self._is_stopping = self._is_run_stopped = False
         self._failure: SternaError | None = None
@@ -96,7 +96,7 @@ class Trip:
         return self.outcome.out is not Out.WAITING
 
     def on(self, event: ev.Event, *, now: float) -> Actions:  # noqa: PLR0911, PLR0912 - a case for each
-        """What is to be done next."""
+        """The actions to carry out next."""
         match event:
             case ev.Begun():
                 return (ev.Open(),) if self._departure.resume_from else (ev.WriteOut(), ev.Open())
@@ -172,7 +172,7 @@ class Trip:
         if not self._was_sent:
             self._clocks = Clocks(visit.budget.seconds, self._patience, now=self._greeted_at)
             self._promised = self._greeting.priority
-        # Where much is known packing takes a while, and a ticket soon expires.
+        # Packing is slow if much is known of the site, and tickets expire soon.
         if now - self._greeted_at > self._greeting.ticket_seconds / 2:
             self._is_renewal = True
             return (ev.Greet(self._was_sent),)
@@ -220,7 +220,7 @@ class Trip:
         if self.stage is Stage.WAITING:
             return (ev.Release(),)
         self._clocks.note_parcel(now)
-        if self._departure.is_live_only:  # it keeps nothing that it could forget
+        if self._departure.is_live_only:  # it keeps no parcels, so it needs no acknowledgements
             return (ev.Read(),)
         return ev.Acknowledge(self.next - 1, self._size_bytes), ev.Read()
 
@@ -241,7 +241,7 @@ class Trip:
         fault = self._fault(parcel.ended)
         parcel = self._completed(parcel, now)
         self._last = (parcel, fault)
-        if parcel.ended is Ended.STOPPED:  # by its host, or by somebody here
+        if parcel.ended is Ended.STOPPED:  # by its host, or by the user
             return (ev.LookForKill(),)
         return self._deliver_last(is_killed=False)
 
@@ -254,11 +254,11 @@ class Trip:
         return (*blame, ev.Commit(parcel))
 
     def _fault(self, ended: Ended) -> str:
-        """What is wrong with a visit that came home whole: why the next one is better made from here."""
+        """Why the next visit should be made from here, although this one is complete; "" without a reason."""
         if not self._reported:
-            return f"its visit there ended as {ended} and brought nothing"
+            return f"the visit to its host ended as {ended} without results"
         if ended is Ended.FINISHED and is_negligent(self.visit, reported=self._reported):
-            return "its host said nothing of URLs that it was given"
+            return "its host did not report URLs that it was sent"
         if self._is_hosts_own(ended) and not is_renewed(ended):
             return f"its host grants too little for this crawler: {ended}"
         return ""
@@ -267,10 +267,10 @@ class Trip:
         return is_hosts_own(ended, own=self._own, granted=self.visit.budget)
 
     def _completed(self, parcel: Parcel, now: float) -> Parcel:
-        """The last parcel with what its host leaves to home: missed URLs, the next visit, a pause."""
+        """Adds to the last parcel what home decides: missed URLs, whether to continue, a hold."""
         parcel = with_missed(parcel, self.visit, reported=self._reported)
         if parcel.ended and self._is_hosts_own(parcel.ended):
-            # Not the crawler's own limit, which would end it at this site: it is continued.
+            # The crawler's own limit would end it at this site; after the host's it continues.
             parcel = msgspec.structs.replace(parcel, ended=Ended.BUDGET)
         if parcel.ended in _TROUBLES:
             hold = Hold(site_key(parcel.site), now + TROUBLED_SECONDS)
@@ -284,7 +284,7 @@ class Trip:
             self._failure = error
             return ev.Kill(), ev.Discard(), ev.Close(out=Out.LOST, reason=str(error), promised=self._promised)
         if self._is_stopping:
-            return self._arrive(None)  # a host may well break off what it was told to end
+            return self._arrive(None)  # the host may break off a visit that it was asked to end
         if isinstance(error, (Refused, LineBroken)):
             return self._cut(error)
         return self._break(error)
@@ -302,7 +302,7 @@ class Trip:
             self._cuts += self._is_taken
             return (ev.Sleep(min(max(pause, asked or 0.0), self._patience.longest_pause_seconds)),)
         if self._ended:
-            return self._arrive(self._ended)  # all is here but the proof
+            return self._arrive(self._ended)  # only the proof is missing
         if isinstance(error, Refused) and not self._is_taken:
             return self._break(error)
         number = self.next - 1
@@ -315,13 +315,13 @@ class Trip:
             return True
         if self._is_taken:
             return error.problem in _PASSING
-        if error.problem == "gone":  # the order never arrived: it is sent again
+        if error.problem == "gone":  # the order did not arrive: send it again
             self._was_sent = False
             return True
         return error.problem in _TAKEN_BEFORE
 
     def _stop(self, stopped: ev.Stopped) -> Actions:
-        """Kills the visit, and takes what its host still sends of it."""
+        """Asks the host to end the visit, and receives what it still sends."""
         self._is_run_stopped = stopped.is_run
         self._is_stopping = True
         if not self._was_sent or self._departure.is_live_only:
@@ -331,14 +331,14 @@ class Trip:
     # -- when all has come -------------------------------------------------------------------------------
 
     def _arrive(self, ended: Ended | None) -> Actions:
-        """Nothing more will come, and nothing is wrong with that."""
+        """The stream is over, without a failure."""
         self.outcome = msgspec.structs.replace(self.outcome, ended=ended)
         if not self._is_checked:
             return self._finish()
         return (ev.Prove(), *self._check()) if self._is_held else self._check()
 
     def _break(self, error: SternaError) -> Actions:
-        """The visit fails; what came before is checked and used all the same."""
+        """The visit failed; the pages received before are checked and used all the same."""
         self._failure = error
         return self._check() if self._is_checked and self._pages else self._lose(error)
 
@@ -369,7 +369,7 @@ class Trip:
         self.stage = Stage.LOST
         if not isinstance(error, (Refused, LineBroken)):
             return ev.Discard(), ev.LookForKill()
-        # Nothing happened there, unless the visit is there since an earlier run.
+        # The host does not have the visit, unless an earlier run sent it.
         was_taken = self._departure.resume_from > 0
         self.outcome = msgspec.structs.replace(self.outcome, was_taken=was_taken)
         close = ev.Close(

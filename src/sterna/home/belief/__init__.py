@@ -1,1 +1,1 @@
-"""Whether hosts are believed: what they bring is checked from here, if need be before it is used."""
+"""Trust in hosts: their pages are checked from here, if need be before they are used."""

@@ -1,7 +1,7 @@
-"""Checking what a host brought: some of its pages are fetched from here, by the same crawler, and compared.
+"""The check of a host's pages: a sample is fetched from here, by the same crawler, and compared.
 
-The pages are read in visits of their own by the runtime here, so that they are asked for as politely as any,
-as robots.txt allows, and read alike; what these bring goes to the judge instead of intake.
+The runtime here reads the sample in visits of their own, so that politeness, robots.txt and reading are the
+same as for any visit; their parcels are judged instead of stored.
 """
 
 import asyncio
@@ -51,12 +51,12 @@ from sterna.web.clock import Clock
 from sterna.web.urls import fingerprint
 from sterna.wire.discovery import Offer
 
-MOST_SECOND_LOOKS = 16  # at pages that differ: so many tell enough
+MOST_SECOND_LOOKS = 16  # at pages that differ: more would not change the result
 MOST_OMISSIONS = 5
 _NOT_THERE = (404, 410)
 READ_SECONDS = 600.0  # for the visit that reads a sample
-STOP_SECONDS = 5.0  # that a check goes on after the run was stopped
-# Pages are asked for under this name only where the user wants to know what browsers are shown.
+STOP_SECONDS = 5.0  # for which a check continues after the run was stopped
+# Used only if the user asks for strict checks, to see what browsers are shown.
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
 
@@ -67,11 +67,11 @@ class Here(Protocol):
 
 
 class Report(Record, frozen=True, kw_only=True):
-    """What a check found, and what it took."""
+    """The findings of a check, and its cost."""
 
     findings: tuple[Finding, ...] = ()
     usage: Usage = Usage()
-    late: int = 0  # of the pages, those for which the time was not enough
+    late: int = 0  # pages that were not fetched in time
 
     @property
     def good(self) -> int:
@@ -83,13 +83,13 @@ class Report(Record, frozen=True, kw_only=True):
 
     @property
     def seen(self) -> int:
-        """How many of the pages could be read from here at all."""
+        """The number of pages that could be read from here."""
         return sum(each.verdict is not Judgement.UNSEEN for each in self.findings)
 
 
 @dataclass(slots=True)
 class _Read:
-    """What a visit of the check's own brought; changed by take() alone."""
+    """The result of one of the check's own visits; changed by take() alone."""
 
     pages: dict[int, Page] = field(default_factory=dict)
     found: list[Target] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Check:
         is_whole: bool = True,
         is_strict: bool = False,
     ) -> None:
-        """`is_whole`: the witness saw all of the visit. Strictly, pages are asked for as by browsers too."""
+        """`is_whole`: the witness saw all of the visit. `is_strict`: also fetch pages as a browser would."""
         self._visit = visit
         self._witness = witness
         self._here = here
@@ -137,34 +137,34 @@ class Check:
         )
         self._select = Judge(program.select) if program.select and not program.rules else None
         self._reads: list[_Read] = []
-        self._robots = visit.robots  # as the first of them found it; a host tells nothing of it
+        self._robots = visit.robots  # replaced by what the first read finds; hosts do not report it
 
     async def run(self, count: int, stop: asyncio.Event) -> Report:
-        """Reads so many pages from here, those that differ twice, and says what became of each."""
-        told = self._witness.draw(count)
-        if not told:
+        """Reads `count` pages from here, those that differ twice; a finding for each."""
+        sample = self._witness.draw(count)
+        if not sample:
             return Report()
         halt = asyncio.Event()
         ending = asyncio.create_task(_set_later(stop, halt))
         try:
-            findings = await self._find(told, halt)
+            findings = await self._find(sample, halt)
         finally:
             ending.cancel()
         usage = Usage(
             requests=sum(read.requests for read in self._reads),
             bytes_received=sum(read.bytes_received for read in self._reads),
         )
-        return Report(findings=tuple(weighed(findings)), usage=usage, late=self._late(told))
+        return Report(findings=tuple(weighed(findings)), usage=usage, late=self._late(sample))
 
-    def _late(self, told: Sequence[ReportedPage]) -> int:
-        """How many were not asked for in time: a site may want long pauses."""
+    def _late(self, sample: Sequence[ReportedPage]) -> int:
+        """The number of pages that were not requested in time: a site may require long delays."""
         first = self._reads[0]
         if first.ended is not Ended.BUDGET:
             return 0
-        return sum(each.page.fingerprint not in first.pages for each in told)
+        return sum(each.page.fingerprint not in first.pages for each in sample)
 
-    async def _find(self, told: Sequence[ReportedPage], halt: asyncio.Event) -> list[Finding]:
-        pages = [each.page for each in told]
+    async def _find(self, sample: Sequence[ReportedPage], halt: asyncio.Event) -> list[Finding]:
+        pages = [each.page for each in sample]
         first = await self._read(pages, halt)
         as_browser = await self._read_as_browser(pages, halt)
         seen = first.pages
@@ -172,33 +172,33 @@ class Check:
         missed = self._missed_starts()
         again = await self._read([*suspects[:MOST_SECOND_LOOKS], *missed], halt)
         referrers = await self._read_referrers(suspects[:MOST_SECOND_LOOKS], seen, halt)
-        findings = [self._judged(each, seen, again.pages, referrers) for each in told]
+        findings = [self._judged(each, seen, again.pages, referrers) for each in sample]
         findings = [
             self._cloaked(each, seen.get(fingerprint(each.url)), as_browser, again.pages) for each in findings
         ]
         same = {each.url for each in findings if each.verdict is Judgement.SAME}
-        # Of a page that is unchanged a host need not have read the links again.
+        # A host need not read the links of an unchanged page again.
         true = {page.url: page.depth for page in pages if page.url in same and not page.is_unchanged}
         findings += [_omitted(page, again.pages.get(page.fingerprint)) for page in missed]
         return findings + self._omissions(first.found, true)
 
     # -- one page ----------------------------------------------------------------------------------------
 
-    def _is_suspect(self, told: Page, seen: Page | None, as_browser: Mapping[int, Page]) -> bool:
+    def _is_suspect(self, reported: Page, seen: Page | None, as_browser: Mapping[int, Page]) -> bool:
         if seen is None:
             return False
-        if needs_second_look(told, trimmed(seen, self._visit.crawler.program.keep), self._manner):
+        if needs_second_look(reported, trimmed(seen, self._visit.crawler.program.keep), self._manner):
             return True
-        return cloaked(seen, as_browser.get(told.fingerprint), seen) is not None
+        return cloaked(seen, as_browser.get(reported.fingerprint), seen) is not None
 
     def _judged(
         self,
-        told: ReportedPage,
+        reported: ReportedPage,
         seen: Mapping[int, Page],
         again: Mapping[int, Page],
         referrers: Mapping[int, Page],
     ) -> Finding:
-        page, keep = told.page, self._visit.crawler.program.keep
+        page, keep = reported.page, self._visit.crawler.program.keep
         ours, second = seen.get(page.fingerprint), again.get(page.fingerprint)
         finding = judge(
             page,
@@ -210,17 +210,17 @@ class Check:
         )
         if finding.verdict is not Judgement.SAME or ours is None:
             return finding
-        if told.has_false_raw:
-            return Finding(page.url, Judgement.ALTERED, "its digest is right, and not its raw response")
+        if reported.has_false_raw:
+            return Finding(page.url, Judgement.ALTERED, "its digest matches, but its raw response does not")
         if not page.is_kept and ours.digest == page.digest and self._wants(page, ours):
-            return Finding(page.url, Judgement.MISSING, "the crawler wants it, and the host kept it back")
+            return Finding(page.url, Judgement.MISSING, "the crawler selects it, but the host withheld it")
         return finding
 
-    def _wants(self, told: Page, seen: Page) -> bool:
-        """Whether the crawler selects the page; its depth and referrer are those of the visit."""
+    def _wants(self, reported: Page, seen: Page) -> bool:
+        """Whether the crawler selects the page, with the depth and referrer that the visit reported."""
         if self._select is None or seen.is_unchanged:
             return False
-        page = replace(seen, depth=told.depth, referrer=told.referrer)
+        page = replace(seen, depth=reported.depth, referrer=reported.referrer)
         return self._select.judge(row_of(page, self._visit.site)) is True
 
     def _cloaked(
@@ -234,7 +234,7 @@ class Check:
     # -- what the host did not mention -------------------------------------------------------------------
 
     def _missed_starts(self) -> list[Page]:
-        """Some of the URLs that a finished visit was given by name, and of which it said nothing."""
+        """Some of the URLs that a finished visit was sent, and did not report."""
         if self._witness.ended is not Ended.FINISHED or not self._is_whole:
             return []
         missed = [
@@ -245,26 +245,26 @@ class Check:
         return missed[:MOST_OMISSIONS]
 
     def _omissions(self, found: Iterable[Target], true: Mapping[str, int]) -> list[Finding]:
-        """Links of pages that the host read as we did, at these depths, and that it should have told."""
+        """Findings for links of true pages, by URL and depth, that the host should have reported."""
         program = self._visit.crawler.program
         if not (self._is_whole and self._manner.is_same_version) or program.rules or program.prune:
-            return []  # what is followed then is not for us to say
+            return []  # which links are followed is then not known here
         omitted = [
             link
             for link in found
             if link.referrer in true and self._is_news(link, depth=true[link.referrer] + 1)
         ]
         return [
-            Finding(link.url, Judgement.OMITTED, f"{link.referrer} leads there, and the host did not say so")
+            Finding(link.url, Judgement.OMITTED, f"{link.referrer} links to it, but it was not reported")
             for link in omitted[:MOST_OMISSIONS]
         ]
 
     def _is_news(self, link: Target, *, depth: int) -> bool:
-        """True if a visit that saw this link had to say so."""
+        """True if a visit that saw this link had to report it."""
         mark, known = fingerprint(link.url), self._visit.known
         if mark in self._witness.mentioned or link.kind != "page" or _holds(known.fingerprints, mark):
             return False
-        # What home knows is told when it is fetched, and not when it is found: there it may lie too deep.
+        # URLs that home knows are reported when fetched, not when found, and they may be too deep to fetch.
         deepest = min(self._visit.budget.depth, self._visit.crawler.scope.max_depth)
         if self._witness.ended is Ended.FINISHED and depth <= deepest:
             return True
@@ -282,7 +282,7 @@ class Check:
     async def _read_referrers(
         self, suspects: Sequence[Page], seen: Mapping[int, Page], halt: asyncio.Event
     ) -> dict[int, Page]:
-        """Where the host says that it found pages which are not there."""
+        """Reads the referrers that the host reported for pages that do not exist."""
         urls = {page.referrer for page in suspects if seen[page.fingerprint].status in _NOT_THERE}
         inside = sorted(url for url in urls if url.startswith(f"{self._visit.site}/"))
         pages = [Page(url=url, fingerprint=fingerprint(url), depth=0, fetched=0.0) for url in inside]
@@ -304,8 +304,8 @@ class Check:
 
 def _omitted(start: Page, seen: Page | None) -> Finding:
     if seen is not None and 200 <= seen.status < 300 and not seen.error:
-        return Finding(start.url, Judgement.OMITTED, "the host was given it, and said nothing of it")
-    return Finding(start.url, Judgement.UNSEEN, "it is not to be had from here either")
+        return Finding(start.url, Judgement.OMITTED, "the host was sent it, but did not report it")
+    return Finding(start.url, Judgement.UNSEEN, "it cannot be fetched from here either")
 
 
 def _holds(fingerprints: bytes, mark: int) -> bool:
@@ -321,7 +321,7 @@ async def _set_later(stop: asyncio.Event, halt: asyncio.Event) -> None:
 
 
 def reading(visit: Visit, pages: Sequence[Page], *, is_first: bool) -> Visit:
-    """A visit that reads these pages and follows nothing; what is said to be unchanged is asked for so."""
+    """A visit that reads these pages and follows no links; the first is conditional for unchanged pages."""
     unchanged = {page.fingerprint for page in pages if page.is_unchanged} if is_first else set[int]()
     return replace(
         visit,
@@ -332,8 +332,7 @@ def reading(visit: Visit, pages: Sequence[Page], *, is_first: bool) -> Visit:
             validators=tuple(each for each in visit.known.validators if each.fingerprint in unchanged)
         ),
         budget=Budget(
-            # Redirects are followed.
-            pages=2 * len(pages),
+            pages=2 * len(pages),  # redirects are followed
             seconds=READ_SECONDS,
             depth=0,
         ),
@@ -342,7 +341,7 @@ def reading(visit: Visit, pages: Sequence[Page], *, is_first: bool) -> Visit:
 
 
 def trimmed(page: Page, keep: Keep) -> Page:
-    """Of a page that was read here, what a crawler would have sent home."""
+    """The page as read here, without the fields that a crawler would not have sent home."""
     empty: dict[Field, object] = {
         "title": "",
         "description": "",
@@ -353,7 +352,7 @@ def trimmed(page: Page, keep: Keep) -> Page:
         "links": Links(),
         "html": "",
     }
-    is_redirect = 300 <= page.status < 400  # its link is where it leads, and goes home in any case
+    is_redirect = 300 <= page.status < 400  # its link is its target, which is always sent home
     gone = {
         name: value
         for name, value in empty.items()
@@ -366,7 +365,7 @@ def trimmed(page: Page, keep: Keep) -> Page:
 
 
 def _reader(crawler: Crawler) -> Crawler:
-    """The crawler that reads alike, and decides nothing."""
+    """A crawler that reads pages in the same way, without selection or rules."""
     program = crawler.program
     fields = tuple(dict.fromkeys((*program.keep.fields, *program.needs, "links")))
     return replace(

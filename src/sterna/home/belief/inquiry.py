@@ -1,4 +1,4 @@
-"""The inquiry into a visit at a host: its parcels are witnessed, held if need be, checked and judged."""
+"""The inquiry into a visit at a host: its parcels are witnessed, quarantined if need be, and checked."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from sterna.errors import HostGone, Refused
 from sterna.home.belief.check import Check, Here, Report
 from sterna.home.belief.quarantine import Held, HeldVisit, Quarantine
-from sterna.home.ledger.desk import LedgerDesk
-from sterna.home.ledger.interface import Ledger
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import SampleRow, TrustRow
 from sterna.home.progress import Progress
 from sterna.model import Parcel, Visit
@@ -26,7 +25,7 @@ MAX_DETAIL = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inquiries:
-    """Opens inquiries, and notes what they find."""
+    """Opens inquiries; their shared settings and collaborators."""
 
     here: Here
     ledger: LedgerDesk
@@ -34,15 +33,15 @@ class Inquiries:
     clock: Clock
     progress: Progress
     warn: Callable[[str], None] = lambda line: None
-    is_strict: bool = False  # every host's results are held, and every visit is sampled as an unknown host's
-    random: Random = field(default_factory=SystemRandom)  # only home may know what it samples
+    is_strict: bool = False  # treats every host as an unknown one: results are held, samples are large
+    random: Random = field(default_factory=SystemRandom)  # hosts must not predict the sample
 
     async def open(self, visit: Visit, offer: Offer, *, is_resumed: bool) -> "Inquiry":
-        """Raises Refused if the host lied not long ago."""
+        """Raises Refused if the host was caught lying recently."""
         row = await self.row(offer)
         now = self.clock.now()
         if row.until > now and not is_resumed:
-            raise Refused("untrusted", "it lied about its pages", retry_after=row.until - now)
+            raise Refused("untrusted", "the host reported false pages", retry_after=row.until - now)
         of = belief(_score(row), now)
         is_held = self.quarantine.has(visit.id) if is_resumed else self.is_strict or not of.is_trusted
         held = await self.quarantine.open(visit.id) if is_held else None
@@ -52,7 +51,7 @@ class Inquiries:
         return inquiry
 
     async def row(self, offer: Offer) -> TrustRow:
-        """What is known of the host; a new key has earned nothing."""
+        """The trust score of the host; a new key does not inherit good marks."""
         row = await self.ledger.do(lambda ledger: ledger.trust.row(offer.site))
         if row is None:
             return TrustRow(site=offer.site, key=offer.key)
@@ -63,7 +62,7 @@ class Inquiries:
 
 
 class Inquiry:
-    """One visit's; used by one task."""
+    """The inquiry into one visit; used by one task."""
 
     def __init__(self, inquiries: Inquiries, offer: Offer, of: Belief, held: HeldVisit | None) -> None:
         self._inquiries = inquiries
@@ -75,7 +74,7 @@ class Inquiry:
 
     @property
     def is_held(self) -> bool:
-        """True if parcels are quarantined until the host is believed."""
+        """True if parcels are quarantined until they are checked."""
         return self._held is not None
 
     @property
@@ -85,7 +84,7 @@ class Inquiry:
 
     @property
     def is_proven(self) -> bool:
-        """True if an earlier run saw the host's end."""
+        """True if an earlier run received the end of the visit."""
         return self._held is not None and self._held.is_proven
 
     @property
@@ -94,11 +93,11 @@ class Inquiry:
 
     @property
     def full(self) -> asyncio.Event | None:
-        """Set while quarantine takes no more; None if nothing is held."""
+        """Set while quarantine is full; None if nothing is held."""
         return self._inquiries.quarantine.full if self._held else None
 
     def see(self, parcel: Parcel) -> None:
-        """Witnesses a parcel as its host sent it."""
+        """Takes note of a parcel as its host sent it."""
         self._witness.see(parcel)
 
     async def hold(self, parcel: Parcel, size_bytes: int) -> None:
@@ -106,7 +105,7 @@ class Inquiry:
         await self._held.add(parcel, size_bytes)
 
     async def prove(self) -> None:
-        """Notes that nothing more will come."""
+        """Notes in quarantine that the visit is complete."""
         if self._held:
             await self._held.prove()
 
@@ -126,16 +125,16 @@ class Inquiry:
     # -- judging -----------------------------------------------------------------------------------------
 
     async def judge(self, visit: Visit, *, is_whole: bool, stop: asyncio.Event) -> HostGone | None:
-        """Checks some pages and notes the result; why nothing of the visit is to be used, if so.
+        """Checks some pages and stores the result; returns the error if the visit must not be used.
 
-        What was used already is put back into the frontier.
+        Pages that are in use already are then put back into the frontier.
         """
         report = await self._check(visit, is_whole=is_whole, stop=stop)
         if report.bad:
             return await self._reject(visit, report)
         if self._held and report.seen < _least(report, is_stopped=stop.is_set()):
-            line = f"what the host of {visit.site} brought cannot be checked ({_reasons(report)})"
-            self._inquiries.warn(f"{line}: it is not used; to use it all the same: --check none")
+            line = f"cannot check the pages from the host of {visit.site} ({_reasons(report)})"
+            self._inquiries.warn(f"{line}: they are discarded; to use them unchecked, use --check none")
             return HostGone(line)
         return None
 
@@ -189,12 +188,12 @@ class Inquiry:
         since, now = self._witness.earliest, inquiries.clock.now()
         if self._held is None and since is not None:
             await inquiries.ledger.do(lambda ledger: ledger.trust.put_back(site, since=since, now=now))
-        said = "; ".join(f"{each.url}: {each.detail[:MAX_DETAIL]}" for each in report.bad[:SHOWN])
+        false = f"{len(report.bad)} of {len(report.findings)} checked pages"
+        details = "; ".join(f"{each.url}: {each.detail[:MAX_DETAIL]}" for each in report.bad[:SHOWN])
         inquiries.warn(
-            f"the host of {site} lied: {len(report.bad)} of {len(report.findings)} pages that were checked"
-            f" differ from what the site shows ({said}); what it brought is fetched from here"
+            f"the host of {site} lied: {false} differ from the site ({details}); fetching its pages from here"
         )
-        return HostGone(f"it lied about {len(report.bad)} of {len(report.findings)} pages that were checked")
+        return HostGone(f"the host lied: {false} differ from the site")
 
 
 def _score(row: TrustRow) -> Score:
@@ -202,7 +201,7 @@ def _score(row: TrustRow) -> Score:
 
 
 def _least(report: Report, *, is_stopped: bool) -> int:
-    """How many pages must be readable from here: half of those that were asked for in time."""
+    """The number of pages that must be readable from here: half of those that were requested in time."""
     wanted = len(report.findings)
     asked = 1 if is_stopped else wanted - report.late
     return min(wanted, max((asked + 1) // 2, 1))

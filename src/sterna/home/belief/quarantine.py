@@ -1,7 +1,7 @@
-"""Quarantine: parcels of hosts that are not believed yet, on the disk until they are checked.
+"""Quarantine: parcels of untrusted hosts, on the disk until they are checked.
 
-A file for each visit: records of a length, a checksum and a compressed parcel. A record that a crash cut off
-does not count, and its host sends the parcel again; a whole record is as safe as a committed parcel.
+One file for each visit, with records of length, checksum and compressed parcel. A record that a crash cut
+short does not count, and the host sends its parcel again; a whole record is as durable as a commit.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from struct import Struct
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 from zlib import crc32
 
 import msgspec
@@ -19,43 +19,41 @@ import zstandard
 from sterna.archive.disk import storage_errors, sync_folder
 from sterna.model import Parcel, Record
 
-MAX_BYTES = 1 << 30  # of all visits together: beyond it their crawlers are called back
+MAX_BYTES = 1 << 30  # of all visits together: beyond it the crawlers are stopped
 _HEAD = Struct(">II")  # length, checksum
-_END = b"proven"  # the record after the last parcel, once the host's end was seen
+_END = b"proven"  # the record after the last parcel, once the host's end was received
 _MAX_RECORD_BYTES = 256 * 1024 * 1024
 _LEVEL = 3
 
-T = TypeVar("T")
-
 
 class Held(Record, frozen=True):
-    """A parcel in quarantine, and in how many bytes it came over the network."""
+    """A parcel in quarantine, and its size on the network."""
 
     parcel: Parcel
     size_bytes: int
 
 
 class Quarantine:
-    """A folder of files, one for each visit; called from the event loop, the I/O runs in threads."""
+    """A folder with a file for each visit; called from the event loop, with I/O in threads."""
 
     def __init__(self, folder: Path, *, most_bytes: int = MAX_BYTES) -> None:
         self._folder = folder
         self._most_bytes = most_bytes
-        self._taken = 0  # bytes of the visits that are open; changed by them
-        self.full = asyncio.Event()  # set while there is no room for more
+        self._taken = 0  # bytes of all open visits; changed by _note()
+        self.full = asyncio.Event()  # set while there is no room; changed by _note()
 
     def has(self, visit: str) -> bool:
         return self._path(visit).exists()
 
     async def open(self, visit: str) -> "HeldVisit":
-        """A visit's quarantine, with what came in an earlier run."""
+        """A visit's quarantine, with the parcels of an earlier run."""
         held = HeldVisit(self._path(visit), self._note)
         await asyncio.to_thread(held.begin)
         self._note(held.size_bytes)
         return held
 
     def sweep(self, visits: Collection[str]) -> None:
-        """Removes all files but those of these visits, which are still under way."""
+        """Removes all files except those of these visits, which are still under way."""
         if self._folder.is_dir():
             for path in self._folder.iterdir():
                 if path.name not in visits:
@@ -85,16 +83,16 @@ class HeldVisit:
         self.is_proven = False
 
     def begin(self) -> None:
-        """Opens the file, and forgets what was cut off at its end."""
+        """Opens the file, and truncates an incomplete record at its end."""
         with storage_errors(self._path):
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             self._file = self._path.open("a+b")
             sync_folder(self._path.parent)
-            self.size_bytes = self._look()
+            self.size_bytes = self._scan()
             self._file.truncate(self.size_bytes)
 
-    def _look(self) -> int:
-        """Where the last whole record ends; 0 if another version of Sterna wrote the file."""
+    def _scan(self) -> int:
+        """The end of the last whole record; 0 if another version of Sterna wrote the file."""
         whole = 0
         try:
             for end, data in self._records():
@@ -107,23 +105,23 @@ class HeldVisit:
 
     async def add(self, parcel: Parcel, size_bytes: int) -> None:
         """Returns when the parcel is on the disk."""
-        await self._in_thread(partial(self._write, lambda: _encoded(Held(parcel, size_bytes))))
+        await self._append(partial(_encoded, Held(parcel, size_bytes)))
         self.last = parcel.number
 
     async def prove(self) -> None:
-        """Notes that nothing more will come: the host's end was seen."""
+        """Notes that the visit is complete: the host's end was received."""
         if not self.is_proven:
-            await self._in_thread(partial(self._write, lambda: _END))
+            await self._append(lambda: _END)
             self.is_proven = True
 
     def parcels(self) -> Iterator[Held]:
-        """All parcels in their order, read as they are asked for."""
+        """All parcels in order, read lazily."""
         for _, data in self._records():
             if data != _END:
                 yield _decoded(data)
 
     def close(self) -> None:
-        """Leaves the parcels for the next run."""
+        """Keeps the parcels for the next run."""
         if self._file:
             self._file.close()
             self._file = None
@@ -134,24 +132,24 @@ class HeldVisit:
         self.close()
         self._path.unlink(missing_ok=True)
 
-    def _write(self, data: Callable[[], bytes]) -> int:
+    async def _append(self, encode: Callable[[], bytes]) -> None:
+        self._grow(await asyncio.to_thread(self._write, encode))
+
+    def _write(self, encode: Callable[[], bytes]) -> int:
         assert self._file
-        record = data()
+        record = encode()
         with storage_errors(self._path):
             self._file.write(_HEAD.pack(len(record), crc32(record)) + record)
             self._file.flush()
             os.fsync(self._file.fileno())
         return _HEAD.size + len(record)
 
-    async def _in_thread(self, write: Callable[[], int]) -> None:
-        self._grow(await asyncio.to_thread(write))
-
     def _grow(self, size_bytes: int) -> None:
         self.size_bytes += size_bytes
         self._note(size_bytes)
 
     def _records(self) -> Iterator[tuple[int, bytes]]:
-        """Where each whole record ends, and what it holds."""
+        """The end and the content of each whole record."""
         with self._path.open("rb") as file:
             while len(head := file.read(_HEAD.size)) == _HEAD.size:
                 length, checksum = _HEAD.unpack(head)

@@ -1,1 +1,1 @@
-"""What home knows of every site and URL: protocols by concern, and their stores."""
+"""The ledger: what home knows of every site and URL. Protocols by concern, and their stores."""

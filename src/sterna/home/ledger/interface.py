@@ -1,10 +1,12 @@
-"""The interface of the ledger, by concern; one conformance suite holds every store to it (tests/home/ledger).
+"""The interface of the ledger, by concern; tests/home/ledger is the conformance suite of all stores.
 
-One writer, any number of readers. Every call is one transaction: all of it or nothing.
+One writer, any number of readers. Every call is one transaction: all or nothing.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from concurrent.futures import Executor
+from typing import Protocol, TypeVar
 
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.crawler.pack import SavedProgress
@@ -27,15 +29,20 @@ from sterna.home.ledger.records import (
 )
 from sterna.model import Hold, Parcel, State, Target, Usage
 
+T = TypeVar("T")
+
 
 class SitesAndLeases(Protocol):
-    """Sites, their turns, and who has them on lease."""
+    """Sites, their turns and their leases."""
 
     def seed(self, targets: Sequence[Target], *, now: float, private_sites: Collection[str] = ()) -> int:
-        """Adds URLs that the user named, some perhaps by a private address; the number of new ones."""
+        """Adds the user's start URLs, and returns the number of new ones.
+
+        `private_sites` are named by a private address, so they may be visited there.
+        """
 
     def seed_sites(self) -> frozenset[str]:
-        """The sites that count as named by the user, including those that their start pages moved to."""
+        """The sites of the user's start URLs, and those that start pages were redirected to."""
 
     def lease(
         self,
@@ -47,101 +54,101 @@ class SitesAndLeases(Protocol):
         host_pages: int = 0,
         may_visit: Callable[[str], bool] = lambda site: True,
     ) -> list[Lease]:
-        """The parts whose turn it is, each under a new epoch; fewer than asked for if fewer are due.
+        """Leases the parts that are due, each under a new epoch; at most one for each of `visits`.
 
-        Each may fetch `pages`, or `host_pages` if that is more and a host is known at its site. A visit
+        Each may fetch `pages`, or `host_pages` if that is more and its site has a known host. A visit
         starts from the URLs of the highest priority, among these from the lowest depth.
-        Sites that `may_visit` refuses are idle until the next wake().
+        Sites that `may_visit` rejects are idle until the next wake().
         """
 
     def recover(self, *, now: float, least_pause: float) -> int:
-        """Ends the leases that an earlier run left open, and returns their number; their sites rest.
+        """Ends the leases that an earlier run left open, and returns their number; their sites are held.
 
-        Visits that are away at a host that keeps them go on there, and stay leased.
+        Visits at hosts that keep them continue there, and stay leased.
         """
 
     def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
-        """Ends the lease of a visit that will not come back; False if it has none any more.
+        """Ends the lease of a visit that will not come back; False if it has none.
 
-        What it brought is kept, the rest is still in the frontier.
+        Its stored parcels are kept; all other URLs are still in the frontier.
         """
 
     def refresh(self, *, older_than: float, now: float) -> int:
-        """Puts pages fetched before a time back into the frontier; their number.
+        """Puts pages fetched before a time back into the frontier, and returns their number.
 
-        Sites that were given up get another chance.
+        Sites that were given up are tried again.
         """
 
     def wake(self, *, now: float) -> None:
-        """Gives every part with something in its frontier a turn: limits may have changed."""
+        """Gives every idle part with URLs in its frontier a turn: limits may have changed."""
 
     def due_count(self, *, now: float, most: int) -> int:
-        """How many parts could be leased now, counted up to `most`."""
+        """The number of parts that are due, counted up to `most`."""
 
 
 class PagesAndParcels(Protocol):
     """What parcels bring, each stored once."""
 
     def judge(self, parcel: Parcel) -> Disposal:
-        """Whether the parcel is to be stored."""
+        """Whether to store the parcel."""
 
     def commit(self, change: Change, *, now: float) -> None:
         """Stores the parcels that are new, and skips the others.
 
-        ValueError if its batch is not the one after the last.
+        Raises ValueError if its batch does not follow the last one.
         """
 
     def batch(self) -> int:
         """The number of the last committed batch of rows; 0 if there is none."""
 
     def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
-        """Those of the pages, each a site and a fingerprint, of which a version was committed before."""
+        """The pages, each a site and a fingerprint, of which an earlier version is stored."""
 
     def forget_validators(self) -> None:
-        """Has every page fetched whole when it is visited again: earlier visits kept less of it."""
+        """Makes the next visits fetch every page whole: earlier ones kept less of it."""
 
 
 class CrawlerMemory(Protocol):
-    """What crawlers remember of sites between their visits."""
+    """The state of crawlers between visits."""
 
     def state(self, site: str, part: str = WHOLE) -> State:
-        """What the crawler remembers of a site: the next lease brings it."""
+        """The crawler's state at a site, which its next lease contains."""
 
     def set_state(self, site: str, state: State, *, part: str = WHOLE) -> None:
-        """Replaces the state with which the next visit to a site sets out."""
+        """Replaces the crawler's state at a site."""
 
     def forget_states(self) -> None:
-        """Forgets all states: another crawler goes where these were."""
+        """Deletes all states: they belong to another crawler."""
 
     def progress(self, site: str) -> SavedProgress:
-        """How far the crawler has come at a site, for a crawler's file."""
+        """The crawler's progress at a site, for a crawler's file."""
 
     def restore(self, site: str, progress: SavedProgress, *, now: float) -> None:
-        """Has the next visit to a site go on from there; what is known of the site already stays."""
+        """Makes the next visit to a site continue from saved progress; what is already known stays."""
 
     def facts(self) -> list[SiteFact]:
         """The facts that crawlers keep, of all sites."""
 
 
 class HostsAndOutbox(Protocol):
-    """Hosts of sites, crawlers that were sent there, and what came back."""
+    """Hosts of sites, the crawlers sent to them, and the parcels that came back."""
 
     def host_row(self, site: str) -> HostRow | None:
-        """What is known of the site's host; None if nobody looked yet."""
+        """What is known of the site's host; None before the first discovery."""
 
     def set_host(self, row: HostRow) -> None: ...
 
     def forgive_hosts(self, *, and_ask: bool) -> None:
-        """Has hosts that failed tried again, except those that said when they open.
+        """Lets hosts that failed be tried again, except those that said when they open.
 
-        With `and_ask` these are tried again too, and sites that had none are asked again.
+        With `and_ask` these are tried too, and sites without a host are asked again.
         """
 
     def set_priority(self, site: str, priority: int) -> None:
-        """Notes the priority that home promises a site in its revisits; set_host() does not change it."""
+        """Stores the revisit priority that home promised a site; set_host() does not change it."""
 
     def write_out(self, row: OutboxRow, luggage: bytes) -> None:
-        """Notes that a leased crawler is about to leave, with all that is needed to resume its visit.
+        """Stores a leased crawler that is about to leave, with all that is needed to resume its visit.
 
         Must be called before anything is sent.
         """
@@ -156,7 +163,7 @@ class HostsAndOutbox(Protocol):
         bytes_received: int = 0,
         reason: str = "",
     ) -> Out:
-        """Notes the state of a crawler and returns what it is now; the bytes are added to those before.
+        """Sets the state of a crawler and returns the state it has now; adds the bytes to those before.
 
         A final state never changes: another process may have set it.
         """
@@ -165,46 +172,46 @@ class HostsAndOutbox(Protocol):
         """The crawlers in these states, in the order in which they left."""
 
     def luggage(self, visit: str) -> bytes:
-        """What write_out() was given; empty once the crawler is neither waiting nor away."""
+        """The luggage that write_out() stored; empty once the crawler is neither waiting nor away."""
 
     def set_luggage(self, visit: str, luggage: bytes) -> None:
         """Replaces the luggage of a crawler that has not left yet."""
 
     def estimate(self, site: str, *, with_subtrees: bool = False) -> Estimate:
-        """What earlier visits teach of the next one to a site; its parts only on request: that is slower."""
+        """The expected size of the next visit to a site; its slow part, the subtrees, on request only."""
 
     def inbox(self, visit: str) -> list[InboxRow]:
-        """What came from a host, by number."""
+        """The parcels of a visit that came from a host, by number."""
 
     def add_receipt(self, visit: str, site: str, data: bytes) -> None:
-        """Keeps the signed receipt of a visit; a later one of the same visit replaces it."""
+        """Stores the signed receipt of a visit; replaces an earlier one of the same visit."""
 
     def receipts(self) -> list[tuple[str, str, bytes]]:
         """Visit, site and signed receipt, in the order of the visits."""
 
 
 class TrustBook(Protocol):
-    """What is believed of hosts: a score for each, and the pages that were checked."""
+    """Trust in hosts: a score for each, and the pages that were checked."""
 
     def row(self, site: str) -> TrustRow | None:
-        """What is known of the site's host; None if it was never checked."""
+        """The score of the site's host; None if it was never checked."""
 
     def rows(self) -> list[TrustRow]: ...
 
     def set(self, row: TrustRow, samples: Sequence[SampleRow] = ()) -> None:
-        """Replaces what was known, and adds the samples that changed it."""
+        """Replaces the score, and adds the samples that changed it."""
 
     def forget(self, site: str) -> bool:
-        """Forgets the site's host, samples included; False if nothing was known."""
+        """Deletes score and samples of the site's host; False if there was no score."""
 
     def samples(self, site: str) -> list[SampleRow]:
         """The pages that were checked, the latest first."""
 
     def count(self, site: str, usage: Usage) -> None:
-        """Counts the requests and bytes of a check as those of the crawl."""
+        """Adds the requests and bytes of a check to those of the crawl."""
 
     def put_back(self, site: str, *, since: float, now: float) -> int:
-        """Has pages fetched since a time fetched again, whole; their number."""
+        """Puts pages fetched since a time back into the frontier, to be fetched whole; their number."""
 
 
 class ArchiveManifest(Protocol):
@@ -215,7 +222,7 @@ class ArchiveManifest(Protocol):
     def replace_segments(self, old: Sequence[Segment], new: Segment, *, now: float) -> None: ...
 
     def forget_retired(self, *, before: float) -> list[str]:
-        """Names of replaced segments that no reader can still be using; they are forgotten."""
+        """Deletes the rows of segments replaced before a time, which no reader uses now; their names."""
 
     def warc_positions(self) -> list[WarcPosition]: ...
 
@@ -223,7 +230,7 @@ class ArchiveManifest(Protocol):
 
 
 class HoldsAndSettings(Protocol):
-    """Holds, blocked names, settings, and where the crawl stands."""
+    """Holds, blocked names, settings and counters of the crawl."""
 
     def holds(self, *, now: float) -> tuple[Hold, ...]: ...
 
@@ -256,9 +263,21 @@ class Ledger(
     HoldsAndSettings,
     Protocol,
 ):
-    """What home knows of every site and URL, and who has it on lease."""
+    """What home knows of every site and URL, and which of them are on lease."""
 
     @property
     def trust(self) -> TrustBook: ...
 
     def close(self) -> None: ...
+
+
+class LedgerDesk:
+    """The ledger as the event loop uses it: all calls run in the one thread that owns the connection."""
+
+    def __init__(self, ledger: Ledger, thread: Executor) -> None:
+        self.ledger = ledger
+        self._thread = thread
+
+    async def do(self, call: Callable[[Ledger], T]) -> T:
+        """The result of `call`, which is given the ledger."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, self.ledger)

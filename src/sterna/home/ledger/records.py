@@ -1,4 +1,4 @@
-"""The records of the ledger: what goes in, what comes out."""
+"""The records of the ledger: the input and output of its methods."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -12,7 +12,7 @@ WHOLE = "/"  # the part that is a whole site
 
 
 class Lease(Record, frozen=True, kw_only=True):
-    """The right to visit a part of a site, and what the visit starts from."""
+    """The right to visit a part of a site, and what the visit starts with."""
 
     visit: str
     site: str
@@ -21,34 +21,34 @@ class Lease(Record, frozen=True, kw_only=True):
     starts: tuple[Target, ...]
     known: Known
     pages: int  # that the visit may fetch
-    depth: int  # the deepest level that may be fetched, so that without priorities levels stay in order
+    depth: int  # the deepest level that may be fetched: without priorities, levels stay in order
     robots: Robots
     holds: tuple[Hold, ...]
     may_be_private: bool
-    state: State = State()  # what the crawler remembers of the part
+    state: State = State()  # of the crawler at this part
 
 
 class Disposal(StrEnum):
     """What intake does with a parcel."""
 
     NEW = "new"
-    STORED = "stored"  # acknowledged before, and not stored again
+    STORED = "stored"  # before: acknowledged again, but not stored again
     STALE = "stale"  # of an old epoch, or of a visit that is over
     GAP = "gap"  # a parcel before it is missing
 
 
 class Counts(Record, frozen=True, kw_only=True):
-    """Where a crawl stands."""
+    """Counters of a crawl."""
 
     sites: int = 0
     pending: int = 0  # URLs still to fetch
     pages: int = 0  # good ones, each counted once
-    round_pages: int = 0  # fetched since the crawl, or its last refresh, began
+    round_pages: int = 0  # fetched since the crawl or its last refresh began
     requests: int = 0
     bytes_received: int = 0
     unchanged: int = 0
     redirects: int = 0
-    kept: int = 0  # pages that were wanted, as often as they were fetched
+    kept: int = 0  # pages that the crawler selected, counted at each fetch
     cpu_seconds: float = 0.0
     visits: int = 0
     leased: int = 0
@@ -59,24 +59,24 @@ class Counts(Record, frozen=True, kw_only=True):
 
 
 class Change(Record, frozen=True, kw_only=True):
-    """What one commit stores: parcels, and where their facts lie in the archive."""
+    """What one commit stores: parcels, and the files of the archive that hold their rows."""
 
     parcels: tuple[Parcel, ...]
     segments: tuple[Segment, ...] = ()
-    batch: int = 0  # the number that its rows carry; 0: they have none
+    batch: int = 0  # the number of its rows; 0: none
     warc: tuple[WarcPosition, ...] = ()
 
 
 class Subtree(Record, frozen=True):
-    """A part of a site, as earlier visits know it."""
+    """A part of a site, as known from earlier visits."""
 
-    path: str  # as `urls.part_of` names it
-    read: int = 0  # pages that were read well
-    waiting: int = 0  # URLs that are to be fetched
+    path: str  # see `web.urls.part_of`
+    read: int = 0  # good pages
+    waiting: int = 0  # URLs still to fetch
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """What earlier visits to a site teach of the next one; of a page 0 stands for not known."""
+    """The expected size of the next visit to a site, and the cost of a page; 0: not known."""
 
     subtrees: tuple[Subtree, ...] = ()
     page_bytes: float = 0.0
@@ -122,19 +122,19 @@ class HostRow(Record, frozen=True, kw_only=True):
     """What home knows of a site's host, or that there is none."""
 
     site: str
-    checked_at: float = 0.0  # when it was last looked for
-    offer: bytes | None = None  # its discovery document as it came; None where there is no host
-    key: str = ""  # pinned; it stays when the offer goes
-    until: float = 0.0  # the answer counts till then, a negative one too
+    checked_at: float = 0.0  # of the last discovery
+    offer: bytes | None = None  # the discovery document as received; None without a host
+    key: str = ""  # pinned; kept when the offer expires
+    until: float = 0.0  # expiry of the answer, also of a negative one
     failed_until: float = 0.0  # no crawler is sent there before
-    reason: str = ""  # why there is none, or why it failed
-    priority: int = 0  # of the site in revisits, as set_priority() was told
+    reason: str = ""  # why there is no host, or why it failed
+    priority: int = 0  # of the site in revisits; changed by set_priority() alone
 
 
 class Out(StrEnum):
     """Where a crawler that was sent to a host is."""
 
-    WAITING = "waiting"  # written down, and not yet known to be there
+    WAITING = "waiting"  # stored in the outbox, and not yet known to be there
     AWAY = "away"
     RETURNED = "returned"
     LOST = "lost"
@@ -156,17 +156,17 @@ class OutboxRow(Record, frozen=True, kw_only=True):
     sent_at: float | None = None
     over_at: float | None = None
     order_bytes: int = 0
-    bytes_sent: int = 0  # over the network, both ways, what went wrong included
+    bytes_sent: int = 0  # over the network, failed calls included
     bytes_received: int = 0
-    is_live_only: bool = False  # the host keeps no visits: who loses the line loses the visit
+    is_live_only: bool = False  # the host keeps no visits: if the line breaks, the visit is lost
     reason: str = ""
-    parcels: int = 0  # stored so far; the ledger's own count, as are those below
+    parcels: int = 0  # stored so far; counted by the ledger, like the fields below
     pages: int = 0
     fetched_bytes: int = 0  # by the crawler at the site: what ordinary crawling would have received
 
 
 class InboxRow(Record, frozen=True, kw_only=True):
-    """A parcel that came from a host, and when it was stored."""
+    """A parcel from a host, and when it was stored."""
 
     visit: str
     number: int
@@ -176,7 +176,7 @@ class InboxRow(Record, frozen=True, kw_only=True):
 
 
 class SiteFact(NamedTuple):
-    """A fact that a crawler keeps of a site, as `crawler.facts` writes it."""
+    """A fact that a crawler keeps of a site, as `crawler.facts` encodes it."""
 
     site: str
     number: int
@@ -184,11 +184,11 @@ class SiteFact(NamedTuple):
 
 
 class TrustRow(Record, frozen=True, kw_only=True):
-    """What is known of a host's honesty."""
+    """The trust score of a host."""
 
     site: str
     key: str = ""  # of the host that earned it
-    good: float = 0.0  # pages checked, as they counted at that time: see `trust.score`
+    good: float = 0.0  # checked pages, weighted as of `at`: see `trust.score`
     bad: float = 0.0
     at: float = 0.0
     until: float = 0.0  # no crawler is sent there before: it lied
