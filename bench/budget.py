@@ -28,7 +28,7 @@ from tests.servers.nginx import serve
 from sterna.archive.rows import link_table, page_table
 from sterna.archive.segments import SegmentStore
 from sterna.model import Page
-from sterna.web import tree
+from sterna.web import walk
 from sterna.web.charset import decode_html
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.document import Document, Fetched, Manner, read_document
@@ -120,12 +120,12 @@ def reader_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
     decoder, encoder, canonical = msgspec.msgpack.Decoder(Fetched), msgspec.msgpack.Encoder(), Canonical()
     answers = [encoder.encode(_answer(url, body)) for url, body in bodies]
     texts = [decode_html(body, None)[0] for _, body in bodies]
-    slim = [tree._slimmed(text) for text in texts]
+    slim = [walk._slimmed(text) for text in texts]
     documents = [read_document(_answer(url, body)) for url, body in bodies]
     parsed = cost(LexborHTMLParser, slim)
-    whole = cost(lambda text: tree.read_tree(text, agent="sterna"), texts)
-    slimmed = cost(tree._slimmed, texts)
-    read = [tree.read_tree(text, agent="sterna") for text in texts]
+    whole = cost(lambda text: walk.read_tree(text, agent="sterna"), texts)
+    slimmed = cost(walk._slimmed, texts)
+    read = [walk.read_tree(text, agent="sterna") for text in texts]
     return [
         Step("answer in (msgpack)", cost(decoder.decode, answers)),
         Step("digest (BLAKE2)", cost(lambda each: blake2b(each[1], digest_size=16).digest(), bodies)),

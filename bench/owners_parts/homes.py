@@ -9,7 +9,7 @@ from itertools import count
 from bench.engine import RULES
 from tests.transport.calling import whole
 
-from sterna.home.away.acknowledgements import Acknowledging
+from sterna.home.away.acknowledgements import Acknowledgements
 from sterna.model import Budget, Crawler, Program, Source, Target
 from sterna.transport.http import HttpTransport
 from sterna.transport.interface import Call
@@ -97,7 +97,7 @@ async def _read(
         await whole(line, endpoint, Call("acknowledge", body))
 
     reader = StreamReader(session.keys.stream, max_bytes=1 << 40)
-    acknowledging, receipt = Acknowledging(tell), b""
+    acknowledging, receipt = Acknowledgements(tell), b""
     async with acknowledged(acknowledging):
         async for chunk in chunks:
             trip.received_bytes += len(chunk)
@@ -118,7 +118,7 @@ async def _read(
 
 
 @asynccontextmanager
-async def acknowledged(acknowledging: Acknowledging) -> AsyncIterator[None]:
+async def acknowledged(acknowledging: Acknowledgements) -> AsyncIterator[None]:
     telling = asyncio.create_task(acknowledging.run())
     try:
         yield
