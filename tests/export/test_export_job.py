@@ -72,7 +72,7 @@ def test_file_lies_here_under_the_collections_name(collection: Path, tmp_path: P
     assert result.stdout.startswith("20 rows -> birds.jsonl (")
     assert [path.name for path in tmp_path.iterdir()] == ["birds.jsonl"]
     again = export(collection, "--to", "jsonl", cwd=tmp_path)
-    assert one_line(again, 2).startswith("sterna: birds.jsonl is there already")
+    assert one_line(again, 2).startswith("sterna: birds.jsonl exists")
     forced = export(collection, "--to", "jsonl", "--force", "--quiet", cwd=tmp_path)
     assert (forced.returncode, forced.stdout, forced.stderr) == (0, "", "")
 
