@@ -1,9 +1,9 @@
 """One run of a crawl: composes dispatch, runtime, intake and archive around a collection."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import dataclass, field
 
 import msgspec
@@ -65,18 +65,13 @@ class Run:
 
 async def crawl(collection: CollectionFolder, options: Options, *, run: Run, progress: Progress) -> Summary:
     """Crawls until nothing is left, a limit is reached or the run is stopped."""
-    with collection.open_for_crawl(), _ledger(collection) as ledger, ThreadPoolExecutor(1) as thread:
+    with (
+        collection.open_for_crawl(),
+        closing(SqliteLedger(collection.ledger_path)) as ledger,
+        ThreadPoolExecutor(1) as thread,
+    ):
         home = _Home(collection, options, ledger=ledger, thread=thread, run=run, progress=progress)
         return await home.run()
-
-
-@contextmanager
-def _ledger(collection: CollectionFolder) -> Iterator[SqliteLedger]:
-    ledger = SqliteLedger(collection.ledger_path)
-    try:
-        yield ledger
-    finally:
-        ledger.close()
 
 
 class _Home:
@@ -96,7 +91,6 @@ class _Home:
         self._options = options
         self._ledger = ledger
         self._desk = LedgerDesk(ledger, thread)
-        self._thread = thread
         self._run = run
         self._progress = progress
         self._segments = SegmentStore(collection.segments_folder, on_step=run.on_step)

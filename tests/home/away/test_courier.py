@@ -196,7 +196,7 @@ async def test_crawler_whose_luggage_cannot_be_read_is_called_back(bench: Bench)
     bench.ledger.write_out(row, b"of another version")
     call_back(bench.ledger, lambda visit: True, now=30.0)
     assert (await bench.courier.unfinished(), bench.is_free()) == ([], True)
-    assert "cannot be read any more" in bench.ledger.outbox()[0].reason
+    assert "cannot read the crawler's entry" in bench.ledger.outbox()[0].reason
 
 
 # -- faults of hosts -------------------------------------------------------------------------------------

@@ -296,7 +296,7 @@ def test_where_the_scope_ends_at_a_depth_levels_stay_in_order() -> None:
     assert (sent.within, sent.budget.depth) == (("/a/",), 2)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 60))
 def test_every_start_is_sent_in_the_end_each_in_one_visit(seed: int, room: int) -> None:
     chance = random.Random(seed)
