@@ -164,7 +164,7 @@ def test_required_host_that_is_not_there_ends_the_crawl_in_one_line(
     result = sterna(*command(tmp_path), server.url(A), "--require-host")
     assert result.returncode == 1
     (line,) = result.stderr.strip().splitlines()
-    assert line.startswith(f"sterna: http://{A}:{server.port}: it has no host (")
+    assert line.startswith(f"sterna: http://{A}:{server.port}: the site has no host (")
     assert line.endswith("to crawl it from here, leave out --require-host")
     assert not (tmp_path / "keys").exists()
 

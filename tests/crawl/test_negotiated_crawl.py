@@ -90,5 +90,5 @@ def test_site_of_243_pages_and_a_host_that_grants_50(tmp_path: Path) -> None:
         again = crawl_with_keys(tmp_path, "--refresh", "0", "--priority", offer)
         assert (again["visits"], again["unchanged"]) == ({"here": 0, "host": 1}, 243)
         told = sterna("explain", tmp_path / "c").stdout
-        assert "offers priority 6 of 10" in told
+        assert "offers revisit priority 6 of 10" in told
         assert "priority 5 was promised for the last visit" in told

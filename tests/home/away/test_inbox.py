@@ -97,7 +97,7 @@ def test_true_stream_is_read_in_whatever_pieces() -> None:
 
 def test_spoiled_stream_brings_a_true_part_at_most() -> None:
     chance, whole = random.Random(1), b"".join(stream())
-    for _ in range(1500):
+    for _ in range(600):
         spoiled = spoil(whole, chance)
         came, is_over = unloaded([spoiled])
         assert came == TRUE[: len(came)]
@@ -106,7 +106,7 @@ def test_spoiled_stream_brings_a_true_part_at_most() -> None:
 
 def test_spoiled_parcels_of_a_host_are_refused_or_make_sense() -> None:
     chance = random.Random(2)
-    for _ in range(1500):
+    for _ in range(600):
         number = chance.randrange(len(PACKED))
         packed = [*PACKED[:number], spoil(PACKED[number], chance), *PACKED[number + 1 :]]
         came, _ = unloaded(stream(packed))
@@ -118,7 +118,7 @@ def test_spoiled_parcels_of_a_host_are_refused_or_make_sense() -> None:
 
 def test_spoiled_ends_of_a_host_are_never_proven() -> None:
     chance = random.Random(3)
-    for _ in range(1000):
+    for _ in range(500):
         spoiled = spoil(END, chance)
         came, is_over = unloaded(stream(end=spoiled))
         assert came == TRUE
