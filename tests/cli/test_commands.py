@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.crawl.running import COMMAND, rows, start, sterna, stored_urls, summary_of
+from tests.crawl.running import COMMAND, rows, start, sterna, sterna_process, stored_urls, summary_of
 from tests.servers.pages import PageServer, linking
 from tests.servers.plain import Reply
 
@@ -69,7 +69,7 @@ def test_crawl_help_names_every_flag_of_the_interface() -> None:
 
 
 def test_json_ends_with_a_summary_that_a_script_can_use(server: PageServer, tmp_path: Path) -> None:
-    result = sterna("crawl", server.url(A), "--into", tmp_path / "c", "--delay", "0", "--json")
+    result = sterna_process("crawl", server.url(A), "--into", tmp_path / "c", "--delay", "0", "--json")
     summary = summary_of(result)
     assert result.returncode == 0
     assert summary["pages"] == PAGES

@@ -98,7 +98,7 @@ def test_second_host_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         (("--site", SITE, "--root", ".", "--alias", "files=."), "/files=DIR"),
         (("--site", SITE, "--policy", "nowhere.toml"), "cannot read"),
         (("--site", SITE, "--endpoint", "sterna"), "endpoint"),
-        (("--site", SITE, "--upstream", "nowhere"), "upstream"),
+        (("--site", SITE, "--upstream", "nowhere", "--listen", "127.0.0.1:0"), "upstream"),
         (("--site", SITE, "--root", ".", "--check", "sometimes"), "check"),
         (("--site", SITE, "--check", "every"), "need a document root"),
         (("--site", SITE, "--listen", "here"), "--listen here is invalid"),

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -52,7 +53,12 @@ def command_line(arguments: Sequence[str | Path]) -> list[str]:
 
 
 def sterna(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Runs the command to its end, in this process: to load everything anew takes most of a second."""
+    """Runs the command to its end, in this process: to load everything anew takes most of a second.
+
+    In another thread it gets a process, for signals and the output are the main thread's.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return sterna_process(*arguments)
     return call(command_line(arguments)[len(COMMAND) :])
 
 
