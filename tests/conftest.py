@@ -13,7 +13,7 @@ settings.register_profile(
 settings.load_profile("sterna")
 
 SLOW = Path(__file__).parent / "slow.txt"
-SLOW_SECONDS = 0.4
+SLOW_SECONDS = 0.25
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
