@@ -21,10 +21,10 @@ from bench.measuring import measure
 from bench.ratios import settle
 from tests.servers.nginx import serve
 
+from sterna.crawler.pack import changed
 from sterna.model import Links, Program, Source, State
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.engine.messages import PageView
-from sterna.runtime.progress import changed
 from sterna.web.document import Fetched, read_document
 
 SAMPLE = 5_000

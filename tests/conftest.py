@@ -1,10 +1,13 @@
 """Settings for all tests: how hard hypothesis tries, and which tests `scripts/test --fast` leaves out."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from sterna.host.visiting import workshop
 
 # A busy machine is no fault of a test: no example has a deadline.
 settings.register_profile(
@@ -14,6 +17,14 @@ settings.load_profile("sterna")
 
 SLOW = Path(__file__).parent / "slow.txt"
 SLOW_SECONDS = 0.25
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _keep_priority() -> Iterator[None]:
+    """A host that runs in the process of the tests must not make all later tests give way to others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workshop, "give_way", lambda: None)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,11 +10,10 @@ from pathlib import Path
 from msgspec.structs import replace
 from tests import making
 
-from sterna.crawler.pack import PackedCrawler, SavedProgress, read, write
+from sterna.crawler.pack import PackedCrawler, SavedProgress, continued, progress_of, read, write
 from sterna.model import Budget, Ended, Etiquette, Parcel, Visit
 from sterna.runtime.access import Kit
 from sterna.runtime.engine.client import Engines
-from sterna.runtime.progress import continued, progress_of
 from sterna.runtime.readers import Readers
 from sterna.runtime.runtime import Runtime
 from sterna.web.clock import SystemClock

@@ -1,0 +1,1 @@
+"""What stays: Parquet segments of pages, links and facts, and WARC files."""

@@ -1,12 +1,18 @@
-"""A crawler as a file: program, facts and progress. It is pure data; nothing in it is run here."""
+"""A crawler as a file: program, facts and progress. It is pure data; nothing in it is run here.
+
+The progress of a visit follows from its parcels: with them a crawler can continue elsewhere.
+"""
 
 import struct
+from array import array
+from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import zstandard
+from msgspec.structs import replace
 
 from sterna.crawler.compiler import check_crawler
 from sterna.crawler.grammar import describe as describe_predicate
@@ -14,7 +20,23 @@ from sterna.crawler.rules import RuleFile, check_rules, outline
 from sterna.crawler.spec import CrawlOptions, OptionValue
 from sterna.crawler.spec_fields import shown
 from sterna.errors import SpecError, UsageError
-from sterna.model import Budget, Crawler, Field, Keep, Predicate, Record, Scope, Source, State, Target
+from sterna.model import (
+    Budget,
+    Crawler,
+    Field,
+    Keep,
+    Known,
+    Parcel,
+    Predicate,
+    Record,
+    Scope,
+    Source,
+    State,
+    StateChange,
+    Target,
+    Visit,
+)
+from sterna.web.urls import fingerprint
 
 SUFFIX = ".crawler"
 MAX_PACKED_BYTES = 64 * 1024 * 1024  # of the file, and of its uncompressed content
@@ -260,3 +282,52 @@ def _progress_words(summary: Summary) -> str:
 def printable(text: str) -> str:
     """The text with control characters escaped, so that a terminal does not obey them."""
     return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+
+
+# -- progress from parcels -----------------------------------------------------------------------------------
+
+
+def progress_of(visit: Visit, parcels: Iterable[Parcel]) -> SavedProgress:
+    """The crawler's progress after these parcels: all of the visit, in order."""
+    seen = array("q")
+    seen.frombytes(visit.known.fingerprints)
+    marks = set(seen)
+    waiting = {fingerprint(target.url): target for target in visit.starts}
+    state = visit.state
+    for parcel in parcels:
+        state = changed(state, parcel.state)
+        _line_up(waiting, parcel.checkpoint.found)
+        for mark in (*parcel.checkpoint.done, *(page.fingerprint for page in parcel.pages)):
+            waiting.pop(mark, None)
+            marks.add(mark)
+        waiting.update((fingerprint(target.url), target) for target in parcel.checkpoint.again)
+    marks.update(waiting)
+    return SavedProgress(
+        state=state, frontier=tuple(waiting.values()), seen=array("q", sorted(marks)).tobytes()
+    )
+
+
+def continued(visit: Visit, progress: SavedProgress) -> Visit:
+    """The visit as it continues from there; the caller renews its id, budget and epoch."""
+    seen = array("q")
+    seen.frombytes(progress.seen)
+    done = set(seen).difference(fingerprint(target.url) for target in progress.frontier)
+    known = Known(array("q", sorted(done)).tobytes(), visit.known.validators)
+    return replace(visit, starts=progress.frontier, known=known, state=progress.state)
+
+
+def changed(state: State, change: StateChange) -> State:
+    """The state after a change; a modified fact keeps its number."""
+    facts = dict(state.facts)
+    for number in change.removed:
+        facts.pop(number, None)
+    facts.update(change.added)
+    return State(tuple(sorted(facts.items())), state.memory if change.memory is None else change.memory)
+
+
+def _line_up(waiting: dict[int, Target], found: Iterable[Target]) -> None:
+    """Adds found targets; one found again, with a higher priority, moves to the end."""
+    for target in found:
+        mark = fingerprint(target.url)
+        waiting.pop(mark, None)
+        waiting[mark] = target

@@ -19,7 +19,7 @@ from tests.home.away.lying import (
 from tests.transport.serving import MemoryTransport, Said
 
 from sterna.errors import HostGone
-from sterna.home.away.courier import Courier, Journey
+from sterna.home.away.courier import Courier, TripRequest
 from sterna.home.away.events import Fault, Outcome
 from sterna.home.away.line import Lines
 from sterna.home.away.patience import Patience
@@ -120,8 +120,10 @@ class PlainCourier(Courier):
         async def blame(fault: Fault) -> None:
             pass
 
-        journey = Journey(visit=visit, offer=offer, is_live_only=offer.is_live_only, resume_from=resume_from)
-        outcome = await self.travel(journey, deliver=deliver, stop=stop or asyncio.Event(), blame=blame)
+        request = TripRequest(
+            visit=visit, offer=offer, is_live_only=offer.is_live_only, resume_from=resume_from
+        )
+        outcome = await self.travel(request, deliver=deliver, stop=stop or asyncio.Event(), blame=blame)
         if outcome.failure:
             raise outcome.failure
         return outcome

@@ -12,7 +12,7 @@ from tests.home.away.scripted import ScriptedLines
 from tests.home.away.visits import OFFER, SITE, parcel, target, visit
 
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused, SternaError
-from sterna.home.away.courier import Courier, Journey, call_back
+from sterna.home.away.courier import Courier, TripRequest, call_back
 from sterna.home.away.events import Fault, Outcome
 from sterna.home.away.luggage import pack
 from sterna.home.ledger.interface import LedgerDesk
@@ -55,12 +55,12 @@ class Bench:
         assert self.ledger.counts(now=self.clock.now()).leased == 1
         self.faults.append(fault)
 
-    async def send(self, journey: Journey) -> Outcome:
-        return await self.courier.travel(journey, deliver=self.deliver, stop=self.stop, blame=self.blame)
+    async def send(self, request: TripRequest) -> Outcome:
+        return await self.courier.travel(request, deliver=self.deliver, stop=self.stop, blame=self.blame)
 
-    def write_out(self, journey: Journey) -> None:
+    def write_out(self, request: TripRequest) -> None:
         """The crawler left in an earlier run."""
-        offer, visit = journey.offer, journey.visit
+        offer, visit = request.offer, request.visit
         row = OutboxRow(
             visit=visit.id,
             site=visit.site,
@@ -94,7 +94,7 @@ def bench(ledger: SqliteLedger, thread: ThreadPoolExecutor) -> Bench:
     return Bench(ledger, thread, ScriptedLines())
 
 
-TRIP = Journey(visit=visit(target("/"), target("/b")), offer=OFFER, order_bytes=444)
+TRIP = TripRequest(visit=visit(target("/"), target("/b")), offer=OFFER, order_bytes=444)
 LAST = parcel(TRIP.visit, 1, "/", "/b", ended=Ended.FINISHED)
 
 

@@ -18,7 +18,7 @@ from tests.home.away.lying import parcel as plain_parcel
 from tests.home.away.scripted import PARCEL_BYTES, ScriptedLines, do_nothing
 
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused
-from sterna.home.away.courier import Courier, Journey
+from sterna.home.away.courier import Courier, TripRequest
 from sterna.home.away.events import Fault
 from sterna.home.belief.inquiry import Inquiries
 from sterna.home.belief.quarantine import Quarantine
@@ -119,8 +119,8 @@ class World:
         )
         self.trips += not resume_from
         start = visit(id=f"v{self.trips}", starts=(Target(f"{SITE}/0"),))
-        journey = Journey(visit=start, offer=offer, resume_from=resume_from)
-        outcome = await courier.travel(journey, deliver=deliver or self.take, stop=self.stop, blame=_forgive)
+        request = TripRequest(visit=start, offer=offer, resume_from=resume_from)
+        outcome = await courier.travel(request, deliver=deliver or self.take, stop=self.stop, blame=_forgive)
         if outcome.failure:
             raise outcome.failure
         return outcome.out

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from sterna.errors import FetchError, HostGone, ParcelRefused
-from sterna.home.away.courier import Courier, Journey
+from sterna.home.away.courier import Courier, TripRequest
 from sterna.home.away.events import Fault
 from sterna.home.away.hosts import Hosts
 from sterna.home.away.luggage import luggage
@@ -93,7 +93,7 @@ class Migrating:
         self._welcome = welcome
         self._room = asyncio.Semaphore(AWAY_AT_ONCE)
         self._weighed: tuple[Crawler, int] | None = None  # the last crawler, and its size
-        self._under_way: dict[str, Journey] = {}  # filled by unfinished(), emptied by carry_out()
+        self._under_way: dict[str, TripRequest] = {}  # filled by unfinished(), emptied by carry_out()
 
     def may_visit(self, site: str) -> bool:
         """False if a crawler of this run was killed there: the site waits for the next run."""
@@ -101,37 +101,37 @@ class Migrating:
 
     async def unfinished(self) -> list[Visit]:
         """Visits of an earlier run that are still at their hosts."""
-        journeys = await self._courier.unfinished()
-        for journey in journeys:
-            self._hosts.let_reach(journey.visit, journey.offer)
-        self._under_way = {journey.visit.id: journey for journey in journeys}
-        return [journey.visit for journey in journeys]
+        requests = await self._courier.unfinished()
+        for request in requests:
+            self._hosts.let_reach(request.visit, request.offer)
+        self._under_way = {request.visit.id: request for request in requests}
+        return [request.visit for request in requests]
 
     async def carry_out(
         self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
     ) -> Place:
         """Carries the visit out at the host if it has one and is worth the trip; here otherwise."""
-        journey = self._under_way.pop(visit.id, None)
-        if journey is None:
+        request = self._under_way.pop(visit.id, None)
+        if request is None:
             before = visit
-            journey, visit = await _unless_stopped(self._plan(visit), stop, (None, visit))
+            request, visit = await _unless_stopped(self._plan(visit), stop, (None, visit))
             deliver = deliver if visit is before else _counting_discovery(deliver)
-        if journey and await self._send(journey, deliver=deliver, stop=stop, leave=leave):
-            return Place("host", journey.offer.endpoint)
+        if request and await self._send(request, deliver=deliver, stop=stop, leave=leave):
+            return Place("host", request.offer.endpoint)
         await self._here.carry_out(visit, deliver=deliver, stop=stop)
         return HERE
 
     async def _send(
-        self, journey: Journey, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
+        self, request: TripRequest, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
     ) -> bool:
         """False if the host did not take the crawler; raises HostGone if a required host failed."""
         async with self._room:
             leave()
-            outcome = await self._courier.travel(journey, deliver=deliver, stop=stop, blame=self._blame)
+            outcome = await self._courier.travel(request, deliver=deliver, stop=stop, blame=self._blame)
         if isinstance(outcome.failure, ParcelRefused):
             raise outcome.failure
         if outcome.faults and self._is_host_required:
-            raise _unserved(journey.visit.site, f"its host failed: {outcome.faults[0].reason}")
+            raise _unserved(request.visit.site, f"its host failed: {outcome.faults[0].reason}")
         return outcome.was_taken
 
     async def _blame(self, fault: Fault) -> None:
@@ -147,7 +147,7 @@ class Migrating:
 
     # -- where to ----------------------------------------------------------------------------------------
 
-    async def _plan(self, visit: Visit) -> tuple[Journey | None, Visit]:
+    async def _plan(self, visit: Visit) -> tuple[TripRequest | None, Visit]:
         """The trip to make, if any, and the visit, with a hold if the site was asked for its host."""
         choice = self._choose(visit)
         if choice.place == "here" and not self._is_host_required:
@@ -157,10 +157,10 @@ class Migrating:
         offer, visit, reason = await self._find(visit)
         if offer:
             self._say(visit.site, "host", f"{offer.endpoint}, {choice.reason}")
-            journey = Journey(
+            request = TripRequest(
                 visit=visit, offer=offer, is_live_only=offer.is_live_only, order_bytes=choice.order_bytes
             )
-            return journey, visit
+            return request, visit
         if self._is_host_required:
             raise _unserved(visit.site, "the site has no host" + (f" ({reason})" if reason else ""))
         self._say(visit.site, "here", reason or "the site has no host")

@@ -28,7 +28,7 @@ Blame = Callable[[ev.Fault], Awaitable[None]]
 _INTERRUPTIBLE = (ev.Greet, ev.Shape, ev.Order, ev.Read, ev.Sleep)
 
 
-class Journey(Departure, frozen=True, kw_only=True):
+class TripRequest(Departure, frozen=True, kw_only=True):
     """A trip to make, or one that an earlier run began."""
 
     offer: Offer
@@ -64,14 +64,14 @@ class Courier:
         """Warns of a pause that a line of a host's log reports."""
         self._pauses.note(site, line)
 
-    async def unfinished(self) -> list[Journey]:
+    async def unfinished(self) -> list[TripRequest]:
         """The trips of an earlier run that are still under way."""
         rows = await self.ledger.do(lambda ledger: ledger.outbox(states=UNDER_WAY))
-        return [await self.ledger.do(partial(self._journey, row)) for row in rows]
+        return [await self.ledger.do(partial(self._request, row)) for row in rows]
 
-    def _journey(self, row: OutboxRow, ledger: Ledger) -> Journey:
+    def _request(self, row: OutboxRow, ledger: Ledger) -> TripRequest:
         visit, offer, own = unpack(ledger.luggage(row.visit))
-        return Journey(
+        return TripRequest(
             visit=visit,
             offer=offer,
             is_live_only=offer.is_live_only,
@@ -80,19 +80,19 @@ class Courier:
         )
 
     async def travel(
-        self, journey: Journey, *, deliver: Deliver, stop: asyncio.Event, blame: Blame
+        self, request: TripRequest, *, deliver: Deliver, stop: asyncio.Event, blame: Blame
     ) -> ev.Outcome:
         """Returns when the crawler is back or lost, and its parcels are stored.
 
         Calls `blame` before the site is free for another visit. A refused parcel is a failure of the trip;
         any other error of `deliver` is raised.
         """
-        visit = journey.visit
+        visit = request.visit
         lines = self._lines()
-        departure = replace(journey, level=self._level, patience=lines.patience)
+        departure = replace(request, level=self._level, patience=lines.patience)
         trip = Trip(departure, now=self.clock.now())
         driver = _TripDriver(
-            self, journey, trip, line=lines.to(journey.offer), deliver=deliver, stop=stop, blame=blame
+            self, request, trip, line=lines.to(request.offer), deliver=deliver, stop=stop, blame=blame
         )
         self._progress.away.add(visit.id)
         self._progress.has_sent = True
@@ -131,7 +131,7 @@ class _TripDriver:
     def __init__(
         self,
         courier: Courier,
-        journey: Journey,
+        request: TripRequest,
         trip: Trip,
         *,
         line: Line,
@@ -140,7 +140,7 @@ class _TripDriver:
         blame: Blame,
     ) -> None:
         self._courier = courier
-        self._journey = journey
+        self._request = request
         self._trip = trip
         self.line = line
         self._deliver = deliver
@@ -228,7 +228,7 @@ class _TripDriver:
             case ev.Open():
                 return await self._open()
             case ev.Greet(is_known):
-                return await self.line.greet(self._journey.visit.budget, is_known=is_known)
+                return await self.line.greet(self._request.visit.budget, is_known=is_known)
             case ev.Shape(is_new):
                 return await self._shape(is_new=is_new)
             case ev.Order(resume_from=resume_from, level=level):
@@ -268,11 +268,11 @@ class _TripDriver:
 
     async def _open(self) -> ev.Opened:
         """Raises Refused if the host was caught lying recently."""
-        inquiries, journey = self._courier.inquiries, self._journey
+        inquiries, request = self._courier.inquiries, self._request
         if inquiries is None:
             return ev.Opened()
         self._inquiry = inquiry = await inquiries.open(
-            journey.visit, journey.offer, is_resumed=journey.resume_from > 0
+            request.visit, request.offer, is_resumed=request.resume_from > 0
         )
         return ev.Opened(
             is_checked=True,
@@ -292,7 +292,7 @@ class _TripDriver:
     async def _shape(self, *, is_new: bool) -> ev.Ready:
         visit = self._trip.visit
         if is_new:
-            visit = await self._courier.shape(self._journey.visit, self._journey.offer, self.line.session)
+            visit = await self._courier.shape(self._request.visit, self._request.offer, self.line.session)
         # The start time of a visit of an earlier run is not stored.
         began = self._courier.clock.now() if is_new else 0.0
         await self.line.load(visit, first=self._trip.next, began=began)
@@ -308,7 +308,7 @@ class _TripDriver:
     # -- the outbox --------------------------------------------------------------------------------------
 
     async def _write_out(self) -> None:
-        visit, offer = self._journey.visit, self._journey.offer
+        visit, offer = self._request.visit, self._request.offer
         row = OutboxRow(
             visit=visit.id,
             site=visit.site,
@@ -316,21 +316,21 @@ class _TripDriver:
             key=offer.key,
             state=Out.WAITING,
             written_at=self._courier.clock.now(),
-            order_bytes=self._journey.order_bytes,
+            order_bytes=self._request.order_bytes,
             is_live_only=offer.is_live_only,
         )
         await self._courier.ledger.do(lambda ledger: ledger.write_out(row, pack(visit, offer)))
 
     async def _look_for_kill(self) -> ev.Looked:
         """Looks whether the user killed the crawler, perhaps from another process."""
-        visit, now = self._journey.visit, self._courier.clock.now()
+        visit, now = self._request.visit, self._courier.clock.now()
         out = await self._courier.ledger.do(lambda ledger: ledger.mark_out(visit.id, Out.AWAY, now=now))
         if out is Out.KILLED:
             self._courier.killed_sites.add(visit.site)
         return ev.Looked(visit.site in self._courier.killed_sites)
 
     async def _close(self, close: ev.Close) -> ev.Closed:
-        visit, now, traffic = self._journey.visit, self._courier.clock.now(), self.line.traffic
+        visit, now, traffic = self._request.visit, self._courier.clock.now(), self.line.traffic
 
         def note(ledger: Ledger) -> Out:
             out = ledger.mark_out(
