@@ -16,7 +16,7 @@ settings.register_profile(
 settings.load_profile("sterna")
 
 SLOW = Path(__file__).parent / "slow.txt"
-SLOW_SECONDS = 0.25
+SLOW_SECONDS = 0.15
 
 
 @pytest.fixture(scope="session", autouse=True)
