@@ -67,5 +67,5 @@ def test_what_cannot_be_read_is_not_taken_for_a_whole_day(tmp_path: Path) -> Non
     data = bytearray((tmp_path / NAME).read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
     (tmp_path / NAME).write_bytes(data)
-    with pytest.raises(StorageError, match=f"{NAME} cannot be used"):
+    with pytest.raises(StorageError, match=f"{NAME} failed"):
         rations(tmp_path).left("ada", CAPS, DAY)
