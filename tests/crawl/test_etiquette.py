@@ -14,7 +14,8 @@ from tests.servers.plain import Reply
 
 from sterna.web.politeness import Limits, Rate
 
-pytestmark = pytest.mark.servers
+# The arrival of requests is measured to a few hundredths of a second, which other load would spoil.
+pytestmark = [pytest.mark.servers, pytest.mark.alone]
 
 A, B = "127.0.4.1", "127.0.4.2"
 CLOCK_SLACK = 0.002  # the server's wall clock against ours, which is anchored once
