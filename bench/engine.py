@@ -19,9 +19,9 @@ import uvloop
 from bench.crawl import DEBIAN, SERVER, START, install_sites, seen, sterna
 from bench.measuring import measure
 from bench.ratios import settle
+from tests.runtime.continuing import changed
 from tests.servers.nginx import serve
 
-from sterna.crawler.pack import changed
 from sterna.model import Links, Program, Source, State
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.engine.messages import PageView

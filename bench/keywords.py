@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.pages import DOCS
 
 from sterna.model import DEFAULT_FIELDS
-from sterna.runtime.reader import GARBAGE_OBJECTS
+from sterna.runtime.cell.forker import GARBAGE_OBJECTS
 from sterna.web.document import Fetched, Manner, read_document
 
 MANNERS = Manner().encoded(), Manner(wants=(*DEFAULT_FIELDS, "keywords")).encoded()

@@ -16,7 +16,7 @@ settings.register_profile(
 settings.load_profile("sterna")
 
 SLOW = Path(__file__).parent / "slow.txt"
-SLOW_SECONDS = 0.15
+SLOW_SECONDS = 0.1
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,7 +29,7 @@ def _keep_priority() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--note-slow", action="store_true", help=f"write the tests over {SLOW_SECONDS} s to {SLOW.name}"
+        "--note-slow", action="store_true", help=f"write the tests of over {SLOW_SECONDS} s to {SLOW.name}"
     )
 
 
@@ -42,18 +42,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what took long when it was last measured."""
     slow = set(SLOW.read_text().splitlines())
     for item in items:
-        if item.nodeid in slow:
+        if _function(item.nodeid) in slow:
             item.add_marker("slow")
 
 
+def _function(nodeid: str) -> str:
+    """The test function without its parameters."""
+    return nodeid.partition("[")[0]
+
+
 class Stopwatch:
-    """Measures each test with its fixtures; changed by pytest's hooks alone."""
+    """Measures each test function, its fixtures and all parameters; changed by pytest's hooks alone."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds[report.nodeid] += report.duration
+        self._seconds[_function(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self) -> None:
         """Tests that were not run now stay as they were noted."""

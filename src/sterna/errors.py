@@ -12,6 +12,7 @@ SternaError                 base of all errors that Sterna raises; the text is o
  ├── StorageError           disk error: full, read-only, damaged
  │    └── IndexUnusable     search index missing, damaged or of another version; names the command to run
  ├── QueryError             DuckDB rejected a query
+ │    └── UnknownTable      it names a table that the collection does not have, or not yet
  ├── ParcelRefused          intake refused a parcel: its lease is no longer in force
  ├── JailError              this machine cannot sandbox a foreign crawler, or cannot start an engine
  ├── KeyFileError           key file missing, unreadable, or with unsafe permissions
@@ -25,64 +26,52 @@ SternaError                 base of all errors that Sterna raises; the text is o
 """
 
 
-class SternaError(Exception):
-    """Base of all errors that Sterna raises."""
+class SternaError(Exception): ...
 
 
-class UsageError(SternaError):
-    """Invalid user input: a malformed URL, an unknown option."""
+class UsageError(SternaError): ...
 
 
-class ConfigError(UsageError):
-    """Unreadable configuration file, or an invalid value in it."""
+class ConfigError(UsageError): ...
 
 
-class SpecError(UsageError):
-    """Invalid crawler spec."""
+class SpecError(UsageError): ...
 
 
-class RulesError(UsageError):
-    """Rules that CLIPS rejects, or with constructs that Sterna forbids."""
+class RulesError(UsageError): ...
 
 
-class CollectionError(SternaError):
-    """The folder is not usable as a collection."""
+class CollectionError(SternaError): ...
 
 
-class NotACollection(CollectionError):
-    """The folder contains something else."""
+class NotACollection(CollectionError): ...
 
 
-class EmptyCollection(CollectionError):
-    """Nothing has been crawled into the collection yet."""
+class EmptyCollection(CollectionError): ...
 
 
-class CollectionInUse(CollectionError):
-    """Another crawl is using the collection."""
+class CollectionInUse(CollectionError): ...
 
 
-class StorageError(SternaError):
-    """Disk error: full, read-only, damaged."""
+class StorageError(SternaError): ...
 
 
-class IndexUnusable(StorageError):
-    """Search index missing, damaged or of another version."""
+class IndexUnusable(StorageError): ...
 
 
-class QueryError(SternaError):
-    """DuckDB rejected a query."""
+class QueryError(SternaError): ...
 
 
-class ParcelRefused(SternaError):
-    """Intake refused a parcel: its lease is no longer in force."""
+class UnknownTable(QueryError): ...
 
 
-class JailError(SternaError):
-    """This machine cannot sandbox a foreign crawler, or cannot start an engine."""
+class ParcelRefused(SternaError): ...
 
 
-class KeyFileError(SternaError):
-    """Key file missing, unreadable, or with unsafe permissions."""
+class JailError(SternaError): ...
+
+
+class KeyFileError(SternaError): ...
 
 
 class WireError(SternaError):
@@ -112,12 +101,10 @@ class Refused(SternaError):
         self.time = time  # the other side's, if the clocks differ
 
 
-class LineBroken(SternaError):
-    """The other side is unreachable, or the connection broke."""
+class LineBroken(SternaError): ...
 
 
-class HostGone(SternaError):
-    """A host no longer knows a visit, or has another identity than before."""
+class HostGone(SternaError): ...
 
 
 class EngineEnded(SternaError):

@@ -1,10 +1,10 @@
 """The frozen records everyone speaks: Visit, Target, Page, Link, Parcel, Budget, Usage ..."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, repeat
-from typing import Annotated, Literal, TypeVar, get_type_hints
+from typing import Annotated, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -18,11 +18,6 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 # --- marks: how a field travels and how it is stored is said where the field is declared
 
-Codec = Literal[
-    "url", "page_url", "referrer", "links", "depth", "status", "redirects", "attempts", "priority", "fetched",
-    "not_before", "error", "text", "short_text", "validator", "html", "digest", "size", "texts", "headers",
-    "extracts", "raw", "is_kept", "is_sitemap", "likeness",
-]  # fmt: skip
 ColumnType = Literal[
     "text", "texts", "hex", "status", "int32", "int64", "time", "date", "headers", "extracts"
 ]
@@ -32,7 +27,7 @@ ColumnType = Literal[
 class Sent:
     """A field that travels: by which codec of `wire/records`, in which columns (names, a space between)."""
 
-    codec: Codec
+    codec: str
     columns: str
 
 
@@ -76,14 +71,14 @@ class Etiquette(Record, frozen=True, array_like=False, kw_only=True, forbid_unkn
     """How a crawler behaves towards one site."""
 
     user_agent: str = "Sterna"
-    robots_name: str = "Sterna"  # by which robots.txt calls it
+    robots_name: str = "Sterna"  # its name in robots.txt
     sender: str = ""
     delay_seconds: float = 1.0
     response_factor: float = 5.0
     max_delay_seconds: float = 60.0
     connections: int = 1
     obey_robots: bool = True
-    blocked: tuple[str, ...] = ()  # hostnames and domains that must not be asked for anything
+    blocked: tuple[str, ...] = ()  # hostnames and domains that must not be contacted
 
 
 Scalar = str | int | float | bool | None
@@ -92,7 +87,14 @@ Scalar = str | int | float | bool | None
 Field = Literal[
     "title", "description", "keywords", "headings", "text", "language", "links", "html", "headers"
 ]
+FIELDS: tuple[Field, ...] = get_args(Field)
 DEFAULT_FIELDS: tuple[Field, ...] = ("title", "text", "language", "links")
+
+
+def fields_among(names: Iterable[str]) -> tuple[Field, ...]:
+    """The names that are fields, without duplicates and in a fixed order."""
+    wanted = set(names)
+    return tuple(field for field in FIELDS if field in wanted)
 
 
 class Predicate(Record, frozen=True):
@@ -130,8 +132,8 @@ class Source(Record, frozen=True):
 class Program(Record, frozen=True, kw_only=True):
     """What a crawler does where the pages are: data, made from a spec."""
 
-    prune: Predicate | None = None  # on what is known before a fetch; who fails it is not fetched
-    select: Predicate | None = None  # remote page selection; who fails it is not kept
+    prune: Predicate | None = None  # on what is known before a fetch: a URL that fails it is not fetched
+    select: Predicate | None = None  # remote page selection: a page that fails it is not kept
     keep: Keep = Keep()
     rules: tuple[Source, ...] = ()
     needs: tuple[Field, ...] = DEFAULT_FIELDS  # whatever selecting, keeping and the rules read
@@ -151,7 +153,7 @@ class Crawler(Record, frozen=True, array_like=False, kw_only=True):
 
 
 class Target(Record, frozen=True):
-    """A URL to fetch, and how it was come by."""
+    """A URL to fetch, and how it was found."""
 
     url: Annotated[str, Sent("url", "urls")]
     depth: Annotated[int, Sent("depth", "depths")] = 0
@@ -182,7 +184,7 @@ class Known(Record, frozen=True):
 
 
 class RobotsState(StrEnum):
-    """Agarwal 3.4: what the last try at robots.txt made of a site."""
+    """Agarwal 3.4: state of a site after the last attempt to fetch its robots.txt."""
 
     UNKNOWN = "unknown"
     QUALIFIED = "qualified"
@@ -251,9 +253,8 @@ class Budget(Record, frozen=True, kw_only=True):
             "wall_seconds": seconds,
             "cpu_seconds": usage.cpu_seconds,
         }
-        least = {"wall_seconds": _LEAST_SECONDS, "cpu_seconds": _LEAST_SECONDS}
         left = {
-            name: max(limit - used[name], least.get(name, 1))
+            name: max(limit - used[name], _LEAST_SECONDS if name.endswith("_seconds") else 1)
             for name in _OWN_LIMITS
             if (limit := getattr(self, name))
         }
@@ -280,7 +281,6 @@ class Usage(Record, frozen=True, kw_only=True):
     sent_bytes: int = 0  # before compression
 
     def plus(self, other: "Usage") -> "Usage":
-        """The sum of both."""
         sums = {
             name: getattr(self, name) + getattr(other, name)
             for name in self.__struct_fields__
@@ -346,7 +346,6 @@ class Links(Record, frozen=True):
 
     @classmethod
     def of(cls, *links: Link) -> "Links":
-        """The columns of these links."""
         columns = ((link.url for link in links), (link.text for link in links), (link.rel for link in links))
         urls, texts, rels = ("\n".join(column) for column in columns)
         return cls(urls, texts.rstrip("\n"), rels.rstrip("\n"))
@@ -374,7 +373,7 @@ class Raw(Record, frozen=True):
 class Page(Record, frozen=True, kw_only=True):
     """What a visit found under one URL; `status` 0 and an `error` where there was no response."""
 
-    url: Annotated[str, Sent("page_url", "urls"), Stored("text")]
+    url: Annotated[str, Sent("url", "urls"), Stored("text")]
     fingerprint: int
     depth: Annotated[int, Sent("depth", "depths"), Stored("int32", after="size")]
     fetched: Annotated[float, Sent("fetched", "fetched"), Stored("time", after="depth")]
@@ -426,9 +425,9 @@ class Ended(StrEnum):
     STOPPED = "stopped"  # home asked for it
     BLOCKED = "blocked"  # the site asked for a long pause
     FAILING = "failing"  # too many failures one after the other
-    DISQUALIFIED = "disqualified"  # robots.txt is not to be had
+    DISQUALIFIED = "disqualified"  # robots.txt could not be fetched
     REFUSED = "refused"  # by ourselves: it lies in a private network that nobody named
-    LOST = "lost"  # its runtime was never heard of again
+    LOST = "lost"  # its runtime sent nothing more
     # The limits of a budget, each by its name, and what ends an engine before its time.
     CPU_SECONDS = "cpu_seconds"
     WALL_SECONDS = "wall_seconds"
@@ -444,21 +443,10 @@ class Ended(StrEnum):
 
 
 # What ends a crawler at a site for good: home does not go on there in the same run.
-LIMITS = frozenset(
-    {
-        Ended.CPU_SECONDS,
-        Ended.WALL_SECONDS,
-        Ended.MEMORY_BYTES,
-        Ended.REQUESTS,
-        Ended.FETCHED_BYTES,
-        Ended.SENT_BYTES,
-        Ended.SCRATCH_BYTES,
-        Ended.FACTS,
-        Ended.VIOLATION,
-        Ended.CRASH,
-        Ended.RULES,
-    }
-)
+LIMITS = frozenset({
+    Ended.CPU_SECONDS, Ended.WALL_SECONDS, Ended.MEMORY_BYTES, Ended.REQUESTS, Ended.FETCHED_BYTES,
+    Ended.SENT_BYTES, Ended.SCRATCH_BYTES, Ended.FACTS, Ended.VIOLATION, Ended.CRASH, Ended.RULES,
+})  # fmt: skip
 
 
 class Arrival(Record, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ import os, signal, sys, threading
 from pathlib import Path
 from sterna.api import followers
 from sterna.api.followers import Company
-from sterna.cli.follow import _say
+from sterna.cli.lines import say_json
 from sterna.home.folder import CollectionFolder
 
 followers.STOP_SECONDS = 0.3
@@ -40,7 +40,7 @@ class One:
         self.batch = snapshot.batch
 
 collection = CollectionFolder(Path(folder))
-company = Company(collection, {"storage": One}, say=_say, parent=int(parent) or os.getppid())
+company = Company(collection, {"storage": One}, say=say_json, parent=int(parent) or os.getppid())
 signal.signal(signal.SIGTERM, lambda *_: company.stop())
 is_good = company.run()
 sys.exit(0 if is_good else 1)

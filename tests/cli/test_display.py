@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from sterna.cli.display import LINE_SECONDS, JsonDisplay, LineDisplay, LiveDisplay, QuietDisplay
+from sterna.cli.display import LINE_SECONDS, Display, JsonDisplay, LineDisplay, LiveDisplay
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_terminal_has_one_line_that_changes_and_goes(capsys: pytest.CaptureFixtu
 
 
 def test_script_gets_json_and_who_wants_quiet_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    for display in (JsonDisplay(), QuietDisplay()):
+    for display in (JsonDisplay(), Display()):
         display.wait_for("indexing: 2 pages left")
         display.wait_for("")
     out, err = capsys.readouterr()

@@ -10,9 +10,8 @@ from tests.crawl.running import sterna
 from tests.home.away.visits import OFFER, SITE, parcel, visit
 
 from sterna.cli.explain import explanation
-from sterna.crawler.pack import PackedCrawler
+from sterna.crawler.pack import PackedCrawler, encode
 from sterna.errors import UsageError
-from sterna.home.errand import dump as dump_errand
 from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.records import Change, HostRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
@@ -42,7 +41,7 @@ def make(tmp_path: Path) -> Make:
             ledger = SqliteLedger(collection.ledger_path)
             ledger.set_setting("options", dump(Options(seeds=(f"{SITE}/",), **given)))
             if crawler:
-                ledger.set_setting("errand", dump_errand(PackedCrawler(crawler=crawler)))
+                ledger.set_setting("errand", encode(PackedCrawler(crawler=crawler)).hex())
             ledger.seed([Target(f"{SITE}/")], now=1.0)
             ledger.lease(["v"], now=10.0, pages=5, max_depth=5)
             found = tuple(Target(f"{SITE}{path}", 1) for path in waiting)

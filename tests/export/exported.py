@@ -13,7 +13,8 @@ from tests.servers.nginx import real_site, serve
 from sterna.api.export import export as run
 from sterna.archive.rows import page_table
 from sterna.archive.segments import SegmentStore
-from sterna.export.job import ExportFormat, ExportJob
+from sterna.export.job import ExportJob
+from sterna.export.progress import ExportFormat, ExportProgress, Unseen
 from sterna.export.selection import Selection
 from sterna.export.warc import WarcFile
 from sterna.home.folder import CollectionFolder
@@ -22,6 +23,7 @@ from sterna.query.engine import Engine
 from sterna.web.urls import site_of
 
 SITE = "https://www.example.org"
+_NOBODY = Unseen()
 EXPORT = (sys.executable, "-m", "sterna", "export")
 
 
@@ -46,12 +48,18 @@ def page(path: str = "/", **fields: Any) -> Page:
 
 
 @contextmanager
-def source_of(*pages: Page, where: str = "", warcs: Sequence[WarcFile] = ()) -> Iterator[Selection]:
+def source_of(
+    *pages: Page,
+    where: str = "",
+    warcs: Sequence[WarcFile] = (),
+    scratch: Path = Path(),
+    progress: ExportProgress = _NOBODY,
+) -> Iterator[Selection]:
     """These pages, as a collection would give them."""
     rows = page_table([(site_of(each.url), each) for each in pages])
     with (
         Engine({}, pages=rows) as engine,
-        Selection(Path("made-up"), engine, tuple(warcs), where) as source,
+        Selection(Path("made-up"), engine, tuple(warcs), where, scratch, progress) as source,
     ):
         yield source
 

@@ -13,7 +13,6 @@ from warcio.archiveiterator import ArchiveIterator
 from sterna.archive.warc import WarcStore
 from sterna.export import raw
 from sterna.export.cdxj import BLOCK_LINES, blocks
-from sterna.export.progress import Unseen
 from sterna.export.warc import find
 from sterna.model import Page, Raw
 
@@ -74,8 +73,8 @@ def test_odd_heads_are_read_as_cdxj_indexer_reads_them(tmp_path: Path, name: str
     store.close()
     files, _ = find(tmp_path / "warc", positions)
     out = io.BytesIO()
-    with source_of(*pages, warcs=files) as source:
-        raw.write_cdxj(source, out, folder=tmp_path, progress=Unseen())
+    with source_of(*pages, warcs=files, scratch=tmp_path) as source:
+        raw.write_cdxj(source, out)
     assert out.getvalue().decode().splitlines() == judged(*(tmp_path / "warc").iterdir(), folder=tmp_path)
 
 
@@ -86,8 +85,8 @@ def _answered(path: str, head: bytes) -> Page:
 def test_compressed_index_is_found_by_its_pointers() -> None:
     lines = [b'org,example)/%06d 20260102030405 {"url": "x"}\n' % number for number in range(BLOCK_LINES + 5)]
     made = list(blocks(lines, filename="index.cdx.gz"))
-    data = b"".join(block.data for block in made)
-    head, *pointers = b"".join(block.pointer for block in made).decode().splitlines()
+    data = b"".join(block for block, _ in made)
+    head, *pointers = b"".join(pointer for _, pointer in made).decode().splitlines()
     assert head == '!meta 0 {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}'
     assert [pointer.partition(" {")[0] for pointer in pointers] == [
         "org,example)/000000 20260102030405",

@@ -9,7 +9,6 @@ from tests.export.exported import SITE, export, page, source_of
 
 from sterna.archive.warc import WarcStore
 from sterna.export.folder import of_text, write_folder, yaml_text
-from sterna.export.progress import Unseen
 from sterna.export.warc import WarcFile, find
 from sterna.model import Page, Raw
 
@@ -19,8 +18,8 @@ def folder_of(
 ) -> dict[str, str]:
     """Path to text of the files that are made of these pages."""
     (tmp_path / "work").mkdir()
-    with source_of(*pages, where=where, warcs=warcs) as source:
-        count = write_folder(source, tmp_path / "made", scratch=tmp_path / "work", progress=Unseen())
+    with source_of(*pages, where=where, warcs=warcs, scratch=tmp_path / "work") as source:
+        count = write_folder(source, tmp_path / "made")
     made = {
         str(path.relative_to(tmp_path / "made")): path.read_text()
         for path in (tmp_path / "made").rglob("*")

@@ -17,13 +17,12 @@ MORE_BYTES = 80_000_000
 EXPORT = """
 import resource, sys
 from pathlib import Path
-from sterna.export.progress import Unseen
 from sterna.export.tables import write_rows
 from sterna.export.selection import Selection
 from sterna.query.engine import Engine
 form, *files = sys.argv[1:]
 with Engine({"page": [Path(file) for file in files]}) as engine, open("/dev/null", "wb") as out:
-    count = write_rows(Selection(Path("made-up"), engine), out, table="page", form=form, progress=Unseen())
+    count = write_rows(Selection(Path("made-up"), engine), out, table="page", form=form)
 print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 

@@ -15,7 +15,7 @@ from tests.export.exported import export, page, source_of
 
 from sterna.api.query import open_collection
 from sterna.errors import EmptyCollection, UsageError
-from sterna.export.progress import Unit, Unseen
+from sterna.export.progress import Unit
 from sterna.export.tables import Form, write_rows
 from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import as_plain, as_text
@@ -76,7 +76,7 @@ def test_every_table_can_be_exported(real_collection: Path, tmp_path: Path, tabl
 def written(form: Form, texts: list[str]) -> bytes:
     out = io.BytesIO()
     with source_of(*(page(f"/{number}", text=text) for number, text in enumerate(texts))) as source:
-        assert write_rows(source, out, table="page", form=form, progress=Unseen()) == len(texts)
+        assert write_rows(source, out, table="page", form=form) == len(texts)
     return out.getvalue()
 
 
@@ -114,8 +114,10 @@ class Seen:
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 def test_progress_ends_at_its_total(form: Form) -> None:
     seen = Seen()
-    with source_of(*(page(f"/{number}") for number in range(250)), where="url LIKE '%1%'") as source:
-        count = write_rows(source, io.BytesIO(), table="page", form=form, progress=seen)
+    with source_of(
+        *(page(f"/{number}") for number in range(250)), where="url LIKE '%1%'", progress=seen
+    ) as source:
+        count = write_rows(source, io.BytesIO(), table="page", form=form)
     assert count == seen.total == seen.done == sum("1" in str(number) for number in range(250))
 
 
@@ -146,4 +148,4 @@ def test_unknown_table_is_one_line() -> None:
 
 def test_empty_collection_says_so() -> None:
     with source_of() as source, pytest.raises(EmptyCollection, match="holds no pages yet"):
-        write_rows(source, io.BytesIO(), table="page", form="csv", progress=Unseen())
+        write_rows(source, io.BytesIO(), table="page", form="csv")

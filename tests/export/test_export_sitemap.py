@@ -1,6 +1,7 @@
 """A collection as a sitemap: every page that was found, with the date of its change where that is known."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -9,7 +10,6 @@ from tests.export.exported import SITE, export, page, source_of, stored
 
 from sterna.errors import UsageError
 from sterna.export.job import ExportJob, make
-from sterna.export.progress import Unseen
 from sterna.export.selection import Selection
 from sterna.web import sitemap_file
 from sterna.web.sitemap import read_sitemap
@@ -28,7 +28,7 @@ def sitemap(source: Selection, place: Path, **wishes: str | bool) -> list[Path]:
     job = ExportJob(kind="sitemap", place=place, **wishes)  # type: ignore[arg-type]
     work = place.parent / "work"
     work.mkdir(exist_ok=True)
-    made = make(source, job, folder=work, stdout=io.BytesIO(), progress=Unseen())
+    made = make(replace(source, scratch=work), job, stdout=io.BytesIO())
     return list(made.places)
 
 
@@ -104,10 +104,10 @@ def test_sitemap_is_of_one_site_unless_its_place_is_told(tmp_path: Path) -> None
 def test_sitemap_of_one_file_goes_into_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.BytesIO()
     job = ExportJob(kind="sitemap", place=Path("-"))
-    with source_of(page("/a"), page("/b")) as source:
-        made = make(source, job, folder=tmp_path, stdout=out, progress=Unseen())
+    with source_of(page("/a"), page("/b"), scratch=tmp_path) as source:
+        made = make(source, job, stdout=out)
         assert (made.count, made.places) == (2, ())
         assert [each[0].text for each in Xml.fromstring(out.getvalue())] == [f"{SITE}/a", f"{SITE}/b"]
         monkeypatch.setattr(sitemap_file, "MAX_URLS", 1)
         with pytest.raises(UsageError, match="the sitemap takes 3 files: name its place with --out"):
-            make(source, job, folder=tmp_path, stdout=out, progress=Unseen())
+            make(source, job, stdout=out)

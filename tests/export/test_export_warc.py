@@ -14,7 +14,6 @@ from warcio.archiveiterator import ArchiveIterator
 from sterna.archive.warc import WarcStore
 from sterna.errors import StorageError, UsageError
 from sterna.export import raw
-from sterna.export.progress import Unseen
 from sterna.export.warc import WarcFile, find, members
 from sterna.model import Page, Raw
 
@@ -44,8 +43,8 @@ def responses(data: bytes) -> list[str]:
 
 def write(files: list[WarcFile], folder: Path, *paths: str, where: str = "") -> bytes:
     out = io.BytesIO()
-    with source_of(*map(answered, paths), where=where, warcs=files) as source:
-        raw.write_warc(source, out, folder=folder, progress=Unseen())
+    with source_of(*map(answered, paths), where=where, warcs=files, scratch=folder) as source:
+        raw.write_warc(source, out)
     return out.getvalue()
 
 
@@ -102,8 +101,8 @@ def test_files_without_a_wanted_record_are_left_out(tmp_path: Path) -> None:
     paths = ["/a", "/b", "/c"]
     files = open_file(tmp_path / "warc", *paths, max_bytes=5_000)
     assert len(files) == 3
-    with source_of(*map(answered, paths), where="url LIKE '%/b'", warcs=files) as source:
-        counted = raw.write_warcs(source, tmp_path / "made", folder=tmp_path, progress=Unseen())
+    with source_of(*map(answered, paths), where="url LIKE '%/b'", warcs=files, scratch=tmp_path) as source:
+        counted = raw.write_warcs(source, tmp_path / "made")
     assert counted == (1, "response")
     assert [path.name for path in (tmp_path / "made").iterdir()] == [files[1].name]
 

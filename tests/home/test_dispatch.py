@@ -16,7 +16,7 @@ from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, HostRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
-from sterna.model import Budget, Crawler, Deliver, Ended, Etiquette, Parcel, Target, Usage, Visit
+from sterna.model import Crawler, Deliver, Ended, Etiquette, Parcel, Target, Usage, Visit
 from sterna.web.clock import SystemClock
 
 CLOCK = SystemClock()
@@ -189,7 +189,7 @@ async def test_crawlers_that_are_away_take_no_slots(ledger: SqliteLedger, thread
     dispatch = make(ledger, carrier, thread)
     assert await dispatch.run(asyncio.Event()) == "finished"
     assert carrier.most_active > 4
-    assert dispatch._progress.visits == {"host": 30}
+    assert dispatch.progress.visits == {"host": 30}
 
 
 async def test_visits_of_an_earlier_run_go_on_and_take_no_slots(
@@ -199,7 +199,7 @@ async def test_visits_of_an_earlier_run_go_on_and_take_no_slots(
     leases = ledger.lease(["v", "w", "x"], now=CLOCK.now(), pages=5, max_depth=5)
     carrier = NotingCarrier()
     dispatch = make(ledger, carrier, thread, slots=2)
-    carrier.left_over = [dispatch._visit(lease, Budget()) for lease in leases]
+    carrier.left_over = [dispatch._visit(lease, 60.0) for lease in leases]
     assert await dispatch.run(asyncio.Event()) == "finished"
     assert [visit.id for visit in carrier.visits[:3]] == ["v", "w", "x"]
     assert (len(carrier.visits), carrier.most_active) == (6, 5)

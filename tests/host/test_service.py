@@ -258,7 +258,7 @@ async def pieces(*chunks: bytes, then_wait: bool = False) -> AsyncIterator[bytes
 
 async def refused(home: Home, op: str, body: AsyncIterator[bytes], announced: int | None = None) -> str:
     with pytest.raises(Refused) as caught:
-        await home.service.read(op, body, announced=announced)  # type: ignore[arg-type]
+        await home.service.bodies.read(op, body, announced=announced)  # type: ignore[arg-type]
     return caught.value.problem
 
 
@@ -285,7 +285,9 @@ async def test_bodies_of_all_calls_together_are_bounded(tmp_path: Path) -> None:
         session = await home.greet()
         slow = [
             asyncio.create_task(
-                home.service.read("order", pieces(session.id + b"x" * 9_000, then_wait=True), announced=None)
+                home.service.bodies.read(
+                    "order", pieces(session.id + b"x" * 9_000, then_wait=True), announced=None
+                )
             )
             for _ in range(2)
         ]
@@ -295,7 +297,7 @@ async def test_bodies_of_all_calls_together_are_bounded(tmp_path: Path) -> None:
         for task in slow:
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
-        body = await home.service.read("order", pieces(session.id + b"x" * 9_000), announced=None)
+        body = await home.service.bodies.read("order", pieces(session.id + b"x" * 9_000), announced=None)
         assert len(body) == 9_016
 
 

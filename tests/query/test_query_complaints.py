@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.query.histories import SITE, Archive, fact, page, rows
 
-from sterna.errors import QueryError
+from sterna.errors import QueryError, UnknownTable
 from sterna.query.engine import Engine
 
 
@@ -36,6 +36,14 @@ def test_misspelt_table_is_shown_with_those_that_are_there(engine: Engine) -> No
         " there are page, page_history, link, event, fact, site, clinic"
     )
     assert (shown, mark) == ("  SELECT url FROM pagee", "                  ^^^^^")
+
+
+def test_only_a_missing_table_is_an_unknown_table(engine: Engine) -> None:
+    with pytest.raises(UnknownTable):
+        rows(engine, "SELECT url FROM pagee")
+    with pytest.raises(QueryError, match="there is no table") as caught:
+        rows(engine, "SELECT 'there is no table'::INTEGER")
+    assert not isinstance(caught.value, UnknownTable)
 
 
 def test_misspelt_column_is_shown_with_those_that_are_there(engine: Engine) -> None:

@@ -10,7 +10,6 @@ from sterna.runtime.cell.jail import JailLimits
 ENTRY = f"{__name__}:serve"
 LIMITS = JailLimits(memory_bytes=128 * 1024**2, cpu_seconds=600)
 
-prepare = reader.prepare
 _read_well = reader.read
 
 

@@ -79,13 +79,3 @@ def test_raised_url_comes_once_and_one_that_was_taken_never_again() -> None:
     assert (first.url, first.priority) == ("https://a.test/2", 7)
     assert [target and target.url for target in rest] == ["https://a.test/0", "https://a.test/1", None]
     assert len(frontier) == 0
-
-
-def test_what_waits_is_told_in_its_order() -> None:
-    frontier = Frontier(b"", max_depth=9, is_best_first=True)
-    for number in range(3):
-        frontier.add(Target(f"https://a.test/{number}", depth=3 - number), number)
-    frontier.raise_to(1, "https://a.test/0")
-    frontier.put_back(Target("https://a.test/later", not_before=5.0))
-
-    assert [target.url[-1] for target in frontier.waiting()] == ["0", "2", "1", "r"]

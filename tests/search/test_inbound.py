@@ -10,8 +10,9 @@ from tests.search.shelf import SITE, Shelf, page
 
 from sterna.archive.manifest import Snapshot
 from sterna.search.documents import mark_of
-from sterna.search.inbound import Inbound, read_batch, stamp
+from sterna.search.inbound import Inbound, read_batch
 from sterna.search.link_count import LinkCount, write_counts
+from sterna.toml import stamp
 
 
 def count(shelf: Shelf, snapshot: Snapshot | None = None) -> dict[str, int]:
@@ -23,7 +24,7 @@ def count(shelf: Shelf, snapshot: Snapshot | None = None) -> dict[str, int]:
 
 
 def counts(shelf: Shelf) -> dict[str, int]:
-    inbound = Inbound.read(shelf.index_folder)
+    inbound = Inbound(shelf.index_folder)
     found = {path: inbound.of(mark_of(f"{SITE}/{path}")) for path in "abcdef"}
     return {path: number for path, number in found.items() if number}
 
@@ -72,18 +73,18 @@ def test_a_crawl_without_links_has_no_counts(shelf: Shelf) -> None:
 @pytest.mark.parametrize("damage", [b"", b"x", b"sterna-inbound-1", b"\xff" * 1000], ids=len)
 def test_a_damaged_file_counts_nothing(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "inbound").write_bytes(damage)
-    assert Inbound.read(tmp_path).of(5) == 0
+    assert Inbound(tmp_path).of(5) == 0
     assert read_batch(tmp_path) == -1 or len(damage) > 24
 
 
 def test_a_file_that_is_cut_counts_nothing(tmp_path: Path) -> None:
     table = pa.table({"number": pa.array([5, 9], pa.uint64()), "count": pa.array([3, 2**40], pa.int64())})
     write_counts(tmp_path, table, batch=7)
-    inbound = Inbound.read(tmp_path)
+    inbound = Inbound(tmp_path)
     assert [inbound.of(number) for number in (4, 5, 6, 9, 2**64 - 1)] == [0, 3, 0, 2**32 - 1, 0]
     assert read_batch(tmp_path) == 7
     path = tmp_path / "inbound"
-    before = stamp(tmp_path)
+    before = stamp(path)
     path.write_bytes(path.read_bytes()[:-1])
-    assert Inbound.read(tmp_path).of(5) == 0
-    assert stamp(tmp_path) != before
+    assert Inbound(tmp_path).of(5) == 0
+    assert stamp(path) != before

@@ -183,10 +183,10 @@ WIDE_AND_DEEP = {
     "links in a row": "<a href=x>y</a>" * 70_000,
     "descriptions": "<meta name=description content=' '>" * 30_000,
     "different words": " ".join(f"word{n}" for n in range(200_000)),
-    "words of Han characters": "<h1>" + "漢字" * 300_000,
-    "one long word": "<h1>" + "x" * 3_000_000,
+    "words of Han characters": "<h1>" + "漢字" * 150_000,
+    "one long word": "<h1>" + "x" * 1_500_000,
     "signs": "\u2014" * 1_000_000,
-    "a wide table": "<table><tr>" + "<td>x" * 200_000,
+    "a wide table": "<table><tr>" + "<td>x" * 100_000,
 }
 
 

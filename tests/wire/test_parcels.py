@@ -41,7 +41,7 @@ from sterna.web.urls import fingerprint
 from sterna.wire import parcels
 from sterna.wire.known import Marks, pack_known, unpack_known
 from sterna.wire.merkle import leaf_of
-from sterna.wire.parcels import Unpacker, as_sent, pack_parcel, unpack_parcel
+from sterna.wire.parcels import Unpacker, as_sent, pack_parcel
 from sterna.wire.records import PageColumns, TargetColumns
 
 SITE = "https://www.example.org"
@@ -77,7 +77,7 @@ def page_of(path: str, **changes: Any) -> Page:
 
 
 def travelled(parcel: Parcel, marks: Marks = NO_MARKS, **changes: Any) -> Parcel:
-    return unpack_parcel(pack_parcel(parcel, marks), visit_of(**changes), marks, NOW, began=BEGAN)
+    return Unpacker(visit_of(**changes), marks, began=BEGAN).unpack(pack_parcel(parcel, marks), now=NOW)
 
 
 HTML = "<title>Über uns</title>" + "<p>Text" * 50
@@ -427,13 +427,13 @@ def lied(lie: Lie) -> bytes:
 
 
 def test_the_truth_is_believed() -> None:
-    assert unpack_parcel(lied(lambda packed: packed), visit_of(), MARKS, NOW, began=BEGAN) == TRUTH
+    assert Unpacker(visit_of(), MARKS, began=BEGAN).unpack(lied(lambda packed: packed), now=NOW) == TRUTH
 
 
 @pytest.mark.parametrize(("lie", "said"), LIES, ids=range(len(LIES)))
 def test_invalid_value_is_refused_in_one_clear_line(lie: Lie, said: str) -> None:
     with pytest.raises(WireError, match=said) as refusal:
-        unpack_parcel(lied(lie), visit_of(), MARKS, NOW, began=BEGAN)
+        Unpacker(visit_of(), MARKS, began=BEGAN).unpack(lied(lie), now=NOW)
     assert refusal.value.problem == "malformed"
     assert "\n" not in str(refusal.value)
 
@@ -443,7 +443,7 @@ def test_page_that_is_changed_and_unchanged_at_once_is_refused() -> None:
     packed = msgspec.msgpack.decode(pack_parcel(truth, MARKS), type=parcels._Packed[msgspec.Raw])
     both = msgspec.msgpack.encode(pages(urls="/b")(packed))
     with pytest.raises(WireError, match="twice"):
-        unpack_parcel(both, visit_of(), MARKS, NOW)
+        Unpacker(visit_of(), MARKS).unpack(both, now=NOW)
 
 
 def test_unchanged_page_that_is_not_in_the_lease_is_refused() -> None:
@@ -489,13 +489,13 @@ def test_clocks_may_differ_by_a_little() -> None:
 
 def test_parcel_of_too_many_bytes_is_not_even_read() -> None:
     with pytest.raises(WireError, match="too-large"):
-        unpack_parcel(bytes(parcels.MAX_PARCEL_BYTES + 1), visit_of(), NO_MARKS, NOW)
+        Unpacker(visit_of(), NO_MARKS).unpack(bytes(parcels.MAX_PARCEL_BYTES + 1), now=NOW)
 
 
 @given(st.binary(max_size=300))
 def test_garbage_is_refused(garbage: bytes) -> None:
     with pytest.raises(WireError):
-        unpack_parcel(garbage, visit_of(), MARKS, NOW)
+        Unpacker(visit_of(), MARKS).unpack(garbage, now=NOW)
 
 
 @settings(deadline=None, max_examples=200)
@@ -505,7 +505,7 @@ def test_changed_bytes_are_refused_or_make_a_parcel_of_this_site(data: st.DataOb
     for _ in range(data.draw(st.integers(1, 4))):
         packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
     try:
-        parcel = unpack_parcel(bytes(packed), visit_of(), MARKS, NOW, began=BEGAN)
+        parcel = Unpacker(visit_of(), MARKS, began=BEGAN).unpack(bytes(packed), now=NOW)
     except WireError:
         return
     assert (parcel.visit, parcel.epoch, parcel.site) == ("v1", 3, SITE)

@@ -117,7 +117,7 @@ def test_receipt_that_another_than_its_host_signed_is_refused(signer: Identity) 
     ],
 )
 def test_only_the_home_that_is_named_can_countersign(signature: bytes) -> None:
-    assert refusal(SIGNED.with_home(signature).open) == "bad-signature"
+    assert refusal(msgspec.structs.replace(SIGNED, by_home=signature).open) == "bad-signature"
 
 
 # -- what cannot be

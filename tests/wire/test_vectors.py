@@ -25,7 +25,7 @@ from sterna.wire.handshake import SUITE, read_hello
 from sterna.wire.keys import Succession
 from sterna.wire.known import Marks, unpack_known
 from sterna.wire.orders import open_acknowledgement, open_order, open_report
-from sterna.wire.parcels import as_sent, unpack_parcel
+from sterna.wire.parcels import Unpacker, as_sent
 from sterna.wire.problems import PROBLEMS
 from sterna.wire.stream import AliveCame, LineCame, ParcelCame, StreamReader
 
@@ -82,7 +82,7 @@ def test_home_unpacks_the_parcel() -> None:
     marks = Marks(vectors.KNOWN)
     starts = (model.Target(f"{SITE}/"), model.Target(vectors.KNOWN_URL, 1))
     visit = making.visit(*starts, id=vectors.VISIT, site=SITE, part="", known=vectors.KNOWN)
-    parcel = unpack_parcel(vector("parcel_packed"), visit, marks, NOW + 10)
+    parcel = Unpacker(visit, marks).unpack(vector("parcel_packed"), now=NOW + 10)
     sent = as_sent(vectors.PARCEL, marks)
     assert parcel.pages[0] == sent.pages[0] == vectors.CHANGED
     assert parcel.pages[1].fingerprint == sent.pages[1].fingerprint

@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import uvloop
 
-from sterna.api.crawl import LOG, gather_options, send
+from sterna.api.crawl import gather_options, send
 from sterna.api.query import ledger_tables, open_collection
 from sterna.archive.manifest import Batch
 from sterna.archive.rows import page_table
@@ -20,7 +20,6 @@ from sterna.crawler.sql.plan import plan_query
 from sterna.errors import UsageError
 from sterna.home.crawl import Run
 from sterna.home.folder import CollectionFolder
-from sterna.home.progress import Progress
 from sterna.model import Page, Parcel
 from sterna.query.engine import Engine, Result
 from sterna.query.output import distinct
@@ -43,16 +42,9 @@ def ask(
     """
     question = Question(sql, only_matching_urls=only_matching_urls)
     rows: list[Row] = []
-
-    def take(parcels: tuple[Parcel, ...]) -> bool:
-        rows.extend(question.rows_of(parcels))
-        return question.is_enough
-
     with question_folder(Path(into) if into is not None else None) as folder:
         chosen = gather_options(folder, urls, flags=options)
-        run = Run(stop=asyncio.Event(), errand=question.errand, on_parcels=take)
-        progress = Progress(began=run.clock.now(), max_pages=chosen.max_pages)
-        uvloop.run(send(folder, chosen, run=run, watch=LOG, progress=progress))
+        uvloop.run(send(folder, chosen, run=question.run(rows.append)))
         if not question.is_streamable:
             with open_collection(folder) as engine:
                 rows.extend(engine.run(question.home_sql).rows)
@@ -69,12 +61,12 @@ class Question:
         if only_matching_urls:
             plan = msgspec.structs.replace(plan, prune=plan.prunable)
         self._plan = plan
-        self.errand = PackedCrawler(crawler=compile_query(plan, CRAWLER))
+        self._errand = PackedCrawler(crawler=compile_query(plan, CRAWLER))
         self.is_streamable = plan.is_streamable
         self.home_sql = plan.home_sql
         # Running the query over no pages shows a mistake in it before the crawl.
         self.columns = _run(plan.stream_sql if plan.is_streamable else plan.home_sql, ()).columns
-        # Both are counted down by rows_of().
+        # Both are counted down by _rows_of().
         self._left = None if plan.limit is None else plan.limit + plan.offset
         self._to_skip = plan.offset
 
@@ -83,7 +75,17 @@ class Question:
         """True once the query's LIMIT is reached."""
         return self._left == 0
 
-    def rows_of(self, parcels: Sequence[Parcel]) -> Iterator[Row]:
+    def run(self, put: Callable[[Row], None]) -> Run:
+        """A run that calls `put` with each row as its page is stored, and ends when there are enough."""
+
+        def take(parcels: tuple[Parcel, ...]) -> bool:
+            for row in self._rows_of(parcels):
+                put(row)
+            return self.is_enough
+
+        return Run(stop=asyncio.Event(), errand=self._errand, on_parcels=take)
+
+    def _rows_of(self, parcels: Sequence[Parcel]) -> Iterator[Row]:
         """The rows of pages that were just stored; none if the query needs all pages first."""
         pages = [(parcel, page) for parcel in parcels for page in parcel.pages if page.is_kept]
         if not self.is_streamable or not pages:

@@ -9,7 +9,8 @@ from sterna.home.folder import CollectionFolder
 
 if TYPE_CHECKING:
     from sterna.api.status import Status
-    from sterna.export.job import Exported, ExportFormat
+    from sterna.export.job import Exported
+    from sterna.export.progress import ExportFormat
     from sterna.query.answer import Answer
     from sterna.search.results import Found
 
@@ -22,8 +23,7 @@ class Collection:
     # DuckDB, Arrow and tantivy are slow to load: each method loads what it needs.
 
     def __init__(self, folder: Path | str) -> None:
-        self._folder = CollectionFolder(Path(folder))
-        self._folder.check()
+        self._folder = CollectionFolder(Path(folder)).check()
 
     @property
     def folder(self) -> Path:
@@ -42,11 +42,10 @@ class Collection:
 
         `$name` in the query is the parameter `name`. With `visit` tables hold only what that visit brought.
         """
-        from sterna.api.query import Bounds, open_collection  # noqa: PLC0415
+        from sterna.api.query import open_collection  # noqa: PLC0415
         from sterna.query.answer import Answer  # noqa: PLC0415
 
-        bounds = Bounds(memory_bytes=memory_bytes, seconds=seconds)
-        engine = open_collection(self._folder, visit=visit, bounds=bounds)
+        engine = open_collection(self._folder, visit=visit, memory_bytes=memory_bytes, seconds=seconds)
         try:
             return Answer(engine, engine.run_arrow(sql, parameters))
         except BaseException:

@@ -66,11 +66,19 @@ class _Child:
 
     def note_commit(self) -> None:
         """Starts the process, once and if there is anything for it to do."""
-        if self._has_begun or not self._wanted():
+        if self._has_begun or not self._rest():
             return
         self._has_begun = True
+        command = [*COMMAND, "--parent", str(os.getpid()), *([] if self._is_indexed else ["--no-index"])]
         try:
-            self._process = self._start()
+            # A process group of its own: Ctrl-C goes to the crawl, which ends this process in time.
+            self._process = subprocess.Popen(  # noqa: S603 - our own
+                [*command, "--", str(self._collection.folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
         except OSError as error:
             self._warn(f"pages are not indexed and stored ({error.strerror}); afterwards: {self._rest()}")
             return
@@ -92,7 +100,6 @@ class _Child:
         self._show("")
 
     def leave(self) -> None:
-        """Ends it now."""
         if self._process is None:
             return
         self._is_left = True
@@ -101,64 +108,47 @@ class _Child:
         if not self._ended.wait(LEAVE_SECONDS):
             self._process.kill()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        command = [*COMMAND, "--parent", str(os.getpid()), *([] if self._is_indexed else ["--no-index"])]
-        # A process group of its own: Ctrl-C goes to the crawl, which ends this process in time.
-        return subprocess.Popen(  # noqa: S603 - our own
-            [*command, "--", str(self._collection.folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            process_group=0,
-        )
-
     def _close(self) -> None:
         if self._process and self._process.stdin:
             self._process.stdin.close()
 
-    def _wanted(self) -> list[str]:
+    def _rest(self) -> str:
         """The commands that would do the same by hand."""
         commands = {
             f"sterna index {self._collection.folder}": self._is_indexed,
             f"sterna storage run {self._collection.folder}": self._collection.storage_path.exists(),
         }
-        return [command for command, is_wanted in commands.items() if is_wanted]
-
-    def _rest(self) -> str:
-        return " and ".join(self._wanted())
+        return " and ".join(command for command, is_wanted in commands.items() if is_wanted)
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
-        try:
-            self._hand_on(process)
-        finally:
-            self._ended.set()
-
-    def _hand_on(self, process: subprocess.Popen[bytes]) -> None:
         """Passes on what the process reports, until it ends."""
         assert process.stdout
         last_words = ""
-        for line in process.stdout:
-            try:
-                self._take(msgspec.json.decode(line, type=Report))
-            except msgspec.MsgspecError:
-                last_words = line.decode(errors="replace").strip() or last_words
-        code = process.wait()
-        is_known = self._is_left or (self._has_warned and code > 0)
-        if code and not is_known:
-            reason = f"exit code {code}" + (f": {last_words}" if last_words else "")
-            self._warn(f"pages are no longer indexed and stored ({reason}); afterwards: {self._rest()}")
+        try:
+            for line in process.stdout:
+                try:
+                    self._take(msgspec.json.decode(line, type=Report))
+                except msgspec.MsgspecError:
+                    last_words = line.decode(errors="replace").strip() or last_words
+            code = process.wait()
+            is_known = self._is_left or (self._has_warned and code > 0)
+            if code and not is_known:
+                reason = f"exit code {code}" + (f": {last_words}" if last_words else "")
+                self._warn(f"pages are no longer indexed and stored ({reason}); afterwards: {self._rest()}")
+        finally:
+            self._ended.set()
 
     def _take(self, report: Report) -> None:
         if report.warning:
             self._has_warned = True
             self._warn(report.warning)
-        if report.left:
-            shown = ", ".join(_shown(name, count) for name, count in report.left.items())
-            self._show(f"{shown} (Ctrl-C leaves the rest to: {self._rest()})")
-
-
-def _shown(name: str, count: int) -> str:
-    if name == INDEX:
-        pages = "1 page" if count == 1 else f"{count:,} pages"
-        return f"indexing: {pages} left" if count else "indexing: nearly done"
-    return f"storing: {count:,} to go" if count else "storing: nearly done"
+        shown = []
+        for name, count in report.left.items():
+            if name == INDEX:
+                amount = "1 page left" if count == 1 else f"{count:,} pages left"
+            else:
+                amount = f"{count:,} to go"
+            work = "indexing" if name == INDEX else "storing"
+            shown.append(f"{work}: {amount if count else 'nearly done'}")
+        if shown:
+            self._show(f"{', '.join(shown)} (Ctrl-C leaves the rest to: {self._rest()})")

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import uvloop
@@ -29,33 +30,13 @@ from sterna.wire.keys import DEFAULT_KEYS
 _log = logging.getLogger(__name__)
 
 
-class Watch(Protocol):
-    """Receives what a run has to say while it goes."""
-
-    def warn(self, text: str) -> None: ...
-
-    def tell(self, placement: Placement) -> None:
-        """Where a visit is made, and why."""
-
-    def wait_for(self, text: str) -> None:
-        """What the run still waits for after its last page; "" when it is done."""
+def _log_placement(placement: Placement) -> None:
+    _log.info("%s: %s (%s)", placement.site, placement.place, placement.reason)
 
 
-class _Log:
-    """Writes to the log of this module."""
-
-    def warn(self, text: str) -> None:
-        _log.warning(text)
-
-    def tell(self, placement: Placement) -> None:
-        _log.info("%s: %s (%s)", placement.site, placement.place, placement.reason)
-
-    def wait_for(self, text: str) -> None:
-        if text:
-            _log.info(text)
-
-
-LOG = _Log()
+def _log_wait(text: str) -> None:
+    if text:
+        _log.info(text)
 
 
 def crawl(
@@ -84,17 +65,23 @@ def crawl(
         errand=packed,
         on_parcels=on_parcels,
     )
-    progress = Progress(began=run.clock.now(), max_pages=chosen.max_pages)
-    with attended(collection, chosen, run=run, warn=LOG.warn, show=LOG.wait_for):
-        return uvloop.run(send(collection, chosen, run=run, watch=LOG, progress=progress))
+    with attended(collection, chosen, run=run, warn=_log.warning, show=_log_wait):
+        return uvloop.run(send(collection, chosen, run=run))
 
 
 async def send(
-    collection: CollectionFolder, options: Options, *, run: Run, watch: Watch, progress: Progress
+    collection: CollectionFolder,
+    options: Options,
+    *,
+    run: Run,
+    progress: Progress | None = None,
+    warn: Callable[[str], None] = _log.warning,
+    tell: Callable[[Placement], None] = _log_placement,
 ) -> Summary:
-    """One run; crawlers travel under the identity in the folder of keys."""
+    """One run; crawlers travel under the identity in the folder of keys. `tell` gets the place of a visit."""
     identity = partial(keyring_of(options).read_or_make, "home")
-    run.migration = Migration(identity=identity, tell=watch.tell, warn=watch.warn)
+    run.migration = Migration(identity=identity, tell=tell, warn=warn)
+    progress = progress or Progress(began=run.clock.now(), max_pages=options.max_pages)
     return await crawl_from_home(collection, options, run=run, progress=progress)
 
 
@@ -112,7 +99,10 @@ def gather_options(
     packed: PackedCrawler | None = None,
 ) -> Options:
     """What the collection remembers, overridden by the file, the crawler's own options and the flags."""
-    kept = _kept(collection)
+    kept = Options()
+    if collection.ledger_path.exists():
+        with suppress(EmptyCollection), collection.check().open_ledger() as ledger:
+            kept = load(ledger.setting("options"))
     base = read_config(config, over=kept) if config else kept
     seeds = merge_seeds(kept.seeds, merge_seeds(base.seeds, (*seeds_of(packed), *urls)))
     own = packed.options if packed else {}
@@ -122,14 +112,3 @@ def gather_options(
         raise UsageError("no URL to start from: sterna crawl https://www.example.org/")
     # Canonical URLs carry no password into the ledger.
     return msgspec.structs.replace(options, seeds=merge_seeds((), options.seed_urls()))
-
-
-def _kept(collection: CollectionFolder) -> Options:
-    if not collection.ledger_path.exists():
-        return Options()
-    collection.check()
-    try:
-        with collection.open_ledger() as ledger:
-            return load(ledger.setting("options"))
-    except EmptyCollection:
-        return Options()

@@ -1,5 +1,6 @@
 """Crawlers as files: a spec, a packed crawler, or the crawler of a collection with its progress."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,15 +23,15 @@ def is_file(text: str) -> bool:
 
 
 def read_crawler(path: Path) -> PackedCrawler:
-    """The crawler of a spec or a packed file."""
     return read(path) if path.suffix == SUFFIX else packed_of(load_spec(path), path.parent)
 
 
-def only_crawler(files: list[str]) -> PackedCrawler | None:
-    """The crawler of the one file that is named, if any; raises UsageError for more than one."""
+def crawler_and_urls(given: Sequence[str]) -> tuple[PackedCrawler | None, list[str]]:
+    """The crawler of the one file among the arguments, if any, and the URLs; UsageError for more files."""
+    files = [text for text in given if is_file(text)]
     if len(files) > 1:
         raise UsageError(f"one crawler at a time: {files[0]} or {files[1]}")
-    return read_crawler(Path(files[0])) if files else None
+    return read_crawler(Path(files[0])) if files else None, [text for text in given if not is_file(text)]
 
 
 def packed_of(spec: Spec, folder: Path) -> PackedCrawler:
@@ -45,14 +46,12 @@ def packed_of(spec: Spec, folder: Path) -> PackedCrawler:
 
 
 def seeds_of(packed: PackedCrawler | None) -> tuple[str, ...]:
-    """The start URLs that a crawler brings along."""
     own = packed.options.get("seeds", ()) if packed else ()
     assert isinstance(own, tuple | list)
     return tuple(own)
 
 
 def kept_crawler(folder: CollectionFolder) -> tuple[PackedCrawler, Options]:
-    """The crawler and the options that a collection keeps."""
     with folder.open_ledger() as ledger:
         options = load_options(ledger.setting("options"))
         return choose_errand(None, load_errand(ledger.setting("errand")), options), options
@@ -66,18 +65,16 @@ def saved_crawler(folder: CollectionFolder, site: str = "") -> PackedCrawler:
     folder.check()
     errand, options = kept_crawler(folder)
     with folder.open_ledger() as ledger:
-        chosen = _choose(site, [row.site for row in ledger.site_rows()])
+        sites = [row.site for row in ledger.site_rows()]
+        canonical = Canonical()(site) if site else None
+        if canonical and site_of(canonical) in sites:
+            chosen = site_of(canonical)
+        elif not site and len(sites) == 1:
+            chosen = sites[0]
+        else:
+            raise UsageError(f"choose one of its sites with --site: {', '.join(sorted(sites)[:20])}")
         progress = ledger.progress(chosen)
     seeds = tuple(url for url in options.seed_urls() if site_of(url) == chosen) or (f"{chosen}/",)
     return msgspec.structs.replace(
         errand, progress=progress, options={**errand.options, "seeds": seeds}, journey=(), gather=()
     )
-
-
-def _choose(site: str, sites: list[str]) -> str:
-    canonical = Canonical()(site) if site else None
-    if canonical and site_of(canonical) in sites:
-        return site_of(canonical)
-    if not site and len(sites) == 1:
-        return sites[0]
-    raise UsageError(f"choose one of its sites with --site: {', '.join(sorted(sites)[:20])}")

@@ -12,13 +12,6 @@ TRIAL = "sterna.runtime.engine.worker:serve_trial"
 TRIAL_SECONDS = 20.0
 
 
-class EngineTrial(Record, frozen=True):
-    """How long an engine took to answer, or why it did not."""
-
-    milliseconds: float = 0.0
-    trouble: str = ""
-
-
 class Report(Record, frozen=True, array_like=False, kw_only=True):
     """What this machine offers, and what is missing."""
 
@@ -39,40 +32,36 @@ async def examine() -> Report:
     """Starts engines with and without the sandbox."""
     offered = await asyncio.to_thread(protection)
     async with Forker(TRIAL) as forker:
-        jailed = await _try_engine(forker, is_jailed=True)
-        plain = await _try_engine(forker, is_jailed=False)
-    return _report(offered, jailed, plain)
+        jailed_took, jail_trouble = await _try_engine(forker, is_jailed=True)
+        plain_took, trouble = await _try_engine(forker, is_jailed=False)
+    missing = list(offered.missing)
+    if offered.has_seccomp and jail_trouble:
+        missing.append(f"no engine starts in the jail: {jail_trouble}")
+    if trouble:
+        missing.append(f"no engine starts at all: {trouble}")
+    fields = {name: getattr(offered, name) for name in Protection.__struct_fields__ if name != "missing"}
+    return Report(
+        takes_foreign_crawlers=offered.has_seccomp and not jail_trouble,
+        runs_own_crawlers=not trouble,
+        start_milliseconds=round(jailed_took or plain_took, 1),
+        missing=tuple(missing),
+        **fields,
+    )
 
 
-async def _try_engine(forker: Forker, *, is_jailed: bool) -> EngineTrial:
-    """Measures the second engine: the first one waits for its parent process."""
-    took = EngineTrial()
+async def _try_engine(forker: Forker, *, is_jailed: bool) -> tuple[float, str]:
+    """How many milliseconds the second engine took (the first waits for its parent), or what went wrong."""
+    took = 0.0
     for _ in range(2):
         begun = time.perf_counter()
         try:
             async with await forker.start(limits=JailLimits(), is_jailed=is_jailed) as cell:
                 async with asyncio.timeout(TRIAL_SECONDS):
                     answer = await asyncio.get_running_loop().sock_recv(cell.socket, 100)
-                took = EngineTrial((time.perf_counter() - begun) * 1000)
+                took = (time.perf_counter() - begun) * 1000
                 death = await cell.wait()
         except (JailError, TimeoutError) as error:
-            return EngineTrial(trouble=str(error) or "it does not answer")
+            return 0.0, str(error) or "it does not answer"
         if not answer or death.ended != "exit":
-            return EngineTrial(trouble=f"{death.ended}: {death.detail}")
-    return took
-
-
-def _report(offered: Protection, jailed: EngineTrial, plain: EngineTrial) -> Report:
-    missing = list(offered.missing)
-    if offered.has_seccomp and jailed.trouble:
-        missing.append(f"no engine starts in the jail: {jailed.trouble}")
-    if plain.trouble:
-        missing.append(f"no engine starts at all: {plain.trouble}")
-    fields = {name: getattr(offered, name) for name in Protection.__struct_fields__ if name != "missing"}
-    return Report(
-        takes_foreign_crawlers=offered.has_seccomp and not jailed.trouble,
-        runs_own_crawlers=not plain.trouble,
-        start_milliseconds=round(jailed.milliseconds or plain.milliseconds, 1),
-        missing=tuple(missing),
-        **fields,
-    )
+            return 0.0, f"{death.ended}: {death.detail}"
+    return took, ""

@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from sterna.api.crawlers import is_file, only_crawler, seeds_of
+from sterna.api.crawlers import crawler_and_urls, seeds_of
 from sterna.crawler.compiler import crawler_of_fields
-from sterna.crawler.pack import PackedCrawler
 from sterna.errors import UsageError
 from sterna.home.options import Options, lay_over
 from sterna.host.config import HostConfig
@@ -50,17 +49,24 @@ async def dry_run(
 
 def order_of(given: list[str], site: str, *, terms: Terms, max_pages: int) -> Send:
     """The order that a home would send with this crawler; raises UsageError without a start URL there."""
-    packed = only_crawler([text for text in given if is_file(text)])
-    options = _options(packed, [text for text in given if not is_file(text)])
+    packed, urls = crawler_and_urls(given)
+    own = packed.options if packed else {}
+    options = msgspec.structs.replace(lay_over(Options(), own, {}), seeds=(*seeds_of(packed), *urls))
+    options.check()
     crawler = packed.crawler if packed else crawler_of_fields(options.keep)
     scope = msgspec.structs.replace(options.scope(), subtrees=crawler.scope.subtrees)
     etiquette = options.etiquette(__version__)
+    targets = packed.progress.frontier if packed else ()
+    targets = targets or tuple(Target(url) for url in options.seed_urls() or [f"{site}/"])
+    starts = tuple(target for target in targets if site_of(target.url) == site)
+    if not starts:
+        raise UsageError(f"the crawler has no start URL on {site}: name one after it")
     limits = [limit for limit in (max_pages, options.max_pages, terms.caps.pages) if limit]
     return Send(
         visit=VISIT,
         crawler=msgspec.structs.replace(crawler, scope=scope),
         agent=Agent(etiquette.user_agent, etiquette.robots_name, etiquette.sender),
-        starts=_starts(packed, options, site),
+        starts=starts,
         known=pack_known(Known(packed.progress.seen)) if packed and packed.progress.seen else b"",
         state=packed.progress.state if packed else State(),
         budget=msgspec.structs.replace(
@@ -87,19 +93,3 @@ def terms_of(config: HostConfig, home: str) -> Terms:
     if terms.never:
         raise UsageError(f"nothing would leave: the policy never admits {home}")
     return terms
-
-
-def _options(packed: PackedCrawler | None, urls: list[str]) -> Options:
-    own = packed.options if packed else {}
-    options = msgspec.structs.replace(lay_over(Options(), own, {}), seeds=(*seeds_of(packed), *urls))
-    options.check()
-    return options
-
-
-def _starts(packed: PackedCrawler | None, options: Options, site: str) -> tuple[Target, ...]:
-    frontier = packed.progress.frontier if packed else ()
-    targets = frontier or tuple(Target(url) for url in options.seed_urls() or [f"{site}/"])
-    starts = tuple(target for target in targets if site_of(target.url) == site)
-    if not starts:
-        raise UsageError(f"the crawler has no start URL on {site}: name one after it")
-    return starts

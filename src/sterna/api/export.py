@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import BinaryIO
 
-from sterna.api.query import Bounds, open_collection
+from sterna.api.query import open_collection
 from sterna.export import warc
 from sterna.export.job import Exported, ExportJob, check_job, make, workplace
 from sterna.export.progress import ExportProgress, Unseen
@@ -37,9 +37,7 @@ def export(
                 warn(f"{name} is missing in {collection.warc_folder}: left out")
         tables = stack.enter_context(pinned(collection.snapshot().tables, beside=collection.segments_folder))
         (folder / "spill").mkdir()
-        engine = open_collection(
-            collection, bounds=Bounds(seconds=_SECONDS), files=tables, spill_folder=folder / "spill"
-        )
+        engine = open_collection(collection, seconds=_SECONDS, files=tables, spill_folder=folder / "spill")
         stack.enter_context(engine)
-        selection = stack.enter_context(Selection(collection.folder, engine, tuple(files), where.strip()))
-        return make(selection, job, folder=folder, stdout=stdout, progress=progress)
+        selection = Selection(collection.folder, engine, tuple(files), where.strip(), folder, progress)
+        return make(stack.enter_context(selection), job, stdout=stdout)

@@ -79,15 +79,20 @@ class Pursuit:
         return follower.batch if follower else self._batch
 
     @property
-    def is_on_its_way(self) -> bool:
-        """True while there is a follower."""
+    def has_follower(self) -> bool:
         return self._follower is not None
 
     def run(self) -> None:
         """Catches up until the crawl is over, and then with what came before its end."""
+        is_over = False
         try:
             with ExitStack() as stack:
-                self._pursue(stack)
+                while not self._stop.is_set():
+                    before = self.batch
+                    is_behind = self._catch_up(stack)
+                    if is_over and not (is_behind and self.batch > before):
+                        break
+                    is_over = self._wait(RETRY_SECONDS if self._trouble else LOOK_SECONDS)
         except Exception as error:
             self.is_broken = True
             self._tell(f"{self.name} ended: {type(error).__name__}: {error}")
@@ -95,41 +100,27 @@ class Pursuit:
         if self._trouble:
             self._tell(self._trouble)
 
-    def _pursue(self, stack: ExitStack) -> None:
-        is_over = False
-        while not self._stop.is_set():
-            before = self.batch
-            is_behind = self._catch_up(stack)
-            if is_over and not (is_behind and self.batch > before):
-                return
-            is_over = self._wait(RETRY_SECONDS if self._trouble else LOOK_SECONDS)
-
     def _catch_up(self, stack: ExitStack) -> bool:
         """True if the follower has not processed everything."""
         try:
-            follower = self._follower = self._follower or self._opened(stack)
-            if follower is None:
-                return False
+            if self._follower is None:
+                opened = self._open()
+                if opened is None:
+                    return False
+                self._follower = stack.enter_context(opened)
             snapshot = self._take()
-            follower.catch_up(snapshot, stop=self._stop)
+            self._follower.catch_up(snapshot, stop=self._stop)
         except SternaError as error:
             self._batch = self.batch
             self._follower = None
             stack.close()
-            self._note_trouble(f"{self.name}: {error}")
+            text = f"{self.name}: {error}"
+            if text == self._trouble:  # only what lasts is told: the first failure is silent
+                self._tell(text)
+            self._trouble = text
             return False
         self._trouble = ""
-        return follower.batch < snapshot.batch
-
-    def _opened(self, stack: ExitStack) -> Follower | None:
-        opened = self._open()
-        return stack.enter_context(opened) if opened else None
-
-    def _note_trouble(self, text: str) -> None:
-        """Warns only of what lasts: the first failure is silent."""
-        if text == self._trouble:
-            self._tell(text)
-        self._trouble = text
+        return self._follower.batch < snapshot.batch
 
     def _tell(self, text: str) -> None:
         if text not in self._told:
@@ -177,8 +168,9 @@ class Company:
         for thread in self._threads:
             thread.start()
         while self._is_at_work() and not self._over.is_set():
-            if _is_input_closed(LOOK_SECONDS):
-                self._over.set()
+            ready, _, _ = select.select([0], [], [], LOOK_SECONDS)
+            if ready and not os.read(0, 4096):
+                self._over.set()  # standard input is closed
             self._check_parent()
         told_at = time.monotonic()
         while self._is_at_work() and not self._stopped.is_set():
@@ -206,26 +198,19 @@ class Company:
             thread.join(max(until - time.monotonic(), 0))
 
     def _tell_left(self) -> None:
-        with suppress(SternaError):  # only a report; the follower itself reports what is wrong
-            at_work = zip(self._pursuits, self._threads, strict=True)
-            left = {each.name: self._left(each) for each, thread in at_work if thread.is_alive()}
-            self._say(Report(left={name: count for name, count in left.items() if count is not None}))
-
-    def _left(self, pursuit: Pursuit) -> int | None:
-        """None where there is no follower."""
         from sterna.archive.arrivals import count  # noqa: PLC0415 - Arrow takes a while to load
 
-        snapshot = self._collection.snapshot()
-        if not pursuit.is_on_its_way:
-            return None
-        if pursuit.name == INDEX:
-            return count(snapshot.tables["page"], after=pursuit.batch, upto=snapshot.batch)
-        return snapshot.batch - pursuit.batch
-
-
-def _is_input_closed(seconds: float) -> bool:
-    ready, _, _ = select.select([0], [], [], seconds)
-    return bool(ready) and not os.read(0, 4096)
+        left = {}
+        with suppress(SternaError):  # only a report; the follower itself reports what is wrong
+            for each, thread in zip(self._pursuits, self._threads, strict=True):
+                snapshot = self._collection.snapshot()
+                if not (thread.is_alive() and each.has_follower):
+                    continue
+                left[each.name] = snapshot.batch - each.batch
+                if each.name == INDEX:
+                    pages = snapshot.tables["page"]
+                    left[INDEX] = count(pages, after=each.batch, upto=snapshot.batch)
+            self._say(Report(left=left))
 
 
 def open_followers(
@@ -243,12 +228,7 @@ def open_followers(
             return None
         from sterna.storage.manager import Manager  # noqa: PLC0415 - slow to load
 
-        return Manager(
-            collection.folder,
-            collection=collection.id(),
-            take=collection.snapshot,
-            environ=environ,
-            warn=warn,
-        )
+        take = collection.snapshot
+        return Manager(collection.folder, collection=collection.id(), take=take, environ=environ, warn=warn)
 
     return {STORAGE: open_storage} | ({INDEX: open_index} if is_indexed else {})

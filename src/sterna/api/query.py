@@ -4,7 +4,9 @@ import resource
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 import pyarrow as pa
 
 from sterna.archive.rows import SCHEMAS, fact_table
@@ -19,35 +21,21 @@ from sterna.query.engine import MEMORY_BYTES, TIME_LIMIT_SECONDS, Engine
 from sterna.query.terminal import harmless
 
 _TEXT, _COUNT, _TIME = pa.string(), pa.int64(), pa.timestamp("us", "UTC")
+_TYPES = {str: _TEXT, int: _COUNT, float: _TIME}
+
+
+def _columns(kind: type[Record]) -> dict[str, pa.DataType]:
+    """The columns of a record of the ledger, in which a float is a time unless its name says seconds."""
+    columns = {}
+    for field in msgspec.structs.fields(kind):
+        plain = (get_args(field.type) or (field.type,))[0]  # without the None of `str | None`
+        columns[field.name] = pa.float64() if field.name.endswith("_seconds") else _TYPES[plain]
+    return columns
+
+
 _COLUMNS: dict[type[Record], dict[str, pa.DataType]] = {
-    SiteRow: {
-        "site": _TEXT,
-        "pages": _COUNT,
-        "requests": _COUNT,
-        "bytes_received": _COUNT,
-        "errors": _COUNT,
-        "robots": _TEXT,
-        "robots_failures": _COUNT,
-        "robots_retry_at": _TIME,
-        "reason": _TEXT,
-        "next_turn": _TIME,
-    },
-    VisitRow: {
-        "visit": _TEXT,
-        "site": _TEXT,
-        "part": _TEXT,
-        "epoch": _COUNT,
-        "place": _TEXT,
-        "began": _TIME,
-        "over": _TIME,
-        "ended": _TEXT,
-        "parcels": _COUNT,
-        "pages": _COUNT,
-        "requests": _COUNT,
-        "bytes_received": _COUNT,
-        "kept": _COUNT,
-        "cpu_seconds": pa.float64(),
-    },
+    SiteRow: _columns(SiteRow),
+    VisitRow: _columns(VisitRow),
     Target: {"url": _TEXT, "depth": _COUNT, "priority": _COUNT, "referrer": _TEXT},
 }
 
@@ -56,21 +44,12 @@ _SLACK_FACTOR = 2
 _SLACK_BYTES = 512_000_000
 
 
-class Bounds(Record, frozen=True, kw_only=True):
-    """Limits of a query."""
-
-    memory_bytes: int = MEMORY_BYTES
-    seconds: float = TIME_LIMIT_SECONDS
-
-
-_BOUNDS = Bounds()
-
-
 def open_collection(
     collection: CollectionFolder,
     *,
     visit: str | None = None,
-    bounds: Bounds = _BOUNDS,
+    memory_bytes: int = MEMORY_BYTES,
+    seconds: float = TIME_LIMIT_SECONDS,
     files: Mapping[str, Sequence[Path]] | None = None,
     spill_folder: Path | None = None,
 ) -> Engine:
@@ -96,13 +75,15 @@ def open_collection(
         tables,
         extra={**ledger_tables(sites, visits), "fact": fact_table(facts)},
         visit=visit,
-        memory_bytes=bounds.memory_bytes,
-        time_limit_seconds=bounds.seconds,
+        memory_bytes=memory_bytes,
+        time_limit_seconds=seconds,
         spill_folder=spill_folder,
     )
 
 
-def open_crawler(path: Path, *, bounds: Bounds = _BOUNDS) -> Engine:
+def open_crawler(
+    path: Path, *, memory_bytes: int = MEMORY_BYTES, seconds: float = TIME_LIMIT_SECONDS
+) -> Engine:
     """The contents of a crawler's file: its first facts, those made since, and the URLs to fetch."""
     packed = read_packed(path)
     name, progress = packed.crawler.name, packed.progress
@@ -113,8 +94,8 @@ def open_crawler(path: Path, *, bounds: Bounds = _BOUNDS) -> Engine:
     return Engine(
         {},
         extra={"fact": facts, "target": _table(Target, progress.frontier)},
-        memory_bytes=bounds.memory_bytes,
-        time_limit_seconds=bounds.seconds,
+        memory_bytes=memory_bytes,
+        time_limit_seconds=seconds,
     )
 
 
@@ -137,20 +118,20 @@ def held_memory(limit_bytes: int) -> Iterator[None]:
 
 
 def ledger_tables(sites: Sequence[SiteRow], visits: Sequence[VisitRow]) -> dict[str, pa.Table]:
-    """The tables that come from the ledger."""
     return {"site": _table(SiteRow, sites), "visit": _table(VisitRow, visits)}
 
 
 def _table(kind: type[Record], rows: Sequence[Record]) -> pa.Table:
     """Rows of the ledger as an Arrow table; times become timestamps."""
+
+    def value(row: Record, name: str, column: pa.DataType) -> object:
+        found = getattr(row, name)
+        if column is not _TIME or not isinstance(found, float):
+            return found
+        return int(found * 1_000_000) if 0 < found < 1e11 else None
+
     arrays = {
-        name: pa.array([_value(getattr(row, name), column) for row in rows], column)
+        name: pa.array([value(row, name, column) for row in rows], column)
         for name, column in _COLUMNS[kind].items()
     }
     return pa.table(arrays)
-
-
-def _value(value: object, column: pa.DataType) -> object:
-    if column is not _TIME or not isinstance(value, float):
-        return value
-    return int(value * 1_000_000) if 0 < value < 1e11 else None

@@ -71,7 +71,6 @@ def bring_up(
 
 
 def page_count(collection: CollectionFolder) -> int:
-    """How many pages can be searched."""
     with Searcher(collection.index_folder) as searcher:
         return searcher.page_count()
 

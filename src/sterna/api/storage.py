@@ -12,15 +12,7 @@ from sterna.archive.manifest import Snapshot
 from sterna.errors import ConfigError, EmptyCollection, UsageError
 from sterna.home.folder import CollectionFolder
 from sterna.storage.checks import Finding, check_databases, check_rules
-from sterna.storage.config import (
-    CommandSpec,
-    Config,
-    check_part,
-    merged,
-    read_config,
-    read_part,
-    write_config,
-)
+from sterna.storage.config import Config, check_part, merged, read_config, write_config
 from sterna.storage.manager import Manager
 from sterna.storage.status import NAME as STATUS_NAME
 from sterna.storage.status import Standing, read_status, standings_now
@@ -44,7 +36,7 @@ def add_rules(collection: CollectionFolder, file: Path) -> tuple[list[Change], l
     collection.check()
     folder = collection.folder
     old = read_config(collection.storage_path) if collection.storage_path.exists() else Config()
-    new = _with_folders(read_part(file), file.absolute().parent)
+    new = _with_folders(read_config(file, is_part=True), file.absolute().parent)
     config = merged(old, new)
     check_part(file, config)
     findings = list(check_rules(config, folder=folder, snapshot=_snapshot(collection)))
@@ -71,7 +63,6 @@ def rules_of(collection: CollectionFolder) -> Config:
 
 
 def check_storage(collection: CollectionFolder, *, environ: Mapping[str, str]) -> list[Finding]:
-    """Whether each connection, command and rule can work."""
     config, folder = rules_of(collection), collection.folder
     return [
         *check_databases(config, folder=folder, environ=environ),
@@ -107,14 +98,8 @@ def run_rules(
 ) -> list[Standing]:
     """Stores what is not stored yet, and returns how far it came; `is_following` goes on until `stop`."""
     rules_of(collection)
-    manager = Manager(
-        collection.folder,
-        collection=collection.id(),
-        take=collection.snapshot,
-        environ=environ,
-        warn=warn,
-        only=rule,
-    )
+    id, take = collection.id(), collection.snapshot
+    manager = Manager(collection.folder, collection=id, take=take, environ=environ, warn=warn, only=rule)
     with manager:
         if is_again:
             manager.forget()
@@ -134,14 +119,10 @@ def _snapshot(collection: CollectionFolder) -> Snapshot:
 
 def _with_folders(config: Config, beside: Path) -> Config:
     """The config with the folder of each Python function, which is relative to the file that names it."""
-    commands = {name: _with_folder(command, beside) for name, command in config.commands.items()}
+    commands = dict(config.commands)
+    for name, command in config.commands.items():
+        module = command.call.partition(":")[0].split(".")
+        is_beside = beside.joinpath(*module).with_suffix(".py").is_file()
+        if command.call and (command.folder or is_beside):
+            commands[name] = msgspec.structs.replace(command, folder=str(beside / command.folder))
     return msgspec.structs.replace(config, commands=commands)
-
-
-def _with_folder(command: CommandSpec, beside: Path) -> CommandSpec:
-    if not command.call:
-        return command
-    is_beside = beside.joinpath(*command.call.partition(":")[0].split(".")).with_suffix(".py").is_file()
-    if not command.folder and not is_beside:
-        return command
-    return msgspec.structs.replace(command, folder=str(beside / command.folder))

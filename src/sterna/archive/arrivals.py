@@ -35,14 +35,16 @@ def arrivals(paths: Sequence[Path], *, after: int, upto: int, columns: Sequence[
     one are of batch 0, so that `after=-1` includes them.
     """
     wanted = [*(name for name in columns if name != BATCH), BATCH]
-    held: pa.Table | None = None
+    held: pa.Table | None = None  # sorted by batch
     for group in _groups(paths, after=after, upto=upto):
         if held is not None:
-            ready, held = _parted(held, upto=group.low)
-            if ready.num_rows:
-                yield ready.select(columns)
+            count_ready = pc.sum(pc.less_equal(held[BATCH], group.low), min_count=0).as_py()
+            if count_ready:
+                yield held.slice(0, count_ready).select(columns)
+            held = held.slice(count_ready)
         rows = _read(paths[group.file], group.group, columns=wanted)
-        held = _joined(held, _within(rows, after=after, upto=upto))
+        rows = _within(rows, after=after, upto=upto)
+        held = _sorted(pa.concat_tables([held, rows])) if held is not None and held.num_rows else rows
     if held is not None and held.num_rows:
         yield held.select(columns)
 
@@ -94,18 +96,6 @@ def _read(path: Path, group: int, *, columns: Sequence[str]) -> pa.Table:
 def _within(rows: pa.Table, *, after: int, upto: int) -> pa.Table:
     is_within = pc.and_(pc.greater(rows[BATCH], after), pc.less_equal(rows[BATCH], upto))
     return rows if pc.all(is_within, min_count=0).as_py() else rows.filter(is_within)
-
-
-def _joined(held: pa.Table | None, rows: pa.Table) -> pa.Table:
-    if held is None or not held.num_rows:
-        return rows
-    return _sorted(pa.concat_tables([held, rows]))
-
-
-def _parted(rows: pa.Table, *, upto: int) -> tuple[pa.Table, pa.Table]:
-    """The rows of the batches up to this one, and the others; they are sorted."""
-    count_ready = pc.sum(pc.less_equal(rows[BATCH], upto), min_count=0).as_py()
-    return rows.slice(0, count_ready), rows.slice(count_ready)
 
 
 def _sorted(rows: pa.Table) -> pa.Table:

@@ -43,13 +43,18 @@ pa.set_memory_pool(pa.system_memory_pool())
 def tables_of(
     site_pages: Sequence[tuple[str, Page]], facts: Sequence[FactRow], batch: Batch | None = None
 ) -> dict[str, pa.Table]:
-    """The rows of these pages, their links and facts, by table; without those that would be empty."""
+    """The rows of these pages, their links and facts, by table; empty tables and columns are left out."""
     tables = {
         "page": page_table(site_pages, batch),
         "link": link_table(site_pages, batch),
         "fact": fact_table(facts, batch),
     }
-    return {name: _without_empty(name, rows) for name, rows in tables.items() if rows.num_rows}
+    kept = {}
+    for name, rows in tables.items():
+        if rows.num_rows:
+            empty = [column for column in OPTIONAL[name] if rows[column].null_count == rows.num_rows]
+            kept[name] = rows.drop_columns(empty)
+    return kept
 
 
 def write_segment(
@@ -64,9 +69,20 @@ def write_segment(
     """The segment `<id>.<table>.parquet`, durable; after an error there is nothing under that name."""
     table = name.split(".")[-2]
     temporary = folder / (name + TEMPORARY)
+    row_count = 0
     try:
         with storage_errors(folder):
-            row_count = _write_file(temporary, table, rows=rows, schema=schema, on_step=on_step)
+            with temporary.open("xb") as file:
+                on_step("segment-begun")
+                with pq.ParquetWriter(
+                    file, schema, use_dictionary=_DICTIONARIES[table], **_OPTIONS
+                ) as writer:
+                    for part in rows:
+                        group_rows = max(1, part.num_rows * GROUP_BYTES // max(part.nbytes, 1))
+                        writer.write_table(part, row_group_size=group_rows)
+                        row_count += part.num_rows
+                file.flush()
+                os.fsync(file.fileno())
             size_bytes = temporary.stat().st_size
             on_step("segment-written")
             temporary.rename(folder / name)
@@ -79,39 +95,14 @@ def write_segment(
     return Segment(name, table, row_count, size_bytes, tier)
 
 
-def _write_file(
-    path: Path, table: str, *, rows: Iterable[pa.Table], schema: pa.Schema, on_step: OnStep
-) -> int:
-    row_count = 0
-    with path.open("xb") as file:
-        on_step("segment-begun")
-        with pq.ParquetWriter(file, schema, use_dictionary=_DICTIONARIES[table], **_OPTIONS) as writer:
-            for part in rows:
-                writer.write_table(part, row_group_size=_group_rows(part))
-                row_count += part.num_rows
-        file.flush()
-        os.fsync(file.fileno())
-    return row_count
-
-
-def _group_rows(rows: pa.Table) -> int:
-    """How many of these rows make a group of GROUP_BYTES."""
-    return int(max(1, rows.num_rows * GROUP_BYTES // max(rows.nbytes, 1)))
-
-
-def _without_empty(table: str, rows: pa.Table) -> pa.Table:
-    """The rows without the optional columns that are empty."""
-    return rows.drop_columns([name for name in OPTIONAL[table] if rows[name].null_count == rows.num_rows])
-
-
 def in_order(paths: Sequence[Path]) -> list[Path]:
     """The files sorted by their first batch; names would do, but for clocks that are set back."""
-    return sorted(paths, key=_first_batch)
 
+    def first_batch(path: Path) -> int:
+        with damage_named(path):
+            return min((low for low, _ in batches_of(pq.read_metadata(path))), default=0)
 
-def _first_batch(path: Path) -> int:
-    with damage_named(path):
-        return min((low for low, _ in batches_of(pq.read_metadata(path))), default=0)
+    return sorted(paths, key=first_batch)
 
 
 def common_schema(table: str, paths: Sequence[Path]) -> pa.Schema:
@@ -169,15 +160,11 @@ def gathered(groups: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def batches_of(metadata: pq.FileMetaData) -> list[tuple[int, int]]:
     """The lowest and the highest batch of each row group."""
-    column = _column(metadata)
     groups = range(metadata.num_row_groups)
-    return [_EARLY if column is None else _range(metadata.row_group(group), column) for group in groups]
-
-
-def _column(metadata: pq.FileMetaData) -> int | None:
-    """Where the batch stands among the columns, of which a nested one is several."""
-    paths = (metadata.schema.column(position).path for position in range(metadata.num_columns))
-    return next((position for position, path in enumerate(paths) if path == BATCH), None)
+    for position in range(metadata.num_columns):  # a nested column is several here
+        if metadata.schema.column(position).path == BATCH:
+            return [_range(metadata.row_group(group), position) for group in groups]
+    return [_EARLY for _ in groups]
 
 
 def _range(group: pq.RowGroupMetaData, column: int) -> tuple[int, int]:

@@ -21,8 +21,8 @@ from sterna.archive.manifest import Batch, FactRow
 from sterna.model import ColumnType, Page, Record, Stored, marked
 
 BATCH = "batch"
-_TIME = pa.timestamp("us", tz="UTC")
-_TEXTS = pa.list_(pa.string())
+_TEXT, _TIME = pa.string(), pa.timestamp("us", tz="UTC")
+_TEXTS = pa.list_(_TEXT)
 _FIRST_PAGE = datetime(1990, 12, 20, tzinfo=UTC)  # nothing on the web is older than the web
 _CLOCK_ERROR = timedelta(days=1)
 
@@ -32,8 +32,13 @@ def page_table(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = Non
     positions = [position for position, (_, page) in enumerate(site_pages) if _is_stored(page)]
     pages = [site_pages[position][1] for position in positions]
     columns = _columns(_PAGE_FIELDS, pages)
-    columns["site"] = _strings([site_pages[position][0] for position in positions])
-    columns |= _origin_columns(positions, batch)
+    columns["site"] = _texts([site_pages[position][0] for position in positions])
+    columns["visit"] = _texts([batch.visits[position] if batch else "" for position in positions])
+    columns["crawler"] = _crawlers(batch, len(positions))
+    columns[BATCH] = _numbers(batch, len(positions))
+    columns["again"] = pa.array(
+        [batch.again[position] if batch else None for position in positions], pa.bool_()
+    )
     return pa.table([columns[name] for name in PAGE_SCHEMA.names], schema=PAGE_SCHEMA)
 
 
@@ -43,7 +48,7 @@ def link_table(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = Non
     urls = _lines([page.links.urls for page in pages])
     parents = pc.list_parent_indices(urls)
     columns = [
-        _strings([page.url for page in pages]).take(parents),
+        _texts([page.url for page in pages]).take(parents),
         _or_null(urls.flatten()),
         _or_null(_lines([_exactly(page.links.texts, len(page.links)) for page in pages]).flatten()),
         _or_null(_lines([_exactly(page.links.rels, len(page.links)) for page in pages]).flatten()),
@@ -55,7 +60,6 @@ def link_table(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = Non
 
 
 def fact_table(facts: Sequence[FactRow], batch: Batch | None = None) -> pa.Table:
-    """A row for each fact."""
     columns = _columns(_FACT_FIELDS, facts)
     return pa.table([*columns.values(), _numbers(batch, len(facts))], schema=FACT_SCHEMA)
 
@@ -76,7 +80,6 @@ def last_modified(header: str, *, fetched: datetime) -> datetime | None:
 
 
 def _columns(fields: Mapping[str, Stored], rows: Sequence[Record]) -> dict[str, pa.Array]:
-    """A column for each of the fields."""
     columns = {}
     for name, stored in fields.items():
         kind, values = _KINDS[stored.type], list(map(attrgetter(name), rows))
@@ -96,17 +99,12 @@ def _fields(record: type[Record]) -> dict[str, Stored]:
     return {name: fields[name] for name in names}
 
 
-def _strings(values: Iterable[str]) -> pa.Array:
-    column = [value or None for value in values]
-    try:
-        return pa.array(column, pa.string())
-    except UnicodeEncodeError:
-        return pa.array([value and clean(value) for value in column], pa.string())
+def _texts(values: Iterable[Any], kind: pa.DataType = _TEXT) -> pa.Array:
+    """A column of texts, or of what holds texts."""
+    return _encoded([value or None for value in values], kind)
 
 
-def _nested(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """A column of what holds texts."""
-    column = [value or None for value in values]
+def _encoded(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(column, kind)
     except UnicodeEncodeError:
@@ -166,18 +164,18 @@ class _Kind(NamedTuple):
     make: Callable[[Sequence[Any], Sequence[Any]], pa.Array]
 
 
-_HEADERS, _EXTRACTS = pa.map_(pa.string(), pa.string()), pa.map_(pa.string(), _TEXTS)
+_HEADERS, _EXTRACTS = pa.map_(_TEXT, _TEXT), pa.map_(_TEXT, _TEXTS)
 _KINDS: dict[ColumnType, _Kind] = {
-    "text": _Kind(pa.string(), lambda values, _: _strings(values)),
-    "texts": _Kind(_TEXTS, lambda values, _: _nested(values, _TEXTS)),
-    "hex": _Kind(pa.string(), lambda values, _: _strings(map(bytes.hex, values))),
+    "text": _Kind(_TEXT, lambda values, _: _texts(values)),
+    "texts": _Kind(_TEXTS, lambda values, _: _texts(values, _TEXTS)),
+    "hex": _Kind(_TEXT, lambda values, _: _texts(map(bytes.hex, values))),
     "status": _Kind(pa.int16(), lambda values, _: _or_null(_integers(values, pa.int16(), most=999), 0)),
     "int32": _Kind(pa.int32(), lambda values, _: _integers(values, pa.int32(), most=2**31 - 1)),
     "int64": _Kind(pa.int64(), lambda values, _: _integers(values, pa.int64(), most=2**63 - 1)),
     "time": _Kind(_TIME, lambda values, _: _times(values)),
     "date": _Kind(_TIME, _dates),
-    "headers": _Kind(_HEADERS, lambda values, _: _nested(list(map(_joined, values)), _HEADERS)),
-    "extracts": _Kind(_EXTRACTS, lambda values, _: _nested(list(map(_gathered, values)), _EXTRACTS)),
+    "headers": _Kind(_HEADERS, lambda values, _: _texts(map(_joined, values), _HEADERS)),
+    "extracts": _Kind(_EXTRACTS, lambda values, _: _texts(map(_gathered, values), _EXTRACTS)),
 }
 
 
@@ -188,19 +186,8 @@ def _is_stored(page: Page) -> bool:
     return page.is_kept and not page.is_unchanged
 
 
-def _origin_columns(positions: Sequence[int], batch: Batch | None) -> dict[str, pa.Array]:
-    if batch is None:
-        return {name: pa.nulls(len(positions), kind) for name, kind in _ORIGIN_FIELDS}
-    return {
-        "visit": _strings([batch.visits[position] for position in positions]),
-        "crawler": _crawlers(batch, len(positions)),
-        BATCH: _numbers(batch, len(positions)),
-        "again": pa.array([batch.again[position] for position in positions], pa.bool_()),
-    }
-
-
 def _crawlers(batch: Batch | None, count: int) -> pa.Array:
-    return pa.repeat(_strings([batch.crawler if batch else ""])[0], count)
+    return pa.repeat(_texts([batch.crawler if batch else ""])[0], count)
 
 
 def _numbers(batch: Batch | None, count: int) -> pa.Array:
@@ -208,11 +195,7 @@ def _numbers(batch: Batch | None, count: int) -> pa.Array:
 
 
 def _lines(texts: Sequence[str]) -> pa.ListArray:
-    try:
-        column = pa.array(texts, pa.string())
-    except UnicodeEncodeError:
-        column = pa.array([clean(text) for text in texts], pa.string())
-    return pc.split_pattern(column, "\n")
+    return pc.split_pattern(_encoded(texts, _TEXT), "\n")
 
 
 def _exactly(lines: str, count: int) -> str:
@@ -235,20 +218,15 @@ def _arrow(fields: Mapping[str, Stored]) -> list[tuple[str, pa.DataType]]:
 _PAGE_FIELDS, _FACT_FIELDS = _fields(Page), _fields(FactRow)
 # `again` is False where no earlier version of the URL is stored: without it the newest version of each page
 # could only be found by grouping all of them.
-_ORIGIN_FIELDS = [
-    ("visit", pa.string()),
-    ("crawler", pa.string()),
-    (BATCH, pa.int64()),
-    ("again", pa.bool_()),
-]
+_ORIGIN_FIELDS = [("visit", _TEXT), ("crawler", _TEXT), (BATCH, pa.int64()), ("again", pa.bool_())]
 _URL_FIELD, *_OTHER_FIELDS = _arrow(_PAGE_FIELDS)
-PAGE_SCHEMA = pa.schema([_URL_FIELD, ("site", pa.string()), *_OTHER_FIELDS, *_ORIGIN_FIELDS])
+PAGE_SCHEMA = pa.schema([_URL_FIELD, ("site", _TEXT), *_OTHER_FIELDS, *_ORIGIN_FIELDS])
 # `fetched` is that of the page: it tells to which version a link belongs.
 LINK_SCHEMA = pa.schema(
     [
-        *((name, pa.string()) for name in ("from_url", "to_url", "text", "rel")),
+        *((name, _TEXT) for name in ("from_url", "to_url", "text", "rel")),
         ("fetched", _TIME),
-        ("crawler", pa.string()),
+        ("crawler", _TEXT),
         (BATCH, pa.int64()),
     ]
 )

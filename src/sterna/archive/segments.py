@@ -81,15 +81,16 @@ class SegmentStore:
 
     def sweep(self, known: Collection[str]) -> list[str]:
         """Removes what a crash left: temporary files and segments that the manifest does not know."""
+        endings = tuple(f".{table}{_SUFFIX}" for table in TABLES)
         with storage_errors(self._folder):
-            found = sorted(path.name for path in self._folder.iterdir() if _is_ours(path.name))
-        unknown = [name for name in found if name not in known]
+            found = sorted(path.name for path in self._folder.iterdir())
+        ours = [name for name in found if name.removesuffix(TEMPORARY).endswith(endings)]
+        unknown = [name for name in ours if name not in known]
         for name in unknown:
             self.remove(name)
         return unknown
 
     def path(self, name: str) -> Path:
-        """Where the segment of this name lies."""
         return self._folder / name
 
     def remove(self, name: str) -> None:
@@ -104,10 +105,6 @@ class SegmentStore:
 
         name = f"{self._make_id()}.{table}{_SUFFIX}"
         return write_segment(self._folder, name, rows=rows, schema=schema, tier=tier, on_step=self._on_step)
-
-
-def _is_ours(name: str) -> bool:
-    return name.removesuffix(TEMPORARY).endswith(tuple(f".{table}{_SUFFIX}" for table in TABLES))
 
 
 # --- which segments to merge: tiers, as in a log-structured merge tree

@@ -146,30 +146,24 @@ class WarcStore:
         try:
             with storage_errors(self._folder):
                 for part in parts:
-                    self._write_part(part)
+                    with self._open_path(part.name).open("r+b" if part.offset else "xb") as file:
+                        file.truncate(part.offset)  # what an earlier append could neither finish nor undo
+                        file.seek(part.offset)
+                        file.writelines(part.members)
+                        file.flush()
+                        self._on_step("warc-written")
+                        os.fsync(file.fileno())
                 if any(part.offset == 0 for part in parts):
                     sync_folder(self._folder)
         except StorageError:
             for part in parts:
-                self._undo(part)
+                with suppress(OSError):
+                    if part.offset:
+                        os.truncate(self._open_path(part.name), part.offset)
+                    else:
+                        self._open_path(part.name).unlink(missing_ok=True)
             raise
         self._on_step("warc-synced")
-
-    def _write_part(self, part: _Part) -> None:
-        with self._open_path(part.name).open("r+b" if part.offset else "xb") as file:
-            file.truncate(part.offset)  # what an earlier append could neither finish nor undo
-            file.seek(part.offset)
-            file.writelines(part.members)
-            file.flush()
-            self._on_step("warc-written")
-            os.fsync(file.fileno())
-
-    def _undo(self, part: _Part) -> None:
-        with suppress(OSError):
-            if part.offset:
-                os.truncate(self._open_path(part.name), part.offset)
-            else:
-                self._open_path(part.name).unlink(missing_ok=True)
 
     def _restore(self, position: WarcPosition) -> bool:
         """Restores the name and length that the manifest states; False if the file is missing."""

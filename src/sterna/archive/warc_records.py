@@ -8,7 +8,7 @@ archiving tools.
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from io import BytesIO
 from ipaddress import ip_address
@@ -30,50 +30,41 @@ def warcinfo(name: str, fields: Mapping[str, str], *, now: datetime) -> bytes:
     """The first record of a file: the software and its settings."""
     described = {"format": "WARC File Format 1.1", **fields}
     block = "".join(f"{key}: {' '.join(value.split())}\r\n" for key, value in described.items() if value)
-    headers = {"WARC-Date": _date(now), "WARC-Filename": name, "Content-Type": "application/warc-fields"}
+    headers = {
+        "WARC-Date": now.strftime(DATE_FORMAT),
+        "WARC-Filename": name,
+        "Content-Type": "application/warc-fields",
+    }
     member, _ = _member(WarcRecordType.warcinfo, block.encode(), headers=headers)
     return member
 
 
 def page_records(page: Page, raw: Raw) -> bytes:
     """The response, or a revisit instead, and the request."""
-    headers = {"WARC-Target-URI": clean(page.url), "WARC-Date": _date(moment(page.fetched))}
+    url = clean(page.url)
+    headers = {"WARC-Target-URI": url, "WARC-Date": moment(page.fetched).strftime(DATE_FORMAT)}
     if raw.is_http2:
         headers["WARC-Protocol"] = "h2"
     address = {"WARC-IP-Address": raw.address} if _is_address(raw.address) else {}
-    answer, record_id = (_revisit if page.is_unchanged else _response)(page, raw, headers=headers | address)
+    # A 304 may state the length of the body that it does not send (RFC 9110, 8.6): that is no error.
+    is_not_modified = page.is_unchanged and page.status == 304
+    head = response_head(
+        raw.response_head, page.status, body_bytes=None if is_not_modified else len(raw.body)
+    )
+    described = headers | address | {"Content-Type": "application/http; msgtype=response"}
+    if page.is_unchanged:
+        profile = "server-not-modified" if is_not_modified else "identical-payload-digest"
+        described |= {"WARC-Profile": _REVISIT + profile, "WARC-Refers-To-Target-URI": url}
+    if not is_not_modified:
+        described["WARC-Payload-Digest"] = _digest(raw.body)
+    # Of a revisit the head alone: the body is the one that an earlier record of this URL holds.
+    kind = WarcRecordType.revisit if page.is_unchanged else WarcRecordType.response
+    answer, record_id = _member(kind, head if page.is_unchanged else head + raw.body, headers=described)
     if not raw.request_head.strip():
         return answer
     headers |= {"WARC-Concurrent-To": record_id, "Content-Type": "application/http; msgtype=request"}
     request, _ = _member(WarcRecordType.request, request_head(raw.request_head), headers=headers)
     return answer + request
-
-
-def _response(page: Page, raw: Raw, *, headers: Mapping[str, str]) -> tuple[bytes, str]:
-    head = response_head(raw.response_head, page.status, body_bytes=len(raw.body))
-    described = {
-        **headers,
-        "Content-Type": "application/http; msgtype=response",
-        "WARC-Payload-Digest": _digest(raw.body),
-    }
-    return _member(WarcRecordType.response, head + raw.body, headers=described)
-
-
-def _revisit(page: Page, raw: Raw, *, headers: Mapping[str, str]) -> tuple[bytes, str]:
-    """The head alone: the body is the one that an earlier record of this URL holds."""
-    is_not_modified = page.status == 304
-    # A 304 may state the length of the body that it does not send (RFC 9110, 8.6): that is no error.
-    body_bytes = None if is_not_modified else len(raw.body)
-    head = response_head(raw.response_head, page.status, body_bytes=body_bytes)
-    described = {
-        **headers,
-        "Content-Type": "application/http; msgtype=response",
-        "WARC-Profile": _REVISIT + ("server-not-modified" if is_not_modified else "identical-payload-digest"),
-        "WARC-Refers-To-Target-URI": headers["WARC-Target-URI"],
-    }
-    if not is_not_modified:
-        described["WARC-Payload-Digest"] = _digest(raw.body)
-    return _member(WarcRecordType.revisit, head, headers=described)
 
 
 def _member(kind: WarcRecordType, block: bytes, *, headers: Mapping[str, str]) -> tuple[bytes, str]:
@@ -96,10 +87,6 @@ def _digest(data: bytes) -> str:
     return "sha1:" + base64.b32encode(hashlib.sha1(data, usedforsecurity=False).digest()).decode()
 
 
-def _date(time: datetime) -> str:
-    return time.strftime(DATE_FORMAT)
-
-
 def _is_address(text: str) -> bool:
     try:
         ip_address(text)
@@ -113,8 +100,8 @@ def _is_address(text: str) -> bool:
 
 def request_head(head: bytes) -> bytes:
     """The request's head in HTTP/1.1 form, closed by a blank line."""
-    request_line, *fields = _lines(head)
-    return _closed([_as_http1(request_line), *fields])
+    request_line, *fields = [line for line in head.splitlines(keepends=True) if line.strip()]
+    return _as_http1(request_line, fields)
 
 
 def response_head(head: bytes, status: int, *, body_bytes: int | None) -> bytes:
@@ -123,11 +110,7 @@ def response_head(head: bytes, status: int, *, body_bytes: int | None) -> bytes:
     kept = [_renamed(field, body_bytes) for field in fields]
     had_length, has_length = (b"content-length" in map(_name, each) for each in (fields, kept))
     length = [b"Content-Length: %d\r\n" % (body_bytes or 0)] if had_length and not has_length else []
-    return _closed([_as_http1(status_line), *length, *kept])
-
-
-def _lines(head: bytes) -> list[bytes]:
-    return [line for line in head.splitlines(keepends=True) if line.strip()]
+    return _as_http1(status_line, [*length, *kept])
 
 
 def _final(head: bytes) -> list[bytes]:
@@ -142,8 +125,11 @@ def _final(head: bytes) -> list[bytes]:
 
 
 def _renamed(field: bytes, body_bytes: int | None) -> bytes:
-    name = _name(field)
-    is_wrong_length = name == b"content-length" and body_bytes not in (None, _stated_length(field))
+    """The field, under another name if it does not hold for the stored body."""
+    name, value = _name(field), field.partition(b":")[2].strip()
+    # A valid length has at most 19 digits; int() would accept thousands, and signs.
+    stated = int(value) if value.isdigit() and len(value) < 20 else -1
+    is_wrong_length = name == b"content-length" and body_bytes not in (None, stated)
     return _KEPT_AS + field if name == b"transfer-encoding" or is_wrong_length else field
 
 
@@ -151,16 +137,6 @@ def _name(field: bytes) -> bytes:
     return field.partition(b":")[0].strip().lower()
 
 
-def _stated_length(field: bytes) -> int:
-    value = field.partition(b":")[2].strip()
-    # A valid length has at most 19 digits; int() would accept thousands, and signs.
-    return int(value) if value.isdigit() and len(value) < 20 else -1
-
-
-def _as_http1(line: bytes) -> bytes:
-    return _LATER_VERSION.sub(b"HTTP/1.1", line)
-
-
-def _closed(lines: list[bytes]) -> bytes:
-    head = b"".join(lines)
+def _as_http1(first: bytes, fields: Sequence[bytes]) -> bytes:
+    head = b"".join([_LATER_VERSION.sub(b"HTTP/1.1", first), *fields])
     return head + (b"\r\n" if head.endswith(b"\n") else b"\r\n\r\n")

@@ -10,23 +10,19 @@ def run() -> None:
     code: object = 0
     try:
         with reported():
-            _run()
+            if sys.argv[1:] == ["--version"]:  # typer alone takes longer to load than this takes
+                from sterna.version import __version__  # noqa: PLC0415
+
+                sys.stdout.write(f"sterna {__version__}\n")
+            else:
+                from sterna.runtime.cell.kernel import share_heaps  # noqa: PLC0415
+
+                share_heaps()  # before anything starts a thread
+                from sterna.cli.app import main  # noqa: PLC0415 - it loads libraries that make threads
+
+                main()
     except SystemExit as ending:
         code = ending.code
     if not isinstance(code, int | None):
         raise SystemExit(code)
     leave(code or 0)
-
-
-def _run() -> None:
-    if sys.argv[1:] == ["--version"]:  # typer alone takes longer to load than this takes
-        from sterna.version import __version__  # noqa: PLC0415
-
-        sys.stdout.write(f"sterna {__version__}\n")
-        return
-    from sterna.runtime.cell.kernel import share_heaps  # noqa: PLC0415
-
-    share_heaps()  # before anything starts a thread
-    from sterna.cli.app import main  # noqa: PLC0415 - it loads libraries that make threads
-
-    main()

@@ -9,10 +9,9 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sterna.cli.exits import MISSING_EXTRA, Exit, is_of_extra, reported
+from sterna.cli.exits import Exit, missing_extra, reported
+from sterna.cli.flags import command_group
 from sterna.version import __version__
-
-HELP_NAMES = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 # Each command by its module and function, each group by its module alone, which has it as `app`. A host must
 # stay light, and the base install lacks what the commands of a home need.
@@ -32,7 +31,7 @@ COMMANDS: dict[str, str] = {
     "demo": "demo.demo",
     "doctor": "doctor.doctor",
     "follow": "follow.follow",
-    "host": "",
+    "host": "app.host",
     "keys": "keys.app",
     "storage": "storage.app",
     "trust": "trust.app",
@@ -52,7 +51,6 @@ HOST_COMMANDS: dict[str, str] = {
     "search": "host_own.find",
     "dry-run": "host_preview.dry_run",
 }
-_HIDDEN = frozenset({"follow"})  # started by other commands
 
 
 def _lazy(commands: Mapping[str, str]) -> type[TyperGroup]:
@@ -70,79 +68,70 @@ def _lazy(commands: Mapping[str, str]) -> type[TyperGroup]:
 
 def _load(name: str, place: str) -> Any:
     """The command; one that says what is missing, if the extra 'home' is not installed."""
-    if not place:
-        return get_command(_host)
     module, _, member = place.partition(".")
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     try:
         loaded = getattr(import_module(f"sterna.cli.{module}"), member)
     except ModuleNotFoundError as error:
-        if not is_of_extra(error):
+        if not (text := missing_extra(error)):
             raise
-        alone.command(name, help=MISSING_EXTRA, context_settings={"ignore_unknown_options": True})(_miss)
+
+        def miss(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
+            sys.stderr.write(f"sterna: {text}\n")
+            raise typer.Exit(int(Exit.USAGE))
+
+        alone.command(name, help=text, context_settings={"ignore_unknown_options": True})(miss)
         return get_command(alone)
     if isinstance(loaded, typer.Typer):
         group = get_command(loaded)
         group.name = name
         return group
-    alone.command(name, hidden=name in _HIDDEN)(loaded)
+    alone.command(name, hidden=name == "follow")(loaded)  # other commands start that one
     return get_command(alone)
 
 
-def _miss(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
-    sys.stderr.write(f"sterna: {MISSING_EXTRA}\n")
-    raise typer.Exit(int(Exit.USAGE))
+def _group(help: str, commands: Mapping[str, str], **more: Any) -> typer.Typer:
+    return command_group(
+        help, cls=_lazy(commands), add_completion=False, pretty_exceptions_enable=False, **more
+    )
 
 
-_host = typer.Typer(
-    name="host",
-    help="Take in crawlers of others at your own site.",
-    cls=_lazy(HOST_COMMANDS),
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings=HELP_NAMES,
-)
+host = _group("Take in crawlers of others at your own site.", HOST_COMMANDS)
 
 
-@_host.callback()
+@host.callback()
 def _host_options() -> None:
     pass
 
 
 def make_app() -> typer.Typer:
-    """The commands."""
-    app = typer.Typer(
+    app = _group(
+        "Crawl web sites politely into a collection that can be resumed, trusted and queried.",
+        COMMANDS,
         name="sterna",
-        cls=_lazy(COMMANDS),
-        help="Crawl web sites politely into a collection that can be resumed, trusted and queried.",
         epilog="Exit codes: 0 finished, 1 nothing could be fetched, 2 invalid usage, 3 stopped and can be"
         " continued, 4 sites ask to wait, 5 folder is not usable, 6 disk is full or read-only.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings=HELP_NAMES,
     )
-    app.callback()(_options)
+
+    def show_version(wanted: bool) -> None:
+        if wanted:
+            typer.echo(f"sterna {__version__}")
+            raise typer.Exit
+
+    @app.callback()
+    def options(
+        version: Annotated[
+            bool,
+            typer.Option(
+                "--version", callback=show_version, is_eager=True, help="Show the version and exit."
+            ),
+        ] = False,
+    ) -> None:
+        pass
+
     return app
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"sterna {__version__}")
-        raise typer.Exit
-
-
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
-    ] = False,
-) -> None:
-    pass
-
-
 def main() -> None:
-    """Runs the command that the arguments name."""
     with reported():
         make_app()()

@@ -2,16 +2,19 @@
 
 import asyncio
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sterna.api.crawlers import crawler_and_urls
 from sterna.cli.display import Display, choose_display, report
 from sterna.cli.exits import Exit
-from sterna.cli.flags import setting_flags, setting_values, strings, with_flags
+from sterna.cli.flags import argument, option, setting_flags, setting_values, strings, switch, with_flags
+from sterna.cli.lines import warn
 from sterna.errors import UsageError
+from sterna.home.errand import errand_of
+from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options, is_private_name
 from sterna.home.progress import Progress, Summary
 from sterna.home.settings import OUTPUT, POLITENESS, SCOPE, SETTINGS
@@ -21,65 +24,43 @@ from sterna.web.urls import hostname_of
 if TYPE_CHECKING:
     from sterna.crawler.pack import PackedCrawler
     from sterna.home.crawl import Run
-    from sterna.home.folder import CollectionFolder
 
 
 @with_flags(setting_flags(SETTINGS, Options))
 def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     urls: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="URL|FILE", help="Where to start, or a crawler's description such as health.toml."
-        ),
+        argument("URL|FILE", "Where to start, or a crawler's description such as health.toml."),
     ] = None,
     max_seconds: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="End this run after this time.", rich_help_panel=SCOPE),
+        float | None, option("SECONDS", "End this run after this time.", panel=SCOPE)
     ] = None,
     refresh: Annotated[
         str | None,
-        typer.Option(
-            metavar="AGE",
-            help="Visit pages again that are older than this, such as 0, 90m, 12h or 7d.",
-            rich_help_panel=SCOPE,
-        ),
+        option("AGE", "Visit pages again that are older than this, such as 0, 90m, 12h or 7d.", panel=SCOPE),
     ] = None,
     unblock: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Take a name off the block list.", rich_help_panel=POLITENESS),
+        list[str] | None, option("NAME", "Remove a name from the block list.", panel=POLITENESS)
     ] = None,
     into: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="The collection's folder. (default: crawls/HOSTNAME)", rich_help_panel=OUTPUT
-        ),
+        Path | None, option("DIR", "The collection's folder. (default: crawls/HOSTNAME)", panel=OUTPUT)
     ] = None,
     jail: Annotated[
         bool | None,
-        typer.Option(
-            "--jail/--no-jail",
-            help="Run a crawler's rules only in a sandbox, or without one, which is for your own rules."
+        switch(
+            "Run a crawler's rules only in a sandbox, or without one, which is for your own rules."
             " (default: in a sandbox if this machine supports it)",
-            rich_help_panel=OUTPUT,
+            "--jail/--no-jail",
+            panel=OUTPUT,
         ),
     ] = None,
     config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="A TOML file with options; flags override it.", rich_help_panel=OUTPUT
-        ),
+        Path | None, option("FILE", "A TOML file with options; flags override it.", panel=OUTPUT)
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Progress and summary as JSON lines.", rich_help_panel=OUTPUT)
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print only errors.", rich_help_panel=OUTPUT)
-    ] = False,
+    as_json: Annotated[bool, switch("Progress and summary as JSON lines.", "--json", panel=OUTPUT)] = False,
+    quiet: Annotated[bool, switch("Print only errors.", "--quiet", "-q", panel=OUTPUT)] = False,
     verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose", "-v", help="Report where each visit is made, and why.", rich_help_panel=OUTPUT
-        ),
+        bool, switch("Report where each visit is made, and why.", "--verbose", "-v", panel=OUTPUT)
     ] = False,
     **flags: Any,
 ) -> None:
@@ -88,19 +69,19 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     Pages are fetched one at a time and site by site, as robots.txt allows. Where a site has a host, the
     crawler goes there instead, if that saves enough. Ctrl-C stops cleanly.
     """
-    # Arrow is slow to load, and --help should not wait for it.
+    # They are slow to load, and --help should not wait for them.
     from sterna.api.crawl import gather_options  # noqa: PLC0415
-    from sterna.api.crawlers import is_file, only_crawler  # noqa: PLC0415
     from sterna.home.crawl import Run  # noqa: PLC0415
-    from sterna.home.errand import errand_of  # noqa: PLC0415
-    from sterna.home.folder import CollectionFolder  # noqa: PLC0415
 
     if max_seconds is not None and not 0 < max_seconds < float("inf"):
         raise UsageError(f"--max-seconds {max_seconds} is invalid: seconds, more than 0")
-    packed = only_crawler([text for text in urls or () if is_file(text)])
-    starts = [text for text in urls or () if not is_file(text)]
+    packed, starts = crawler_and_urls(urls or ())
     collection = CollectionFolder(into or _default_folder(starts, packed))
-    values = _with_one_place(setting_values(flags))
+    values = setting_values(flags)
+    # --here takes back a remembered --require-host, and the other way round.
+    for one, other in (("here", "require_host"), ("require_host", "here")):
+        if values[one] and values[other] is None:
+            values[other] = False
     options = gather_options(collection, starts, packed=packed, flags=values, config=config)
     run = Run(
         stop=asyncio.Event(),
@@ -113,16 +94,6 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     )
     display = choose_display(as_json=as_json, quiet=quiet, is_verbose=verbose)
     crawl_and_exit(collection, options, run=run, display=display)
-
-
-def _with_one_place(values: dict[str, Any]) -> dict[str, Any]:
-    """--here takes back a remembered --require-host, and the other way round."""
-    here, required = values["here"], values["require_host"]
-    return {
-        **values,
-        "here": False if required and here is None else here,
-        "require_host": False if here and required is None else required,
-    }
 
 
 def read_age(text: str) -> float:
@@ -150,7 +121,7 @@ def _default_folder(urls: list[str], packed: "PackedCrawler | None") -> Path:
 # -- the run -----------------------------------------------------------------------------------------------
 
 
-def crawl_and_exit(collection: "CollectionFolder", options: Options, *, run: "Run", display: Display) -> None:
+def crawl_and_exit(collection: CollectionFolder, options: Options, *, run: "Run", display: Display) -> None:
     """Runs the crawl under the display and exits with its code; what comes in is indexed and stored."""
     from sterna.api.companion import attended  # noqa: PLC0415 - see above
 
@@ -160,7 +131,7 @@ def crawl_and_exit(collection: "CollectionFolder", options: Options, *, run: "Ru
     raise typer.Exit(exit_code(summary))
 
 
-def run_under(display: Display, collection: "CollectionFolder", options: Options, *, run: "Run") -> Summary:
+def run_under(display: Display, collection: CollectionFolder, options: Options, *, run: "Run") -> Summary:
     """Runs the crawl under the display; Ctrl-C stops it cleanly."""
     import uvloop  # noqa: PLC0415 - see above
 
@@ -172,7 +143,7 @@ def run_under(display: Display, collection: "CollectionFolder", options: Options
     return uvloop.run(_run(display, collection, options, run=run))
 
 
-async def _run(display: Display, collection: "CollectionFolder", options: Options, *, run: "Run") -> Summary:
+async def _run(display: Display, collection: CollectionFolder, options: Options, *, run: "Run") -> Summary:
     from sterna.api.crawl import send  # noqa: PLC0415 - see above
 
     progress = Progress(began=run.clock.now(), max_pages=options.max_pages)
@@ -190,16 +161,15 @@ async def _run(display: Display, collection: "CollectionFolder", options: Option
         loop.add_signal_handler(number, on_signal)
     with display.showing(progress):
         try:
-            return await send(collection, options, run=run, watch=display, progress=progress)
-        except asyncio.CancelledError:
-            sys.stderr.write(
-                f"sterna: ended at once; continue with: sterna crawl --into {collection.folder}\n"
+            return await send(
+                collection, options, run=run, progress=progress, warn=display.warn, tell=display.tell
             )
+        except asyncio.CancelledError:
+            warn(f"ended at once; continue with: sterna crawl --into {collection.folder}")
             raise SystemExit(int(Exit.STOPPED)) from None
 
 
 def exit_code(summary: Summary) -> Exit:
-    """The exit code of a run."""
     if summary.ended == "stopped":
         return Exit.STOPPED
     if summary.total_pages == 0:

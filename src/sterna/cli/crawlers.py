@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from msgspec.structs import asdict
 
 from sterna.api.away import note_kill, sent_crawlers, tell_hosts
 from sterna.api.crawl import keyring_of
-from sterna.cli.lines import bytes_text, duration_text, fields_of, say, say_json
+from sterna.cli.flags import JsonOption, argument, option
+from sterna.cli.lines import bytes_text, duration_text, say, say_json
 from sterna.errors import UsageError
 from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.records import Out, OutboxRow
@@ -20,18 +21,13 @@ from sterna.wire.receipts import SignedReceipt
 
 def crawlers(
     words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[kill] DIR [VISIT]", help="The collection, and with `kill` the crawler to stop."
-        ),
+        list[str], argument("[kill] DIR [VISIT]", "The collection, and with `kill` the crawler to stop.")
     ],
     keys: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", envvar="STERNA_KEYS", help="The folder of your keys. (default: the crawl's own)"
-        ),
+        option("DIR", "The folder of your keys. (default: the crawl's own)", envvar="STERNA_KEYS"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the crawlers that were sent to hosts: away, returned and lost.
 
@@ -42,28 +38,25 @@ def crawlers(
     folder, *rest = words[1:] if is_kill else words
     if len(rest) > is_kill:
         raise UsageError("too many arguments: sterna crawlers DIR, or sterna crawlers kill DIR [VISIT]")
-    collection = CollectionFolder(Path(folder))
-    collection.check()
+    collection = CollectionFolder(Path(folder)).check()
     if is_kill:
-        lines = _kill(collection, rest[0] if rest else None, keys=keys)
+        away, options = note_kill(collection, rest[0] if rest else None)
+        keyring = Keyring(keys.expanduser()) if keys else keyring_of(options)
+        lines = asyncio.run(tell_hosts(away, options, keyring=keyring)) if away else ["no crawler is away"]
         answer: object = {"collection": folder, "killed": lines}
     else:
         rows, receipts = sent_crawlers(collection)
         lines = _lines(folder, rows, receipts, now=time.time())
-        shown = {visit: _receipt_fields(signed) for visit, signed in receipts.items()}
-        answer = {"collection": folder, "crawlers": [fields_of(row) for row in rows], "receipts": shown}
+        # The figures, and the bytes that prove them.
+        shown = {
+            visit: asdict(each.open()) | {"is_countersigned": bool(each.by_home), "signed": each.encode()}
+            for visit, each in receipts.items()
+        }
+        answer = {"collection": folder, "crawlers": [asdict(row) for row in rows], "receipts": shown}
     if as_json:
         say_json(answer)
     else:
         say(*lines)
-
-
-def _kill(collection: CollectionFolder, visit: str | None, *, keys: Path | None) -> list[str]:
-    away, options = note_kill(collection, visit)
-    if not away:
-        return ["no crawler is away"]
-    keyring = Keyring(keys.expanduser()) if keys else keyring_of(options)
-    return asyncio.run(tell_hosts(away, options, keyring=keyring))
 
 
 def _lines(
@@ -71,26 +64,16 @@ def _lines(
 ) -> list[str]:
     counts = {out: sum(row.state is out for row in rows) for out in Out}
     states = ", ".join(f"{count:,} {out}" for out, count in counts.items() if count)
-    first = f"{folder}: {states or 'no crawler was sent to a host'}"
-    return [first, *(_line(row, now) + _receipt(receipts.get(row.visit)) for row in rows)]
-
-
-def _line(row: OutboxRow, now: float) -> str:
-    seconds = (row.over_at or now) - row.written_at
-    traffic = f"{bytes_text(row.bytes_sent + row.bytes_received):>9}" if row.over_at else " " * 9
-    reason = f"  {row.reason}" if row.reason else ""
-    return (
-        f"  {row.visit}  {row.state:<8}  {duration_text(seconds):>12}  {row.pages:>7,} pages  {traffic}"
-        f"  {row.site}{reason}"
-    )
-
-
-def _receipt(signed: SignedReceipt | None) -> str:
-    if signed is None:
-        return ""
-    return ", receipt signed by both" if signed.by_home else ", receipt signed by its host alone"
-
-
-def _receipt_fields(signed: SignedReceipt) -> dict[str, object]:
-    """The figures, and the bytes that prove them."""
-    return fields_of(signed.open()) | {"is_countersigned": bool(signed.by_home), "signed": signed.encode()}
+    lines = [f"{folder}: {states or 'no crawler was sent to a host'}"]
+    for row in rows:
+        seconds = (row.over_at or now) - row.written_at
+        traffic = bytes_text(row.bytes_sent + row.bytes_received) if row.over_at else ""
+        reason = f"  {row.reason}" if row.reason else ""
+        receipt = ""
+        if signed := receipts.get(row.visit):
+            receipt = f", receipt signed by {'both' if signed.by_home else 'its host alone'}"
+        lines.append(
+            f"  {row.visit}  {row.state:<8}  {duration_text(seconds):>12}  {row.pages:>7,} pages"
+            f"  {traffic:>9}  {row.site}{reason}{receipt}"
+        )
+    return lines

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -14,38 +14,34 @@ import typer
 
 from sterna.cli.crawl import crawl_and_exit
 from sterna.cli.display import choose_display
+from sterna.cli.flags import switch
+from sterna.home.folder import CollectionFolder
 
 PORT = 8737  # the same each time, so that a second run knows its pages
 
 
 def demo(
     into: Annotated[Path, typer.Option(help="The collection's folder.")] = Path("crawls/demo"),
-    serve: Annotated[bool, typer.Option("--serve", help="Only serve the site, until Ctrl-C.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Progress and summary as JSON lines.")] = False,
+    serve: Annotated[bool, switch("Only serve the site, until Ctrl-C.", "--serve")] = False,
+    as_json: Annotated[bool, switch("Progress and summary as JSON lines.", "--json")] = False,
 ) -> None:
     """Crawl a small site that ships with Sterna; needs no network."""
     # They are slow to load, and --help should not wait for them.
     from sterna.api.crawl import gather_options  # noqa: PLC0415
     from sterna.home.crawl import Run  # noqa: PLC0415
-    from sterna.home.folder import CollectionFolder  # noqa: PLC0415
 
     collection = CollectionFolder(into)
     with as_file(files("sterna.cli") / "demo_site") as root, served(root, PORT) as url:
         if serve:
             typer.echo(f"serving {url} until Ctrl-C")
-            _wait_for_ctrl_c()
+            with suppress(KeyboardInterrupt):
+                threading.Event().wait()
+            typer.echo("stopped")
             return
         options = gather_options(collection, [url], flags={"delay": 0.0})
-        display = choose_display(as_json=as_json, quiet=False)
+        display = choose_display(as_json=as_json)
         run = Run(stop=asyncio.Event(), refresh_seconds=0.0)
         crawl_and_exit(collection, options, run=run, display=display)
-
-
-def _wait_for_ctrl_c() -> None:
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        typer.echo("stopped")
 
 
 class _Handler(SimpleHTTPRequestHandler):

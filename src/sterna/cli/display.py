@@ -5,13 +5,12 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from sterna.cli.lines import bytes_text, duration_text, every, plural, say_json, warn
+from sterna.cli.lines import bytes_text, date_text, duration_text, every, plural, say_json, warn
 from sterna.home.away.place import Placement
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.records import SiteRow
 from sterna.home.progress import Progress, Summary
 from sterna.model import LIMITS, Ended
 from sterna.query.terminal import harmless
@@ -30,56 +29,41 @@ _ENDS = {
 }
 
 
-class Display(Protocol):
-    """Shows how a run goes; also a `Watch` of it."""
+class Display:
+    """Shows how a run goes; this one prints nothing, unless not one page could be fetched."""
 
-    def warn(self, text: str) -> None: ...
-
-    def tell(self, placement: Placement) -> None: ...
-
-    def showing(self, progress: Progress) -> AbstractContextManager[None]: ...
-
-    def wait_for(self, text: str) -> None:
-        """Shows, after the run, what is still waited for; an empty text ends that."""
-
-    def finish(self, summary: Summary, lines: list[str]) -> None: ...
-
-
-def choose_display(*, as_json: bool, quiet: bool, is_verbose: bool = False) -> Display:
-    """JSON lines for scripts, a live table for a terminal, a line at intervals for a log."""
-    if as_json:
-        return JsonDisplay(is_verbose=is_verbose)
-    if quiet:
-        return QuietDisplay()
-    return (LiveDisplay if sys.stderr.isatty() else LineDisplay)(is_verbose=is_verbose)
-
-
-class QuietDisplay:
-    """Prints nothing, unless not one page could be fetched."""
+    def __init__(self, *, is_verbose: bool = False) -> None:
+        self._is_verbose = is_verbose
 
     def warn(self, text: str) -> None:
         pass
 
     def tell(self, placement: Placement) -> None:
-        pass
+        """Where a visit is made, and why."""
 
     @contextmanager
     def showing(self, progress: Progress) -> Iterator[None]:
         yield
 
     def wait_for(self, text: str) -> None:
-        pass
+        """Shows, after the run, what is still waited for; an empty text ends that."""
 
     def finish(self, summary: Summary, lines: list[str]) -> None:
         if summary.total_pages == 0:
             sys.stderr.write("".join(f"sterna: {line}\n" for line in lines[1:]))
 
 
-class JsonDisplay(QuietDisplay):
-    """A JSON object at intervals; the last line is the summary."""
+def choose_display(*, as_json: bool = False, quiet: bool = False, is_verbose: bool = False) -> Display:
+    """JSON lines for scripts, a live table for a terminal, a line at intervals for a log."""
+    if as_json:
+        return JsonDisplay(is_verbose=is_verbose)
+    if quiet:
+        return Display()
+    return (LiveDisplay if sys.stderr.isatty() else LineDisplay)(is_verbose=is_verbose)
 
-    def __init__(self, *, is_verbose: bool = False) -> None:
-        self._is_verbose = is_verbose
+
+class JsonDisplay(Display):
+    """A JSON object at intervals; the last line is the summary."""
 
     def warn(self, text: str) -> None:
         say_json({"warning": text})
@@ -91,9 +75,17 @@ class JsonDisplay(QuietDisplay):
     @contextmanager
     def showing(self, progress: Progress) -> Iterator[None]:
         def show() -> None:
-            say_json(
-                {"progress": {"pages": progress.pages, "pending": progress.pending, **_basics(progress)}}
-            )
+            fields = {
+                "pages": progress.pages,
+                "pending": progress.pending,
+                "requests": progress.requests,
+                "bytes_received": progress.bytes_received,
+                "errors": sum(progress.errors.values()),
+                "sites": progress.sites,
+                "active": progress.active,
+                "away": len(progress.away),
+            }
+            say_json({"progress": fields})
 
         with every(JSON_SECONDS, show):
             yield
@@ -106,12 +98,10 @@ class JsonDisplay(QuietDisplay):
         say_json(summary)
 
 
-class LineDisplay:
+class LineDisplay(Display):
     """Plain lines on stderr; the report on stdout."""
 
-    def __init__(self, *, is_verbose: bool = False) -> None:
-        self._is_verbose = is_verbose
-        self._waited_at: float | None = None
+    _waited_at: float | None = None
 
     def warn(self, text: str) -> None:
         warn(text)
@@ -194,6 +184,10 @@ class Meter:
 
 def _fields(progress: Progress, meter: Meter) -> list[tuple[str, str]]:
     rate = meter.rate(progress.pages)
+    # An estimate: links that are not found yet do not count.
+    left = progress.pending
+    if progress.max_pages is not None:
+        left = min(left, progress.max_pages - progress.total_pages)
     return [
         ("pages", f"{progress.pages:,}"),
         ("a second", f"{rate:,.1f}"),
@@ -202,27 +196,8 @@ def _fields(progress: Progress, meter: Meter) -> list[tuple[str, str]]:
         ("queue", f"{progress.pending:,}"),
         ("received", bytes_text(progress.bytes_received)),
         ("errors", f"{sum(progress.errors.values()):,}"),
-        ("time left", _time_left(progress, rate)),
+        ("time left", duration_text(left / rate) if rate and left > 0 else "-"),
     ]
-
-
-def _time_left(progress: Progress, rate: float) -> str:
-    """An estimate from the URLs in the queue; links that are not found yet do not count."""
-    left = progress.pending
-    if progress.max_pages is not None:
-        left = min(left, progress.max_pages - progress.total_pages)
-    return duration_text(left / rate) if rate and left > 0 else "-"
-
-
-def _basics(progress: Progress) -> dict[str, int]:
-    return {
-        "requests": progress.requests,
-        "bytes_received": progress.bytes_received,
-        "errors": sum(progress.errors.values()),
-        "sites": progress.sites,
-        "active": progress.active,
-        "away": len(progress.away),
-    }
 
 
 # -- after the run -----------------------------------------------------------------------------------------
@@ -251,8 +226,7 @@ def report(summary: Summary, collection: CollectionFolder) -> list[str]:
     if summary.checked:
         lines.append(f"{plural(summary.checked, 'page')} of theirs fetched from here too, to check them")
     if summary.errors:
-        kinds = ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items())
-        lines.append(f"errors: {kinds}")
+        lines.append("errors: " + ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items()))
     if "private_address" in summary.errors:
         lines.append("sites in private networks were not visited; to visit them: --allow-private")
     if summary.ended in LIMITS:
@@ -284,15 +258,14 @@ def _troubled_sites(collection: CollectionFolder) -> list[str]:
     """The sites that the crawl waits for, or has given up."""
     with collection.open_ledger() as ledger:
         rows = [row for row in ledger.site_rows() if row.next_turn or row.robots == "disqualified"]
-    lines = [harmless(_trouble(row)) for row in rows[:MAX_SITES]]
+    lines = []
+    for row in rows[:MAX_SITES]:
+        state = "is given up"
+        if row.next_turn is not None:
+            state = f"may be visited again at {date_text(row.next_turn)}"
+        is_out = row.robots == "disqualified"
+        cause = f": its robots.txt could not be fetched ({row.reason})" if is_out else ""
+        lines.append(harmless(f"{row.site} {state}{cause}"))
     if len(rows) > MAX_SITES:
         lines.append(f"and {len(rows) - MAX_SITES:,} more sites: sterna status {collection.folder}")
     return lines
-
-
-def _trouble(row: SiteRow) -> str:
-    cause = f": its robots.txt could not be fetched ({row.reason})" if row.robots == "disqualified" else ""
-    if row.next_turn is None:
-        return f"{row.site} is given up{cause}"
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.next_turn))
-    return f"{row.site} may be visited again at {when}{cause}"

@@ -16,7 +16,6 @@ INTERRUPTED = 130  # as shells report a command that Ctrl-C ended
 
 # What the extra 'home' installs.
 _EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "tantivy"})
-MISSING_EXTRA = "this command needs the extra 'home': pip install 'sterna[home]'"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _interrupted = threading.Event()  # set by the handler of SIGINT, cleared when a command begins
@@ -34,6 +33,14 @@ class Exit(IntEnum):
     STORAGE = 6  # the disk is full or read-only
 
 
+_CODES: dict[type[SternaError], Exit] = {
+    UsageError: Exit.USAGE,
+    QueryError: Exit.USAGE,
+    CollectionError: Exit.COLLECTION,
+    StorageError: Exit.STORAGE,
+}
+
+
 @contextmanager
 def reported() -> Iterator[None]:
     """Runs a command: an error of ours is one line on stderr and an exit code, Ctrl-C a code alone."""
@@ -41,15 +48,16 @@ def reported() -> Iterator[None]:
         with _noting_interrupts(), interruptible():
             yield
     except SternaError as error:
-        raise _fail(str(error), code_of(error)) from None
+        code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), Exit.NOTHING)
+        raise _fail(str(error), code) from None
     except OSError as error:
         if error.errno not in _FULL:
             raise
         raise _no_room(error) from None
     except ModuleNotFoundError as error:
-        if not is_of_extra(error):
+        if not (text := missing_extra(error)):
             raise
-        raise _fail(MISSING_EXTRA, Exit.USAGE) from None
+        raise _fail(text, Exit.USAGE) from None
 
 
 @contextmanager
@@ -92,18 +100,12 @@ def _noting_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def code_of(error: SternaError) -> Exit:
-    """The exit code for an error."""
-    if isinstance(error, UsageError | QueryError):
-        return Exit.USAGE
-    if isinstance(error, CollectionError):
-        return Exit.COLLECTION
-    return Exit.STORAGE if isinstance(error, StorageError) else Exit.NOTHING
-
-
-def is_of_extra(error: ModuleNotFoundError) -> bool:
-    """True if a module is missing because the extra 'home' is not installed."""
-    return (error.name or "").partition(".")[0] in _EXTRA
+def missing_extra(error: ModuleNotFoundError) -> str:
+    """What to install, if a module of an extra is missing."""
+    name = (error.name or "").partition(".")[0]
+    if name == "sqlalchemy":
+        return "this command needs the extra 'storage': pip install 'sterna[home,storage]'"
+    return "this command needs the extra 'home': pip install 'sterna[home]'" if name in _EXTRA else ""
 
 
 def leave(code: int) -> None:

@@ -1,13 +1,14 @@
 """`sterna explain`, `sterna pack`, `sterna inspect`: crawlers in words, and as files."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 
 from sterna.api.crawlers import is_file, kept_crawler, packed_of, read_crawler, saved_crawler
+from sterna.cli.flags import argument, option, switch
 from sterna.crawler.explanation import explain as explain_crawler
 from sterna.crawler.pack import SUFFIX, describe, summary_of, write
 from sterna.crawler.rules import MULTISLOTS, TEMPLATES
@@ -20,14 +21,10 @@ from sterna.query.terminal import harmless
 def explain(
     what: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE|DIR|SQL",
-            help="A spec, a packed crawler, a collection, or a query as for `sterna ask`.",
-        ),
+        argument("FILE|DIR|SQL", "A spec, a packed crawler, a collection, or a query as for `sterna ask`."),
     ],
     as_rule: Annotated[
-        bool,
-        typer.Option("--rule", help="Print a simple query as a rule, to be added to a crawler's own rules."),
+        bool, switch("Print a simple query as a rule, to be added to a crawler's own rules.", "--rule")
     ] = False,
 ) -> None:
     """Say in words what a crawler will do, and where each part of it is decided.
@@ -37,16 +34,16 @@ def explain(
 
     Example: sterna explain health.toml
     """
-    sys.stdout.write((_rule(what) if as_rule else explanation(what)) + "\n")
-
-
-def _rule(what: str) -> str:
+    if not as_rule:
+        sys.stdout.write(explanation(what) + "\n")
+        return
     if is_file(what):
         raise UsageError(f"--rule needs a query, and {what} is a crawler's file")
     # The SQL parser is slow to load.
     from sterna.crawler.sql.rule import query_rule  # noqa: PLC0415
 
-    return query_rule(what, {"page": [slot for slot in TEMPLATES["page"] if slot not in MULTISLOTS]})
+    slots = [slot for slot in TEMPLATES["page"] if slot not in MULTISLOTS]
+    sys.stdout.write(query_rule(what, {"page": slots}) + "\n")
 
 
 def explanation(what: str) -> str:
@@ -55,43 +52,35 @@ def explanation(what: str) -> str:
         return explain_crawler(read_crawler(Path(what)).crawler)
     if is_file(what):
         return explain_crawler(load_spec(Path(what)), Path(what).parent)
-    if _is_folder(what):
-        return _collection_explained(Path(what))
+    is_folder = False
+    with suppress(OSError):  # a query that is too long for a file name
+        is_folder = Path(what).is_dir()
+    if is_folder:
+        return _collection_explained(CollectionFolder(Path(what)))
     # The SQL parser is slow to load.
     from sterna.crawler.sql.plan import explain_query  # noqa: PLC0415
 
     return explain_query(what)
 
 
-def _collection_explained(path: Path) -> str:
+def _collection_explained(folder: CollectionFolder) -> str:
     """The collection's crawler, and what is asked of hosts for it."""
-    from sterna.home.away.bargains import bargain_words, bargains  # noqa: PLC0415 - slow to load
+    from sterna.home.away.bargains import bargains  # noqa: PLC0415 - slow to load
 
-    folder = CollectionFolder(path)
     folder.check()
     errand, options = kept_crawler(folder)
     with folder.open_ledger() as ledger:
-        found = bargains(ledger, own=errand.budget, offered=options.priorities_by_site())
-    words = ["\n  ".join(map(harmless, bargain_words(each, errand.crawler))) for each in found]
+        offered = options.priorities_by_site()
+        found = bargains(ledger, errand.crawler, own=errand.budget, offered=offered)
+    words = ["\n  ".join(map(harmless, lines)) for lines in found]
     asked = "\n".join(words or ["no host is known at its sites: nothing is asked of any"])
     return f"{explain_crawler(errand.crawler)}\n\nAt the hosts of its sites\n\n{asked}"
 
 
-def _is_folder(text: str) -> bool:
-    try:
-        return Path(text).is_dir()
-    except OSError:
-        return False  # a query that is too long for a file name
-
-
 def pack(
-    what: Annotated[Path, typer.Argument(metavar="FILE|DIR", help="The spec, or a collection.")],
-    into: Annotated[
-        Path | None, typer.Option("--into", "-o", metavar="FILE", help="(default: NAME.crawler)")
-    ] = None,
-    site: Annotated[
-        str, typer.Option(metavar="URL", help="Of a collection with several sites, the one to continue with.")
-    ] = "",
+    what: Annotated[Path, argument("FILE|DIR", "The spec, or a collection.")],
+    into: Annotated[Path | None, option("FILE", "(default: NAME.crawler)", "--into", "-o")] = None,
+    site: Annotated[str, option("URL", "Of a collection with several sites, the one to continue with.")] = "",
 ) -> None:
     """Write a crawler as one file: program and facts, the same bytes each time.
 
@@ -109,8 +98,8 @@ def pack(
 
 
 def inspect(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A packed crawler.")],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    file: Annotated[Path, argument("FILE", "A packed crawler.")],
+    as_json: Annotated[bool, switch("As JSON.", "--json")] = False,
 ) -> None:
     """Show what a crawler's file contains, without running any of it."""
     packed = read_crawler(file)

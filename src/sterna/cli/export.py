@@ -2,61 +2,48 @@
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from sterna.cli.exits import Exit, interruptible
-from sterna.cli.lines import bars, bytes_text, plural, warn
+from sterna.cli.flags import FolderArgument, option, switch
+from sterna.cli.lines import bars, bytes_text, every, plural, warn
+from sterna.export.progress import ExportFormat, ExportProgress, Unit, Unseen
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-    from rich.progress import TaskID
-
-    from sterna.export.job import Exported
-    from sterna.export.progress import ExportProgress, Unit
-
-LINE_SECONDS = 10.0
-
-# Repeated from `sterna.export.job`, which loads DuckDB: --help should not wait for it. A test compares them.
-_Kind = Literal["jsonl", "parquet", "csv", "warc", "cdxj", "wacz", "sitemap", "markdown"]
+LINE_SECONDS, BAR_SECONDS = 10.0, 0.2
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The collection.")],
-    to: Annotated[_Kind, typer.Option("--to", help="The format to write.")],
+    folder: FolderArgument,
+    to: Annotated[ExportFormat, typer.Option("--to", help="The format to write.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PATH", help="Where to write; - for standard output. (default: here, under DIR's name)"
-        ),
+        option("PATH", "Where to write; - for standard output. (default: here, under DIR's name)"),
     ] = None,
     table: Annotated[
         str,
-        typer.Option(
-            metavar="TABLE",
-            help="Of jsonl, parquet and csv: page, page_history, link, event, fact, site, visit,"
+        option(
+            "TABLE",
+            "Of jsonl, parquet and csv: page, page_history, link, event, fact, site, visit,"
             " or a template of facts.",
         ),
     ] = "page",
     where: Annotated[
         str,
-        typer.Option(
-            metavar="CONDITION",
-            help="Only rows that meet this condition in SQL; of warc, cdxj and wacz, the responses of"
-            " such pages.",
+        option(
+            "CONDITION",
+            "Only rows that meet this condition in SQL; of warc, cdxj and wacz, the responses of such pages.",
         ),
     ] = "",
     base: Annotated[
-        str,
-        typer.Option(metavar="URL", help="Of a sitemap: the URL of the folder in which it will be served."),
+        str, option("URL", "Of a sitemap: the URL of the folder in which it will be served.")
     ] = "",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False,
+    force: Annotated[bool, switch("Overwrite the file.", "--force")] = False,
+    quiet: Annotated[bool, switch("Print only errors.", "--quiet", "-q")] = False,
 ) -> None:
     """Write a collection for other tools, also while it is crawled.
 
@@ -69,8 +56,7 @@ def export(
     from sterna.export.job import ExportJob, default_place  # noqa: PLC0415
     from sterna.home.folder import CollectionFolder  # noqa: PLC0415
 
-    collection = CollectionFolder(folder)
-    collection.check()
+    collection = CollectionFolder(folder).check()
     place = out or default_place(to, name=folder.resolve().name, table=table)
     job = ExportJob(kind=to, place=place, table=table, base=base, force=force)
     try:
@@ -83,69 +69,53 @@ def export(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         warn("the reader of the output is gone: stopped")
         raise typer.Exit(int(Exit.STOPPED)) from None
-    if not quiet:
-        (sys.stderr if job.is_stream else sys.stdout).write(_report(made) + "\n")
+    if quiet:
+        return
+    amount, where_to = plural(made.count, made.noun), ""
+    if made.places:
+        others = f" and {plural(len(made.places) - 1, 'file')} beside it" if len(made.places) > 1 else ""
+        where_to = f" -> {made.places[0]}{others} ({bytes_text(made.size_bytes)})"
+    (sys.stderr if job.is_stream else sys.stdout).write(f"{amount}{where_to}\n")
 
 
-# -- what is shown -----------------------------------------------------------------------------------------
+# -- while it is made --------------------------------------------------------------------------------------
 
 
-def _report(made: "Exported") -> str:
-    amount = plural(made.count, made.noun)
-    if not made.places:
-        return amount
-    others = f" and {plural(len(made.places) - 1, 'file')} beside it" if len(made.places) > 1 else ""
-    return f"{amount} -> {made.places[0]}{others} ({bytes_text(made.size_bytes)})"
+class _Seen:
+    """The current piece of work; changed by the export, read by the thread that shows it."""
+
+    what, total, done = "", 0, 0
+    unit: Unit = "rows"
+
+    def begin(self, what: str, *, total: int, unit: Unit) -> None:
+        self.what, self.total, self.unit, self.done = what, total, unit, 0
+
+    def advance(self, count: int) -> None:
+        self.done += count
 
 
 @contextmanager
-def _shown(*, quiet: bool) -> Iterator["ExportProgress"]:
+def _shown(*, quiet: bool) -> Iterator[ExportProgress]:
     """A bar on a terminal, a line at intervals in a log."""
-    if quiet:
-        from sterna.export.progress import Unseen  # noqa: PLC0415
+    seen = _Seen()
 
+    def write_line() -> None:
+        in_words = bytes_text if seen.unit == "bytes" else "{:,}".format
+        if seen.what:
+            sys.stderr.write(f"{seen.what}: {in_words(seen.done)} of {in_words(seen.total)}\n")
+
+    if quiet:
         yield Unseen()
     elif not sys.stderr.isatty():
-        yield _Lines()
+        with every(LINE_SECONDS, write_line):
+            yield seen
     else:
         with bars() as shown:
-            yield _Bar(shown)
+            task = shown.add_task("", total=None)
 
+            def move_bar() -> None:
+                shown.update(task, description=seen.what, total=seen.total, completed=seen.done)
 
-class _Bar:
-    """A bar for the current piece of work."""
-
-    def __init__(self, shown: "Bars") -> None:
-        self._bars = shown
-        self._task: TaskID | None = None
-
-    def begin(self, what: str, *, total: int, unit: "Unit") -> None:
-        if self._task is not None:
-            self._bars.remove_task(self._task)
-        self._task = self._bars.add_task(what, total=total)
-
-    def advance(self, count: int) -> None:
-        if self._task is not None:
-            self._bars.advance(self._task, count)
-
-
-class _Lines:
-    """A line on stderr at intervals."""
-
-    def __init__(self) -> None:
-        self._what, self._total, self._done = "", 0, 0
-        self._unit: Unit = "rows"
-        self._shown_at = time.monotonic()
-
-    def begin(self, what: str, *, total: int, unit: "Unit") -> None:
-        self._what, self._total, self._unit, self._done = what, total, unit, 0
-
-    def advance(self, count: int) -> None:
-        self._done += count
-        now = time.monotonic()
-        if now - self._shown_at >= LINE_SECONDS:
-            self._shown_at = now
-            sys.stderr.write(f"{self._what}: {self._amount(self._done)} of {self._amount(self._total)}\n")
-
-    def _amount(self, count: int) -> str:
-        return bytes_text(count) if self._unit == "bytes" else f"{count:,}"
+            with every(BAR_SECONDS, move_bar):
+                yield seen
+                move_bar()  # an export may be over sooner than the first interval

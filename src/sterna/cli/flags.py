@@ -16,24 +16,43 @@ from sterna.home.settings import PANELS, SETTINGS, default_text, flag_of
 Command = Callable[..., None]
 
 
+def argument(metavar: str, help: str) -> Any:
+    return typer.Argument(metavar=metavar, help=help)
+
+
+def option(metavar: str, help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option with a value; without names it is called as its parameter."""
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
+
+
+def switch(help: str, *names: str, panel: str | None = None) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel)
+
+
+FolderArgument = Annotated[Path, argument("DIR", "The collection.")]
+JsonOption = Annotated[bool, switch("One JSON object.", "--json")]
+
+
+def command_group(help: str, **more: Any) -> typer.Typer:
+    """An empty group of commands, such as `sterna keys`."""
+    settings = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    return typer.Typer(help=help, no_args_is_help=True, context_settings=settings, **more)
+
+
 def with_flags(flags: Iterable[inspect.Parameter]) -> Callable[[Command], Command]:
     """Gives a command these flags in place of its `**flags`."""
 
     def decorate(command: Command) -> Command:
         signature = inspect.signature(command)
-        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
-        command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*parameters, *flags]
-        )
+        own = [
+            each.replace(kind=each.KEYWORD_ONLY)
+            for each in signature.parameters.values()
+            if each.kind is not each.VAR_KEYWORD
+        ]
+        command.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]
         return command
 
     return decorate
-
-
-def parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    """One such flag; without a default it is required."""
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def listen(flag: str, written: str, *, example: str) -> socket.socket:
@@ -72,28 +91,28 @@ def _setting_flag(name: str, kind: Any, default: str) -> inspect.Parameter:
         envvar=setting.environment or None,
         rich_help_panel=setting.panel,
     )
-    return parameter(name, Annotated[_flag_type(name, kind), option], None)
-
-
-def _flag_type(name: str, kind: Any) -> Any:
-    if SETTINGS[name].is_path:
-        return Path | None
-    if SETTINGS[name].choices:
-        return str | None
-    if kind == tuple[str, ...]:
-        return list[str] | None
-    return next((each for each in get_args(kind) if each is not NoneType), kind) | None
+    if setting.is_path:
+        kind = Path
+    elif setting.choices:
+        kind = str
+    elif kind == tuple[str, ...]:
+        kind = list[str]
+    else:
+        kind = next((each for each in get_args(kind) if each is not NoneType), kind)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )
 
 
 def setting_values(flags: dict[str, Any]) -> dict[str, Any]:
     """The values of such flags, as options hold them; None where a flag was not given."""
-    return {name: _value(value) for name, value in flags.items()}
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, Path):
-        return str(value.absolute())
-    return strings(value) if isinstance(value, list) else value
+    values: dict[str, Any] = {}
+    for name, value in flags.items():
+        if isinstance(value, list):
+            values[name] = strings(value)
+        else:
+            values[name] = str(value.absolute()) if isinstance(value, Path) else value
+    return values
 
 
 def strings(values: list[str] | None) -> tuple[str, ...] | None:

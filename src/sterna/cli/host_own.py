@@ -7,30 +7,24 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import msgspec
 import typer
+from msgspec.structs import asdict
 
 from sterna.cli.exits import Exit
-from sterna.cli.flags import with_flags
-from sterna.cli.host_options import (
-    OwnSiteOption,
-    OwnStateOption,
-    StateFlag,
-    host_file,
-    host_flags,
-    only_folder,
-)
-from sterna.cli.lines import fields_of, plural, say, say_json, warn
+from sterna.cli.flags import argument, option, switch, with_flags
+from sterna.cli.host_options import HostFlags, OwnSiteOption, OwnStateOption, host_flags, only_folder
+from sterna.cli.lines import plural, say, say_json, warn
 from sterna.errors import SternaError, UsageError
 from sterna.host.config import HostConfig, config_of
-from sterna.host.own.index import MAX_PAGES, NAME, Change, Found, Index, search
+from sterna.host.own.index import MAX_PAGES, NAME, Found, Index
+from sterna.host.own.index import search as search_index
 from sterna.host.own.shelf import atom_of, lines_of
+from sterna.host.policy.policy import read_policy
 from sterna.host.site.closed import Closed
 from sterna.query.terminal import harmless
 from sterna.web.sitemap_file import write_sitemap, xml_time
@@ -42,27 +36,18 @@ PROGRESS_SECONDS = 10.0
 _AGO = re.compile(r"(\d+)([mhd])")
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
 
-_OwnPolicy = Annotated[
-    Path | None, typer.Option("--policy", metavar="FILE", help="Leave out what this policy.toml closes.")
-]
+_OwnPolicy = Annotated[Path | None, option("FILE", "Leave out what this policy.toml closes.")]
 
 
 # -- reading the site --------------------------------------------------------------------------------------
 
 
-@with_flags(host_flags(state=StateFlag))
+@with_flags(host_flags(without=("keys", "endpoint")))
 def index(
-    start: Annotated[
-        list[str] | None,
-        typer.Option("--start", metavar="PATH", help="Where to begin, if not at the front page."),
-    ] = None,
-    max_pages: Annotated[
-        int, typer.Option("--max-pages", metavar="N", min=1, help="End after N pages.")
-    ] = MAX_PAGES,
-    anew: Annotated[
-        bool, typer.Option("--anew", help="Read every page, also those that did not change.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")] = False,
+    start: Annotated[list[str] | None, option("PATH", "Where to begin, if not at the front page.")] = None,
+    max_pages: Annotated[int, option("N", "End after N pages.", min=1)] = MAX_PAGES,
+    anew: Annotated[bool, switch("Read every page, also those that did not change.", "--anew")] = False,
+    as_json: Annotated[bool, switch("The summary as one JSON object.", "--json")] = False,
     **flags: Any,
 ) -> None:
     """Read your own site, for its sitemap, its changes and its search; the next time only what changed.
@@ -71,11 +56,10 @@ def index(
     """
     import uvloop  # noqa: PLC0415 - slow to load
 
-    config = config_of(host_file(flags))
+    config = config_of(HostFlags(**flags).file())
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
-    code = uvloop.run(
-        _survey(config, tuple(start or ("/",)), max_pages=max_pages, is_anew=anew, as_json=as_json)
-    )
+    starts = tuple(start or ("/",))
+    code = uvloop.run(_survey(config, starts, max_pages=max_pages, is_anew=anew, as_json=as_json))
     raise typer.Exit(int(code))
 
 
@@ -101,25 +85,25 @@ async def _survey(
     finally:
         watch.cancel()
         await workshop.close()
-    return _tell(config, outcome, seconds=time.monotonic() - began, as_json=as_json)
+    return _report(config, outcome, seconds=time.monotonic() - began, as_json=as_json)
 
 
 async def _watch(state: Path) -> None:
     """Reports at intervals how far it is."""
     while True:
         await asyncio.sleep(PROGRESS_SECONDS)
-        with suppress(SternaError), opened(state) as index:  # the survey itself reports what is wrong
+        with suppress(SternaError), closing(Index(state)) as index:  # the survey reports what is wrong
             if survey := index.last_survey(is_over=False):
                 warn(f"{survey.pages:,} pages read")
 
 
-def _tell(config: HostConfig, outcome: "Outcome", *, seconds: float, as_json: bool) -> Exit:
-    with opened(config.state) as index:
-        shown = index.count()
+def _report(config: HostConfig, outcome: "Outcome", *, seconds: float, as_json: bool) -> Exit:
     survey = outcome.survey
+    with closing(Index(config.state)) as index:
+        shown = index.count()
     if as_json:
         fields = {"site": config.site, "shown": shown, "left": outcome.left, "why": outcome.why}
-        say_json(fields | fields_of(survey))
+        say_json(fields | asdict(survey))
     else:
         changes = f"{survey.created:,} created, {survey.updated:,} updated, {survey.deleted:,} deleted"
         since = f"; since the last survey {changes}" if survey.number > 1 else ""
@@ -140,17 +124,9 @@ def _tell(config: HostConfig, outcome: "Outcome", *, seconds: float, as_json: bo
 
 def sitemap(
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="The file, such as /var/www/html/sitemap.xml; or .xml.gz."
-        ),
+        Path | None, option("FILE", "The file, such as /var/www/html/sitemap.xml; or .xml.gz.", "--out", "-o")
     ] = None,
-    base: Annotated[
-        str,
-        typer.Option(
-            "--base", metavar="URL", help="Where the folder of FILE is served. (default: the site's top)"
-        ),
-    ] = "",
+    base: Annotated[str, option("URL", "Where the folder of FILE is served. (default: the site's top)")] = "",
     state: OwnStateOption = None,
     site: OwnSiteOption = "",
     policy: _OwnPolicy = None,
@@ -159,24 +135,20 @@ def sitemap(
 
     A large site gets an index of sitemaps, whose parts are written beside it.
     """
-    with opened(_folder_of(state, site)) as found, found.snapshot():
+    with closing(Index(_folder_of(state, site))) as found, found.snapshot():
         pages, where = found.pages(_closed(policy)), base or found.site()
         if out:
-            paths = write_sitemap(pages, out, base=where)
-            say(*map(str, paths))
+            say(*map(str, write_sitemap(pages, out, base=where)))
             return
         with tempfile.TemporaryDirectory() as folder:
             paths = write_sitemap(pages, Path(folder) / "sitemap.xml", base=where)
             if len(paths) > 1:
                 raise UsageError("the sitemap takes several files: name the first with --out FILE")
-            _write(paths[0].read_bytes())
+            sys.stdout.buffer.write(paths[0].read_bytes())
 
 
 def changes(
-    since: Annotated[
-        str,
-        typer.Option("--since", metavar="WHEN", help="2026-11-30, 2026-11-30T08:00, or 90m, 12h, 7d ago."),
-    ] = "",
+    since: Annotated[str, option("WHEN", "2026-11-30, 2026-11-30T08:00, or 90m, 12h, 7d ago.")] = "",
     form: Annotated[
         Literal["lines", "json", "atom"],
         typer.Option("--format", "-f", help="Lines to read, JSON lines, or an Atom feed."),
@@ -187,42 +159,41 @@ def changes(
 ) -> None:
     """List the pages of the site that were created, updated and deleted, as surveys found them."""
     begin, closed = _time_of(since), _closed(policy)
-    with opened(_folder_of(state, site)) as found, found.snapshot():
+    with closing(Index(_folder_of(state, site))) as found, found.snapshot():
         if form == "atom":
             latest = (change for change in found.latest(closed) if change.told >= begin)
             own = found.site()
             for piece in atom_of(latest, site=own, url=f"{own}/sterna/changes.atom", now=time.time()):
-                _write(piece.encode())
+                sys.stdout.buffer.write(piece.encode())
             return
         told = found.changes(closed, since=begin)
-        for line in lines_of(told) if form == "json" else map(_line_of, told):
-            _write(line)
-
-
-def _line_of(change: Change) -> bytes:
-    title = f"  {change.title}" if change.title else ""
-    return (harmless(f"{xml_time(change.at)}  {change.kind}  {change.url}{title}") + "\n").encode()
+        if form == "json":
+            sys.stdout.buffer.writelines(lines_of(told))
+            return
+        for change in told:
+            title = f"  {change.title}" if change.title else ""
+            line = f"{xml_time(change.at)}  {change.kind}  {change.url}{title}"
+            sys.stdout.buffer.write(f"{harmless(line)}\n".encode())
 
 
 def find(
-    words: Annotated[list[str], typer.Argument(metavar="WORDS", help='Words; "a phrase" in quotes.')],
+    words: Annotated[list[str], argument("WORDS", 'Words; "a phrase" in quotes.')],
     most: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Pages to show at most.")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a page.")] = False,
+    as_json: Annotated[bool, switch("One JSON object a page.", "--json")] = False,
     state: OwnStateOption = None,
     site: OwnSiteOption = "",
     policy: _OwnPolicy = None,
 ) -> None:
     """Search the pages of your own site."""
-    with opened(_folder_of(state, site)) as index:
-        pages = search(index, " ".join(words), most=most, closed=_closed(policy))
-    if as_json:
-        for page in pages:
-            _write(msgspec.json.encode(page) + b"\n")
-        return
+    with closing(Index(_folder_of(state, site))) as index:
+        pages = search_index(index, " ".join(words), most=most, closed=_closed(policy))
     for page in pages:
-        lines = (harmless(page.title or page.url), f"  {harmless(page.url)}", f"  {_excerpt(page)}", "")
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
-    if not pages:
+        if as_json:
+            say_json(page)
+        else:
+            say(page.title or page.url, f"  {page.url}")
+            sys.stdout.write(f"  {_excerpt(page)}\n\n")
+    if not pages and not as_json:
         warn("no page contains these words")
         raise typer.Exit(int(Exit.NOTHING))
 
@@ -251,19 +222,7 @@ def _folder_of(state: Path | None, site: str) -> Path:
     )
 
 
-@contextmanager
-def opened(state: Path) -> Iterator[Index]:
-    """The index, for reading; raises UsageError if there is none."""
-    index = Index(state)
-    try:
-        yield index
-    finally:
-        index.close()
-
-
 def _closed(policy: Path | None) -> Closed:
-    from sterna.host.policy.policy import read_policy  # noqa: PLC0415 - few name one
-
     return Closed(read_policy(policy).closed if policy else ())
 
 
@@ -279,7 +238,3 @@ def _time_of(written: str) -> float:
         raise UsageError(
             f"--since {written} is invalid: write it as 2026-11-30, 2026-11-30T08:00 or 7d"
         ) from None
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)

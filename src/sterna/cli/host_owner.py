@@ -4,19 +4,22 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import msgspec
 import typer
+from msgspec.structs import asdict
 
 from sterna.cli.exits import Exit
-from sterna.cli.host_options import JsonOption, OwnSiteOption, OwnStateOption, only_folder
+from sterna.cli.flags import JsonOption, argument, option, switch
+from sterna.cli.host_options import OwnSiteOption, OwnStateOption, only_folder
 from sterna.cli.lines import bytes_text, columns, duration_text, plural, say, say_json, warn
 from sterna.errors import LineBroken, StorageError, UsageError
 from sterna.host.owner.audit import AUDIT, Audit
 from sterna.host.owner.control import BY_OWNER, CLOSED, CONTROL, ControlRequest, ControlResponse, Doors, ask
-from sterna.host.owner.status import Amount, HostStatus, VisitStatus, amounts_of, host_amounts
+from sterna.host.owner.status import HostStatus, amounts_of, host_amounts
 from sterna.host.owner.verification import AuditReport, Fault, Sums, verify
 from sterna.query.terminal import harmless
 from sterna.web.clock import SystemClock
@@ -30,31 +33,25 @@ MAX_EXPECTED = 100
 def status(
     state: OwnStateOption = None,
     site: OwnSiteOption = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update it until Ctrl-C.")] = False,
+    watch: Annotated[bool, switch("Update it until Ctrl-C.", "--watch", "-w")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the crawlers at the host, and what they use of their limits."""
     folder = folder_of(state, site)
-    if watch and not as_json:
-        _watch(lambda: _lines(_status(folder)))
-        return
-    found = _status(folder)
     if as_json:
-        say_json(_fields(found))
+        found = _status(folder)
+        visits = [asdict(each) | {"limits": asdict(each.limits)} for each in found.visits]
+        say_json(asdict(found) | {"visits": visits})
+    elif watch:
+        _watch(lambda: _lines(_status(folder)))
     else:
-        say(*_lines(found))
+        say(*_lines(_status(folder)))
 
 
 def stop(
-    crawler: Annotated[
-        str, typer.Argument(metavar="[CRAWLER]", help="A visit's id, or the name of crawlers.")
-    ] = "",
-    all_: Annotated[
-        bool, typer.Option("--all", help="Stop all, and admit none until `sterna host open`.")
-    ] = False,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="With --all: the reason that homes receive.")
-    ] = BY_OWNER,
+    crawler: Annotated[str, argument("[CRAWLER]", "A visit's id, or the name of crawlers.")] = "",
+    all_: Annotated[bool, switch("Stop all, and admit none until `sterna host open`.", "--all")] = False,
+    reason: Annotated[str, option("TEXT", "With --all: the reason that homes receive.")] = BY_OWNER,
     state: OwnStateOption = None,
     site: OwnSiteOption = "",
 ) -> None:
@@ -67,8 +64,12 @@ def stop(
     folder = folder_of(state, site)
     if all_:
         _stop_all(folder, reason)
-    else:
-        _stop_one(folder, crawler)
+        return
+    stopped = _checked(ask(folder, ControlRequest("stop", crawler))).stopped
+    if not stopped:
+        raise UsageError(f"no crawler {harmless(crawler)!r} is under way: sterna host status lists them")
+    for visit in stopped:
+        say(f"stopped visit {visit.visit} of {visit.name}: crawler {visit.crawler}")
 
 
 def open_doors(state: OwnStateOption = None, site: OwnSiteOption = "") -> None:
@@ -87,36 +88,21 @@ def audit(
     state: OwnStateOption = None,
     site: OwnSiteOption = "",
     expect: Annotated[
-        str,
-        typer.Option(
-            "--expect",
-            metavar="NUMBER:HASH",
-            help="A head that an earlier run printed: that line must still be there.",
-        ),
+        str, option("NUMBER:HASH", "A head that an earlier run printed: that line must still be there.")
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Verify the audit log and sum it up; exit code 1 if a line was changed, removed or cut off."""
     report = verify(folder_of(state, site) / AUDIT, expected=_expected(expect))
     if as_json:
-        fields = msgspec.to_builtins(report) | {"is_whole": report.is_whole}
-        say_json(fields)
+        say_json(msgspec.to_builtins(report) | {"is_whole": report.is_whole})
     else:
         say(*_audit_lines(report))
     if not report.is_whole:
-        sys.stdout.flush()
         raise typer.Exit(int(Exit.NOTHING))
 
 
-# -- stopping ----------------------------------------------------------------------------------------------
-
-
-def _stop_one(folder: Path, crawler: str) -> None:
-    stopped = _checked(ask(folder, ControlRequest("stop", crawler))).stopped
-    if not stopped:
-        raise UsageError(f"no crawler {harmless(crawler)!r} is under way: sterna host status lists them")
-    for visit in stopped:
-        say(f"stopped visit {visit.visit} of {harmless(visit.name)}: crawler {harmless(visit.crawler)}")
+# -- stopping and asking ------------------------------------------------------------------------------------
 
 
 def _stop_all(folder: Path, reason: str) -> None:
@@ -140,25 +126,18 @@ def _note(folder: Path, event: str, **fields: str) -> None:
         warn(str(error))
 
 
-# -- asking ------------------------------------------------------------------------------------------------
-
-
 def folder_of(state: Path | None, site: str) -> Path:
     """The folder of the host that is meant; raises UsageError if that is not clear."""
     folder = only_folder(
         state,
         site,
-        is_one=_is_hosts,
+        is_one=lambda path: any((path / name).exists() for name in (AUDIT, CONTROL, CLOSED, "sessions")),
         missing="there is no host in {base}: name its folder with --state DIR",
         several="there is more than one host",
     )
     if not folder.is_dir():
         raise UsageError(f"no host has run in {folder}: name its folder with --state")
     return folder
-
-
-def _is_hosts(folder: Path) -> bool:
-    return any((folder / name).exists() for name in (AUDIT, CONTROL, CLOSED, "sessions"))
 
 
 def _status(folder: Path) -> HostStatus:
@@ -183,38 +162,29 @@ def _checked(answer: ControlResponse) -> ControlResponse:
 
 
 def _lines(status: HostStatus) -> list[str]:
-    amounts = ", ".join(f"{each.label} {each.text}" for each in host_amounts(status))
     lines = [
         f"host of {status.site}, Sterna {status.version}, up {duration_text(status.now - status.began)}",
-        f"  {amounts}",
+        "  " + ", ".join(f"{each.label} {each.text}" for each in host_amounts(status)),
     ]
     if status.doors:
         lines.append(f"  doors closed: {status.doors}")
     if status.paused:
-        lines.append(f"  all visits rest: {status.paused}")
+        lines.append(f"  all visits are paused: {status.paused}")
     if status.load:
         lines.append(f"  load: {status.load}")
-    return [harmless(line) for line in (*lines, *_table(status))]
-
-
-def _table(status: HostStatus) -> list[str]:
     if not status.visits:
-        return ["  no crawler is here"]
-    rows = [_row(each, status.now) for each in status.visits]
-    labels = [each.label for each in _shown(status.visits[0], status.now)]
-    rows.insert(0, ["visit", "home", "crawler", "state", *labels])
-    return [f"  {line}" for line in columns(rows)]
-
-
-def _row(visit: VisitStatus, now: float) -> list[str]:
-    state = f"{visit.state}, rests: {visit.paused}" if visit.paused else visit.state
-    names = [visit.visit, _cut(visit.name), _cut(visit.crawler), harmless(state)]
-    return [*names, *(each.text for each in _shown(visit, now))]
-
-
-def _shown(visit: VisitStatus, now: float) -> list[Amount]:
-    """What fits on a line; the page and --json show the rest."""
-    return [each for each in amounts_of(visit, now=now) if each.label != "kept"]
+        return [*lines, "  no crawler is here"]
+    # What fits on a line; the page and --json show the rest.
+    amounts_by_visit = [
+        [each for each in amounts_of(visit, now=status.now) if each.label != "kept"]
+        for visit in status.visits
+    ]
+    rows = [["visit", "home", "crawler", "state", *(each.label for each in amounts_by_visit[0])]]
+    for visit, amounts in zip(status.visits, amounts_by_visit, strict=True):
+        state = f"{visit.state}, paused: {visit.paused}" if visit.paused else visit.state
+        names = [visit.visit, _cut(visit.name), _cut(visit.crawler), harmless(state)]
+        rows.append([*names, *(each.text for each in amounts)])
+    return [*lines, *(f"  {line}" for line in columns(rows))]
 
 
 def _cut(text: str) -> str:
@@ -222,36 +192,22 @@ def _cut(text: str) -> str:
     return shown if len(shown) <= MAX_NAME else f"{shown[: MAX_NAME - 1]}…"
 
 
-def _fields(status: HostStatus) -> dict[str, object]:
-    """With the limits by their names."""
-    visits = [
-        msgspec.structs.asdict(each) | {"limits": msgspec.structs.asdict(each.limits)}
-        for each in status.visits
-    ]
-    return msgspec.structs.asdict(status) | {"visits": visits}
-
-
 def _watch(lines: Callable[[], Sequence[str]]) -> None:
     """Prints them each second: on a terminal in place, elsewhere one after the other."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a script may ignore it
-    try:
-        if sys.stdout.isatty():
-            _watch_in_place(lines)
-        while True:
-            say(*lines())
-            time.sleep(WATCH_SECONDS)
-    except KeyboardInterrupt:
-        return
+    with suppress(KeyboardInterrupt):
+        if not sys.stdout.isatty():
+            while True:
+                say(*lines())
+                time.sleep(WATCH_SECONDS)
+        from rich.live import Live  # noqa: PLC0415 - it takes a while to load
+        from rich.text import Text  # noqa: PLC0415
 
-
-def _watch_in_place(lines: Callable[[], Sequence[str]]) -> NoReturn:
-    from rich.live import Live  # noqa: PLC0415 - it takes a while to load
-    from rich.text import Text  # noqa: PLC0415
-
-    with Live(auto_refresh=False, screen=True) as live:
-        while True:
-            live.update(Text("\n".join(lines()), no_wrap=True), refresh=True)
-            time.sleep(WATCH_SECONDS)
+        with Live(auto_refresh=False, screen=True) as live:
+            while True:
+                text = "\n".join(map(harmless, lines()))
+                live.update(Text(text, no_wrap=True), refresh=True)
+                time.sleep(WATCH_SECONDS)
 
 
 # -- the audit log -----------------------------------------------------------------------------------------
@@ -270,8 +226,10 @@ def _expected(text: str) -> tuple[int, str] | None:
 
 
 def _audit_lines(report: AuditReport) -> list[str]:
+    result = "the audit log is whole" if report.is_whole else "THE AUDIT LOG IS NOT WHOLE"
+    homes = sorted(report.homes.items(), key=lambda item: (-item[1].sent_bytes, item[0]))
     return [
-        _audit_result(report),
+        f"{result}: {', '.join(report.files) or 'no file'}",
         *(f"  {_place(fault)}" for fault in report.faults),
         *([f"  ... and {report.more_faults:,} more"] if report.more_faults else []),
         *(f"  (harmless: {_place(remark)})" for remark in report.remarks),
@@ -279,27 +237,13 @@ def _audit_lines(report: AuditReport) -> list[str]:
         *([f"  lines before {report.first} went with the oldest files"] if report.first > 1 else []),
         f"  head {report.last}:{report.hash}" if report.hash else "  no head",
         *(f"  {count:>9,}  {event}" for event, count in report.events.items()),
-        *_homes(report.homes),
+        *(f"  {_sums(sums)}  {name}" for name, sums in homes[:MAX_HOMES]),
+        *([f"  ... and {len(homes) - MAX_HOMES:,} more homes"] if len(homes) > MAX_HOMES else []),
     ]
 
 
-def _audit_result(report: AuditReport) -> str:
-    names = ", ".join(report.files) or "no file"
-    if report.is_whole:
-        return f"the audit log is whole: {names}"
-    return f"THE AUDIT LOG IS NOT WHOLE: {names}"
-
-
 def _place(fault: Fault) -> str:
-    if not fault.file:
-        return fault.what
-    return f"{fault.file}, line {fault.line}: {fault.what}"
-
-
-def _homes(homes: dict[str, Sums]) -> list[str]:
-    ranked = sorted(homes.items(), key=lambda item: (-item[1].sent_bytes, item[0]))
-    lines = [f"  {_sums(sums)}  {name}" for name, sums in ranked[:MAX_HOMES]]
-    return lines + ([f"  ... and {len(ranked) - MAX_HOMES:,} more homes"] if len(ranked) > MAX_HOMES else [])
+    return f"{fault.file}, line {fault.line}: {fault.what}" if fault.file else fault.what
 
 
 def _sums(sums: Sums) -> str:

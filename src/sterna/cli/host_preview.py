@@ -3,20 +3,17 @@
 import asyncio
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import msgspec
-import typer
 
-from sterna.cli.flags import with_flags
-from sterna.cli.host_options import KeysFlag, host_file, host_flags
+from sterna.cli.flags import argument, option, switch, with_flags
+from sterna.cli.host_options import HostFlags, host_flags
 from sterna.cli.keys import KeysOption, keyring_of
-from sterna.cli.lines import bytes_text, duration_text, plural, say, say_json
-from sterna.errors import StorageError, UsageError
+from sterna.cli.lines import bytes_text, duration_text, plural, say, say_json, whole_file
+from sterna.errors import UsageError
 from sterna.host.config import HostConfig, config_of
 from sterna.host.keyring import ALLOWED, read_allowed
 from sterna.host.owner.dry_run import DryRun
@@ -30,12 +27,9 @@ _UNFINISHED = LIMITS | {Ended.BUDGET, Ended.STOPPED}
 
 
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy.toml.")],
-    home: Annotated[str, typer.Option("--home", metavar="NAME", help="Only what holds for this home.")] = "",
-    at: Annotated[
-        str,
-        typer.Option("--at", metavar="TIME", help='At another time than now, such as "2026-11-16 03:00".'),
-    ] = "",
+    file: Annotated[Path, argument("FILE", "A policy.toml.")],
+    home: Annotated[str, option("NAME", "Only what holds for this home.")] = "",
+    at: Annotated[str, option("TIME", 'At another time than now, such as "2026-11-16 03:00".')] = "",
     keys: KeysOption = Path(DEFAULT_KEYS),
 ) -> None:
     """Say in words what a policy allows: to whom, now, and when that changes next.
@@ -44,32 +38,25 @@ def check(
     """
     policy = read_policy(file)
     allowed = read_allowed(keyring_of(keys).folder / ALLOWED)
-    moment = _moment(at, policy.zone) if at else time.time()
+    moment = time.time()
+    if at:
+        try:
+            written = datetime.fromisoformat(at.strip())
+            moment = (written if written.tzinfo else written.replace(tzinfo=zone_of(policy.zone))).timestamp()
+        except (ValueError, OverflowError) as error:
+            raise UsageError(f'--at {at} is invalid: write it as "2026-11-16 03:00"') from error
     say(f"{file} is valid", *explain(policy, allowed, at=moment, home=home))
 
 
-def _moment(written: str, zone: str) -> float:
-    try:
-        moment = datetime.fromisoformat(written.strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=zone_of(zone))).timestamp()
-    except (ValueError, OverflowError) as error:
-        raise UsageError(f'--at {written} is invalid: write it as "2026-11-16 03:00"') from error
-
-
-@with_flags(host_flags(keys=KeysFlag))
+@with_flags(host_flags(without=("state", "endpoint")))
 def dry_run(
     crawler: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE|URL", help="A crawler's description, a packed crawler, or URLs to start from."
-        ),
+        list[str], argument("FILE|URL", "A crawler's description, a packed crawler, or URLs to start from.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file to write: JSON lines.")],
-    home: Annotated[
-        str, typer.Option("--home", metavar="NAME", help="Under the terms of this home. (default: any)")
-    ] = "",
-    max_pages: Annotated[int, typer.Option("--max-pages", metavar="N", help="End after N pages.", min=0)] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")] = False,
+    out: Annotated[Path, option("FILE", "The file to write: JSON lines.", "--out", "-o")],
+    home: Annotated[str, option("NAME", "Under the terms of this home. (default: any)")] = "",
+    max_pages: Annotated[int, option("N", "End after N pages.", min=0)] = 0,
+    as_json: Annotated[bool, switch("The summary as one JSON object.", "--json")] = False,
     **flags: Any,
 ) -> None:
     """Write to a file what would leave the site for a crawler: every page and fact as its home would get it.
@@ -78,13 +65,25 @@ def dry_run(
     """
     import uvloop  # noqa: PLC0415 - slow to load
 
-    config = config_of(host_file(flags | {"state": out.parent}))
-    with _lines_into(out) as file:
+    config = config_of(HostFlags(**flags, state=out.parent).file())
+    with whole_file(out) as file:
         result = uvloop.run(_run(config, crawler, home=home, max_pages=max_pages, file=file))
     if as_json:
         say_json(result)
-    else:
-        say(*_lines(result, out))
+        return
+    share = result.sent_bytes / result.page_bytes if result.page_bytes else 0.0
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in result.lines.items())
+    say(
+        f"crawler {result.crawler} at {result.site}:"
+        f" {plural(result.pages, 'page')} in {duration_text(result.seconds)},"
+        f" {plural(result.requests, 'request')}, {bytes_text(result.page_bytes)}",
+        f"would leave: {bytes_text(result.plain_bytes)}, {bytes_text(result.sent_bytes)} on the line"
+        f" ({share:.1%} of the pages), {plural(result.parcels, 'parcel')}",
+        f"ended: {result.ended.value}; nothing was sent",
+        f"{out}: {kinds}",
+    )
+    if result.ended in _UNFINISHED:
+        say("a home could send it again for the rest")
 
 
 async def _run(config: HostConfig, given: list[str], *, home: str, max_pages: int, file: BinaryIO) -> DryRun:
@@ -98,36 +97,3 @@ async def _run(config: HostConfig, given: list[str], *, home: str, max_pages: in
         file.write(encoder.encode(line) + b"\n")
 
     return await run_dry(given, config, home=home, max_pages=max_pages, write=write, stop=stop)
-
-
-@contextmanager
-def _lines_into(path: Path) -> Iterator[BinaryIO]:
-    """The file, which appears under its name if all went well; raises StorageError."""
-    beside = path.with_name(f"{path.name}.new")
-    try:
-        with beside.open("wb") as file:
-            try:
-                yield file
-            except BaseException:
-                beside.unlink(missing_ok=True)
-                raise
-        beside.replace(path)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror}") from error
-
-
-def _lines(result: DryRun, out: Path) -> list[str]:
-    share = result.sent_bytes / result.page_bytes if result.page_bytes else 0.0
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in result.lines.items())
-    lines = [
-        f"crawler {result.crawler} at {result.site}:"
-        f" {plural(result.pages, 'page')} in {duration_text(result.seconds)},"
-        f" {plural(result.requests, 'request')}, {bytes_text(result.page_bytes)}",
-        f"would leave: {bytes_text(result.plain_bytes)}, {bytes_text(result.sent_bytes)} on the line"
-        f" ({share:.1%} of the pages), {plural(result.parcels, 'parcel')}",
-        f"ended: {result.ended.value}; nothing was sent",
-        f"{out}: {kinds}",
-    ]
-    if result.ended in _UNFINISHED:
-        lines.append("a home could send it again for the rest")
-    return lines

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from sterna.cli.host_options import JsonOption, OwnSiteOption, OwnStateOption
+from sterna.cli.flags import JsonOption, option
+from sterna.cli.host_options import OwnSiteOption, OwnStateOption
 from sterna.cli.host_owner import folder_of
 from sterna.cli.lines import bytes_text, columns, plural, say, say_json
 from sterna.errors import StorageError
 from sterna.host.owner.access_log import LogCount, read_logs
-from sterna.host.owner.receipts import Book, HomeTotal, Total, by_home, by_home_and_day, read_book, total_of
+from sterna.host.owner.receipts import Book, Total, by_home, by_home_and_day, read_book, total_of
 from sterna.host.owner.savings import Comparison, DayOf, Traffic, compare, days_of, svg_of, text_of
 
 SVG_DAYS = 60  # to each side
@@ -25,20 +24,13 @@ def receipts(
     state: OwnStateOption = None,
     site: OwnSiteOption = "",
     log: Annotated[
-        list[Path] | None,
-        typer.Option("--log", metavar="FILE", help="An access log of the web server, .gz too; repeatable."),
+        list[Path] | None, option("FILE", "An access log of the web server, .gz too; repeatable.")
     ] = None,
     here: Annotated[
         list[str] | None,
-        typer.Option(
-            "--here",
-            metavar="ADDRESS",
-            help="The address from which the host asks the web server, if not this machine.",
-        ),
+        option("ADDRESS", "The address from which the host asks the web server, if not this machine."),
     ] = None,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Draw the before and after into this file.")
-    ] = None,
+    svg: Annotated[Path | None, option("FILE", "Draw the before and after into this file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Sum up the receipts of visits by home and day: what they cost, what they spared, and who signed.
@@ -47,52 +39,45 @@ def receipts(
     visit at the host.
     """
     book, day_of = read_book(folder_of(state, site)), days_of(None)
-    traffic, count = _traffic(book, log or [], here or [], day_of)
+    traffic = Traffic((kept.agent for kept in book.rows if kept.agent), day_of, here=here or [])
+    count = read_logs(log or [], traffic.add, now=time.time())
     if svg:
-        _draw(svg, book, compare(traffic, book.rows, day_of, some_days=SVG_DAYS))
+        drawn = compare(traffic, book.rows, day_of, some_days=SVG_DAYS)
+        try:
+            own_site = book.rows[-1].receipt.site if book.rows else ""
+            svg.write_text(svg_of(drawn, own_site), encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"cannot write {svg}: {error.strerror}") from error
     comparisons = compare(traffic, book.rows, day_of)
-    if as_json:
-        say_json(_fields(book, comparisons, count, traffic, day_of))
+    if not as_json:
+        say(*_sums(book, day_of), *_log_lines(comparisons, count, traffic))
         return
-    say(*_sums(book, day_of), *_log_lines(comparisons, count, traffic))
-
-
-def _traffic(book: Book, logs: list[Path], here: list[str], day_of: DayOf) -> tuple[Traffic, LogCount]:
-    traffic = Traffic((kept.agent for kept in book.rows if kept.agent), day_of, here=here)
-    return traffic, read_logs(logs, traffic.add, now=time.time())
-
-
-def _draw(path: Path, book: Book, comparisons: Sequence[Comparison]) -> None:
-    site = book.rows[-1].receipt.site if book.rows else ""
-    try:
-        path.write_text(svg_of(comparisons, site, bytes_text), encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror}") from error
+    remarks = _remarks(count, traffic)
+    fields = {
+        "total": total_of(book.rows),
+        "homes": by_home(book.rows),
+        "days": by_home_and_day(book.rows, day_of),
+        "bad_lines": book.bad_lines,
+        "comparisons": comparisons,
+        "log": {"lines": count.lines, "bad_lines": count.bad_lines, "remarks": remarks},
+    }
+    say_json(fields)
 
 
 # -- sums --------------------------------------------------------------------------------------------------
 
 
 def _sums(book: Book, day_of: DayOf) -> list[str]:
-    lines = []
+    lines = ["no receipts yet: they come with the first visit"]
     if book.rows:
-        rows = [_HEADS, *(_row(each) for each in by_home_and_day(book.rows, day_of))]
-        rows += [_row(each) for each in by_home(book.rows)] if len({*_keys(book)}) > 1 else []
-        rows.append(("all", "", *_cells(total_of(book.rows))))
-        lines = columns(rows, right=_RIGHT)
-    else:
-        lines = ["no receipts yet: they come with the first visit"]
+        totals = by_home_and_day(book.rows, day_of)
+        if len({kept.receipt.home for kept in book.rows}) > 1:
+            totals += by_home(book.rows)
+        rows = [(each.home, str(each.day or "all days"), *_cells(each.total)) for each in totals]
+        lines = columns([_HEADS, *rows, ("all", "", *_cells(total_of(book.rows)))], right=_RIGHT)
     if book.bad_lines:
         lines.append(f"{plural(book.bad_lines, 'line')} of the file unreadable or changed")
     return lines
-
-
-def _keys(book: Book) -> list[bytes]:
-    return [kept.receipt.home for kept in book.rows]
-
-
-def _row(each: HomeTotal) -> tuple[str, ...]:
-    return (each.home, str(each.day or "all days"), *_cells(each.total))
 
 
 def _cells(total: Total) -> tuple[str, ...]:
@@ -119,7 +104,7 @@ def _log_lines(comparisons: Sequence[Comparison], count: LogCount, traffic: Traf
     has_blocks = sys.stdout.isatty() and (sys.stdout.encoding or "").lower().startswith("utf")
     lines = [""]
     for each in comparisons:
-        lines += [*text_of(each, bytes_text, has_blocks=has_blocks), ""]
+        lines += [*text_of(each, has_blocks=has_blocks), ""]
     passed = f", {count.bad_lines:,} passed over" if count.bad_lines else ""
     lines.append(f"log: {plural(count.lines, 'line')}{passed}")
     return [*lines, *_remarks(count, traffic)]
@@ -135,20 +120,3 @@ def _remarks(count: LogCount, traffic: Traffic) -> list[str]:
     if traffic.days and not traffic.has_outsiders:
         lines.append("log: all requests come from this machine: is it the log of a server behind a proxy?")
     return lines
-
-
-def _fields(
-    book: Book, comparisons: Sequence[Comparison], count: LogCount, traffic: Traffic, day_of: DayOf
-) -> dict[str, object]:
-    return {
-        "total": total_of(book.rows),
-        "homes": by_home(book.rows),
-        "days": by_home_and_day(book.rows, day_of),
-        "bad_lines": book.bad_lines,
-        "comparisons": comparisons,
-        "log": {
-            "lines": count.lines,
-            "bad_lines": count.bad_lines,
-            "remarks": _remarks(count, traffic),
-        },
-    }

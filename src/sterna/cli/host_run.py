@@ -5,32 +5,16 @@ import logging
 import socket
 import stat
 import sys
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
-    nullcontext,
-    suppress,
-)
-from ipaddress import ip_address
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 import uvloop
 
+from sterna.cli.flags import argument, option, switch, with_flags
 from sterna.cli.flags import listen as listen_on
-from sterna.cli.flags import with_flags
-from sterna.cli.host_options import (
-    EndpointFlag,
-    KeysFlag,
-    StateFlag,
-    about,
-    config_site,
-    host_file,
-    host_flags,
-)
+from sterna.cli.host_options import HostFlags, about, config_site, host_flags
 from sterna.cli.lines import say
 from sterna.errors import StorageError, UsageError
 from sterna.host.config import HostConfig, config_of, format_host_file
@@ -39,36 +23,24 @@ from sterna.host.owner.audit import AUDIT, Audit
 from sterna.host.owner.control import Doors
 from sterna.version import __version__
 from sterna.web.clock import SystemClock
+from sterna.web.http_app import is_loopback
 from sterna.wire.keys import Identity
 
 if TYPE_CHECKING:
     from sterna.host.service import Service
 
-DEFAULT_LISTEN = "127.0.0.1:8470"
-SELF = "this-machine"
+SELF = "this-machine"  # the name under which --allow-self allows the home here
 
 
-@with_flags(host_flags(keys=KeysFlag, state=StateFlag, endpoint=EndpointFlag))
+@with_flags(host_flags())
 def run(
-    listen: Annotated[
-        str,
-        typer.Option("--listen", metavar="ADDR", help="HOST:PORT, or unix:PATH."),
-    ] = DEFAULT_LISTEN,
-    page: Annotated[
-        str,
-        typer.Option("--page", metavar="ADDR", help="Show a status page there, such as 127.0.0.1:8471."),
-    ] = "",
+    listen: Annotated[str, option("ADDR", "HOST:PORT, or unix:PATH.")] = "127.0.0.1:8470",
+    page: Annotated[str, option("ADDR", "Show a status page there, such as 127.0.0.1:8471.")] = "",
     index: Annotated[
-        float,
-        typer.Option(
-            "--index",
-            metavar="HOURS",
-            min=0,
-            help="Read your own site at this interval, for its sitemap. (0: never)",
-        ),
+        float, option("HOURS", "Read your own site at this interval, for its sitemap. (0: never)", min=0)
     ] = 0.0,
     allow_self: Annotated[
-        bool, typer.Option("--allow-self", help="Allow the home of this keys folder: for trials.")
+        bool, switch("Allow the home of this keys folder: for trials.", "--allow-self")
     ] = False,
     **flags: Any,
 ) -> None:
@@ -76,26 +48,35 @@ def run(
 
     No home is admitted until its key is allowed: sterna keys allow KEY --name NAME. Ctrl-C stops cleanly.
     """
-    config = config_of(host_file(flags))
+    page_host = page.rpartition(":")[0].strip("[]") or "127.0.0.1"
+    if page and page_host != "localhost" and not is_loopback(page_host):
+        raise UsageError(
+            f"--page {page} is invalid: it must be on this machine, such as 127.0.0.1:8471;"
+            " reach it from elsewhere by ssh -L 8471:127.0.0.1:8471"
+        )
+    config = config_of(HostFlags(**flags).file())
     keyring = Keyring(config.keys)
     identity = keyring.read_or_make("host")
     if allow_self:
         allow(config.keys / ALLOWED, keyring.read_or_make("home").public, SELF)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
-    with _listener("--listen", listen) as listener, _page_listener(page) as shown:
+    with (
+        _listener("--listen", listen) as listener,
+        _listener("--page", page) if page else nullcontext() as shown,
+    ):
         uvloop.run(_serve(config, identity, keyring, listener, shown, index_hours=index))
 
 
-@with_flags(host_flags(keys=KeysFlag, state=StateFlag, endpoint=EndpointFlag))
-def write_cgi(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The program to write.")], **flags: Any
-) -> None:
+@with_flags(host_flags())
+def write_cgi(file: Annotated[Path, argument("FILE", "The program to write.")], **flags: Any) -> None:
     """Write a CGI program that is a host, and its configuration beside it.
 
     Run this as the user that the web server uses for CGI programs, who must be able to read the key.
     """
-    endpoint = flags["endpoint"] or f"{config_site(flags['site'])}/cgi-bin/{file.name}"
-    written = msgspec.structs.replace(host_file(flags, is_absolute=True), endpoint=endpoint)
+    written = HostFlags(**flags).file(is_absolute=True)
+    if not written.endpoint:
+        endpoint = f"{config_site(written.site)}/cgi-bin/{file.name}"
+        written = msgspec.structs.replace(written, endpoint=endpoint)
     config = config_of(written)
     identity = Keyring(config.keys).read_or_make("host")
     beside = file.absolute().with_name(f"{file.name}.toml")
@@ -126,6 +107,7 @@ async def _serve(
     from sterna.host.files import lock  # noqa: PLC0415
     from sterna.host.owner.control import open_control  # noqa: PLC0415
     from sterna.host.service import Service  # noqa: PLC0415
+    from sterna.runtime.cell.jail import protection  # noqa: PLC0415
 
     if lock(config.state / "lock") is None:
         raise UsageError(f"another host runs in {config.state}: name another folder with --state")
@@ -141,22 +123,25 @@ async def _serve(
         doors=doors,
     )
     trouble = await _try_source(config)
-    circumstances = await asyncio.to_thread(_circumstances, listener)
+    offered = await asyncio.to_thread(protection)
+    jail = "seccomp" if offered.has_seccomp else "none: crawlers with rules are refused (see sterna doctor)"
     audit.note("host-started", site=config.site, version=__version__, key=identity.public.text)
     async with AsyncExitStack() as stack:
         stack.callback(audit.note, "host-stopped")
         await stack.enter_async_context(open_control(service, config.state))
+        lines = about(config, identity)
+        if (reason := doors.are_closed()) is not None:
+            lines.append(f"doors     closed ({reason}): sterna host open lets crawlers in again")
+        lines += trouble
         if page_listener:
             await stack.enter_async_context(_page(service, config, page_listener))
-            circumstances.insert(0, f"page      http://{_name_of(page_listener)}/")
+            lines.append(f"page      http://{_name_of(page_listener)}/")
         if index_hours:
-            await stack.enter_async_context(_keeping(config, index_hours))
-        lines = (*about(config, identity), *_closed(doors), *trouble, *circumstances)
-        await serve(
-            service,
-            listener=listener,
-            on_ready=lambda: say(*lines),
-        )
+            from sterna.host.own.keeper import keeping  # noqa: PLC0415 - it loads the runtime
+
+            await stack.enter_async_context(keeping(config, hours=index_hours, announce=_tell))
+        lines += [f"jail      {jail}", f"listens   {_name_of(listener)}"]
+        await serve(service, listener=listener, on_ready=lambda: say(*lines))
     say("stopped")
 
 
@@ -167,20 +152,6 @@ def _page(
     from sterna.host.owner.receipts import HomeTotals  # noqa: PLC0415
 
     return open_page(service, config.state / AUDIT, listener, spared=HomeTotals(config.state))
-
-
-def _keeping(config: HostConfig, hours: float) -> AbstractAsyncContextManager[None]:
-    from sterna.host.own.keeper import keeping  # noqa: PLC0415 - it loads the runtime
-
-    return keeping(config, hours=hours, announce=_tell)
-
-
-# -- circumstances, at the start ---------------------------------------------------------------------------
-
-
-def _closed(doors: Doors) -> list[str]:
-    reason = doors.are_closed()
-    return [] if reason is None else [f"doors     closed ({reason}): sterna host open lets crawlers in again"]
 
 
 async def _try_source(config: HostConfig) -> list[str]:
@@ -195,14 +166,6 @@ async def _try_source(config: HostConfig) -> list[str]:
     if await upstream.is_there():
         return []
     return [f"warning   no web server at {upstream.address}:{upstream.port}: name it with --upstream URL"]
-
-
-def _circumstances(listener: socket.socket) -> list[str]:
-    from sterna.runtime.cell.jail import protection  # noqa: PLC0415 - only a running host needs it
-
-    offered = protection()
-    jail = "seccomp" if offered.has_seccomp else "none: crawlers with rules are refused (see sterna doctor)"
-    return [f"jail      {jail}", f"listens   {_name_of(listener)}"]
 
 
 def _name_of(listener: socket.socket) -> str:
@@ -223,39 +186,15 @@ def _listener(flag: str, written: str) -> socket.socket:
     """A listening socket; raises UsageError for an invalid or unavailable address."""
     if not written.startswith("unix:"):
         return listen_on(flag, written, example="127.0.0.1:8470 or unix:/run/sterna.sock")
+    path = Path(written.removeprefix("unix:"))
     try:
-        return _unix_listener(Path(written.removeprefix("unix:")))
+        with suppress(FileNotFoundError):
+            if stat.S_ISSOCK(path.stat().st_mode):
+                path.unlink()  # left behind by a host that was killed
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        path.chmod(0o660)
+        listener.listen()
     except OSError as error:
         raise UsageError(f"{flag} {written} is not available: {error}") from error
-
-
-def _page_listener(written: str) -> AbstractContextManager[socket.socket | None]:
-    """The socket of the status page, if there is one; raises UsageError unless it is on this machine."""
-    if not written:
-        return nullcontext()
-    host = written.rpartition(":")[0].strip("[]") or "127.0.0.1"
-    if host != "localhost" and not (_is_address(host) and ip_address(host).is_loopback):
-        raise UsageError(
-            f"--page {written} is invalid: it must be on this machine, such as 127.0.0.1:8471;"
-            " reach it from elsewhere by ssh -L 8471:127.0.0.1:8471"
-        )
-    return _listener("--page", written)
-
-
-def _unix_listener(path: Path) -> socket.socket:
-    with suppress(FileNotFoundError):
-        if stat.S_ISSOCK(path.stat().st_mode):
-            path.unlink()  # left behind by a host that was killed
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    path.chmod(0o660)
-    listener.listen()
     return listener
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from sterna.cli.flags import argument, command_group, option, switch
 from sterna.cli.lines import say
 from sterna.errors import UsageError, WireError
 from sterna.host.keyring import ALLOWED, Keyring, Who, allow, read_allowed
@@ -12,26 +11,17 @@ from sterna.wire.keys import DEFAULT_KEYS, PublicKey
 
 WHO: tuple[Who, ...] = ("home", "host")
 
-app = typer.Typer(
-    help="Create and show the keys of a home and a host, and allow homes at a host.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("Create and show the keys of a home and a host, and allow homes at a host.")
 
 KeysOption = Annotated[
-    Path,
-    typer.Option(
-        "--keys", metavar="DIR", envvar="STERNA_KEYS", help=f"The folder of keys. (default: {DEFAULT_KEYS})"
-    ),
+    Path, option("DIR", f"The folder of keys. (default: {DEFAULT_KEYS})", envvar="STERNA_KEYS")
 ]
 
 
 @app.command()
 def new(
-    who: Annotated[str, typer.Argument(metavar="home|host", help="Whose key.")],
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace the old key, which signs the new one.")
-    ] = False,
+    who: Annotated[str, argument("home|host", "Whose key.")],
+    replace: Annotated[bool, switch("Replace the old key, which signs the new one.", "--replace")] = False,
     keys: KeysOption = Path(DEFAULT_KEYS),
 ) -> None:
     """Create a key, or replace one."""
@@ -44,7 +34,7 @@ def new(
 
 @app.command()
 def show(
-    who: Annotated[str, typer.Argument(metavar="[home|host]", help="Whose key; both if not given.")] = "",
+    who: Annotated[str, argument("[home|host]", "Whose key; both if not given.")] = "",
     keys: KeysOption = Path(DEFAULT_KEYS),
 ) -> None:
     """Show the public keys of this folder; the key of one side is printed alone, for scripts."""
@@ -61,8 +51,8 @@ def show(
 
 @app.command("allow")
 def allow_home(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The public key of a home.")],
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What you call it: one word.")],
+    key: Annotated[str, argument("KEY", "The public key of a home.")],
+    name: Annotated[str, option("NAME", "What you call it: one word.")],
     keys: KeysOption = Path(DEFAULT_KEYS),
 ) -> None:
     """Allow a home to send crawlers to the host of this folder; a running host sees it at once."""
@@ -90,7 +80,6 @@ def keyring_of(folder: Path) -> Keyring:
 
 
 def _who(text: str) -> Who:
-    for who in WHO:
-        if text == who:
-            return who
-    raise UsageError(f"{text!r} is neither home nor host")
+    if text not in WHO:
+        raise UsageError(f"{text!r} is neither home nor host")
+    return text

@@ -1,15 +1,18 @@
-"""Lines for people: numbers in words, output and warnings, progress, and Ctrl-C."""
+"""What commands write: numbers in words, lines and files, progress; and Ctrl-C meanwhile."""
 
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
+from sterna.errors import StorageError
 from sterna.query.terminal import harmless
 
 if TYPE_CHECKING:
@@ -36,6 +39,11 @@ def duration_text(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
+def date_text(at: float) -> str:
+    """2026-11-30 08:00:00 and the like, in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
 def plural(count: int, noun: str) -> str:
     """1 site, 2 sites and the like."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
@@ -60,20 +68,29 @@ def say(*lines: str) -> None:
 
 
 def say_json(answer: object) -> None:
-    """Writes one JSON object as a line to stdout."""
     sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
     sys.stdout.flush()
-
-
-def fields_of(record: msgspec.Struct) -> dict[str, object]:
-    """A record by its field names, for JSON; records inside it stay as they are."""
-    return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
 def warn(text: str) -> None:
     """Writes a line to stderr; a closed stderr does not end the command."""
     with suppress(OSError):
         sys.stderr.write(f"sterna: {harmless(text)}\n")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears under its name when all of it is written; raises StorageError."""
+    beside = path.with_name(f"{path.name}.new")
+    try:
+        with beside.open("wb") as file:
+            yield file
+        beside.replace(path)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 @contextmanager

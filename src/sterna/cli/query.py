@@ -4,14 +4,15 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from sterna.errors import StorageError, UsageError
+from sterna.cli.flags import argument, option
+from sterna.cli.lines import whole_file
+from sterna.errors import UsageError
 from sterna.query.terminal import Format
 
 if TYPE_CHECKING:
@@ -24,32 +25,22 @@ _WIDTH = 100  # of a table that is not written to a terminal
 
 
 def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
-    what: Annotated[
-        Path, typer.Argument(metavar="DIR|FILE.crawler", help="A collection, or a crawler's file.")
-    ],
+    what: Annotated[Path, argument("DIR|FILE.crawler", "A collection, or a crawler's file.")],
     sql: Annotated[
         str | None,
-        typer.Argument(
-            metavar="SQL",
-            help="A SELECT over page, page_history, link, event, site, visit, fact, or a template of facts.",
+        argument(
+            "SQL", "A SELECT over page, page_history, link, event, site, visit, fact, or a template of facts."
         ),
     ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="Take the SQL from this file.")
-    ] = None,
+    file: Annotated[Path | None, option("FILE", "Take the SQL from this file.")] = None,
     values: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="The value of $NAME in the SQL; repeatable."),
+        list[str] | None, option("NAME=VALUE", "The value of $NAME in the SQL; repeatable.", "--set")
     ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to write the rows.")] = "table",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the rows into this file.")
-    ] = None,
-    visit: Annotated[str | None, typer.Option(metavar="ID", help="Only what this visit brought.")] = None,
-    memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="Memory that the query may use, such as 500MB.")
-    ] = "1GB",
-    seconds: Annotated[float, typer.Option(metavar="N", help="Seconds that the query may take.")] = 60.0,
+    out: Annotated[Path | None, option("FILE", "Write the rows into this file.", "--out", "-o")] = None,
+    visit: Annotated[str | None, option("ID", "Only what this visit brought.")] = None,
+    memory: Annotated[str, option("SIZE", "Memory that the query may use, such as 500MB.")] = "1GB",
+    seconds: Annotated[float, option("N", "Seconds that the query may take.")] = 60.0,
 ) -> None:
     """Query a collection, or a crawler's file, in SQL.
 
@@ -61,23 +52,17 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     if not 0 < seconds <= 86_400:
         raise UsageError(f"--seconds {seconds:g} is invalid: seconds up to 86400")
     # They are slow to load, and --help should not wait for them.
+    from sterna.api.query import held_memory, open_collection, open_crawler  # noqa: PLC0415
     from sterna.crawler.pack import SUFFIX  # noqa: PLC0415
     from sterna.home.folder import CollectionFolder  # noqa: PLC0415
 
-    is_crawler = what.suffix == SUFFIX
-    if is_crawler and visit is not None:
+    if what.suffix != SUFFIX:
+        collection = CollectionFolder(what).check()
+        opened = open_collection(collection, visit=visit, memory_bytes=memory_bytes, seconds=seconds)
+    elif visit is None:
+        opened = open_crawler(what, memory_bytes=memory_bytes, seconds=seconds)
+    else:
         raise UsageError("--visit is for a collection: a crawler's file contains no visits")
-    collection = CollectionFolder(what)
-    if not is_crawler:
-        collection.check()
-    from sterna.api.query import Bounds, held_memory, open_collection, open_crawler  # noqa: PLC0415
-
-    bounds = Bounds(memory_bytes=memory_bytes, seconds=seconds)
-    opened = (
-        open_crawler(what, bounds=bounds)
-        if is_crawler
-        else open_collection(collection, visit=visit, bounds=bounds)
-    )
     with opened as engine, held_memory(memory_bytes):
         write_answer(engine, text, form=form, out=out, parameters=parameters)
 
@@ -130,7 +115,7 @@ def write_answer(
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         _write(engine, sql, form=form, out=sys.stdout.buffer, parameters=parameters)
         return
-    with _whole(out) as file:
+    with whole_file(out) as file:
         _write(engine, sql, form=form, out=file, parameters=parameters)
 
 
@@ -149,18 +134,3 @@ def _write(
     else:
         with open(out.fileno(), "w", encoding="utf-8", newline="", closefd=False) as text:
             write(engine.run(sql, parameters), format=form, out=text)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
-    """The file, which appears under its name when all of it is written."""
-    beside = path.with_name(f"{path.name}.part")
-    try:
-        with beside.open("wb") as file:
-            yield file
-        beside.replace(path)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)

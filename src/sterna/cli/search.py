@@ -3,31 +3,30 @@
 import json
 import logging
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from sterna.cli.exits import Exit
+from sterna.cli.flags import FolderArgument, JsonOption, argument, option, switch
 from sterna.cli.flags import listen as listen_on
 from sterna.cli.lines import bars, duration_text, every, plural, stopped_by_signals, warn
 from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import harmless
+from sterna.web.http_app import is_loopback
 
 if TYPE_CHECKING:
-    from sterna.search.results import Found, Hit, Piece
+    from sterna.search.results import Found, Piece
 
 DEFAULT_LISTEN = "127.0.0.1:8600"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _LINE_SECONDS = 10.0
-
-FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The collection.")]
 
 # tantivy and Arrow are slow to load, and --help should not wait for them: the commands load them.
 
@@ -36,14 +35,13 @@ def search(
     folder: FolderArgument,
     words: Annotated[
         list[str],
-        typer.Argument(
-            metavar="WORDS...",
-            help='Words, "a phrase", title:word, url:word, site:host; -word excludes pages with it.',
+        argument(
+            "WORDS...", 'Words, "a phrase", title:word, url:word, site:host; -word excludes pages with it.'
         ),
     ],
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Hits to show.")] = 10,
     offset: Annotated[int, typer.Option("--offset", min=0, help="Hits to skip.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Search the pages of a collection, also while it is crawled.
 
@@ -53,15 +51,15 @@ def search(
     """
     from sterna.api.search import search as find  # noqa: PLC0415
 
-    collection = CollectionFolder(folder)
-    collection.check()
+    collection = CollectionFolder(folder).check()
     _make_index(collection)
     found = find(collection, " ".join(words), limit=limit, offset=offset)
     if as_json:
         # ASCII only, so that no text of a page can harm the terminal.
         sys.stdout.write(json.dumps(msgspec.to_builtins(found)) + "\n")
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in _lines(found, is_bold=_may_be_bold())))
+        is_bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        sys.stdout.write("".join(f"{line}\n" for line in _lines(found, is_bold=is_bold)))
     if not found.hits:
         raise typer.Exit(int(Exit.NOTHING))
 
@@ -69,7 +67,7 @@ def search(
 def index(
     folder: FolderArgument,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Create it from the archive; the old one serves until then.")
+        bool, switch("Create it from the archive; the old one serves until then.", "--anew")
     ] = False,
 ) -> None:
     """Bring the search index up to date; a crawl does so by itself.
@@ -78,14 +76,13 @@ def index(
     """
     from sterna.api.search import bring_up, page_count  # noqa: PLC0415
 
-    collection = CollectionFolder(folder)
-    collection.check()
+    collection = CollectionFolder(folder).check()
     began = time.monotonic()
     with stopped_by_signals() as stop:
         is_whole, rows = bring_up(collection, is_anew=anew, stop=stop, show=_showing)
     if not is_whole:
         again = "the index is unchanged" if anew else f"continue with: sterna index {folder}"
-        sys.stderr.write(f"sterna: stopped; {again}\n")
+        warn(f"stopped; {again}")
         raise typer.Exit(int(Exit.STOPPED))
     seconds = duration_text(time.monotonic() - began)
     sys.stdout.write(
@@ -97,14 +94,10 @@ def index(
 def serve(
     folder: FolderArgument,
     listen: Annotated[
-        str,
-        typer.Option("--listen", metavar="ADDR", help="HOST:PORT; only on this machine unless you say so."),
+        str, option("ADDR", "HOST:PORT; only on this machine unless you say so.")
     ] = DEFAULT_LISTEN,
     name: Annotated[
-        str,
-        typer.Option(
-            "--name", metavar="NAME", help="What the page calls the collection. (default: its folder's name)"
-        ),
+        str, option("NAME", "What the page calls the collection. (default: its folder's name)")
     ] = "",
 ) -> None:
     """Show a search page for a collection, with a JSON API beside it. Ctrl-C ends it.
@@ -112,13 +105,32 @@ def serve(
     What a crawl brings while the page is shown is found a moment later.
     Example: sterna serve crawls/www.example.org
     """
-    collection = CollectionFolder(folder)
-    collection.check()
+    import uvloop  # noqa: PLC0415
+
+    from sterna.search.page.service import make_app  # noqa: PLC0415
+    from sterna.search.page.service import serve as run_server  # noqa: PLC0415
+    from sterna.search.searcher import Searcher  # noqa: PLC0415
+
+    collection = CollectionFolder(folder).check()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
+    title = name or folder.resolve().name
     with listen_on("--listen", listen, example=f"{DEFAULT_LISTEN} or [::1]:8600") as listener:
         if not _make_index(collection):
             raise typer.Exit(int(Exit.STOPPED))
-        _serve(collection, name or folder.resolve().name, listener)
+        host, port = listener.getsockname()[:2]
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        is_local = is_loopback(host)
+        with Searcher(collection.index_folder) as searcher:
+            count = searcher.page_count()
+
+            def say_ready() -> None:
+                typer.echo(f"{title}: {count:,} pages at http://{place}/ until Ctrl-C")
+                if not is_local:
+                    warn(f"warning: other machines may reach {place}: anyone there can read the collection")
+
+            make = partial(make_app, searcher, name=title, is_local=is_local)
+            uvloop.run(run_server(make, listener=listener, on_ready=say_ready))
+        typer.echo("stopped")
 
 
 # -- the index ---------------------------------------------------------------------------------------------
@@ -152,15 +164,17 @@ def _showing(done: Callable[[], int], total: int) -> Iterator[None]:
 # -- hits --------------------------------------------------------------------------------------------------
 
 
-def _may_be_bold() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-
-
 def _lines(found: "Found", *, is_bold: bool) -> Iterator[str]:
     if found.note:
         yield harmless(f"({found.note})")
     for number, hit in enumerate(found.hits, found.offset + 1):
-        yield from _hit_lines(number, hit, is_bold=is_bold)
+        yield f"{number:>3}. {_shown(hit.title_pieces, is_bold=is_bold) or harmless(hit.url)}"
+        yield f"     {harmless(hit.url)}"
+        if hit.snippet:
+            yield f"     {_shown(hit.snippet, is_bold=is_bold)}"
+        if hit.folded:
+            yield f"     and {plural(len(hit.folded), 'page')} much like it"
+        yield ""
     if not found.hits:
         yield "no page found" if not found.offset else "no more pages"
         return
@@ -171,50 +185,8 @@ def _lines(found: "Found", *, is_bold: bool) -> Iterator[str]:
     yield f"{part}, {1000 * found.seconds:.0f} ms{more}"
 
 
-def _hit_lines(number: int, hit: "Hit", *, is_bold: bool) -> Iterator[str]:
-    yield f"{number:>3}. {_shown(hit.title_pieces, is_bold=is_bold) or harmless(hit.url)}"
-    yield f"     {harmless(hit.url)}"
-    if hit.snippet:
-        yield f"     {_shown(hit.snippet, is_bold=is_bold)}"
-    if hit.folded:
-        yield f"     and {plural(len(hit.folded), 'page')} much like it"
-    yield ""
-
-
 def _shown(pieces: "Sequence[Piece]", *, is_bold: bool) -> str:
     return "".join(
         f"{_BOLD}{harmless(piece.text)}{_PLAIN}" if is_bold and piece.is_marked else harmless(piece.text)
         for piece in pieces
     )
-
-
-# -- the page ----------------------------------------------------------------------------------------------
-
-
-def _serve(collection: CollectionFolder, name: str, listener: socket.socket) -> None:
-    import uvloop  # noqa: PLC0415
-
-    from sterna.search.page.service import make_app  # noqa: PLC0415
-    from sterna.search.page.service import serve as run_server  # noqa: PLC0415
-    from sterna.search.searcher import Searcher  # noqa: PLC0415
-    from sterna.web.http_app import is_loopback  # noqa: PLC0415
-
-    host, port = listener.getsockname()[:2]
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    is_local = is_loopback(host)
-    with Searcher(collection.index_folder) as searcher:
-        count = searcher.page_count()
-
-        def say_ready() -> None:
-            typer.echo(f"{name}: {count:,} pages at http://{place}/ until Ctrl-C")
-            if not is_local:
-                warn(f"warning: other machines may reach {place}: anyone there can read the collection")
-
-        uvloop.run(
-            run_server(
-                lambda: make_app(searcher, name=name, is_local=is_local),
-                listener=listener,
-                on_ready=say_ready,
-            )
-        )
-    typer.echo("stopped")

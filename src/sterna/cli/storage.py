@@ -11,57 +11,34 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sterna.cli.exits import Exit
+from sterna.cli.flags import FolderArgument, JsonOption, argument, command_group, switch
 from sterna.cli.lines import bars, duration_text, every, plural, say, say_json, stopped_by_signals, warn
-from sterna.errors import UsageError
 from sterna.home.folder import CollectionFolder
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from sterna.storage.checks import Finding
-    from sterna.storage.config import CommandSpec
     from sterna.storage.manager import Manager
     from sterna.storage.status import Standing
 
-app = typer.Typer(
-    help="Store what crawlers bring in your own databases, by rules in DIR/storage.toml.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("Store what crawlers bring in your own databases, by rules in DIR/storage.toml.")
 
-FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The collection.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+# SQLAlchemy is slow to load, and belongs to an extra: each command loads it.
 
 _SHOW_SECONDS = 0.2
 _QUERY_WIDTH = 100
 
 
-@contextmanager
-def _needs_storage() -> Iterator[None]:
-    """Reports a missing extra 'storage'. SQLAlchemy is slow to load, so each command loads it inside."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "sqlalchemy":
-            raise
-        raise UsageError(
-            "this command needs the extra 'storage': pip install 'sterna[home,storage]'"
-        ) from error
-
-
 @app.command()
 def add(
     folder: FolderArgument,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A TOML file of connections, commands, rules.")
-    ],
+    file: Annotated[Path, argument("FILE", "A TOML file of connections, commands, rules.")],
 ) -> None:
     """Add connections, commands and rules, or replace those of the same name.
 
     A running crawl uses them at once.
     """
-    with _needs_storage():
-        from sterna.api.storage import add_rules  # noqa: PLC0415
+    from sterna.api.storage import add_rules  # noqa: PLC0415
 
     changes, waiting = add_rules(CollectionFolder(folder), file)
     say(*(f"{each.how:<9}  {each.what} {each.name}" for each in changes))
@@ -72,15 +49,21 @@ def add(
 @app.command("list")
 def show(folder: FolderArgument) -> None:
     """List connections, commands and rules; secrets are not shown."""
-    with _needs_storage():
-        from sterna.api.storage import rules_of  # noqa: PLC0415
-        from sterna.storage.connections import Database  # noqa: PLC0415
+    from sterna.api.storage import rules_of  # noqa: PLC0415
+    from sterna.storage.connections import Database  # noqa: PLC0415
+    from sterna.storage.statements import parameters_of, statements_of  # noqa: PLC0415
 
     config = rules_of(CollectionFolder(folder))
     for name, spec in config.connections.items():
         say(f"connection {name}  {Database(name, spec, folder=folder, environ=os.environ).shown()}")
     for name, command in config.commands.items():
-        say(f"command {name} at {command.connection}  {_about(command)}")
+        if command.call:
+            about = f"calls {command.call}" + (f" in {command.folder}" if command.folder else "")
+        else:
+            statements = statements_of(command.sql)
+            names = ", ".join(f":{each}" for each in parameters_of(statements)) or "no parameters"
+            about = f"{plural(len(statements), 'statement')} with {names}"
+        say(f"command {name} at {command.connection}  {about}")
     for name, rule in config.rules.items():
         say(f"rule {name} for crawlers {rule.crawler}")
         for store in rule.store:
@@ -92,11 +75,14 @@ def show(folder: FolderArgument) -> None:
 @app.command()
 def check(folder: FolderArgument) -> None:
     """Check that connections answer, commands fit their tables, and queries give what commands need."""
-    with _needs_storage():
-        from sterna.api.storage import check_storage  # noqa: PLC0415
+    from sterna.api.storage import check_storage  # noqa: PLC0415
 
     findings = check_storage(CollectionFolder(folder), environ=os.environ)
-    say(*map(_finding_line, findings))
+    for each in findings:
+        if each.fault:
+            say(f"{'later' if each.may_come else 'wrong'}  {each.what}: {each.fault}")
+        else:
+            say(f"good   {each.what}")
     if any(each.fault for each in findings):
         raise typer.Exit(int(Exit.USAGE))
 
@@ -104,8 +90,7 @@ def check(folder: FolderArgument) -> None:
 @app.command()
 def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
     """Show how far each rule has come, which rows wait, and why."""
-    with _needs_storage():
-        from sterna.api.storage import storage_status  # noqa: PLC0415
+    from sterna.api.storage import storage_status  # noqa: PLC0415
 
     collection = CollectionFolder(folder)
     batch, standings = storage_status(collection, environ=os.environ)
@@ -121,9 +106,7 @@ def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def run(
     folder: FolderArgument,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Continue with what comes in, until Ctrl-C.")
-    ] = False,
+    follow: Annotated[bool, switch("Continue with what comes in, until Ctrl-C.", "--follow")] = False,
 ) -> None:
     """Store what is not stored yet. (A crawl does so by itself.)"""
     _run(folder, is_following=follow)
@@ -132,11 +115,11 @@ def run(
 @app.command()
 def replay(
     folder: FolderArgument,
-    rule: Annotated[str, typer.Argument(metavar="[RULE]", help="The rule; all of them if not given.")] = "",
+    rule: Annotated[str, argument("[RULE]", "The rule; all of them if not given.")] = "",
     again: Annotated[
-        bool, typer.Option("--again", help="Also what was stored before: empty your tables first.")
+        bool, switch("Also what was stored before: empty your tables first.", "--again")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, switch("Do not ask.", "--yes")] = False,
 ) -> None:
     """Fill a new database from the archive.
 
@@ -148,8 +131,7 @@ def replay(
 
 
 def _run(folder: Path, *, rule: str = "", is_again: bool = False, is_following: bool = False) -> None:
-    with _needs_storage():
-        from sterna.api.storage import run_rules  # noqa: PLC0415
+    from sterna.api.storage import run_rules  # noqa: PLC0415
 
     with stopped_by_signals() as stop:
         standings = run_rules(
@@ -200,30 +182,8 @@ def _lines(standing: "Standing") -> list[str]:
     if standing.waiting:
         lines.append(f"  {plural(standing.waiting, 'row')} refused, waiting for a retry")
     if standing.error:
-        lines.append(f"  {_trouble(standing)}{standing.error}{_next_try(standing)}")
+        trouble = {"down": "database is not usable: ", "broken": "does not work: "}.get(standing.state, "")
+        seconds = standing.next_try - time.time()
+        next_try = f" (next try in {duration_text(seconds)})" if seconds > 0 else ""
+        lines.append(f"  {trouble}{standing.error}{next_try}")
     return lines
-
-
-def _trouble(standing: "Standing") -> str:
-    return {"down": "database is not usable: ", "broken": "does not work: "}.get(standing.state, "")
-
-
-def _next_try(standing: "Standing") -> str:
-    seconds = standing.next_try - time.time()
-    return f" (next try in {duration_text(seconds)})" if seconds > 0 else ""
-
-
-def _about(command: "CommandSpec") -> str:
-    from sterna.storage.statements import parameters_of, statements_of  # noqa: PLC0415
-
-    if command.call:
-        return f"calls {command.call}" + (f" in {command.folder}" if command.folder else "")
-    statements = statements_of(command.sql)
-    names = ", ".join(f":{name}" for name in parameters_of(statements))
-    return f"{plural(len(statements), 'statement')} with {names or 'no parameters'}"
-
-
-def _finding_line(finding: "Finding") -> str:
-    if not finding.fault:
-        return f"good   {finding.what}"
-    return f"{'later' if finding.may_come else 'wrong'}  {finding.what}: {finding.fault}"

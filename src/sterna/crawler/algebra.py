@@ -13,15 +13,8 @@ TRUE, FALSE = Predicate("true"), Predicate("false")
 
 # For NULL neither is true.
 _OPPOSITES = {
-    "true": "false",
-    "false": "true",
-    "=": "<>",
-    "<>": "=",
-    "<": ">=",
-    ">=": "<",
-    ">": "<=",
-    "<=": ">",
-}
+    "true": "false", "false": "true", "=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"
+}  # fmt: skip
 
 # Replaces a part; the flag says whether it is under a NOT.
 Leaf = Callable[[Predicate, bool], Predicate]
@@ -84,7 +77,11 @@ def prune_of(predicate: Predicate) -> Predicate | None:
     least as deep as the page that leads to it, so a maximum depth holds for both. And a condition on sites
     limits where the crawl goes, as a scope does.
     """
-    return or_none(joined("and", (weakened(predicate, _bounded), weakened(predicate, _sited))))
+
+    def sited(part: Predicate, is_negated: bool) -> Predicate:
+        return part if columns_of(part) == {"site"} else unknown(is_negated)
+
+    return or_none(joined("and", (weakened(predicate, _bounded), weakened(predicate, sited))))
 
 
 def prunable_of(predicate: Predicate) -> Predicate | None:
@@ -95,29 +92,15 @@ def prunable_of(predicate: Predicate) -> Predicate | None:
     return or_none(joined("and", (prune_of(predicate) or TRUE, near)))
 
 
-def _sited(part: Predicate, is_negated: bool) -> Predicate:
-    return part if columns_of(part) == {"site"} else unknown(is_negated)
-
-
 def _bounded(part: Predicate, is_negated: bool) -> Predicate:
     """The maximum depth that the part allows; the rest of it is unknown."""
     if columns_of(part) != {"depth"}:
         return part if part in (TRUE, FALSE) else unknown(is_negated)
     if part.op in ((">", ">=") if is_negated else ("<", "<=")):
         return part
-    deepest = _deepest_false(part) if is_negated else _deepest_true(part)
-    if deepest is None:
+    depths = [value for value in part.values if isinstance(value, int)]
+    ops = ("<>", "is_distinct") if is_negated else ("=", "between", "in")
+    if part.op not in ops or len(depths) != len(part.values):
         return unknown(is_negated)
+    deepest = depths[-1] if part.op == "between" else max(depths)
     return Predicate(">" if is_negated else "<=", "depth", (deepest,))
-
-
-def _deepest_true(part: Predicate) -> int | None:
-    numbers = [value for value in part.values if isinstance(value, int)]
-    if part.op not in ("=", "between", "in") or len(numbers) != len(part.values):
-        return None
-    return numbers[-1] if part.op == "between" else max(numbers)
-
-
-def _deepest_false(part: Predicate) -> int | None:
-    (value,) = part.values if len(part.values) == 1 else (None,)
-    return value if part.op in ("<>", "is_distinct") and isinstance(value, int) else None

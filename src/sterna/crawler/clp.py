@@ -42,8 +42,12 @@ class Form(Record, frozen=True):
     @property
     def head(self) -> str:
         """Its first word; empty if it has none."""
-        first = self.parts[0] if self.parts else None
-        return first.text if isinstance(first, Token) else ""
+        return self.word(0)
+
+    def word(self, place: int) -> str:
+        """The text of the token in this place; empty if there is none."""
+        part = self.parts[place] if place < len(self.parts) else None
+        return part.text if isinstance(part, Token) else ""
 
 
 class Construct(Record, frozen=True):
@@ -66,38 +70,37 @@ def read_constructs(sources: tuple[Source, ...]) -> list[Construct]:
     size = sum(len(source.text.encode(errors="surrogatepass")) for source in sources)
     if size > MAX_SOURCE_BYTES:
         raise RulesError(f"the rules are too large: {size:,} bytes, the limit is {MAX_SOURCE_BYTES:,}")
-    return [construct for source in sources for construct in _constructs(source)]
+    return [
+        Construct(source.name, form.head, form.word(1), source.text[form.start : form.end], form)
+        for source in sources
+        for form in _forms(source)
+    ]
 
 
 def tokens(form: Form) -> Iterator[Token]:
     """All tokens of a form, including those of inner forms."""
-    waiting: list[Token | Form] = [form]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, Form):
-            waiting.extend(reversed(part.parts))
-        else:
-            yield part
+    return (part for part in _walk(form) if isinstance(part, Token))
 
 
 def forms(form: Form) -> Iterator[Form]:
     """The form and all forms inside it."""
-    waiting = [form]
+    return (part for part in _walk(form) if isinstance(part, Form))
+
+
+def _walk(form: Form) -> Iterator[Token | Form]:
+    waiting: list[Token | Form] = [form]
     while waiting:
         part = waiting.pop()
         yield part
-        waiting.extend(inner for inner in reversed(part.parts) if isinstance(inner, Form))
-
-
-def _constructs(source: Source) -> Iterator[Construct]:
-    for form in _forms(source):
-        name = form.parts[1].text if len(form.parts) > 1 and isinstance(form.parts[1], Token) else ""
-        yield Construct(source.name, form.head, name, source.text[form.start : form.end], form)
+        if isinstance(part, Form):
+            waiting.extend(reversed(part.parts))
 
 
 def _forms(source: Source) -> Iterator[Form]:
     """The top-level forms of a file."""
-    _check_text(source)
+    if wrong := _UNREADABLE.search(source.text):
+        line = source.text.count("\n", 0, wrong.start()) + 1
+        raise _error(source, line, f"invalid character {wrong[0]!a}")
     waiting: list[tuple[list[Token | Form], int, int]] = []  # the open forms: parts, line and start of each
     line = 1
     for match in _TOKEN.finditer(source.text):
@@ -131,13 +134,6 @@ def _check_token(source: Source, line: int, kind: str | None, text: str, *, is_i
         raise _error(source, line, f"a word or string is longer than {MAX_TOKEN_CHARS:,} characters")
     if not is_inside:
         raise _error(source, line, f"{text[:40]!r} is outside all constructs, such as (defrule ...)")
-
-
-def _check_text(source: Source) -> None:
-    wrong = _UNREADABLE.search(source.text)
-    if wrong:
-        line = source.text.count("\n", 0, wrong.start()) + 1
-        raise _error(source, line, f"invalid character {wrong[0]!a}")
 
 
 def _error(source: Source, line: int, message: str) -> RulesError:

@@ -2,28 +2,26 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from sterna import model
 from sterna.crawler import facts
-from sterna.crawler.algebra import TRUE, joined, or_none
+from sterna.crawler.algebra import joined, or_none, prune_of
 from sterna.crawler.clp import MAX_SOURCE_BYTES
 from sterna.crawler.grammar import check, columns_of
 from sterna.crawler.rules import check_rules, needs_of
 from sterna.crawler.scope import ScopeRules, subtree_path
-from sterna.crawler.spec import Css, Keep, Scope, Select, Spec
+from sterna.crawler.spec import Css, Keep, Select, Spec
 from sterna.crawler.spec_fields import Each, FieldError, wrong
 from sterna.errors import UsageError
-from sterna.model import Crawler, Field, Predicate, Program, Source
+from sterna.model import FIELDS, Crawler, Predicate, Program, Source, fields_among
 from sterna.web.extraction import check_selector
 
 if TYPE_CHECKING:
     from sterna.crawler.sql.plan import QueryPlan  # type only: importing it would load sqlglot
-
-FIELDS: tuple[Field, ...] = get_args(Field)
 
 # The short names of `--keep`; the language costs nothing when links are read.
 _KEPT: dict[str, tuple[str, ...]] = {"all": model.DEFAULT_FIELDS, "links": ("language", "links")}
@@ -41,9 +39,18 @@ def compile_spec(spec: Spec, folder: Path) -> Crawler:
         drives_loading=spec.loading == "rules",
         least_change=spec.select.least_change,
     )
+    scope = spec.scope
     return Crawler(
         name=spec.name,
-        scope=_scope(spec.scope),
+        scope=model.Scope(
+            stay=scope.stay,
+            include=scope.include,
+            exclude=scope.exclude,
+            subtrees=tuple(path for each in scope.subtrees if (path := subtree_path(each))),
+            max_depth=scope.depth,
+            drop_params=scope.drop_params,
+            use_sitemaps=scope.sitemaps,
+        ),
         program=_with_needs(program),
         facts=tuple(facts.encode(facts.fact_of(fact)) for fact in spec.facts),
     )
@@ -60,7 +67,7 @@ def crawler_of_fields(kept: str) -> Crawler:
     fields = _KEPT.get(kept) or tuple(name.strip() for name in kept.split(","))
     if not set(fields) <= {"url", *FIELDS}:
         raise UsageError(f"--keep {kept} is invalid: use all, links, or some of {', '.join(FIELDS)}")
-    return Crawler(program=_with_needs(Program(keep=model.Keep(fields=_in_order(fields)))))
+    return Crawler(program=_with_needs(Program(keep=model.Keep(fields=fields_among(fields)))))
 
 
 def gather_of(spec: Spec, folder: Path) -> tuple[Source, ...]:
@@ -86,13 +93,9 @@ def check_crawler(crawler: Crawler) -> None:
     check_rules(program.rules)
     if not 0 <= program.least_change <= 1:
         raise UsageError(f"least_change is {program.least_change}: must be a number from 0 to 1")
-    for fact in crawler.facts:
-        _check_fact(fact)
-
-
-def _check_fact(data: bytes) -> None:
     try:
-        facts.decode(data)
+        for fact in crawler.facts:
+            facts.decode(fact)
     except ValueError as error:
         raise UsageError(str(error)) from error
 
@@ -104,8 +107,9 @@ def _selection(select: Select) -> tuple[Predicate | None, Predicate | None]:
         # sqlglot takes a while to load, and few specs use SQL.
         from sterna.crawler.sql.plan import plan_condition  # noqa: PLC0415
 
-        plan = plan_condition(select.where)
-        prune, parts = plan.prune, [*parts, plan.select or TRUE]
+        condition = plan_condition(select.where)
+        prune = prune_of(condition)
+        parts.append(condition)
     whole = or_none(joined("and", parts))
     if whole:
         Each(check).check("select", whole)
@@ -121,25 +125,7 @@ def _with_needs(program: Program) -> Program:
         wanted.add("links")
     if program.least_change:
         wanted.add("text")
-    return replace(program, needs=_in_order(wanted))
-
-
-def _in_order(names: Iterable[str]) -> tuple[Field, ...]:
-    """The names that are fields, without duplicates and in a fixed order."""
-    wanted = set(names)
-    return tuple(field for field in FIELDS if field in wanted)
-
-
-def _scope(scope: Scope) -> model.Scope:
-    return model.Scope(
-        stay=scope.stay,
-        include=scope.include,
-        exclude=scope.exclude,
-        subtrees=tuple(path for each in scope.subtrees if (path := subtree_path(each))),
-        max_depth=scope.depth,
-        drop_params=scope.drop_params,
-        use_sitemaps=scope.sitemaps,
-    )
+    return replace(program, needs=fields_among(wanted))
 
 
 def _keep(keep: Keep) -> model.Keep:
@@ -147,23 +133,21 @@ def _keep(keep: Keep) -> model.Keep:
     for name, given in sorted(keep.selectors.items()):
         selector = Css(css=given) if isinstance(given, str) else given
         selectors.append(model.Selector(name, selector.css, selector.attribute))
-    return model.Keep(fields=_in_order(keep.fields), selectors=tuple(selectors), share=keep.share)
+    return model.Keep(fields=fields_among(keep.fields), selectors=tuple(selectors), share=keep.share)
 
 
 def _sources(field: str, names: Iterable[str], folder: Path) -> tuple[Source, ...]:
-    sources = tuple(Source(name, _text_of(field, name, folder)) for name in names)
-    check_rules(sources)
-    return sources
-
-
-def _text_of(field: str, name: str, folder: Path) -> str:
-    try:
-        with (folder / name).open("rb") as file:
-            content = file.read(MAX_SOURCE_BYTES + 1)
-        if len(content) > MAX_SOURCE_BYTES:
-            raise FieldError(field, f"names {name}, which is larger than {MAX_SOURCE_BYTES:,} bytes")
-        return content.decode("utf-8-sig")
-    except OSError as error:
-        raise wrong(field, name, f"a readable file (in {folder}: {error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise FieldError(field, f"names {name}, which is not UTF-8") from error
+    sources = []
+    for name in names:
+        try:
+            with (folder / name).open("rb") as file:
+                content = file.read(MAX_SOURCE_BYTES + 1)
+            if len(content) > MAX_SOURCE_BYTES:
+                raise FieldError(field, f"names {name}, which is larger than {MAX_SOURCE_BYTES:,} bytes")
+            sources.append(Source(name, content.decode("utf-8-sig")))
+        except OSError as error:
+            raise wrong(field, name, f"a readable file (in {folder}: {error.strerror})") from error
+        except UnicodeDecodeError as error:
+            raise FieldError(field, f"names {name}, which is not UTF-8") from error
+    check_rules(tuple(sources))
+    return tuple(sources)

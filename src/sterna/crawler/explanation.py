@@ -11,7 +11,7 @@ from sterna.crawler.grammar import describe
 from sterna.crawler.pack import printable
 from sterna.crawler.rules import outline, uses
 from sterna.crawler.spec import GENTLE_SECONDS, Spec
-from sterna.model import Crawler, Predicate, Program, Record, Scope, Source
+from sterna.model import Crawler, Predicate, Program, Record, Scope
 
 WIDTH = 100
 
@@ -43,30 +43,32 @@ class Paragraph(Record, frozen=True):
 
 def explain(what: Spec | Crawler, folder: Path = Path()) -> str:
     """Numbered paragraphs, then the rules verbatim; a spec's files are read from `folder`."""
-    if isinstance(what, Spec):
-        return _explained(compile_spec(what, folder), what, gather_of(what, folder))
-    return _explained(what, None, ())
-
-
-def _explained(crawler: Crawler, spec: Spec | None, gather: tuple[Source, ...]) -> str:
-    program = crawler.program
+    spec = what if isinstance(what, Spec) else None
+    crawler = compile_spec(what, folder) if isinstance(what, Spec) else what
+    program, gather = crawler.program, gather_of(spec, folder) if spec else ()
     paragraphs = [
         _start(spec, crawler),
         _reach(crawler.scope, program),
         _before(crawler),
         _selection(program),
         _filtering(program),
-        *_deciding(program),
-        *_gathering(gather),
-        *_manners(spec),
-        *_limits(spec),
     ]
+    if program.rules:
+        after = "They decide last: within its scope they may keep, drop and follow anything."
+        paragraphs.append(
+            Paragraph("Its rules see every page:", list(map(str, outline(program.rules))), after)
+        )
+    if gather:
+        text = "At home, rules process the returned facts and create facts and start pages for later visits:"
+        paragraphs.append(Paragraph(text, list(map(str, outline(gather)))))
+    if spec:
+        paragraphs += [_manners(spec), *_limits(spec)]
     numbered = "\n".join(_numbered(number, each) for number, each in enumerate(paragraphs, start=1))
-    texts = [_quoted(source) for source in (*program.rules, *gather)]
+    texts = [
+        f"{source.name}:\n\n{textwrap.indent(source.text.strip(), '    ')}"
+        for source in (*program.rules, *gather)
+    ]
     return printable("\n\n".join((f"The crawler {crawler.name!r}", numbered, *texts)))
-
-
-# -- the paragraphs ----------------------------------------------------------------------------------------
 
 
 def _start(spec: Spec | None, crawler: Crawler) -> Paragraph:
@@ -93,22 +95,20 @@ def _reach(scope: Scope, program: Program) -> Paragraph:
 
 
 def _before(crawler: Crawler) -> Paragraph:
-    tests = [*_scope_tests(crawler.scope), *map(describe, _conditions(crawler.program.prune))]
+    scope = crawler.scope
+    limits = (
+        ("is below", scope.subtrees),
+        ("matches", scope.include),
+        ("does not match", scope.exclude),
+    )
+    tests = [f"it {what} {_either(texts)}" for what, texts in limits if texts]
+    after = "Start pages are always fetched." if tests else ""
+    tests += map(describe, _conditions(crawler.program.prune))
     if uses(crawler.program.rules, "request"):
         tests.append("its rules do not refuse it")
     if not tests:
         return Paragraph("Every URL that it finds is fetched.")
-    after = "Start pages are always fetched."
-    return Paragraph("A URL is fetched only if:", tests, after if any(_scope_tests(crawler.scope)) else "")
-
-
-def _scope_tests(scope: Scope) -> Iterator[str]:
-    if scope.subtrees:
-        yield f"it is below {_either(scope.subtrees)}"
-    if scope.include:
-        yield f"it matches {_either(scope.include)}"
-    if scope.exclude:
-        yield f"it does not match {_either(scope.exclude)}"
+    return Paragraph("A URL is fetched only if:", tests, after)
 
 
 def _selection(program: Program) -> Paragraph:
@@ -124,11 +124,8 @@ def _selection(program: Program) -> Paragraph:
 def _filtering(program: Program) -> Paragraph:
     keep = program.keep
     kept = ", ".join(("URL and status", *keep.fields))
-    share = (
-        f" Only the first {_number(100 * keep.share)} % of its text and html travels."
-        if keep.share < 1
-        else ""
-    )
+    percent = _number(100 * keep.share)
+    share = f" Only the first {percent} % of its text and html travels." if keep.share < 1 else ""
     found = [
         f"{each.name}: {f'the attribute {each.attribute}' if each.attribute else 'the text'} of {each.css}"
         for each in keep.selectors
@@ -139,21 +136,7 @@ def _filtering(program: Program) -> Paragraph:
     return Paragraph(f"These fields of a wanted page travel home: {kept}.{share}{selectors}", found, after)
 
 
-def _deciding(program: Program) -> Iterator[Paragraph]:
-    if program.rules:
-        after = "They decide last: within its scope they may keep, drop and follow anything."
-        yield Paragraph("Its rules see every page:", list(map(str, outline(program.rules))), after)
-
-
-def _gathering(gather: tuple[Source, ...]) -> Iterator[Paragraph]:
-    if gather:
-        text = "At home, rules process the returned facts and create facts and start pages for later visits:"
-        yield Paragraph(text, list(map(str, outline(gather))))
-
-
-def _manners(spec: Spec | None) -> Iterator[Paragraph]:
-    if spec is None:
-        return
+def _manners(spec: Spec) -> Paragraph:
     politeness = spec.politeness
     delay = max(politeness.delay, GENTLE_SECONDS) if politeness.gentle else politeness.delay
     pause = "It does not wait between requests: use this only for your own sites."
@@ -164,12 +147,10 @@ def _manners(spec: Spec | None) -> Iterator[Paragraph]:
     ignores = "It ignores robots.txt: use this only for your own sites."
     robots = "It obeys robots.txt." if politeness.robots else ignores
     blocked = f"It never contacts {_either(politeness.block)}." if politeness.block else ""
-    yield Paragraph(f"{pause} {robots} {blocked}")
+    return Paragraph(f"{pause} {robots} {blocked}")
 
 
-def _limits(spec: Spec | None) -> Iterator[Paragraph]:
-    if spec is None:
-        return
+def _limits(spec: Spec) -> Iterator[Paragraph]:
     pages = f"The crawl ends at {_amount(spec.scope.pages, 'page')}." if spec.scope.pages else ""
     budget = msgspec.structs.asdict(spec.budget)
     limits = [f"{_number(budget[name])} {unit}" for name, unit in _UNITS.items() if budget[name]]
@@ -177,9 +158,6 @@ def _limits(spec: Spec | None) -> Iterator[Paragraph]:
         yield Paragraph(f"{pages} At each site it may use at most:", limits, "What it found by then is kept.")
     elif pages:
         yield Paragraph(pages)
-
-
-# -- words -------------------------------------------------------------------------------------------------
 
 
 def _conditions(predicate: Predicate | None) -> tuple[Predicate, ...]:
@@ -201,9 +179,6 @@ def _number(number: float) -> str:
     return f"{number:,.10g}" if isinstance(number, float) else f"{number:,}"
 
 
-# -- layout ------------------------------------------------------------------------------------------------
-
-
 def _numbered(number: int, paragraph: Paragraph) -> str:
     lines = [_wrapped(paragraph.text, first=f"{number:2}. ", rest=4)]
     lines += [_wrapped(item, first="      - ", rest=8) for item in paragraph.items]
@@ -222,7 +197,3 @@ def _wrapped(text: str, *, first: str, rest: int) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _quoted(source: Source) -> str:
-    return f"{source.name}:\n\n{textwrap.indent(source.text.strip(), '    ')}"

@@ -188,24 +188,21 @@ def fact_of(data: object) -> Fact:
         what = f"has an unknown key {unknown[0]!r}" if unknown else "has both values and slots"
         raise UsageError(f"the fact {data['template']!r} {what}: give a template, and either values or slots")
     try:
-        fact = _fact_of(data["template"], data)
+        slots = data.get("slots")
+        if "slots" not in data:
+            fact = Fact(data["template"], _values_of(data.get("values", ())))
+        elif isinstance(slots, Mapping):
+            named = (
+                (str(name), _values_of(value) if isinstance(value, list | tuple) else _value_of(value))
+                for name, value in slots.items()
+            )
+            fact = Fact(data["template"], slots=tuple(named))
+        else:
+            raise ValueError("its slots must be a table of names and values")
         encode(fact)
     except ValueError as error:
         raise UsageError(f"the fact {data['template']!r} is invalid: {error}") from error
     return fact
-
-
-def _fact_of(template: str, data: Mapping[str, object]) -> Fact:
-    if "slots" not in data:
-        return Fact(template, _values_of(data.get("values", ())))
-    slots = data["slots"]
-    if not isinstance(slots, Mapping):
-        raise ValueError("its slots must be a table of names and values")
-    return Fact(template, slots=tuple((str(name), _slot_of(value)) for name, value in slots.items()))
-
-
-def _slot_of(value: object) -> Value | Values:
-    return _values_of(value) if isinstance(value, list | tuple) else _value_of(value)
 
 
 def _values_of(values: object) -> Values:
@@ -220,18 +217,14 @@ def _value_of(value: object) -> Value:
     if isinstance(value, Mapping) and len(value) == 1:
         ((kind, text),) = value.items()
         if kind == "symbol" and isinstance(text, str):
-            return _symbol_of(text)
+            if not is_symbol(text):
+                raise ValueError(f"{_short(text)} is not a symbol of CLIPS: give it as a text")
+            return Symbol(text)
         if kind == "float" and text in ("nan", "inf", "-inf"):
             return float(text)
     raise ValueError(
         f'{value!r} is not a value: give a text, a number, true, false or {{symbol = "x"}}; lists do not nest'
     )
-
-
-def _symbol_of(text: str) -> Symbol:
-    if not is_symbol(text):
-        raise ValueError(f"{_short(text)} is not a symbol of CLIPS: give it as a text")
-    return Symbol(text)
 
 
 def to_json(fact: Fact) -> str:

@@ -33,11 +33,7 @@ class PageRow(NamedTuple):
     headings: Sequence[str] | None = None
 
 
-_TYPES: dict[object, TermType] = {
-    str | None: "text",
-    int | None: "number",
-    Sequence[str] | None: "list",
-}
+_TYPES: dict[object, TermType] = {str | None: "text", int | None: "number", Sequence[str] | None: "list"}
 COLUMNS = {name: _TYPES[hint] for name, hint in get_type_hints(PageRow).items()}
 ANYWHERE = ("title", "description", "headings", "text")  # searched for words if no column is named
 
@@ -59,12 +55,13 @@ class Term(NamedTuple):
     is_length: bool = False
 
 
-_TERMS = {name: Term(name, type_) for name, type_ in COLUMNS.items()}
-_TERMS |= {f"lower({name})": Term(name, "text", "lower") for name in COLUMNS if COLUMNS[name] == "text"}
-_TERMS |= {f"upper({name})": Term(name, "text", "upper") for name in COLUMNS if COLUMNS[name] == "text"}
-_TERMS |= {
-    f"length({name})": Term(name, "number", is_length=True) for name in COLUMNS if COLUMNS[name] != "number"
-}
+TERMS = {name: Term(name, type_) for name, type_ in COLUMNS.items()}
+for _name, _type in COLUMNS.items():
+    if _type == "text":
+        TERMS[f"lower({_name})"] = Term(_name, "text", "lower")
+        TERMS[f"upper({_name})"] = Term(_name, "text", "upper")
+    if _type != "number":
+        TERMS[f"length({_name})"] = Term(_name, "number", is_length=True)
 
 
 class _Operator(NamedTuple):
@@ -119,14 +116,9 @@ _PATTERNS = ("like", "ilike", "regexp", "regexp_full")
 
 def term_of(column: str) -> Term:
     """The term of this name: title, lower(title), length(title)."""
-    if column not in _TERMS:
+    if column not in TERMS:
         raise UsageError(f"a page has no column {column!r}: choose one of {', '.join(COLUMNS)}")
-    return _TERMS[column]
-
-
-def is_term(name: str) -> bool:
-    """True if predicates have a term of this name."""
-    return name in _TERMS
+    return TERMS[column]
 
 
 def columns_of(predicate: Predicate) -> frozenset[str]:
@@ -171,8 +163,11 @@ def _check_part(part: Predicate) -> None:
     operator = _OPERATORS.get(part.op)
     if operator is None:
         raise UsageError(f"unknown operator {part.op!r}: choose one of {', '.join(_OPERATORS)}")
-    _check_count(part.op, "conditions", len(part.parts), operator.parts)
-    _check_count(part.op, "values", len(part.values), operator.values)
+    counts = (("conditions", part.parts, operator.parts), ("values", part.values, operator.values))
+    for what, found, (least, most) in counts:
+        if not least <= len(found) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            raise UsageError(f"{part.op} takes {wanted} {what}, not {len(found)}")
     subject = _subject(part, operator)
     if part.op == "score":
         _check_score(part.values)
@@ -184,13 +179,6 @@ def _check_part(part: Predicate) -> None:
         _check_pattern(part)
     if part.op in _WORDS:
         check_words([str(word) for word in part.values])
-
-
-def _check_count(op: str, what: str, count: int, allowed: tuple[int, int]) -> None:
-    least, most = allowed
-    if not least <= count <= most:
-        wanted = str(least) if least == most else f"{least} to {most}"
-        raise UsageError(f"{op} takes {wanted} {what}, not {count}")
 
 
 def _subject(part: Predicate, operator: _Operator) -> str:
@@ -246,37 +234,33 @@ _NAMES = {"text": "its text", "html": "its html", "url": "its URL", "content_typ
 
 
 def describe(predicate: Predicate) -> str:
-    """The condition in plain words."""
     words = _OPERATORS[predicate.op].words
     if predicate.op == "not":
         return f"not ({describe(predicate.parts[0])})"
     if predicate.op in ("and", "or"):
-        return f" {words} ".join(map(_inner, predicate.parts))
+        parts = (
+            f"({describe(part)})" if part.op in ("and", "or") and len(part.parts) > 1 else describe(part)
+            for part in predicate.parts
+        )
+        return f" {words} ".join(parts)
     if predicate.op in ("true", "false", "null"):
         return words
     values = list(map(_value, predicate.values)) or [""]
-    listed = _scores(predicate.values) if predicate.op == "score" else ", ".join(values)
-    return f"{_name(predicate.column)} {words.format(first=values[0], last=values[-1], all=listed)}"
+    listed = ", ".join(values)
+    if predicate.op == "score":
+        weighed = zip(values[1::2], values[2::2], strict=True)
+        listed = ", ".join(f"{word} ({weight})" for word, weight in weighed)
+    return f"{_subject_of(predicate)} {words.format(first=values[0], last=values[-1], all=listed)}"
 
 
-def _inner(part: Predicate) -> str:
-    text = describe(part)
-    return f"({text})" if part.op in ("and", "or") and len(part.parts) > 1 else text
-
-
-def _name(column: str) -> str:
-    if not column:
+def _subject_of(predicate: Predicate) -> str:
+    if not predicate.column:
         return "the page"
-    term = term_of(column)
+    term = term_of(predicate.column)
     name = _NAMES.get(term.column, f"its {term.column}")
     if term.is_length:
         return f"the length of {name}"
     return f"{name} in {term.case} case" if term.case else name
-
-
-def _scores(values: Sequence[Scalar]) -> str:
-    words = zip(values[1::2], values[2::2], strict=True)
-    return ", ".join(f"{_value(word)} ({_value(weight)})" for word, weight in words)
 
 
 def _value(value: Scalar) -> str:

@@ -1,18 +1,12 @@
-"""A crawler as a file: program, facts and progress. It is pure data; nothing in it is run here.
-
-The progress of a visit follows from its parcels: with them a crawler can continue elsewhere.
-"""
+"""A crawler as a file: program, facts and progress. It is pure data; nothing in it is run here."""
 
 import struct
-from array import array
-from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import zstandard
-from msgspec.structs import replace
 
 from sterna.crawler.compiler import check_crawler
 from sterna.crawler.grammar import describe as describe_predicate
@@ -20,23 +14,7 @@ from sterna.crawler.rules import RuleFile, check_rules, outline
 from sterna.crawler.spec import CrawlOptions, OptionValue
 from sterna.crawler.spec_fields import shown
 from sterna.errors import SpecError, UsageError
-from sterna.model import (
-    Budget,
-    Crawler,
-    Field,
-    Keep,
-    Known,
-    Parcel,
-    Predicate,
-    Record,
-    Scope,
-    Source,
-    State,
-    StateChange,
-    Target,
-    Visit,
-)
-from sterna.web.urls import fingerprint
+from sterna.model import Budget, Crawler, Field, Record, Scope, Source, State, Target
 
 SUFFIX = ".crawler"
 MAX_PACKED_BYTES = 64 * 1024 * 1024  # of the file, and of its uncompressed content
@@ -93,7 +71,6 @@ def read(path: Path) -> PackedCrawler:
 
 
 def encode(packed: PackedCrawler) -> bytes:
-    """The bytes of a file."""
     raw = _ENCODER.encode(packed)
     if len(raw) > MAX_PACKED_BYTES:
         size = f"{len(raw):,} bytes, the limit is {MAX_PACKED_BYTES:,}"
@@ -107,7 +84,11 @@ def decode(content: bytes) -> PackedCrawler:
     raw = _unpacked(content)
     try:
         packed = _DECODER.decode(raw)
-        _check(packed)
+        check_crawler(packed.crawler)
+        check_rules(packed.gather)
+        msgspec.convert(packed.options, CrawlOptions)
+        if len(packed.progress.seen) % _FINGERPRINT_BYTES:
+            raise UsageError("its list of seen URLs is truncated")
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise SpecError(f"does not contain a crawler: {error}") from error
     except UsageError as error:
@@ -134,33 +115,21 @@ def _unpacked(content: bytes) -> bytes:
         raise SpecError(f"has format {version}: this Sterna reads format {_VERSION}")
     if max(size, len(content)) > MAX_PACKED_BYTES:
         raise SpecError(f"is too large: the limit is {MAX_PACKED_BYTES:,} bytes")
-    raw = _inflated(content[len(_MAGIC) + _HEAD.size :], size)
+    body = content[len(_MAGIC) + _HEAD.size :]
+    try:
+        # The decompressor allocates the size that the frame declares.
+        if zstandard.frame_content_size(body) != size:
+            raise SpecError("is damaged: its size does not match; get it again")
+        raw = zstandard.ZstdDecompressor().decompress(body, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise SpecError(f"is damaged or truncated: get it again ({error})") from error
     if _checksum(raw) != checksum:
         raise SpecError("is damaged: its checksum does not match; get it again")
     return raw
 
 
-def _inflated(body: bytes, size: int) -> bytes:
-    try:
-        # The decompressor allocates the size that the frame declares.
-        if zstandard.frame_content_size(body) != size:
-            raise SpecError("is damaged: its size does not match; get it again")
-        return zstandard.ZstdDecompressor().decompress(body, allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        raise SpecError(f"is damaged or truncated: get it again ({error})") from error
-
-
 def _checksum(raw: bytes) -> bytes:
     return blake2b(raw, digest_size=32).digest()
-
-
-def _check(packed: PackedCrawler) -> None:
-    """Raises UsageError or ValidationError where types are right and values are not."""
-    check_crawler(packed.crawler)
-    check_rules(packed.gather)
-    msgspec.convert(packed.options, CrawlOptions)
-    if len(packed.progress.seen) % _FINGERPRINT_BYTES:
-        raise UsageError("its list of seen URLs is truncated")
 
 
 # -- for people --------------------------------------------------------------------------------------------
@@ -193,7 +162,6 @@ class Summary(Record, frozen=True, array_like=False, kw_only=True):
 
 
 def summary_of(packed: PackedCrawler) -> Summary:
-    """The contents of a packed crawler."""
     crawler, progress = packed.crawler, packed.progress
     program, keep = crawler.program, crawler.program.keep
     options = msgspec.convert(packed.options, CrawlOptions)
@@ -208,8 +176,8 @@ def summary_of(packed: PackedCrawler) -> Summary:
         options=options,
         budget=_other(packed.budget, Budget()),
         scope=crawler.scope,
-        prune=_words(program.prune),
-        select=_words(program.select),
+        prune=describe_predicate(program.prune) if program.prune else "",
+        select=describe_predicate(program.select) if program.select else "",
         keep=keep.fields,
         selectors={each.name: each.css for each in keep.selectors},
         share=keep.share,
@@ -223,9 +191,14 @@ def summary_of(packed: PackedCrawler) -> Summary:
 
 
 def describe(packed: PackedCrawler) -> str:
-    """The contents of a packed crawler, line by line."""
-    summary = summary_of(packed)
+    summary, keep = summary_of(packed), packed.crawler.program.keep
     size = f"program {summary.program_bytes:,}, facts {summary.facts_bytes:,}"
+    kept = ", ".join(["url", *keep.fields, *(f"{each.name} ({each.css})" for each in keep.selectors)])
+    share = f"; of text and html {keep.share:.0%}" if keep.share < 1 else ""
+    progress = "none yet"
+    if summary.own_facts or summary.to_fetch or summary.seen:
+        urls = f"{summary.to_fetch:,} URLs to fetch, {summary.seen:,} seen"
+        progress = f"{summary.own_facts:,} facts, {urls}"
     lines = [
         ("crawler", summary.name),
         ("digest", summary.digest),
@@ -235,13 +208,13 @@ def describe(packed: PackedCrawler) -> str:
         ("scope", _scope_words(summary.scope)),
         ("fetch", summary.prune or "every URL of the scope"),
         ("select", summary.select or "every page"),
-        ("keep", _keep_words(packed.crawler.program.keep)),
+        ("keep", kept + share),
         ("options", _listed(_other(summary.options, CrawlOptions(seeds=summary.seeds)))),
         ("budget", _listed(summary.budget)),
         *(("rules", str(file)) for file in summary.rules),
         *(("gather", str(file)) for file in summary.gather),
         ("facts", f"{summary.facts:,}"),
-        ("progress", _progress_words(summary)),
+        ("progress", progress),
     ]
     return printable("\n".join(f"{label:8} {text}" for label, text in lines))
 
@@ -256,10 +229,6 @@ def _listed(fields: dict[str, Any]) -> str:
     return ", ".join(f"{name} {shown(value)}" for name, value in fields.items()) or "defaults"
 
 
-def _words(predicate: Predicate | None) -> str:
-    return describe_predicate(predicate) if predicate else ""
-
-
 def _scope_words(scope: Scope) -> str:
     parts = [f"stay {scope.stay}", f"depth {scope.max_depth}"]
     lists = (("subtrees", scope.subtrees), ("include", scope.include), ("exclude", scope.exclude))
@@ -267,67 +236,6 @@ def _scope_words(scope: Scope) -> str:
     return ", ".join(parts)
 
 
-def _keep_words(keep: Keep) -> str:
-    parts = ["url", *keep.fields, *(f"{each.name} ({each.css})" for each in keep.selectors)]
-    share = f"; of text and html {keep.share:.0%}" if keep.share < 1 else ""
-    return ", ".join(parts) + share
-
-
-def _progress_words(summary: Summary) -> str:
-    if not (summary.own_facts or summary.to_fetch or summary.seen):
-        return "none yet"
-    return f"{summary.own_facts:,} facts, {summary.to_fetch:,} URLs to fetch, {summary.seen:,} seen"
-
-
 def printable(text: str) -> str:
     """The text with control characters escaped, so that a terminal does not obey them."""
     return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
-
-
-# -- progress from parcels -----------------------------------------------------------------------------------
-
-
-def progress_of(visit: Visit, parcels: Iterable[Parcel]) -> SavedProgress:
-    """The crawler's progress after these parcels: all of the visit, in order."""
-    seen = array("q")
-    seen.frombytes(visit.known.fingerprints)
-    marks = set(seen)
-    waiting = {fingerprint(target.url): target for target in visit.starts}
-    state = visit.state
-    for parcel in parcels:
-        state = changed(state, parcel.state)
-        _line_up(waiting, parcel.checkpoint.found)
-        for mark in (*parcel.checkpoint.done, *(page.fingerprint for page in parcel.pages)):
-            waiting.pop(mark, None)
-            marks.add(mark)
-        waiting.update((fingerprint(target.url), target) for target in parcel.checkpoint.again)
-    marks.update(waiting)
-    return SavedProgress(
-        state=state, frontier=tuple(waiting.values()), seen=array("q", sorted(marks)).tobytes()
-    )
-
-
-def continued(visit: Visit, progress: SavedProgress) -> Visit:
-    """The visit as it continues from there; the caller renews its id, budget and epoch."""
-    seen = array("q")
-    seen.frombytes(progress.seen)
-    done = set(seen).difference(fingerprint(target.url) for target in progress.frontier)
-    known = Known(array("q", sorted(done)).tobytes(), visit.known.validators)
-    return replace(visit, starts=progress.frontier, known=known, state=progress.state)
-
-
-def changed(state: State, change: StateChange) -> State:
-    """The state after a change; a modified fact keeps its number."""
-    facts = dict(state.facts)
-    for number in change.removed:
-        facts.pop(number, None)
-    facts.update(change.added)
-    return State(tuple(sorted(facts.items())), state.memory if change.memory is None else change.memory)
-
-
-def _line_up(waiting: dict[int, Target], found: Iterable[Target]) -> None:
-    """Adds found targets; one found again, with a higher priority, moves to the end."""
-    for target in found:
-        mark = fingerprint(target.url)
-        waiting.pop(mark, None)
-        waiting[mark] = target

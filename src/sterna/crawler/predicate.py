@@ -12,9 +12,8 @@ from typing import Any
 from sterna.crawler.grammar import ANYWHERE, PageRow, Term, check, columns_of, term_of
 from sterna.crawler.text_tests import (
     SEAM,
-    LikeToken,
     TextTest,
-    Wild,
+    affixed,
     any_test,
     finder,
     like_test,
@@ -25,7 +24,6 @@ from sterna.crawler.text_tests import (
 from sterna.model import Page, Predicate
 
 Truth = bool | None
-
 
 _Test = Callable[[PageRow], Truth]
 _ValueTest = Callable[[Any], Truth]
@@ -44,7 +42,6 @@ class Judge:
 
 
 def row_of(page: Page, site: str) -> PageRow:
-    """The row of a page of this site."""
     shared = {name: getattr(page, name) for name in PageRow._fields if name not in ("site", "digest")}
     return PageRow(site=site, digest=page.digest.hex(), **shared)
 
@@ -61,7 +58,10 @@ def _compile(part: Predicate) -> _Test:
     if part.op in _WORD_TESTS:
         return _on_words(part)
     if part.op == "regexp" and not part.column:
-        return _on_any_text(search_test(*map(str, part.values)))
+        test = search_test(*map(str, part.values))
+        return lambda row: any(
+            test(text) for text in (row.title, row.description, row.text, *(row.headings or ())) if text
+        )
     return _on_term(part, term_of(part.column))
 
 
@@ -78,21 +78,17 @@ def _cost(part: Predicate) -> int:
     return 2 if {"text", "html"} & columns else 1
 
 
-def _not(test: _Test) -> _Test:
-    def negated(row: PageRow) -> Truth:
-        truth = test(row)
-        return None if truth is None else not truth
-
-    return negated
+def _not(test: _ValueTest) -> _ValueTest:
+    return lambda found: None if (truth := test(found)) is None else not truth
 
 
-def _joined(tests: Sequence[_Test], *, decisive: bool) -> _Test:
+def _joined(tests: Sequence[_ValueTest], *, decisive: bool) -> _ValueTest:
     """AND, which a False decides, or OR, which a True decides."""
 
-    def joined(row: PageRow) -> Truth:
+    def joined(found: object) -> Truth:
         truth: Truth = not decisive
         for test in tests:
-            each = test(row)
+            each = test(found)
             if each is decisive:
                 return decisive
             if each is None:
@@ -103,34 +99,25 @@ def _joined(tests: Sequence[_Test], *, decisive: bool) -> _Test:
 
 
 def _on_term(part: Predicate, term: Term) -> _Test:
-    read = operator.attrgetter(term.column)
+    is_known = _unless_null(term, lambda value: True)
     if part.op == "is_null":
-        return _on_null(read, term)
-    if part.op == "is_distinct":
-        return _on_distinct(part, term)
-    return _not_null(read, term, _value_test(part, term))
+        return lambda row: is_known(row) is None
+    if part.op != "is_distinct":
+        return _unless_null(term, _value_test(part, term))
+    (value,) = part.values
+    if value is None:
+        return lambda row: is_known(row) is not None
+    same = _unless_null(term, lambda found: found == value)
+    return lambda row: same(row) is not True
 
 
-def _not_null(read: Callable[[PageRow], Any], term: Term, test: _ValueTest) -> _Test:
+def _unless_null(term: Term, test: _ValueTest) -> _Test:
+    read = operator.attrgetter(term.column)
     if term.is_length:
         return lambda row: test(len(value)) if (value := read(row)) else None
     if term.column in ("depth", "size"):  # 0 is a value, not NULL
         return lambda row: None if (value := read(row)) is None else test(value)
     return lambda row: test(value) if (value := read(row)) else None
-
-
-def _on_null(read: Callable[[PageRow], Any], term: Term) -> _Test:
-    is_known = _not_null(read, term, lambda value: True)
-    return lambda row: is_known(row) is None
-
-
-def _on_distinct(part: Predicate, term: Term) -> _Test:
-    (value,) = part.values
-    read = operator.attrgetter(term.column)
-    if value is None:
-        return _not(_on_null(read, term))
-    same = _not_null(read, term, lambda found: found == value)
-    return lambda row: same(row) is not True
 
 
 def _value_test(part: Predicate, term: Term) -> _ValueTest:
@@ -158,20 +145,9 @@ def _comparison(compare: Callable[[Any, Any], bool], value: object) -> _ValueTes
     return (lambda found: None) if value is None else lambda found: compare(found, value)
 
 
-def _unequal(part: Predicate, term: Term) -> _ValueTest:
-    test = _value_test(Predicate("=", part.column, part.values), term)
-    return lambda found: None if (truth := test(found)) is None else not truth
-
-
 def _between(part: Predicate, term: Term) -> _ValueTest:
     low, high = part.values
-    above, below = _comparison(operator.ge, low), _comparison(operator.le, high)
-
-    def test(found: object) -> Truth:
-        truths = (above(found), below(found))
-        return False if False in truths else None if None in truths else True
-
-    return test
+    return _joined([_comparison(operator.ge, low), _comparison(operator.le, high)], decisive=False)
 
 
 def _among(part: Predicate, term: Term) -> _ValueTest:
@@ -188,40 +164,25 @@ def _text_test(op: str, values: Sequence[str], term: Term) -> TextTest:
         return search_test(*values, is_full=op == "regexp_full")
     if op == "ilike":
         return like_test(read_like(lowered(values[0]), *values[1:]), "lower")
-    return like_test(_tokens(op, values), term.case)
+    return like_test(read_like(*values) if op == "like" else affixed(op, values[0]), term.case)
 
 
-def _tokens(op: str, values: Sequence[str]) -> list[LikeToken]:
-    if op == "like":
-        return read_like(*values)
-    before = [Wild.MANY] if op in ("contains", "ends_with") else []
-    after = [Wild.MANY] if op in ("contains", "starts_with") else []
-    return [*before, *values[0], *after]
-
-
-def _listed(part: Predicate, term: Term) -> _ValueTest:
-    return lambda found: part.values[0] in found
-
-
-def _language_test(part: Predicate, term: Term) -> _ValueTest:
-    names = frozenset(str(name).lower() for name in part.values)
-    starts = tuple(f"{name}-" for name in names)
-    return lambda found: found.lower() in names or found.lower().startswith(starts)
-
-
-def _type_test(part: Predicate, term: Term) -> _ValueTest:
+def _named(part: Predicate, term: Term) -> _ValueTest:
+    """For languages, which may go on as "en-GB" does, and for types, which may be "image/*"."""
     names = frozenset(str(name).lower() for name in part.values)
     starts = tuple(name[:-1] for name in names if name.endswith("/*"))
+    if part.op == "language_in":
+        starts = tuple(f"{name}-" for name in names)
     return lambda found: found.lower() in names or found.lower().startswith(starts)
 
 
 _TESTS: dict[str, Callable[[Predicate, Term], _ValueTest]] = {
-    "<>": _unequal,
+    "<>": lambda part, term: _not(_value_test(Predicate("=", part.column, part.values), term)),
     "between": _between,
     "in": _among,
-    "list_contains": _listed,
-    "language_in": _language_test,
-    "type_in": _type_test,
+    "list_contains": lambda part, _: lambda found: part.values[0] in found,
+    "language_in": _named,
+    "type_in": _named,
 }
 
 
@@ -230,28 +191,11 @@ def _on_words(part: Predicate) -> _Test:
     if part.column:
         read = operator.attrgetter(part.column)
         return lambda row: test(_as_text(read(row)))
-    return lambda row: test(SEAM.join(_texts(row)))
-
-
-def _texts(row: PageRow) -> list[str]:
-    return [text for name in ANYWHERE if (text := _as_text(getattr(row, name)))]
+    return lambda row: test(SEAM.join(filter(None, (_as_text(getattr(row, name)) for name in ANYWHERE))))
 
 
 def _as_text(value: str | Sequence[str] | None) -> str:
     return value if isinstance(value, str) else SEAM.join(value or ())
-
-
-def _on_any_text(test: TextTest) -> _Test:
-    def judge(row: PageRow) -> Truth:
-        return any(
-            test(text) for text in (row.title, row.description, row.text, *(row.headings or ())) if text
-        )
-
-    return judge
-
-
-def _any_of(words: Sequence[Any]) -> TextTest:
-    return any_test(words)
 
 
 def _all_of(words: Sequence[Any]) -> TextTest:
@@ -268,8 +212,8 @@ def _scored(values: Sequence[Any]) -> TextTest:
 
 
 _WORD_TESTS: dict[str, Callable[[Sequence[Any]], TextTest]] = {
-    "words_any": _any_of,
-    "phrase": _any_of,
+    "words_any": any_test,
+    "phrase": any_test,
     "words_all": _all_of,
     "score": _scored,
 }

@@ -6,11 +6,10 @@ the page only while there is one.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import get_args
 
 from sterna.crawler.clp import Construct, Form, Token, forms, read_constructs, tokens
 from sterna.crawler.facts import is_symbol
-from sterna.model import Field, Record, Source
+from sterna.model import FIELDS, Field, Record, Source, fields_among
 
 TEMPLATES: dict[str, tuple[str, ...]] = {
     "page": (
@@ -49,7 +48,6 @@ FUNCTIONS = ACTIONS | PAGE_READERS.keys() | MEMORY_READERS | PLAIN
 
 CONSTRUCTS = ("deftemplate", "deffacts", "defrule", "deffunction", "defglobal")
 
-_FIELDS: tuple[Field, ...] = get_args(Field)
 _PAGE_SLOT_FIELDS: tuple[Field, ...] = ("title", "description", "language", "keywords", "headings")
 _GROUPS = frozenset({"and", "or", "not", "exists", "forall"})
 _LOADING = ("follow", "load-page")
@@ -71,11 +69,8 @@ def check_rules(sources: tuple[Source, ...]) -> list[Construct]:
 
 def needs_of(sources: tuple[Source, ...]) -> tuple[Field, ...]:
     """The fields of a page that the rules read."""
-    found: set[str] = set()
-    for construct in read_constructs(sources):
-        for form in forms(construct.form):
-            found.update(_fields_of(form))
-    return tuple(field for field in _FIELDS if field in found)
+    found = (form for construct in read_constructs(sources) for form in forms(construct.form))
+    return fields_among(field for form in found for field in _fields_of(form))
 
 
 def uses(sources: tuple[Source, ...], name: str) -> bool:
@@ -88,10 +83,8 @@ def uses(sources: tuple[Source, ...], name: str) -> bool:
 
 def _fields_of(form: Form) -> Iterator[str]:
     if form.head == "page-field":
-        named = (
-            form.parts[1].text.strip('"') if len(form.parts) > 1 and isinstance(form.parts[1], Token) else "?"
-        )
-        yield from _FIELDS if not is_symbol(named) else (named,)
+        named = form.word(1).strip('"')
+        yield from (named,) if is_symbol(named) else FIELDS
     for part in form.parts:
         if isinstance(part, Token):
             yield from PAGE_READERS.get(part.text, ())
@@ -144,8 +137,7 @@ class _Reach:
         """Raises RulesError if a word leads to one of `banned`."""
         unwanted = set(banned)
         for token in words:
-            found = self.leads_to(token, unwanted)
-            if found:
+            if found := self.leads_to(token, unwanted):
                 through = "" if found == token.text else f" (through {token.text})"
                 raise construct.error(f"{found}{through} belongs on a rule's right-hand side", token.line)
 
@@ -184,16 +176,12 @@ def _check_left_side(rule: Construct, reach: _Reach) -> None:
             )
         reach.check_nothing(rule, tokens(part), ACTIONS | MEMORY_READERS | {"?*"})
         is_of_a_page = is_of_a_page or part.head in _OF_A_PAGE
-        if not (is_of_a_page and part.head in (*_OF_A_PAGE, "test")):
-            _check_reads_no_page(rule, part, reach)
-
-
-def _check_reads_no_page(rule: Construct, part: Form, reach: _Reach) -> None:
-    for token in tokens(part):
-        found = reach.leads_to(token, set(PAGE_READERS))
-        if found:
-            where = "move it into a (test ...) after a (page ...)"
-            raise rule.error(f"{found} reads the page, but there may be none: {where}", token.line)
+        if is_of_a_page and part.head in (*_OF_A_PAGE, "test"):
+            continue
+        for token in tokens(part):
+            if found := reach.leads_to(token, set(PAGE_READERS)):
+                where = "move it into a (test ...) after a (page ...)"
+                raise rule.error(f"{found} reads the page, but there may be none: {where}", token.line)
 
 
 def _left_side(rule: Construct) -> Iterator[Form]:
@@ -220,7 +208,6 @@ class RuleFile(Record, frozen=True, array_like=False):
     facts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """The file in one line."""
         named = ((kind, getattr(self, kind)) for kind in ("rules", "templates", "functions", "facts"))
         words = "; ".join(f"{kind} {', '.join(names)}" for kind, names in named if names)
         return f"{self.file}: {words or 'nothing'}"
@@ -229,18 +216,12 @@ class RuleFile(Record, frozen=True, array_like=False):
 def outline(sources: tuple[Source, ...]) -> list[RuleFile]:
     """The outline of each file; RulesError if one is invalid."""
     constructs = check_rules(sources)
-    return [_outlined(source.name, constructs) for source in sources]
+    kinds = ("defrule", "deftemplate", "deffunction", "deffacts")  # in the order of RuleFile's fields
+    return [
+        RuleFile(source.name, *(_names(constructs, source.name, kind) for kind in kinds))
+        for source in sources
+    ]
 
 
-def _outlined(file: str, constructs: Iterable[Construct]) -> RuleFile:
-    named: dict[str, tuple[str, ...]] = {}
-    for construct in constructs:
-        if construct.file == file:
-            named[construct.kind] = (*named.get(construct.kind, ()), construct.name)
-    return RuleFile(
-        file,
-        rules=named.get("defrule", ()),
-        templates=named.get("deftemplate", ()),
-        functions=named.get("deffunction", ()),
-        facts=named.get("deffacts", ()),
-    )
+def _names(constructs: Iterable[Construct], file: str, kind: str) -> tuple[str, ...]:
+    return tuple(each.name for each in constructs if (each.file, each.kind) == (file, kind))

@@ -1,7 +1,6 @@
 """Where a crawler starts and which URLs it wants."""
 
 import re
-from collections.abc import Iterable
 
 from sterna.crawler.text_tests import TextTest, search_test
 from sterna.errors import UsageError
@@ -15,8 +14,8 @@ class ScopeRules:
     """A scope, compiled to judge URLs."""
 
     def __init__(self, scope: Scope) -> None:
-        self._include = _tests("--include", scope.include)
-        self._exclude = _tests("--exclude", scope.exclude)
+        self._include = [_test("--include", expression) for expression in scope.include]
+        self._exclude = [_test("--exclude", expression) for expression in scope.exclude]
         self._subtrees = tuple(subtree.rstrip("/") for subtree in scope.subtrees)
 
     def admits(self, url: str) -> bool:
@@ -25,17 +24,11 @@ class ScopeRules:
             return False
         if any(finds(url) for finds in self._exclude):
             return False
-        return self._is_below(url) and not is_trap(url)
-
-    def _is_below(self, url: str) -> bool:
-        if not self._subtrees:
-            return True
-        path = path_of(url).partition("?")[0]
-        return any(path == subtree or path.startswith(f"{subtree}/") for subtree in self._subtrees)
-
-
-def _tests(option: str, expressions: Iterable[str]) -> list[TextTest]:
-    return [_test(option, expression) for expression in expressions]
+        if self._subtrees:
+            path = path_of(url).partition("?")[0]
+            if not any(path == subtree or path.startswith(f"{subtree}/") for subtree in self._subtrees):
+                return False
+        return not is_trap(url)
 
 
 def _test(option: str, expression: str) -> TextTest:

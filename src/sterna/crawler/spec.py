@@ -14,7 +14,7 @@ from sterna.crawler.scope import seed_url, subtree_path
 from sterna.crawler.spec_fields import Each, FieldError, SpecTable, table_of, wrong
 from sterna.crawler.text_tests import search_test
 from sterna.errors import ConfigError, SpecError
-from sterna.model import Predicate, Scalar
+from sterna.model import Predicate
 from sterna.web.extraction import check_selector
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, site_of
 
@@ -76,8 +76,6 @@ Size = Annotated[
 class Scope(SpecTable, frozen=True):
     """Where the crawler may go."""
 
-    table: ClassVar[str] = "scope"
-
     stay: Annotated[model.Stay, Meta(description='"site", "domain" or "any"')] = "site"
     include: Patterns = ()
     exclude: Patterns = ()
@@ -90,8 +88,6 @@ class Scope(SpecTable, frozen=True):
 
 class Select(SpecTable, frozen=True):
     """Remote page selection: which pages are wanted. All conditions must hold."""
-
-    table: ClassVar[str] = "select"
 
     keywords_any: Words = ()
     keywords_all: Words = ()
@@ -125,19 +121,13 @@ class Select(SpecTable, frozen=True):
         if self.keywords_all:
             yield "keywords_all", Predicate("words_all", values=_once(self.keywords_all))
         if self.weights:
-            yield "weights", Predicate("score", values=self._score())
+            weighed = (each for pair in sorted(self.weights.items()) for each in pair)
+            yield "weights", Predicate("score", values=(self.threshold, *weighed))
         if self.phrases:
             yield "phrases", Predicate("phrase", values=_once(self.phrases))
         if self.matches:
             each = tuple(Predicate("regexp", values=(expression,)) for expression in _once(self.matches))
             yield "matches", Predicate("or", parts=each) if len(each) > 1 else each[0]
-
-    def _score(self) -> tuple[Scalar, ...]:
-        """The threshold, then each word with its weight."""
-        score: list[Scalar] = [self.threshold]
-        for word, weight in sorted(self.weights.items()):
-            score += (word, weight)
-        return tuple(score)
 
 
 class Css(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -149,8 +139,6 @@ class Css(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 class Keep(SpecTable, frozen=True):
     """Remote page filtering: which fields of a wanted page travel home besides its URL."""
-
-    table: ClassVar[str] = "keep"
 
     fields: Annotated[
         tuple[Literal[model.Field, "url"], ...],
@@ -172,8 +160,6 @@ class Keep(SpecTable, frozen=True):
 class Politeness(SpecTable, frozen=True):
     """How the crawler behaves towards sites; the names are those of `sterna crawl`."""
 
-    table: ClassVar[str] = "politeness"
-
     delay: Annotated[float, Meta(ge=0, le=86_400, description="seconds from 0 to 86400")] = 1.0
     response_factor: Annotated[float, Meta(ge=0, le=1000, description="a number from 0 to 1000")] = 5.0
     gentle: Flag = False
@@ -186,8 +172,6 @@ class Politeness(SpecTable, frozen=True):
 
 class Budget(SpecTable, frozen=True):
     """The limits of one visit; a limit left out is the default one, or none."""
-
-    table: ClassVar[str] = "budget"
 
     cpu_seconds: Seconds = None
     wall_seconds: Seconds = None
@@ -227,6 +211,8 @@ class CrawlOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Spec(SpecTable, frozen=True):
     """The description of a crawler; a name and seeds are enough."""
 
+    is_nested: ClassVar[bool] = False
+
     name: Annotated[str, Meta(description='a name such as "health"'), _NAME]
     seeds: Annotated[tuple[str, ...], Meta(description="a list of web addresses")] = ()
     facts: Facts = ()
@@ -249,7 +235,12 @@ class Spec(SpecTable, frozen=True):
         for field, value, default in (("order", self.order, "breadth"), ("loading", self.loading, "links")):
             if value != default and not self.rules:
                 raise wrong(field, value, f'"{default}", or come with rules that decide it')
-        self._check_journey()
+        sites = self.journey_sites()
+        for url in self.seed_urls():
+            if sites and site_of(url) not in sites:
+                raise FieldError("seeds", f"contain {url}, which is not on the journey: add {site_of(url)}")
+        if self.journey is True and len(sites) < 2:
+            raise wrong("journey", True, "left out, or come with seeds on two sites or more")
 
     def seed_urls(self) -> tuple[str, ...]:
         """The canonical start URLs: its seeds, and the root of each site of its journey without a seed."""
@@ -278,21 +269,13 @@ class Spec(SpecTable, frozen=True):
         options = CrawlOptions(
             **same,
             seeds=self.seed_urls(),
-            max_pages=_least(scope.pages, self.budget.pages),
+            max_pages=min(filter(None, (scope.pages, self.budget.pages)), default=None),
             max_depth=scope.depth,
             ignore_robots=not politeness.robots,
         )
         # The environment or the collection may name the operator once for all crawlers.
         silent = {name for name in ("contact", "user_agent", "sender", "block") if not getattr(options, name)}
         return {name: value for name, value in msgspec.structs.asdict(options).items() if name not in silent}
-
-    def _check_journey(self) -> None:
-        sites = self.journey_sites()
-        for url in self.seed_urls():
-            if sites and site_of(url) not in sites:
-                raise FieldError("seeds", f"contain {url}, which is not on the journey: add {site_of(url)}")
-        if self.journey is True and len(sites) < 2:
-            raise wrong("journey", True, "left out, or come with seeds on two sites or more")
 
 
 def load_spec(path: Path) -> Spec:
@@ -303,18 +286,14 @@ def load_spec(path: Path) -> Spec:
         raise SpecError(str(error)) from error
     try:
         spec = table_of(Spec, data)
-        _check_files(spec, path.parent)
+        for field, names in (("rules", spec.rules), ("gather", spec.gather)):
+            for name in names:
+                if not (path.parent / name).is_file():
+                    raise wrong(field, name, f"an existing file (looked for in {path.parent})")
     except FieldError as error:
         line = toml.line_of(text, (*error.field.split("."), 0))  # 0: the first of a list of tables
         raise SpecError(f"{path}:{line}: {error}" if line else f"{path}: {error}") from error
     return spec
-
-
-def _check_files(spec: Spec, folder: Path) -> None:
-    for field, names in (("rules", spec.rules), ("gather", spec.gather)):
-        for name in names:
-            if not (folder / name).is_file():
-                raise wrong(field, name, f"an existing file (looked for in {folder})")
 
 
 def _urls(field: str, texts: tuple[str, ...], drop_params: tuple[str, ...]) -> list[str]:
@@ -330,7 +309,3 @@ def _urls(field: str, texts: tuple[str, ...], drop_params: tuple[str, ...]) -> l
 
 def _once(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
-
-
-def _least(*limits: int | None) -> int | None:
-    return min((limit for limit in limits if limit is not None), default=None)

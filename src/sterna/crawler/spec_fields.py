@@ -54,7 +54,7 @@ class SpecTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     A field is declared once: `Annotated[type, Meta(description=what is allowed), Each(check)] = default`.
     """
 
-    table: ClassVar[str] = ""
+    is_nested: ClassVar[bool] = True  # in a spec, under the name of its class
 
     def __post_init__(self) -> None:
         for name, hint in _hints(type(self)).items():
@@ -67,8 +67,7 @@ class SpecTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @classmethod
     def name_of(cls, field: str) -> str:
-        """The dotted name of a field."""
-        return f"{cls.table}.{field}" if cls.table else field
+        return f"{cls.__name__.lower()}.{field}" if cls.is_nested else field
 
 
 _T = TypeVar("_T", bound=SpecTable)
@@ -77,7 +76,7 @@ _T = TypeVar("_T", bound=SpecTable)
 def table_of(kind: type[_T], data: object) -> _T:
     """A table from plain data; FieldError if a name is unknown or missing, or a value is invalid."""
     if not isinstance(data, Mapping):
-        raise wrong(kind.table, data, "a table")
+        raise wrong(kind.__name__.lower(), data, "a table")
     _check_names(kind, data, everything=list(names_of(kind)))
     for field in msgspec.structs.fields(kind):
         if field.required and field.name not in data:

@@ -26,42 +26,19 @@ LikeToken = str | Wild  # a string is one literal character
 # Characters whose case is the same in every version of Unicode in use: Latin, Greek, Cyrillic, and scripts
 # without case. The tests compare them with DuckDB, character by character.
 _STABLE = (
-    range(0x180),
-    range(0x386, 0x3CF),
-    range(0x400, 0x460),
-    range(0x5D0, 0x5EB),
-    range(0x600, 0x700),
-    range(0x900, 0xE80),
-    range(0x2010, 0x2050),
-    range(0x3000, 0x3100),
-    range(0x3400, 0xA000),
-    range(0xAC00, 0xD7A4),
-    range(0x1F300, 0x1F700),
-)
+    range(0x180), range(0x386, 0x3CF), range(0x400, 0x460), range(0x5D0, 0x5EB), range(0x600, 0x700),
+    range(0x900, 0xE80), range(0x2010, 0x2050), range(0x3000, 0x3100), range(0x3400, 0xA000),
+    range(0xAC00, 0xD7A4), range(0x1F300, 0x1F700),
+)  # fmt: skip
 # DuckDB maps these to one character, Python to two.
 _ODD = {("\u0130", "lower"): "i", ("ß", "upper"): "\u1e9e"}
 # Characters that map to a letter although that letter does not map back to them.
 _ALSO_LOWER = {"i": "\u0130", "ß": "\u1e9e", "k": "\u212a", "å": "\u212b", "θ": "\u03f4", "ω": "\u2126"}
 _ALSO_UPPER = {
-    "I": "ı",
-    "S": "ſ",
-    "Β": "ϐ",
-    "Ε": "ϵ",
-    "Θ": "ϑ",
-    "Ι": "\u0345\u1fbe",
-    "Κ": "ϰ",
-    "Μ": "µ",
-    "Π": "ϖ",
-    "Ρ": "ϱ",
-    "Σ": "ς",
-    "Φ": "ϕ",
-    "В": "\u1c80",
-    "Д": "\u1c81",
-    "О": "\u1c82",
-    "С": "\u1c83",
-    "Т": "\u1c84\u1c85",
-    "Ъ": "\u1c86",
-}
+    "I": "ı", "S": "ſ", "Β": "ϐ", "Ε": "ϵ", "Θ": "ϑ", "Ι": "\u0345\u1fbe", "Κ": "ϰ", "Μ": "µ", "Π": "ϖ",
+    "Ρ": "ϱ", "Σ": "ς", "Φ": "ϕ", "В": "\u1c80", "Д": "\u1c81", "О": "\u1c82", "С": "\u1c83",
+    "Т": "\u1c84\u1c85", "Ъ": "\u1c86",
+}  # fmt: skip
 
 
 def is_stable(text: str) -> bool:
@@ -103,6 +80,13 @@ def read_like(pattern: str, escape: str = "") -> list[LikeToken]:
     return tokens
 
 
+def affixed(op: str, text: str) -> list[LikeToken]:
+    """The tokens for texts that contain this one, begin or end with it, or (any other operator) are equal."""
+    before = [Wild.MANY] if op in ("contains", "ends_with") else []
+    after = [Wild.MANY] if op in ("contains", "starts_with") else []
+    return [*before, *text, *after]
+
+
 def like_test(tokens: Sequence[LikeToken], case: Case = "") -> TextTest:
     """A test for texts that match the tokens after conversion to this case."""
     if case or Wild.ONE in tokens:
@@ -139,23 +123,18 @@ def _by_pieces(pieces: Sequence[str]) -> TextTest:
 
 
 def _by_expression(tokens: Sequence[LikeToken], case: Case) -> TextTest:
-    parts = [_expression_of(token, case) for token in tokens]
+    parts = []
+    for token in tokens:
+        if isinstance(token, Wild):
+            parts.append("." if token is Wild.ONE else ".*")
+        else:
+            codes = "".join(rf"\x{{{ord(char):x}}}" for char in _sources(token, case))
+            # An empty class: no character converts to this one.
+            parts.append(f"[{codes}]" if codes else r"[^\x{0}-\x{10ffff}]")
     start = "" if tokens and tokens[0] is Wild.MANY else r"\A"
     end = "" if tokens and tokens[-1] is Wild.MANY else r"\z"
     inner = "".join(parts[not start : len(parts) - (not end and len(parts) > (not start))])
     return search_test(f"(?s){start}{inner}{end}")
-
-
-def _expression_of(token: LikeToken, case: Case) -> str:
-    if isinstance(token, Wild):
-        return "." if token is Wild.ONE else ".*"
-    sources = _sources(token, case)
-    # An empty class: no character converts to this one.
-    return f"[{''.join(map(_code, sources))}]" if sources else r"[^\x{0}-\x{10ffff}]"
-
-
-def _code(char: str) -> str:
-    return rf"\x{{{ord(char):x}}}"
 
 
 def search_test(expression: str, options: str = "", *, is_full: bool = False) -> TextTest:
@@ -175,7 +154,9 @@ def compiled(expression: str, options: str = "", *, most: int = MAX_PROGRAM) -> 
     try:
         found = re2.compile(expression.encode(), wanted)
     except re2.error as error:
-        raise UsageError(f"{expression!r} is not a valid RE2 expression: {_message(error)}") from error
+        said = error.args[0] if error.args else error
+        said = said.decode(errors="replace") if isinstance(said, bytes) else said
+        raise UsageError(f"{expression!r} is not a valid RE2 expression: {said}") from error
     except UnicodeEncodeError as error:
         raise UsageError(f"{expression!r} contains half a surrogate pair, which no page contains") from error
     if found.programsize > most:
@@ -189,11 +170,6 @@ def utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-
-
-def _message(error: Exception) -> str:
-    said = error.args[0] if error.args else error
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
 
 
 # --- whole words
@@ -216,14 +192,9 @@ _EDGE = rf"[\x00{_BREAKS}]"
 
 # Scripts without spaces between words: word boundaries cannot be seen.
 _UNSPACED = (
-    range(0x0E00, 0x0F00),
-    range(0x1000, 0x10A0),
-    range(0x1780, 0x1800),
-    range(0x3040, 0x3100),
-    range(0x3400, 0xA000),
-    range(0xF900, 0xFB00),
-    range(0x20000, 0x32000),
-)
+    range(0x0E00, 0x0F00), range(0x1000, 0x10A0), range(0x1780, 0x1800), range(0x3040, 0x3100),
+    range(0x3400, 0xA000), range(0xF900, 0xFB00), range(0x20000, 0x32000),
+)  # fmt: skip
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -257,30 +228,25 @@ def finder(words: Sequence[str]) -> Callable[[str], Sequence[int]]:
     """A search that returns the indexes of the words that a text contains."""
     has_any = _compiled_words(words).search
     each = [_compiled_words([word]) for word in words]
-    find_all = _set_of(words).Match
+    options = re2.Options()
+    options.log_errors = False
+    whole = re2.Set.SearchSet(options)
+    for word in words:
+        whole.Add(_any_expression([word]))
+    whole.Compile()
 
     def find(text: str) -> Sequence[int]:
         data = utf8(text)
         if not has_any(data):
             return ()
         # A set that runs out of memory reports no match.
-        return find_all(data) or [place for place, one in enumerate(each) if one.search(data)]
+        return whole.Match(data) or [place for place, one in enumerate(each) if one.search(data)]
 
     return find
 
 
 def _compiled_words(words: Sequence[str]) -> Any:
     return compiled(_any_expression(words), most=_MAX_WORDS_PROGRAM)
-
-
-def _set_of(words: Sequence[str]) -> re2.Set:
-    options = re2.Options()
-    options.log_errors = False
-    found = re2.Set.SearchSet(options)
-    for word in words:
-        found.Add(_any_expression([word]))
-    found.Compile()
-    return found
 
 
 def _any_expression(words: Sequence[str]) -> str:

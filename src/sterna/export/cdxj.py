@@ -9,11 +9,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import compress, islice, pairwise
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from sterna.export.warc import Heads, WarcEntry
-from sterna.model import Record
 from sterna.web.urls import hostname_of, path_of, site_of
 
 BLOCK_LINES = 1024  # of a compressed index, which a reader fetches at once
@@ -23,11 +22,10 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _WWW = re.compile(r"www\d*\.")
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "#%")
 
-# Parameters with session ids, and the lengths of the ids.
-_SESSION_PARAMETERS = {"jsessionid": 32, "phpsessid": 32, "sid": 32}
-_ASP, _ASP_KEY, _ASP_NUMBER = "aspsessionid", 8, 24
-_COLD_FUSION = ("cfid", "cftoken")  # one after the other
-_ASPX_NUMBER = 24
+# Sessions in queries, and in paths of ASP.NET: /(24 characters)/page.aspx, /(S(24 characters))/page.aspx.
+_SESSION = re.compile(r"(?:jsessionid|phpsessid|sid)=[a-z0-9]{32}|aspsessionid[a-z]{8}=[a-z]{24}")
+_COLD_FUSION = (re.compile("cfid=."), re.compile("cftoken=."))  # one after the other
+_ASPX_SESSION = re.compile(r"\((?:[a-z0-9]{24}|(?:[a-z]\([a-z0-9]{24}\))+)\)")
 
 
 def index_line(entry: WarcEntry, *, filename: str) -> bytes | None:
@@ -54,15 +52,8 @@ def timestamp(heads: Heads) -> str:
     return _NOT_DIGIT.sub("", heads.date)[:14]
 
 
-class Block(Record, frozen=True):
-    """Some lines, compressed, and their line in the secondary index."""
-
-    data: bytes
-    pointer: bytes
-
-
-def blocks(lines: Iterable[bytes], *, filename: str) -> Iterator[Block]:
-    """The lines as a compressed index; the pointers make up the secondary index."""
+def blocks(lines: Iterable[bytes], *, filename: str) -> Iterator[tuple[bytes, bytes]]:
+    """The lines as a compressed index, block by block, each with its part of the secondary index."""
     rest, offset = iter(lines), 0
     header = b"!meta 0 %s\n" % json.dumps({"format": "cdxj-gzip-1.0", "filename": filename}).encode()
     while some := list(islice(rest, BLOCK_LINES)):
@@ -73,7 +64,7 @@ def blocks(lines: Iterable[bytes], *, filename: str) -> Iterator[Block]:
             "digest": f"sha256:{hashlib.sha256(data).hexdigest()}",
         }
         key = some[0].partition(b"{")[0].strip()
-        yield Block(data, header + key + b" " + json.dumps(place).encode() + b"\n")
+        yield data, header + key + b" " + json.dumps(place).encode() + b"\n"
         header = b""
         offset += len(data)
 
@@ -87,9 +78,12 @@ def blocks(lines: Iterable[bytes], *, filename: str) -> Iterator[Block]:
 def surt(url: str) -> str:
     """The key of a canonical http or https URL."""
     path, _, query = path_of(url).partition("?")
-    key = f"{_host(url)}){_path(path)}"
+    *folders, page = _escaped(_normal(_unescaped(path))).lower().split("/")
+    if ".aspx" in page[1:]:
+        folders = [folder for folder in folders if not _ASPX_SESSION.fullmatch(folder)]
+    path = "/".join([*folders, page]).removesuffix("/") or "/"
     query = _query(query)
-    return f"{key}?{query}" if query else key
+    return f"{_host(url)}){path}?{query}" if query else f"{_host(url)}){path}"
 
 
 def _host(url: str) -> str:
@@ -101,37 +95,6 @@ def _host(url: str) -> str:
     scheme, port = site.partition(":")[0], site.rpartition(":")[2]
     number = int(port) if port.isdecimal() else 0
     return f"{name}:{number}" if number and number != _DEFAULT_PORTS[scheme] else name
-
-
-def _path(path: str) -> str:
-    path = _escaped(_normal(_unescaped(path))).lower()
-    path = _without_sessions(path)
-    return path.removesuffix("/") or "/"
-
-
-def _without_sessions(path: str) -> str:
-    """The path without sessions of ASP.NET: /(24 characters)/page.aspx, /(S(24 characters))/page.aspx."""
-    *folders, page = path.split("/")
-    if ".aspx" not in page[1:]:
-        return path
-    return "/".join([*(folder for folder in folders if not _is_session(folder)), page])
-
-
-def _is_session(folder: str) -> bool:
-    if not (folder.startswith("(") and folder.endswith(")")):
-        return False
-    inner = folder[1:-1]
-    if _is_number(inner, _ASPX_NUMBER):
-        return True
-    # Each part is a letter and its number in brackets.
-    parts = inner.removesuffix(")").split(")")
-    return inner.endswith(")") and all(
-        part[:1].isalpha() and part[1:2] == "(" and _is_number(part[2:], _ASPX_NUMBER) for part in parts
-    )
-
-
-def _is_number(text: str, length: int) -> bool:
-    return len(text) == length and text.isascii() and text.isalnum()
 
 
 def _normal(path: bytes) -> bytes:
@@ -148,37 +111,14 @@ def _normal(path: bytes) -> bytes:
 
 def _query(query: str) -> str:
     parameters = _escaped(_unescaped(query)).lower().split("&")
-    kept = [
-        parameter
-        for number, parameter in enumerate(parameters)
-        if not (_tells_session(parameter) or _is_cold_fusion(parameters, number))
-    ]
+    is_kept = [not _SESSION.fullmatch(parameter) for parameter in parameters]
+    for at, pair in enumerate(pairwise(parameters)):
+        if all(pattern.match(each) for pattern, each in zip(_COLD_FUSION, pair, strict=True)):
+            is_kept[at] = is_kept[at + 1] = False
+    kept = list(compress(parameters, is_kept))
     if len(kept) < len(parameters) and kept[-1:] != parameters[-1:]:
         kept.append("")  # those tools leave the `&` of one at the end
     return "&".join(sorted(kept, key=lambda parameter: parameter.split("=", 1)))
-
-
-def _tells_session(parameter: str) -> bool:
-    name, _, value = parameter.partition("=")
-    if name in _SESSION_PARAMETERS:
-        return _is_number(value, _SESSION_PARAMETERS[name])
-    key = name.removeprefix(_ASP)
-    return (
-        name.startswith(_ASP)
-        and len(key) == _ASP_KEY
-        and len(value) == _ASP_NUMBER
-        and (key + value).isalpha()
-    )
-
-
-def _is_cold_fusion(parameters: list[str], number: int) -> bool:
-    """True of both parameters of such a pair."""
-    return any(
-        first >= 0
-        and [each.partition("=")[0] for each in parameters[first : first + 2]] == list(_COLD_FUSION)
-        and all(each.partition("=")[2] for each in parameters[first : first + 2])
-        for first in (number - 1, number)
-    )
 
 
 def _unescaped(text: str) -> bytes:

@@ -8,11 +8,10 @@ Unicode composition are one name on some file systems: the later one gets a hash
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from unicodedata import normalize
 from urllib.parse import unquote
 
@@ -27,6 +26,7 @@ from sterna.export.warc import WarcFile, content, entries, read_heads
 from sterna.model import Record
 from sterna.web.charset import charset_of, decode_html
 from sterna.web.content_coding import decode_body
+from sterna.web.sitemap_file import xml_time
 from sterna.web.urls import path_of, site_of
 
 _IS_HTML = "content_type IN ('text/html', 'application/xhtml+xml')"
@@ -60,35 +60,34 @@ class _Page(Record, frozen=True):
     html: str | None
 
 
-def write_folder(source: Selection, folder: Path, *, scratch: Path, progress: ExportProgress) -> int:
+def write_folder(source: Selection, folder: Path) -> int:
     """Writes a file for each page with a text, and returns their number."""
     source.check()
-    with Lookup(scratch / "paths") as taken, Responses(scratch / "responses") as responses:
+    scratch, progress = source.scratch, source.progress
+    with Lookup(scratch / "paths") as taken, Lookup(scratch / "responses") as places:
+        responses = _Responses(places)
         if source.warcs and source.count(f"{_IS_READABLE} AND {_IS_HTML} AND html IS NULL"):
             responses.find(source.warcs, progress=progress)
         progress.begin("pages", total=source.count(_IS_READABLE), unit="pages")
-        paths, count = Paths(taken), 0
         folder.mkdir()
+        count = 0
         for row in Tally(progress).of(source.rows(_COLUMNS, and_where=_IS_READABLE)):
             page = _Page(*row)
             if body := _body(page, responses):
-                path = folder / paths.take(page.url)
+                path = folder / take_path(page.url, taken)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(_front_matter(page) + body, "utf-8", newline="\n")
                 count += 1
     return count
 
 
-def _body(page: _Page, responses: "Responses") -> str:
+def _body(page: _Page, responses: "_Responses") -> str:
     html = page.html or (responses.html(page.url, page.fetched) if page.is_html else None)
-    return (_of_html(html, page.url) if html else "") or of_text(page.text or "", page.headings or ())
-
-
-def _of_html(html: str, url: str) -> str:
-    try:
-        return to_markdown(html, url)
-    except ReadError:
-        return ""  # the parser gave up; the stored text is used instead
+    body = ""
+    if html:
+        with suppress(ReadError):  # the parser gave up; the stored text is used instead
+            body = to_markdown(html, page.url)
+    return body or of_text(page.text or "", page.headings or ())
 
 
 def of_text(text: str, headings: Sequence[str]) -> str:
@@ -119,7 +118,7 @@ def _front_matter(page: _Page) -> str:
     fields = {
         "url": page.url,
         "title": page.title,
-        "fetched": page.fetched.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "fetched": xml_time(page.fetched.timestamp()),
         "language": page.language,
     }
     lines = [f"{name}: {yaml_text(value)}\n" for name, value in fields.items() if value]
@@ -140,23 +139,14 @@ def _yaml_sign(sign: str) -> str:
 # --- pages as their servers sent them, found in WARC files
 
 
-class Responses:
+class _Responses:
     """The position of each response; empty before `find`."""
 
-    def __init__(self, path: Path) -> None:
-        self._places = Lookup(path)
+    def __init__(self, places: Lookup) -> None:
+        self._places = places
         self._files: Sequence[WarcFile] = ()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._places.close()
-
     def find(self, files: Sequence[WarcFile], *, progress: ExportProgress) -> None:
-        """Reads the files, once."""
         self._files = files
         progress.begin("WARC files", total=sum(file.committed_bytes for file in files), unit="bytes")
         for number, file in enumerate(files):
@@ -208,20 +198,14 @@ def file_path(url: str) -> str:
     return (whole if is_exact else f"{whole}-{_hash(url, _HASH_BYTES[0])}") + SUFFIX
 
 
-class Paths:
-    """Gives each URL a path of its own."""
-
-    def __init__(self, taken: Lookup) -> None:
-        self._taken = taken
-
-    def take(self, url: str) -> str:
-        """The path for a URL; call it once for each."""
-        path = file_path(url)
-        for hash_bytes in _HASH_BYTES:
-            if self._taken.add(normalize("NFKC", path).casefold()):
-                break
-            path = f"{file_path(url).removesuffix(SUFFIX)}-{_hash(url, hash_bytes)}{SUFFIX}"
-        return path
+def take_path(url: str, taken: Lookup) -> str:
+    """The path for a URL that no other has; call it once for each."""
+    path = file_path(url)
+    for hash_bytes in _HASH_BYTES:
+        if taken.add(normalize("NFKC", path).casefold()):
+            break
+        path = f"{file_path(url).removesuffix(SUFFIX)}-{_hash(url, hash_bytes)}{SUFFIX}"
+    return path
 
 
 def _folder(segment: str, *, is_host: bool = False) -> _Name:

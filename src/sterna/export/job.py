@@ -2,22 +2,21 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import gettempdir
-from typing import BinaryIO, Literal, get_args
+from typing import BinaryIO, get_args
 
 from sterna.archive.disk import storage_errors
 from sterna.errors import UsageError
 from sterna.export import raw
 from sterna.export.folder import write_folder
-from sterna.export.progress import ExportProgress
+from sterna.export.progress import ExportFormat
 from sterna.export.selection import Selection
 from sterna.export.tables import Form, make_sitemap, write_rows
 from sterna.export.workbench import bench, check_file, check_folder, is_stream, publish
 from sterna.model import Record
 
-ExportFormat = Literal["jsonl", "parquet", "csv", "warc", "cdxj", "wacz", "sitemap", "markdown"]
 _ENDINGS: dict[ExportFormat, str] = {
     "jsonl": ".jsonl",
     "parquet": ".parquet",
@@ -82,73 +81,58 @@ def check_job(job: ExportJob) -> None:
         check_file(job.place, force=job.force)
 
 
-@contextmanager
-def workplace(job: ExportJob) -> Iterator[Path]:
+def workplace(job: ExportJob) -> AbstractContextManager[Path]:
     """A folder for unfinished output and for data that exceeds memory."""
-    with bench(Path(gettempdir()) / "sterna-export" if job.is_stream else job.place) as folder:
-        yield folder
+    return bench(Path(gettempdir()) / "sterna-export" if job.is_stream else job.place)
 
 
-def make(
-    source: Selection, job: ExportJob, *, folder: Path, stdout: BinaryIO, progress: ExportProgress
-) -> Exported:
-    """Makes the export; `folder` is its workplace."""
-    if job.is_folder:
-        return _make_folder(source, job, folder=folder, progress=progress)
+def make(source: Selection, job: ExportJob, *, stdout: BinaryIO) -> Exported:
+    """Makes the export in the source's scratch folder, and publishes it."""
     if job.kind == "sitemap":
-        return _make_sitemap(source, job, folder=folder, stdout=stdout, progress=progress)
+        return _make_sitemap(source, job, stdout)
     if job.is_stream:
-        with _stream_errors(job.place), _stream(job.place, stdout) as out:
-            return _write(source, job, out, folder=folder, progress=progress)
-    made = folder / "made"
+        with _stream(job.place, stdout) as out:
+            return Exported(*_write(source, job, out))
+    made = source.scratch / "made"
     with storage_errors(job.place.absolute().parent):
-        with made.open("xb") as file:
-            written = _write(source, job, file, folder=folder, progress=progress)
-        size_bytes = made.stat().st_size
+        if job.kind == "markdown":
+            counted = write_folder(source, made), "page"
+        elif job.is_folder:
+            counted = raw.write_warcs(source, made)
+        else:
+            with made.open("xb") as file:
+                counted = _write(source, job, file)
+        files = [made, *made.rglob("*")]
+        size_bytes = sum(path.stat().st_size for path in files if path.is_file())
     publish(made, job.place, force=job.force)
-    return Exported(written.count, written.noun, (job.place,), size_bytes)
+    return Exported(*counted, (job.place,), size_bytes)
 
 
-def _write(
-    source: Selection, job: ExportJob, out: BinaryIO, *, folder: Path, progress: ExportProgress
-) -> Exported:
+def _write(source: Selection, job: ExportJob, out: BinaryIO) -> tuple[int, str]:
+    """Writes what is made of one stream, and returns how many of what it has."""
     match job.kind:
         case "jsonl" | "csv" | "parquet" as form:
             if form == "parquet" and out.isatty():
                 raise UsageError("parquet is binary: add --out FILE, or pipe it into another program")
-            return Exported(write_rows(source, out, table=job.table, form=form, progress=progress), "row")
+            return write_rows(source, out, table=job.table, form=form), "row"
         case "warc":
-            return Exported(*raw.write_warc(source, out, folder=folder, progress=progress))
+            return raw.write_warc(source, out)
         case "cdxj":
-            return Exported(raw.write_cdxj(source, out, folder=folder, progress=progress), "response")
+            return raw.write_cdxj(source, out), "response"
         case "wacz":
-            return Exported(raw.write_wacz(source, out, folder=folder, progress=progress), "response")
+            return raw.write_wacz(source, out), "response"
         case _:
             raise ValueError(f"{job.kind} is not made of one stream")
 
 
-def _make_folder(source: Selection, job: ExportJob, *, folder: Path, progress: ExportProgress) -> Exported:
-    made = folder / "made"
-    with storage_errors(job.place.absolute().parent):
-        if job.kind == "markdown":
-            counted = (write_folder(source, made, scratch=folder, progress=progress), "page")
-        else:
-            counted = raw.write_warcs(source, made, folder=folder, progress=progress)
-        size_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
-    publish(made, job.place)
-    return Exported(*counted, (job.place,), size_bytes)
-
-
-def _make_sitemap(
-    source: Selection, job: ExportJob, *, folder: Path, stdout: BinaryIO, progress: ExportProgress
-) -> Exported:
+def _make_sitemap(source: Selection, job: ExportJob, stdout: BinaryIO) -> Exported:
     name = "sitemap.xml" if job.is_stream else job.place.name
-    with storage_errors(folder.parent):
-        made, count = make_sitemap(source, folder / name, base=job.base, progress=progress)
+    with storage_errors(source.scratch.parent):
+        made, count = make_sitemap(source, source.scratch / name, base=job.base)
     if job.is_stream:
         if len(made) > 1:
             raise UsageError(f"the sitemap takes {len(made)} files: name its place with --out")
-        with _stream_errors(job.place), _stream(job.place, stdout) as out, made[0].open("rb") as file:
+        with _stream(job.place, stdout) as out, made[0].open("rb") as file:
             shutil.copyfileobj(file, out)
         return Exported(count, "page")
     places = [job.place.with_name(path.name) for path in made]
@@ -163,19 +147,14 @@ def _make_sitemap(
 
 @contextmanager
 def _stream(place: Path, stdout: BinaryIO) -> Iterator[BinaryIO]:
-    if place == Path("-"):
-        yield stdout
-        stdout.flush()
-        return
-    with place.open("wb") as stream:
-        yield stream
-
-
-@contextmanager
-def _stream_errors(place: Path) -> Iterator[None]:
-    """As `storage_errors`, but a reader that closed the pipe is no disk error."""
+    """The open stream; errors are those of `storage_errors`, except of a reader that closed the pipe."""
     try:
-        yield
+        if place == Path("-"):
+            yield stdout
+            stdout.flush()
+        else:
+            with place.open("wb") as stream:
+                yield stream
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -5,10 +5,9 @@ and links lead only to http and https URLs.
 """
 
 import re
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborNode
 
 from sterna.export.markdown_text import (
     BREAK,
@@ -45,44 +44,32 @@ _LAID_OUT = frozenset({
 })  # fmt: skip
 _MAX_NUMBER = 999_999_999
 
-_Ending = Callable[[], None]
+_Element = Iterator[None]
 
 
 def to_markdown(html: str, url: str) -> str:
     """The Markdown of a page from `url`; ReadError if the parser runs out of memory."""
     tree = parse(html)
-    writer = _Writer(_Links(tree, url))
+    canonical = Canonical(drop_params=())
+    bases = (
+        (node.attributes.get("href") for node in tree.head.iter() if node.tag == "base") if tree.head else ()
+    )
+    writer = _Writer(canonical, base=canonical(next(iter(bases), None) or ".", url) or url)
     writer.walk(tree.body or tree.root)
-    return writer.text()
-
-
-class _Links:
-    """The addresses of a page's links."""
-
-    def __init__(self, tree: LexborHTMLParser, url: str) -> None:
-        self._canonical = Canonical(drop_params=())
-        self._base = self._canonical(_stated_base(tree), url) or url
-
-    def __call__(self, href: str | None) -> str:
-        """The absolute address; "" where it is none of the web."""
-        return (self._canonical(href.strip(), self._base) or "") if href and href[0] != "#" else ""
-
-
-def _stated_base(tree: LexborHTMLParser) -> str:
-    node = tree.head.first_child if tree.head else None
-    while node is not None:
-        if node.tag == "base":
-            return node.attributes.get("href") or "."
-        node = node.next
-    return "."
+    return writer.blocks.text()
 
 
 class _Writer:
-    """Walks a tree and writes Markdown; the end of each element is kept until its children are done."""
+    """Walks a tree and writes Markdown.
 
-    def __init__(self, links: _Links) -> None:
-        self._links = links
-        self._blocks = Blocks()
+    What an element does is a generator: it runs up to its `yield` where the element begins, and on from there
+    when its children are done.
+    """
+
+    def __init__(self, canonical: Canonical, *, base: str) -> None:
+        self._canonical = canonical
+        self._base = base
+        self.blocks = Blocks()
         self._pieces: list[Piece] = []  # of the paragraph that is open
         self._style = Style.PLAIN
         self._href = ""
@@ -93,7 +80,7 @@ class _Writer:
         self._patience = 200_000  # elements that may be read ahead to classify tables
 
     def walk(self, root: LexborNode | None) -> None:
-        stack: list[LexborNode | _Ending] = []
+        stack: list[LexborNode | _Element] = []
         node = root
         while node is not None or stack:
             if node is None:
@@ -101,17 +88,14 @@ class _Writer:
                 if isinstance(last, LexborNode):
                     node = last
                 else:
-                    last()
+                    next(last, None)
                 continue
             if node is not root and node.next is not None:
                 stack.append(node.next)
             node = self._enter(node, stack)
         self._flush()
 
-    def text(self) -> str:
-        return self._blocks.text()
-
-    def _enter(self, node: LexborNode, stack: list[LexborNode | _Ending]) -> LexborNode | None:
+    def _enter(self, node: LexborNode, stack: list[LexborNode | _Element]) -> LexborNode | None:
         """Begins a node, and returns the child to continue with."""
         if node.tag_id == TEXT:
             self._add(node.text_content or "")
@@ -121,98 +105,28 @@ class _Writer:
         tag = node.tag or ""
         if tag in _SKIPPED:
             return None
-        if self._code is None:
-            ending = self._begin(tag, node)
-        else:
-            ending = None
+        if self._code is not None:
             if tag == "br":
                 self._code.append("\n")
-        if ending:
-            stack.append(ending)
+        elif write := self._writer_of(tag, is_inline=node.tag_id in INLINE):
+            element = write(self, node)
+            next(element)
+            stack.append(element)
         return node.first_child
 
-    def _begin(self, tag: str, node: LexborNode) -> _Ending | None:
-        if begin := _INLINE_ELEMENTS.get(tag):
-            return begin(self, node)
+    def _writer_of(self, tag: str, *, is_inline: bool) -> "_Write | None":
+        if tag in _INLINE_ELEMENTS:
+            return _INLINE_ELEMENTS[tag]
         if self._table is not None:
-            return self._begin_in_table(tag, node)
-        if node.tag_id in INLINE:
+            return _TABLE_ELEMENTS.get(tag, None if is_inline else _Writer.write_gap)
+        if is_inline:
             return None
         self._flush()
-        begin = _BLOCK_ELEMENTS.get(tag)
-        return (begin(self, node) if begin else None) or self._flush
+        return _BLOCK_ELEMENTS.get(tag, _Writer.write_block)
 
-    def begin_style(self, node: LexborNode) -> _Ending:
-        before, self._style = self._style, self._style | _STYLES[node.tag or ""]
-        return partial(self._restore_style, before)
-
-    def begin_link(self, node: LexborNode) -> _Ending:
-        before, self._href = self._href, self._links(node.attributes.get("href"))
-        return partial(self._restore_href, before)
-
-    def add_break(self, _node: LexborNode) -> None:
-        self._pieces.append(Piece(BREAK, Style.PLAIN, self._href, True))
-
-    def add_image(self, node: LexborNode) -> None:
-        attributes = node.attributes
-        alt = _CONTROLS.sub("", _SPACES.sub(" ", attributes.get("alt") or ""))
-        self._pieces.append(image(alt, self._links(attributes.get("src")))._replace(href=self._href))
-
-    def begin_heading(self, node: LexborNode) -> _Ending:
-        self._level = int((node.tag or "h1")[1])
-        return self._end_heading
-
-    def begin_list(self, node: LexborNode) -> _Ending:
-        self._lists.append(_first_number(node) if node.tag == "ol" else 0)
-        return self._end_list
-
-    def begin_item(self, _node: LexborNode) -> _Ending:
-        self._blocks.begin_item(self._next_marker())
-        return self._end_container
-
-    def begin_quotation(self, _node: LexborNode) -> _Ending:
-        self._blocks.begin_quotation()
-        return self._end_container
-
-    def begin_term(self, _node: LexborNode) -> _Ending:
-        before, self._style = self._style, self._style | Style.STRONG
-        return partial(self._end_term, before)
-
-    def begin_code(self, node: LexborNode) -> _Ending:
-        self._code = []
-        return partial(self._end_code, _language(node))
-
-    def add_rule(self, _node: LexborNode) -> None:
-        self._blocks.add(["---"])
-
-    def begin_table(self, node: LexborNode) -> _Ending | None:
-        if not self._is_data_table(node):
-            return None
-        self._table = Table()
-        return self._end_table
-
-    def _begin_in_table(self, tag: str, node: LexborNode) -> _Ending | None:
-        """A data table has cells; all else is only text in them."""
-        if tag == "tr":
-            return self._end_row
-        if tag in ("td", "th"):
-            self._pieces = []
-            return partial(self._end_cell, node.attributes.get("colspan") or "")
-        if node.tag_id not in INLINE:
-            self._pieces.append(Piece(" "))
-        return None
-
-    def _is_data_table(self, node: LexborNode) -> bool:
-        answer, looked_at = _is_of_data(node, most=self._patience)
-        self._patience -= looked_at
-        return answer
-
-    def _next_marker(self) -> str:
-        number = self._lists[-1] if self._lists else 0
-        if not number:
-            return "- "
-        self._lists[-1] = min(number + 1, _MAX_NUMBER)
-        return f"{number}. "
+    def _address(self, href: str | None) -> str:
+        """The absolute address of a link; "" where it is none of the web."""
+        return (self._canonical(href.strip(), self._base) or "") if href and href[0] != "#" else ""
 
     def _add(self, text: str) -> None:
         if self._code is not None:
@@ -229,70 +143,138 @@ class _Writer:
             return
         text = heading(pieces, self._level) if self._level else paragraph(pieces)
         if text:
-            self._blocks.add(text.split("\n"))
+            self.blocks.add(text.split("\n"))
 
-    def _restore_style(self, style: Style) -> None:
-        self._style = style
+    # -- elements within a paragraph
 
-    def _restore_href(self, href: str) -> None:
-        self._href = href
+    def write_style(self, node: LexborNode) -> _Element:
+        before, self._style = self._style, self._style | _STYLES[node.tag or ""]
+        yield
+        self._style = before
 
-    def _end_heading(self) -> None:
+    def write_link(self, node: LexborNode) -> _Element:
+        before, self._href = self._href, self._address(node.attributes.get("href"))
+        yield
+        self._href = before
+
+    def write_line_break(self, _node: LexborNode) -> _Element:
+        self._pieces.append(Piece(BREAK, Style.PLAIN, self._href, True))
+        yield
+
+    def write_image(self, node: LexborNode) -> _Element:
+        attributes = node.attributes
+        alt = _CONTROLS.sub("", _SPACES.sub(" ", attributes.get("alt") or ""))
+        self._pieces.append(image(alt, self._address(attributes.get("src")))._replace(href=self._href))
+        yield
+
+    # -- blocks: the paragraph before them is written already
+
+    def write_block(self, _node: LexborNode) -> _Element:
+        yield
+        self._flush()
+
+    def write_heading(self, node: LexborNode) -> _Element:
+        self._level = int((node.tag or "h1")[1])
+        yield
         self._flush()
         self._level = 0
 
-    def _end_list(self) -> None:
+    def write_list(self, node: LexborNode) -> _Element:
+        self._lists.append(_first_number(node) if node.tag == "ol" else 0)
+        yield
         self._flush()
         self._lists.pop()
 
-    def _end_container(self) -> None:
-        self._flush()
-        self._blocks.end()
+    def write_item(self, _node: LexborNode) -> _Element:
+        number = self._lists[-1] if self._lists else 0
+        if number:
+            self._lists[-1] = min(number + 1, _MAX_NUMBER)
+        marker = f"{number}. " if number else "- "
+        return self._container(marker, " " * len(marker))
 
-    def _end_term(self, style: Style) -> None:
-        self._flush()
-        self._style = style
+    def write_quotation(self, _node: LexborNode) -> _Element:
+        return self._container("> ", "> ")
 
-    def _end_code(self, language: str) -> None:
-        text = "".join(self._code or [])
+    def _container(self, marker: str, indent: str) -> _Element:
+        self.blocks.begin(marker, indent)
+        yield
+        self._flush()
+        self.blocks.end()
+
+    def write_term(self, _node: LexborNode) -> _Element:
+        before, self._style = self._style, self._style | Style.STRONG
+        yield
+        self._flush()
+        self._style = before
+
+    def write_code(self, node: LexborNode) -> _Element:
+        pieces: list[str] = []
+        self._code = pieces
+        yield
         self._code = None
-        text = _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
+        text = "".join(pieces).replace("\r\n", "\n").replace("\r", "\n")
+        text = _CONTROLS.sub("", text).strip("\n")
         if text.strip():
-            self._blocks.add(fenced(text.expandtabs(8), language))
+            self.blocks.add(fenced(text.expandtabs(8), _language(node)))
 
-    def _end_cell(self, span: str) -> None:
-        if self._table is not None:
-            self._table.add_cell(cell(self._pieces), span=span)
-        self._pieces = []
+    def write_rule(self, _node: LexborNode) -> _Element:
+        self.blocks.add(["---"])
+        yield
 
-    def _end_row(self) -> None:
+    # -- tables of data: they have cells, and all else is only text in them
+
+    def write_table(self, node: LexborNode) -> _Element:
+        is_of_data, looked_at = _is_of_data(node, most=self._patience)
+        self._patience -= looked_at
+        if not is_of_data:
+            yield
+            self._flush()
+            return
+        table = self._table = Table()
+        yield
+        self._table, self._pieces = None, []
+        if lines := table.lines():
+            self.blocks.add(lines)
+
+    def write_row(self, _node: LexborNode) -> _Element:
+        yield
         if self._table is not None:
             self._table.end_row()
         self._pieces = []
 
-    def _end_table(self) -> None:
-        lines = self._table.lines() if self._table is not None else []
-        self._table, self._pieces = None, []
-        if lines:
-            self._blocks.add(lines)
+    def write_cell(self, node: LexborNode) -> _Element:
+        self._pieces = []
+        yield
+        if self._table is not None:
+            self._table.add_cell(cell(self._pieces), span=node.attributes.get("colspan") or "")
+        self._pieces = []
+
+    def write_gap(self, _node: LexborNode) -> _Element:
+        self._pieces.append(Piece(" "))
+        yield
 
 
-_Begin = Callable[[_Writer, LexborNode], _Ending | None]
-_INLINE_ELEMENTS: dict[str, _Begin] = {
-    **dict.fromkeys(_STYLES, _Writer.begin_style),
-    "a": _Writer.begin_link,
-    "br": _Writer.add_break,
-    "img": _Writer.add_image,
+_Write = Callable[[_Writer, LexborNode], _Element]
+_INLINE_ELEMENTS: dict[str, _Write] = {
+    **dict.fromkeys(_STYLES, _Writer.write_style),
+    "a": _Writer.write_link,
+    "br": _Writer.write_line_break,
+    "img": _Writer.write_image,
 }
-_BLOCK_ELEMENTS: dict[str, _Begin] = {
-    **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), _Writer.begin_heading),
-    **dict.fromkeys(("ul", "ol", "menu", "dl"), _Writer.begin_list),
-    **dict.fromkeys(("li", "dd"), _Writer.begin_item),
-    "blockquote": _Writer.begin_quotation,
-    "dt": _Writer.begin_term,
-    "pre": _Writer.begin_code,
-    "hr": _Writer.add_rule,
-    "table": _Writer.begin_table,
+_BLOCK_ELEMENTS: dict[str, _Write] = {
+    **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), _Writer.write_heading),
+    **dict.fromkeys(("ul", "ol", "menu", "dl"), _Writer.write_list),
+    **dict.fromkeys(("li", "dd"), _Writer.write_item),
+    "blockquote": _Writer.write_quotation,
+    "dt": _Writer.write_term,
+    "pre": _Writer.write_code,
+    "hr": _Writer.write_rule,
+    "table": _Writer.write_table,
+}
+_TABLE_ELEMENTS: dict[str, _Write] = {
+    "tr": _Writer.write_row,
+    "td": _Writer.write_cell,
+    "th": _Writer.write_cell,
 }
 
 

@@ -6,6 +6,7 @@ it is left out and the text stays.
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntFlag
 from itertools import dropwhile, groupby
 from operator import not_
@@ -24,8 +25,6 @@ MAX_DEPTH = 12  # of nested lists and quotations: what nests deeper is not inden
 
 
 class Style(IntFlag):
-    """How a piece is shown."""
-
     PLAIN = 0
     STRONG = 1
     EMPHASIS = 2
@@ -91,9 +90,14 @@ def destination(url: str) -> str:
 
 def fenced(text: str, language: str = "") -> list[str]:
     """The lines of a block of code."""
-    longest = max((len(found) for found in _BACKTICKS.findall(text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = _fence(text, least=3)
     return [fence + language, *text.split("\n"), fence]
+
+
+def _fence(text: str, *, least: int) -> str:
+    """More backticks than the text has in a row."""
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
+    return "`" * max(least, longest + 1)
 
 
 def _merged(pieces: Sequence[Piece]) -> list[Piece]:
@@ -143,20 +147,14 @@ def _marked(piece: Piece, *, may_mark: bool, in_cell: bool) -> str:
     left = " " if piece.text[0] == " " else ""
     right = " " if piece.text[-1] == " " else ""
     if piece.style & Style.CODE:
-        return left + _code(core, in_cell=in_cell) + right
+        fence, gap = _fence(core, least=1), " " if "`" in (core[0], core[-1]) else ""
+        text = core.replace("|", "\\|") if in_cell else core
+        return f"{left}{fence}{gap}{text}{gap}{fence}{right}"
     marks = ("~~" if piece.style & Style.STRUCK else "") + (
         "*" * ((2 if piece.style & Style.STRONG else 0) + (1 if piece.style & Style.EMPHASIS else 0))
     )
     text = escaped(core).replace("|", "\\|") if in_cell else escaped(core)
     return f"{left}{marks}{text}{marks[::-1]}{right}" if marks and may_mark else left + text + right
-
-
-def _code(core: str, *, in_cell: bool) -> str:
-    longest = max((len(found) for found in _BACKTICKS.findall(core)), default=0)
-    fence = "`" * (longest + 1)
-    gap = " " if core[0] == "`" or core[-1] == "`" else ""
-    text = core.replace("|", "\\|") if in_cell else core
-    return f"{fence}{gap}{text}{gap}{fence}"
 
 
 def _linked(text: str, href: str) -> str:
@@ -178,13 +176,13 @@ def _join(parts: list[str], more: str) -> None:
 # --- blocks: paragraphs one after the other, in lists and quotations; tables
 
 
+@dataclass(slots=True)
 class _Container:
     """A list's item or a quotation, and what its lines begin with."""
 
-    def __init__(self, marker: str, indent: str) -> None:
-        self.marker = marker
-        self.indent = indent
-        self.is_begun = False  # set by the first block in it
+    marker: str
+    indent: str
+    is_begun: bool = False  # set by the first block in it
 
     @property
     def is_item(self) -> bool:
@@ -199,12 +197,10 @@ class Blocks:
         self._containers: list[_Container] = []
         self._ended_in_item = False  # the last block stood in a list
 
-    def begin_item(self, marker: str) -> None:
-        """Begins an item of a list."""
-        self._begin(marker, " " * len(marker))
-
-    def begin_quotation(self) -> None:
-        self._begin("> ", "> ")
+    def begin(self, marker: str, indent: str) -> None:
+        """Begins an item of a list, or a quotation, of which marker and indent are the same."""
+        is_too_deep = len(self._containers) >= MAX_DEPTH
+        self._containers.append(_Container("", "") if is_too_deep else _Container(marker, indent))
 
     def end(self) -> None:
         """Ends the item or quotation that began last."""
@@ -212,9 +208,7 @@ class Blocks:
 
     def add(self, lines: Sequence[str]) -> None:
         """Adds a block, after an empty line unless both are items of a list."""
-        begins_item = bool(self._containers) and any(
-            each.is_item and not each.is_begun for each in self._containers
-        )
+        begins_item = any(each.is_item and not each.is_begun for each in self._containers)
         if self._lines and not (begins_item and self._ended_in_item):
             self._lines.append(self._prefix(only_begun=True).rstrip())
         for line in lines:
@@ -225,10 +219,6 @@ class Blocks:
 
     def text(self) -> str:
         return "".join(f"{line}\n" for line in self._lines)
-
-    def _begin(self, marker: str, indent: str) -> None:
-        is_too_deep = len(self._containers) >= MAX_DEPTH
-        self._containers.append(_Container("", "") if is_too_deep else _Container(marker, indent))
 
     def _prefix(self, *, only_begun: bool = False) -> str:
         parts = []

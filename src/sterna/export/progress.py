@@ -1,9 +1,10 @@
-"""The progress of an export, for display."""
+"""What a display needs of an export: its formats and its progress; loads nothing else."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, Protocol, TypeVar
 
 _Each = TypeVar("_Each")
+ExportFormat = Literal["jsonl", "parquet", "csv", "warc", "cdxj", "wacz", "sitemap", "markdown"]
 Unit = Literal["rows", "pages", "bytes"]
 _STEP = 100  # between two reports
 
@@ -33,22 +34,15 @@ class Tally:
 
     def __init__(self, progress: ExportProgress) -> None:
         self._progress = progress
-        self._untold = 0
         self.count = 0
 
     def of(self, things: Iterable[_Each], size: Callable[[_Each], int] = lambda _: 1) -> Iterator[_Each]:
         """The same items, each counted when the next one is requested."""
+        told = self.count
         for thing in things:
             yield thing
-            self._add(size(thing))
-        self._tell()
-
-    def _add(self, count: int) -> None:
-        self.count += count
-        self._untold += count
-        if self._untold >= _STEP:
-            self._tell()
-
-    def _tell(self) -> None:
-        self._progress.advance(self._untold)
-        self._untold = 0
+            self.count += size(thing)
+            if self.count - told >= _STEP:
+                self._progress.advance(self.count - told)
+                told = self.count
+        self._progress.advance(self.count - told)

@@ -3,15 +3,16 @@
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sterna.errors import EmptyCollection, QueryError, UsageError
+from sterna.export.progress import ExportProgress, Unseen
 from sterna.export.warc import WarcFile
 from sterna.query.engine import Engine
 from sterna.query.scan import identifier
 
 _Row = TypeVar("_Row")
+_NOBODY = Unseen()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +23,14 @@ class Selection:
     engine: Engine
     warcs: tuple[WarcFile, ...] = ()
     where: str = ""
+    scratch: Path = Path()  # the folder for what exceeds memory
+    progress: ExportProgress = _NOBODY
     _begun: list[Iterator[Any]] = field(default_factory=list)  # only `kept` adds to it
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Closes unread results: DuckDB warns of results that outlive it."""
         for rows in self._begun:
             if isinstance(rows, Generator):

@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 RUN_BYTES = 16 << 20  # sorted in memory, and then written
@@ -27,12 +26,7 @@ class Lookup:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._db.close()
 
     def add(self, key: str) -> bool:
@@ -72,15 +66,8 @@ class Sorter:
     def add(self, line: bytes) -> None:
         self._lines.append(line)
         self._size_bytes += len(line)
-        if self._size_bytes >= self._run_bytes:
-            self._write_run()
-
-    def lines(self) -> Iterator[bytes]:
-        """All lines; none can be added after."""
-        self._lines.sort()
-        yield from _merged(self._runs, self._lines)
-
-    def _write_run(self) -> None:
+        if self._size_bytes < self._run_bytes:
+            return
         self._lines.sort()
         if len(self._runs) == _MAX_RUNS:
             old = self._runs
@@ -89,6 +76,11 @@ class Sorter:
                 path.unlink()
         self._runs.append(self._write(iter(self._lines)))
         self._lines, self._size_bytes = [], 0
+
+    def lines(self) -> Iterator[bytes]:
+        """All lines; none can be added after."""
+        self._lines.sort()
+        yield from _merged(self._runs, self._lines)
 
     def _write(self, lines: Iterator[bytes]) -> Path:
         self._made += 1

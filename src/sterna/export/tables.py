@@ -1,12 +1,11 @@
 """Exports made of tables: rows as JSON lines, CSV or Parquet, and sitemaps; streamed, so of any size."""
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from sterna.errors import UsageError
-from sterna.export.progress import ExportProgress, Tally
+from sterna.export.progress import Tally
 from sterna.export.selection import Selection
 from sterna.query.output import write, write_parquet
 from sterna.web.sitemap_file import Listed, write_sitemap
@@ -22,10 +21,10 @@ _LASTMOD = """
 """
 
 
-def write_rows(source: Selection, out: BinaryIO, *, table: str, form: Form, progress: ExportProgress) -> int:
+def write_rows(source: Selection, out: BinaryIO, *, table: str, form: Form) -> int:
     """Writes the rows, and returns their number."""
-    progress.begin(f"rows of {table}", total=source.check(table), unit="rows")
-    sql, tally = source.select("*", table=table), Tally(progress)
+    source.progress.begin(f"rows of {table}", total=source.check(table), unit="rows")
+    sql, tally = source.select("*", table=table), Tally(source.progress)
     if form == "parquet":
         found = source.engine.run_arrow(sql, batch_rows=_BATCH_ROWS)
         batches = tally.of(source.kept(found.batches), lambda batch: int(batch.num_rows))
@@ -40,20 +39,14 @@ def write_rows(source: Selection, out: BinaryIO, *, table: str, form: Form, prog
     return tally.count
 
 
-def make_sitemap(
-    source: Selection, path: Path, *, base: str, progress: ExportProgress
-) -> tuple[list[Path], int]:
+def make_sitemap(source: Selection, path: Path, *, base: str) -> tuple[list[Path], int]:
     """Writes the sitemap and its parts beside it; returns the files, index first, and the number of pages."""
     source.check()
-    progress.begin("pages", total=source.count(_FOUND), unit="pages")
-    tally = Tally(progress)
+    source.progress.begin("pages", total=source.count(_FOUND), unit="pages")
+    tally = Tally(source.progress)
     base = base or _only_site(source)
-    return write_sitemap(tally.of(_pages(source)), path, base=base), tally.count
-
-
-def _pages(source: Selection) -> Iterator[Listed]:
-    for url, lastmod in source.rows(f"url, {_LASTMOD}", and_where=_FOUND):
-        yield Listed(url, lastmod)
+    pages = (Listed(*row) for row in source.rows(f"url, {_LASTMOD}", and_where=_FOUND))
+    return write_sitemap(tally.of(pages), path, base=base), tally.count
 
 
 def _only_site(source: Selection) -> str:

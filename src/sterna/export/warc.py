@@ -15,7 +15,7 @@ import msgspec
 
 from sterna.archive.manifest import WarcPosition
 from sterna.archive.warc import OPEN
-from sterna.errors import StorageError, UsageError
+from sterna.errors import StorageError
 from sterna.export.progress import ExportProgress
 from sterna.model import Record
 
@@ -44,18 +44,15 @@ class WarcFile(Record, frozen=True):
                 file = path.open("rb")
             except FileNotFoundError:
                 continue
-            self._check_size(file)
-            return file
-        raise StorageError(f"'{self.folder / self.name}' is gone: put it back and run the same command again")
-
-    def _check_size(self, file: BinaryIO) -> None:
-        size_bytes = os.fstat(file.fileno()).st_size
-        if size_bytes < self.committed_bytes:
+            size_bytes = os.fstat(file.fileno()).st_size
+            if size_bytes >= self.committed_bytes:
+                return file
             file.close()
             raise StorageError(
-                f"'{file.name}' has lost data: it holds {size_bytes} of {self.committed_bytes} bytes;"
+                f"'{path}' has lost data: it holds {size_bytes} of {self.committed_bytes} bytes;"
                 " restore it from a copy"
             )
+        raise StorageError(f"'{self.folder / self.name}' is gone: put it back and run the same command again")
 
 
 class Heads(Record, frozen=True):
@@ -98,21 +95,11 @@ def find(folder: Path, positions: Sequence[WarcPosition]) -> tuple[list[WarcFile
     """The files that exist, and the names of those that were removed."""
     files, missing = [], []
     for position in positions:
-        is_there = any((folder / name).is_file() for name in (position.name, position.name + OPEN))
-        if is_there:
+        if any((folder / name).is_file() for name in (position.name, position.name + OPEN)):
             files.append(WarcFile(position.name, folder, position.committed_bytes))
         else:
             missing.append(position.name)
     return files, missing
-
-
-def check(files: Sequence[WarcFile], *, folder: Path) -> None:
-    """UsageError where there is nothing to export."""
-    if not files:
-        raise UsageError(
-            f"{folder} has no WARC files, which a crawl writes with --warc: visit the pages again"
-            f" by 'sterna crawl --into {folder} --warc --refresh 1s'"
-        )
 
 
 def entries(file: WarcFile, *, progress: ExportProgress) -> Iterator[WarcEntry]:
@@ -132,9 +119,9 @@ def copy_whole(file: WarcFile, write: Write, *, progress: ExportProgress) -> Non
 
 
 def copy_wanted(
-    file: WarcFile, write: Write, *, wants: Wants, progress: ExportProgress
+    file: WarcFile, write: Write, *, wants: Wants | None, progress: ExportProgress
 ) -> Iterator[WarcEntry]:
-    """Writes the records of wanted URLs, and tells where each of them lies in the copy.
+    """Writes the records of wanted URLs (None: of all), and tells where each of them lies in the copy.
 
     What describes the file itself comes first, unless nothing of the file is wanted.
     """
@@ -145,20 +132,16 @@ def copy_wanted(
             if entry.heads.kind == "warcinfo":
                 waiting = entry
                 continue
-            if not wants(entry.heads.url):
+            if wants and not wants(entry.heads.url):
                 continue
             for each in [waiting, entry] if waiting else [entry]:
-                yield WarcEntry(each.heads, offset, each.length, _copy(stream, each, write))
+                hasher = hashlib.sha256()
+                for piece in _pieces(stream, each.offset, each.length):
+                    hasher.update(piece)
+                    write(piece)
+                yield WarcEntry(each.heads, offset, each.length, f"sha256:{hasher.hexdigest()}")
                 offset += each.length
             waiting = None
-
-
-def _copy(stream: BinaryIO, entry: WarcEntry, write: Write) -> str:
-    hasher = hashlib.sha256()
-    for piece in _pieces(stream, entry.offset, entry.length):
-        hasher.update(piece)
-        write(piece)
-    return f"sha256:{hasher.hexdigest()}"
 
 
 def _pieces(stream: BinaryIO, offset: int, length: int) -> Iterator[bytes]:
@@ -184,53 +167,30 @@ class Member(Record, frozen=True):
     beginning: bytes
 
 
-class _Reader:
-    """The bytes of a file up to its committed length."""
-
-    def __init__(self, file: BinaryIO, *, end: int) -> None:
-        self._file = file
-        self._end = end
-        self.position = 0  # up to which it was read
-        self.pending = b""  # read, and not yet used
-
-    def next(self) -> bytes:
-        if self.pending:
-            data, self.pending = self.pending, b""
-            return data
-        data = self._file.read(min(_PIECE_BYTES, self._end - self.position))
-        self.position += len(data)
-        return data
-
-
 def members(file: BinaryIO, *, end: int) -> Iterator[Member]:
     """The records of a file that is read from its beginning, up to its committed length `end`."""
-    reader = _Reader(file, end=end)
-    offset = 0
+    offset = position = 0  # of the member, and up to which the file was read
+    data = b""  # read, and not yet used
     while offset < end:
-        try:
-            beginning = _inflated(reader)
-        except zlib.error as error:
-            raise _damaged(file, offset, str(error)) from error
-        if beginning is None:
-            raise _damaged(file, offset, "it ends too early")
-        length = reader.position - len(reader.pending) - offset
-        yield Member(offset, length, beginning)
+        inflater = zlib.decompressobj(_GZIP_WBITS)
+        beginning = bytearray()
+        while not inflater.eof:
+            if not data:
+                data = file.read(min(_PIECE_BYTES, end - position))
+                position += len(data)
+            try:
+                piece = inflater.decompress(data, _PIECE_BYTES)
+            except zlib.error as error:
+                raise _damaged(file, offset, str(error)) from error
+            if not data and not piece:
+                raise _damaged(file, offset, "it ends too early")
+            if len(beginning) < _BEGINNING_BYTES:
+                beginning += piece
+            data = inflater.unconsumed_tail
+        data = inflater.unused_data
+        length = position - len(data) - offset
+        yield Member(offset, length, bytes(beginning))
         offset += length
-
-
-def _inflated(reader: _Reader) -> bytes | None:
-    """The beginning of the member that starts here, which is read to its end; None if it is truncated."""
-    inflater = zlib.decompressobj(_GZIP_WBITS)
-    beginning = bytearray()
-    while not inflater.eof:
-        data = inflater.unconsumed_tail or reader.next()
-        piece = inflater.decompress(data, _PIECE_BYTES)
-        if not data and not piece:
-            return None
-        if len(beginning) < _BEGINNING_BYTES:
-            beginning += piece
-    reader.pending = inflater.unused_data
-    return bytes(beginning)
 
 
 def content(file: BinaryIO, *, offset: int, length: int, max_bytes: int) -> bytes:
@@ -252,11 +212,8 @@ def read_heads(beginning: bytes) -> Heads:
     if "msgtype=response" not in fields.get("content-type", ""):
         return Heads(fields, block_start=start)
     status_line, http_fields, end = _head(beginning, start)
-    return Heads(fields, _status(status_line), http_fields, end)
-
-
-def _status(line: str) -> str:
-    return line.partition(" ")[2].strip().partition(" ")[0]
+    status = status_line.partition(" ")[2].strip().partition(" ")[0]
+    return Heads(fields, status, http_fields, end)
 
 
 def _head(data: bytes, start: int) -> tuple[str, dict[str, str], int]:
@@ -284,12 +241,9 @@ def _head(data: bytes, start: int) -> tuple[str, dict[str, str], int]:
 def _lines(data: bytes, start: int) -> Iterator[tuple[str, int]]:
     while start < len(data):
         end = data.find(b"\n", start) + 1 or len(data)
-        yield _text(data[start:end]).rstrip(), end
+        try:
+            line = data[start:end].decode()
+        except UnicodeDecodeError:
+            line = data[start:end].decode("latin-1")
+        yield line.rstrip(), end
         start = end
-
-
-def _text(line: bytes) -> str:
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        return line.decode("latin-1")

@@ -11,6 +11,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
 from sterna.archive.disk import new_id, storage_errors, sync_folder
@@ -58,7 +59,12 @@ def bench(place: Path) -> Iterator[Path]:
     """A folder for unfinished output of this place; removed at the end with its contents."""
     place = place.absolute()
     with storage_errors(place.parent):
-        _clear_away(place)
+        for entry in place.parent.iterdir():
+            if entry.name.startswith(f".{place.name}.") and entry.name.endswith(_BENCH) and entry.is_dir():
+                left = _locked(entry)
+                if left is not None:  # by an export that was killed
+                    shutil.rmtree(entry, ignore_errors=True)
+                    os.close(left)
         folder = place.parent / f".{place.name}.{new_id()}{_BENCH}"
         folder.mkdir(mode=0o700)
         handle = _locked(folder)
@@ -80,7 +86,8 @@ def publish(made: Path, place: Path, *, force: bool = False) -> None:
             os.sync()
         else:
             check_file(place, force=force)
-            _flush(made)
+            with made.open("rb") as file:
+                os.fsync(file.fileno())
         made.rename(place)
         sync_folder(place.parent)
 
@@ -94,36 +101,13 @@ def pinned(tables: Mapping[str, Sequence[Path]], *, beside: Path) -> Iterator[Ma
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(bench(beside))
-            links = {name: [_linked(path, folder) for path in paths] for name, paths in tables.items()}
+            links = {name: [folder / path.name for path in paths] for name, paths in tables.items()}
+            for path in chain.from_iterable(tables.values()):
+                os.link(path, folder / path.name)
         except (StorageError, OSError):
             yield tables
             return
         yield links
-
-
-def _linked(path: Path, folder: Path) -> Path:
-    link = folder / path.name
-    os.link(path, link)
-    return link
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _clear_away(place: Path) -> None:
-    """Removes the benches of killed exports to this place."""
-    prefix = f".{place.name}."
-    for entry in place.parent.iterdir():
-        if entry.name.startswith(prefix) and entry.name.endswith(_BENCH) and entry.is_dir():
-            handle = _locked(entry)
-            if handle is not None:
-                shutil.rmtree(entry, ignore_errors=True)
-                os.close(handle)
 
 
 def _locked(folder: Path) -> int | None:

@@ -6,7 +6,8 @@ and seeds for later visits: `(follow URL)` adds a start URL, `(emit ...)` a fact
 facts of all sites, so their results need not be stored and a crash loses nothing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from sterna.errors import EngineEnded, RulesError
 from sterna.home.ledger.interface import Ledger, LedgerDesk
@@ -35,7 +36,6 @@ class Journey:
         return site not in self._sites or site == self._current
 
     def note(self, parcel: Parcel) -> None:
-        """Notes whether the visit to the current site is over."""
         if parcel.site == self._current and parcel.ended and parcel.ended not in _STAYS:
             self._is_over_here = True
 
@@ -56,18 +56,46 @@ class Journey:
         return self._sites[self._at] if self._at < len(self._sites) else ""
 
 
-class Gathering:
-    """The gathering rules of a crawl."""
+@dataclass(eq=False, repr=False)
+class Aftermath:
+    """Notes which visits are over, and acts on it before the next sites are chosen."""
 
-    def __init__(self, rules: tuple[Source, ...], engines: Engines) -> None:
-        self._program = Program(rules=rules)
-        self._engines = engines
-        self.facts: tuple[bytes, ...] = ()  # with which later visits set out; changed by gather()
+    ledger: LedgerDesk
+    _: KW_ONLY
+    journey: Journey | None
+    gather: tuple[Source, ...]  # the gathering rules, if any
+    engines: Engines
+    seed: Callable[[Sequence[Target]], None]  # called in the ledger's thread
+    clock: Clock
+    _has_news: bool = True  # an earlier run may have brought facts; set by note(), cleared by settle()
+    facts: tuple[bytes, ...] = ()  # with which later visits set out; changed by settle()
 
-    async def gather(self, facts: Iterable[bytes]) -> tuple[Target, ...]:
+    def note(self, parcels: Sequence[Parcel]) -> None:
+        for parcel in parcels:
+            self._has_news = self._has_news or parcel.ended is not None
+            if self.journey:
+                self.journey.note(parcel)
+
+    def may_visit(self, site: str) -> bool:
+        return self.journey is None or self.journey.may_visit(site)
+
+    async def settle(self) -> None:
+        """Runs the gathering rules, then moves the journey on."""
+        if not self._has_news:
+            return
+        self._has_news = False
+        if self.gather:
+            seeds = await self._gathered()
+            await self.ledger.do(lambda ledger: self.seed(seeds))
+        if journey := self.journey:
+            await self.ledger.do(lambda ledger: journey.move_on(now=self.clock.now()))
+
+    async def _gathered(self) -> tuple[Target, ...]:
         """The seeds that the rules make of all facts; raises RulesError if the rules fail."""
+        kept = await self.ledger.do(lambda ledger: ledger.facts())
+        facts = (fact.data for fact in kept)
         try:
-            engine = await self._engines.open(self._program, facts=facts, budget=_BUDGET)
+            engine = await self.engines.open(Program(rules=self.gather), facts=facts, budget=_BUDGET)
             await engine.close()
         except EngineEnded as error:
             raise RulesError(f"the gathering rules failed: {error}") from error
@@ -77,48 +105,3 @@ class Gathering:
         canonical = Canonical()
         urls = (canonical(url) for url, _ in engine.first.follow)
         return tuple(Target(url) for url in urls if url)
-
-
-class Aftermath:
-    """Notes which visits are over, and acts on it before the next sites are chosen."""
-
-    def __init__(
-        self,
-        ledger: LedgerDesk,
-        *,
-        journey: Journey | None,
-        gathering: Gathering | None,
-        seed: Callable[[Sequence[Target]], None],  # called in the ledger's thread
-        clock: Clock,
-    ) -> None:
-        self._ledger = ledger
-        self._journey = journey
-        self._gathering = gathering
-        self._seed = seed
-        self._clock = clock
-        self._has_news = True  # an earlier run may have brought facts; set by note(), cleared by settle()
-
-    def note(self, parcels: Sequence[Parcel]) -> None:
-        for parcel in parcels:
-            self._has_news = self._has_news or parcel.ended is not None
-            if self._journey:
-                self._journey.note(parcel)
-
-    def may_visit(self, site: str) -> bool:
-        return self._journey is None or self._journey.may_visit(site)
-
-    def facts(self) -> tuple[bytes, ...]:
-        """The facts with which later visits set out."""
-        return self._gathering.facts if self._gathering else ()
-
-    async def settle(self) -> None:
-        """Runs the gathering rules, then moves the journey on."""
-        if not self._has_news:
-            return
-        self._has_news = False
-        if self._gathering:
-            facts = await self._ledger.do(lambda ledger: ledger.facts())
-            seeds = await self._gathering.gather(fact.data for fact in facts)
-            await self._ledger.do(lambda ledger: self._seed(seeds))
-        if journey := self._journey:
-            await self._ledger.do(lambda ledger: journey.move_on(now=self._clock.now()))

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -26,10 +26,6 @@ LEASES_AT_ONCE = 256
 POLL_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0
 CROWDED_PATIENCE_SECONDS = 1.0  # while other sites wait for a slot
-
-
-async def _do_nothing() -> None:
-    pass
 
 
 class Carrier(Protocol):
@@ -93,65 +89,57 @@ class Plan:
     allow_private: bool
     may_visit: Callable[[str], bool]
     budget: Budget = field(default_factory=Budget)  # the crawler's own limits at each site, for the whole run
-    between: Callable[[], Awaitable[None]] = _do_nothing  # called each time before sites are chosen
+    between: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)  # before sites are chosen
     facts: Callable[[], tuple[bytes, ...]] = tuple  # for the next visit, besides the crawler's own
 
 
+@dataclass(eq=False, repr=False)
 class Dispatch:
     """A site has at most one visit at a time, so a big one never fills all slots.
 
     Crawlers at hosts take no slot: they need nothing here.
     """
 
-    def __init__(
-        self,
-        ledger: LedgerDesk,
-        carrier: Carrier,
-        *,
-        plan: Plan,
-        clock: Clock,
-        deliver: Deliver,
-        progress: Progress,
-        round_pages: int,
-    ) -> None:
-        self._ledger = ledger
-        self._carrier = carrier
-        self._plan = plan
-        self._clock = clock
-        self._deliver = deliver
-        self._progress = progress
-        # Changed by run() and take_note(), in the loop's thread.
-        self._visits: dict[asyncio.Task[None], str] = {}
-        self._left: set[str] = set()  # visits without a slot
-        self._granted: dict[str, int] = {}  # pages that visits under way may still fetch
-        self._committed = round_pages
-        self._spent: dict[str, Usage] = {}  # by site, if the crawler has limits of its own
-        self._began: dict[str, float] = {}  # when the run's first visit to such a site began
-        self._news = asyncio.Event()
-        self._over: list[asyncio.Task[None]] = []  # visits that ended since the last _wait_for_news()
+    ledger: LedgerDesk
+    carrier: Carrier
+    _: KW_ONLY
+    plan: Plan
+    clock: Clock
+    deliver: Deliver
+    progress: Progress
+    round_pages: int  # fetched before; changed by take_note()
+    # Changed by run() and take_note(), in the loop's thread.
+    _visits: dict[asyncio.Task[None], str] = field(default_factory=dict)
+    _left: set[str] = field(default_factory=set)  # visits without a slot
+    _granted: dict[str, int] = field(default_factory=dict)  # pages that visits under way may still fetch
+    _spent: dict[str, Usage] = field(default_factory=dict)  # by site, if the crawler has limits of its own
+    _began: dict[str, float] = field(default_factory=dict)  # when the run's first visit to such a site began
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _over: list[asyncio.Task[None]] = field(default_factory=list)  # visits that ended since the last wait
 
     def take_note(self, parcels: tuple[Parcel, ...]) -> None:
         """Called after each commit: budgets shrink, and new sites may be due."""
         for parcel in parcels:
-            self._committed += parcel.usage.pages
+            self.round_pages += parcel.usage.pages
             if parcel.visit in self._granted:
                 self._granted[parcel.visit] -= parcel.usage.pages
-            if self._plan.budget.has_own_limits:
+            if self.plan.budget.has_own_limits:
                 self._spent[parcel.site] = self._spent.get(parcel.site, Usage()).plus(parcel.usage)
             if parcel.ended in LIMITS:
-                self._progress.limits[parcel.ended] += 1
+                self.progress.limits[parcel.ended] += 1
         self._news.set()
 
     async def run(self, stop: asyncio.Event) -> str:
         """Visits sites until nothing is left, a limit is reached or `stop` is set; returns which."""
-        watch = asyncio.create_task(self._ring(stop))
+        watch = asyncio.create_task(stop.wait())
+        watch.add_done_callback(lambda _: self._news.set())
         try:
-            for visit in await self._carrier.unfinished():
+            for visit in await self.carrier.unfinished():
                 self._begin(visit, stop)
                 self._leave(visit.id)
             while True:
                 self._news.clear()
-                await self._plan.between()
+                await self.plan.between()
                 if not stop.is_set():
                     await self._send_out(stop)
                 if not self._visits:
@@ -161,42 +149,44 @@ class Dispatch:
                 await self._wait_for_news()
         finally:
             watch.cancel()
-            await self._end_all()
-
-    async def _ring(self, stop: asyncio.Event) -> None:
-        await stop.wait()
-        self._news.set()
+            for task in self._visits:
+                task.cancel()
+            await asyncio.gather(*self._visits, return_exceptions=True)
 
     def _pages_left(self) -> int:
-        if self._plan.max_pages is None:
-            return VISIT_PAGES * self._plan.slots
-        return self._plan.max_pages - self._committed - sum(self._granted.values())
+        if self.plan.max_pages is None:
+            return VISIT_PAGES * self.plan.slots
+        return self.plan.max_pages - self.round_pages - sum(self._granted.values())
 
     async def _send_out(self, stop: asyncio.Event) -> None:
         """Fills the free slots; the parts that are due share the remaining pages."""
-        while (free := self._plan.slots - len(self._visits) + len(self._left)) > 0:
-            due = await self._ledger.do(partial(self._due_count, free + 1))
-            left = self._pages_left()
-            count = min(free, due, left, LEASES_AT_ONCE)
-            if count <= 0:
-                return
-            patience = PATIENCE_SECONDS if due <= free else CROWDED_PATIENCE_SECONDS
-            leases = await self._ledger.do(partial(self._lease, count, left // count))
+        while (free := self.plan.slots - len(self._visits) + len(self._left)) > 0:
+            leases, patience = await self.ledger.do(partial(self._lease, free, self._pages_left()))
             for lease in leases:
-                budget = msgspec.structs.replace(
-                    self._rest_of_budget(lease.site),
-                    pages=lease.pages,
-                    seconds=VISIT_SECONDS,
-                    depth=lease.depth,
-                    patience_seconds=patience,
-                )
-                self._begin(self._visit(lease, budget), stop)
+                self._begin(self._visit(lease, patience), stop)
             if not leases:
                 return
 
+    def _lease(self, free: int, left: int, ledger: Ledger) -> tuple[list[Lease], float]:
+        """Leases at most `free` parts, for `left` pages in all, and the patience of their visits."""
+        now = self.clock.now()
+        due = ledger.due_count(now=now, most=free + 1)
+        count = min(free, due, left, LEASES_AT_ONCE)
+        if count <= 0:
+            return [], 0.0
+        leases = ledger.lease(
+            [secrets.token_hex(8) for _ in range(count)],
+            now=now,
+            pages=min(VISIT_PAGES, left // count),
+            host_pages=min(HOST_VISIT_PAGES, left // count),
+            max_depth=self.plan.crawler.scope.max_depth,
+            may_visit=lambda site: self.plan.may_visit(site) and self.carrier.may_visit(site),
+        )
+        return leases, PATIENCE_SECONDS if due <= free else CROWDED_PATIENCE_SECONDS
+
     def _rest_of_budget(self, site: str) -> Budget:
         """The rest of the crawler's own limits at a site; an exhausted limit ends the visit at once."""
-        budget, now = self._plan.budget, self._clock.now()
+        budget, now = self.plan.budget, self.clock.now()
         if not budget.has_own_limits:
             return budget
         spent = self._spent.get(site, Usage())
@@ -205,38 +195,19 @@ class Dispatch:
     def _begin(self, visit: Visit, stop: asyncio.Event) -> None:
         self._granted[visit.id] = visit.budget.pages
         task = asyncio.create_task(self._carry(visit, stop))
-        task.add_done_callback(self._note_end)
+        task.add_done_callback(self._over.append)
+        task.add_done_callback(lambda _: self._news.set())
         self._visits[task] = visit.id
-        self._progress.active = len(self._visits)
+        self.progress.active = len(self._visits)
 
     def _leave(self, visit: str) -> None:
         """Frees the visit's slot for another one."""
         self._left.add(visit)
         self._news.set()
 
-    def _note_end(self, task: asyncio.Task[None]) -> None:
-        self._over.append(task)
-        self._news.set()
-
-    def _due_count(self, most: int, ledger: Ledger) -> int:
-        return ledger.due_count(now=self._clock.now(), most=most)
-
-    def _lease(self, count: int, pages: int, ledger: Ledger) -> list[Lease]:
-        return ledger.lease(
-            [secrets.token_hex(8) for _ in range(count)],
-            now=self._clock.now(),
-            pages=min(VISIT_PAGES, pages),
-            host_pages=min(HOST_VISIT_PAGES, pages),
-            max_depth=self._plan.crawler.scope.max_depth,
-            may_visit=self._may_visit,
-        )
-
-    def _may_visit(self, site: str) -> bool:
-        return self._plan.may_visit(site) and self._carrier.may_visit(site)
-
-    def _visit(self, lease: Lease, budget: Budget) -> Visit:
-        crawler = self._plan.crawler
-        if facts := self._plan.facts():
+    def _visit(self, lease: Lease, patience_seconds: float) -> Visit:
+        crawler = self.plan.crawler
+        if facts := self.plan.facts():
             crawler = msgspec.structs.replace(crawler, facts=(*crawler.facts, *facts))
         return Visit(
             id=lease.visit,
@@ -244,26 +215,32 @@ class Dispatch:
             part=lease.part,
             epoch=lease.epoch,
             crawler=crawler,
-            etiquette=self._plan.etiquette,
+            etiquette=self.plan.etiquette,
             starts=lease.starts,
             known=lease.known,
-            budget=budget,
+            budget=msgspec.structs.replace(
+                self._rest_of_budget(lease.site),
+                pages=lease.pages,
+                seconds=VISIT_SECONDS,
+                depth=lease.depth,
+                patience_seconds=patience_seconds,
+            ),
             robots=lease.robots,
             holds=lease.holds,
             state=lease.state,
             may_be_private=lease.may_be_private,
-            allow_private=self._plan.allow_private,
+            allow_private=self.plan.allow_private,
         )
 
     async def _carry(self, visit: Visit, stop: asyncio.Event) -> None:
         try:
-            place = await self._carrier.carry_out(
-                visit, deliver=self._deliver, stop=stop, leave=partial(self._leave, visit.id)
+            place = await self.carrier.carry_out(
+                visit, deliver=self.deliver, stop=stop, leave=partial(self._leave, visit.id)
             )
         except ParcelRefused:
-            self._progress.errors["parcel_refused"] += 1
+            self.progress.errors["parcel_refused"] += 1
             place = Place("host") if visit.id in self._left else HERE
-        self._progress.visits[place.kind] += 1
+        self.progress.visits[place.kind] += 1
 
     async def _wait_for_news(self) -> None:
         with suppress(TimeoutError):
@@ -275,20 +252,15 @@ class Dispatch:
             self._granted.pop(visit, None)
             self._left.discard(visit)
             task.result()  # a visit's own failure, such as a full disk, ends the crawl
-        self._progress.active = len(self._visits)
+        self.progress.active = len(self._visits)
 
     async def _why_idle(self, stop: asyncio.Event) -> str:
         """Why no visit is under way; "" if a site is due soon."""
-        counts = await self._ledger.do(lambda ledger: ledger.counts(now=self._clock.now()))
+        counts = await self.ledger.do(lambda ledger: ledger.counts(now=self.clock.now()))
         if stop.is_set():
             return "stopped"
         if self._pages_left() <= 0:
             return "limit"
         if counts.next_turn is None:
             return "finished"
-        return "waiting" if counts.next_turn > self._clock.now() + self._plan.wait_seconds else ""
-
-    async def _end_all(self) -> None:
-        for task in self._visits:
-            task.cancel()
-        await asyncio.gather(*self._visits, return_exceptions=True)
+        return "waiting" if counts.next_turn > self.clock.now() + self.plan.wait_seconds else ""

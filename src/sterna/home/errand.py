@@ -6,7 +6,7 @@ It is stored in the ledger, so that the next run continues with it.
 from typing import TYPE_CHECKING
 
 from sterna.crawler.compiler import crawler_of_fields
-from sterna.crawler.pack import PackedCrawler, decode, encode
+from sterna.crawler.pack import PackedCrawler, decode
 from sterna.model import Crawler, Program
 
 if TYPE_CHECKING:  # importing them takes a tenth of a second, and queries do not need them
@@ -29,13 +29,8 @@ def choose_errand(
     return before if before and before.crawler.name != _DEFAULT else errand_of(options)
 
 
-def dump(errand: PackedCrawler) -> str:
-    """The errand as a setting of the ledger."""
-    return encode(errand).hex()
-
-
 def load(text: str | None) -> PackedCrawler | None:
-    """The errand that dump() wrote."""
+    """The errand as the ledger's setting of this name keeps it, in hexadecimal digits."""
     return decode(bytes.fromhex(text)) if text else None
 
 

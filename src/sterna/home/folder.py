@@ -5,8 +5,9 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -33,44 +34,25 @@ class CollectionFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    @property
-    def ledger_path(self) -> Path:
-        return self.folder / "ledger.sqlite"
-
-    @property
-    def segments_folder(self) -> Path:
-        return self.folder / "segments"
-
-    @property
-    def warc_folder(self) -> Path:
-        return self.folder / "warc"
-
-    @property
-    def index_folder(self) -> Path:
-        return self.folder / "index"
-
-    @property
-    def storage_path(self) -> Path:
-        """Rules that copy rows into the user's own databases; most collections have none."""
-        return self.folder / "storage.toml"
+        self.ledger_path = folder / "ledger.sqlite"
+        self.segments_folder = folder / "segments"
+        self.warc_folder = folder / "warc"
+        self.index_folder = folder / "index"
+        # Rules that copy rows into the user's own databases; most collections have none.
+        self.storage_path = folder / "storage.toml"
 
     def id(self) -> str:
         """Id of the collection, kept when its folder is moved; raises NotACollection."""
         return self._marker().id
 
-    def check(self) -> None:
-        """Raises NotACollection unless the folder is one."""
+    def check(self) -> Self:
+        """Itself; raises NotACollection unless the folder is one."""
         self._marker()
+        return self
 
-    @contextmanager
-    def open_ledger(self, *, is_reader: bool = True) -> Iterator[SqliteLedger]:
-        """The ledger while the context is open; a reader may be there beside a crawl."""
-        ledger = SqliteLedger(self.ledger_path, is_reader=is_reader)
-        try:
-            yield ledger
-        finally:
-            ledger.close()
+    def open_ledger(self, *, is_reader: bool = True) -> AbstractContextManager[SqliteLedger]:
+        """The ledger, closed with the context; a reader may be there beside a crawl."""
+        return closing(SqliteLedger(self.ledger_path, is_reader=is_reader))
 
     def snapshot(self) -> Snapshot:
         """The segments that are committed now, and the number of the last batch."""
@@ -94,7 +76,12 @@ class CollectionFolder:
         except OSError as error:
             raise StorageError(f"cannot write to {self.folder}: {error.strerror}") from error
         try:
-            _lock(handle, self.folder)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CollectionInUse(
+                    f"{self.folder} is in use by another crawl: wait for it or name another folder"
+                ) from None
             yield
         finally:
             os.close(handle)
@@ -122,7 +109,13 @@ class CollectionFolder:
                 self.check()
             else:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self._check_empty()
+                # A lock or half a marker may be there, left by a crawl that is starting or died in the same
+                # folder. Storage rules may be written before the first crawl.
+                ours = {"lock", MARKER_BEGUN, self.storage_path.name}
+                if {entry.name for entry in self.folder.iterdir()} - ours:
+                    raise NotACollection(
+                        f"{self.folder} holds other files: name a new folder, or one that 'sterna crawl' made"
+                    )
                 self._write_marker()
             for folder in (self.segments_folder, self.warc_folder):
                 folder.mkdir(exist_ok=True)
@@ -130,15 +123,6 @@ class CollectionFolder:
             raise NotACollection(f"{self.folder} is not a folder") from error
         except OSError as error:
             raise StorageError(f"cannot create {self.folder}: {error.strerror}") from error
-
-    def _check_empty(self) -> None:
-        # A lock or half a marker may be there, left by a crawl that is starting or died in the same folder.
-        # Storage rules may be written before the first crawl.
-        ours = {"lock", MARKER_BEGUN, self.storage_path.name}
-        if {entry.name for entry in self.folder.iterdir()} - ours:
-            raise NotACollection(
-                f"{self.folder} holds other files: name a new folder, or one that 'sterna crawl' made"
-            )
 
     def _write_marker(self) -> None:
         marker = Marker(FORMAT, secrets.token_hex(8), time.time())
@@ -149,12 +133,3 @@ class CollectionFolder:
             os.fsync(stream.fileno())
         begun.replace(self.folder / MARKER)
         sync_folder(self.folder)
-
-
-def _lock(handle: int, folder: Path) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise CollectionInUse(
-            f"{folder} is in use by another crawl: wait for it or name another folder"
-        ) from None

@@ -2,18 +2,19 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 
-from sterna.archive.manifest import Batch, FactRow, WarcPosition
+from sterna.archive.manifest import Batch, FactRow
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
-from sterna.home.ledger.interface import LedgerDesk
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Change, Disposal
-from sterna.model import Page, Parcel, Target
+from sterna.model import Parcel, Target
 from sterna.web.clock import Clock
 
 MAX_BATCH = 256
@@ -22,78 +23,63 @@ QUEUE_ROOM = 1024
 
 OnStep = Callable[[str], None]
 Admit = Callable[[Target], bool]
-_Key = tuple[str, int]  # of a page: its site and its fingerprint
+_Queued = tuple[Parcel, asyncio.Future[None]]  # a parcel, and its commit
 
 
-class _Queued(msgspec.Struct, frozen=True):
-    parcel: Parcel
-    done: asyncio.Future[None]
-
-
+@dataclass(eq=False, repr=False)
 class Intake:
     """Commits parcels of many visits together: one segment, one transaction, one flush to disk."""
 
-    def __init__(
-        self,
-        ledger: LedgerDesk,
-        segments: SegmentStore,
-        *,
-        warc: WarcStore | None,
-        clock: Clock,
-        admit_outlink: Admit,
-        on_commit: Callable[[tuple[Parcel, ...]], None],
-        on_step: OnStep,
-        crawler: str = "default",
-    ) -> None:
-        self._desk = ledger
-        self._ledger = ledger.ledger  # used in the ledger's thread only
-        self._segments = segments
-        self._warc = warc
-        self._clock = clock
-        self._admit_outlink = admit_outlink
-        self._on_commit = on_commit
-        self._on_step = on_step
-        self._crawler = crawler
-        self._queue: asyncio.Queue[_Queued] = asyncio.Queue(QUEUE_ROOM)
+    ledger: LedgerDesk
+    segments: SegmentStore
+    _: KW_ONLY
+    warc: WarcStore | None
+    clock: Clock
+    admit_outlink: Admit
+    on_commit: Callable[[tuple[Parcel, ...]], None]
+    on_step: OnStep
+    crawler: str = "default"
+    _queue: asyncio.Queue[_Queued] = field(default_factory=lambda: asyncio.Queue(QUEUE_ROOM))
 
     async def take(self, parcel: Parcel) -> None:
         """Returns when the parcel is committed; raises ParcelRefused if its lease is no longer in force."""
         done = asyncio.get_running_loop().create_future()
-        await self._queue.put(_Queued(parcel, done))
+        await self._queue.put((parcel, done))
         await done
 
     async def run(self) -> None:
         """Runs until cancelled."""
         while True:
             batch = [await self._queue.get()]
-            urls = _url_count(batch[0].parcel)
+            urls = _url_count(batch[0][0])
             while len(batch) < MAX_BATCH and urls < MAX_URLS and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
-                urls += _url_count(batch[-1].parcel)
+                urls += _url_count(batch[-1][0])
             await self._commit(batch)
 
     async def _commit(self, batch: list[_Queued]) -> None:
-        parcels = [queued.parcel for queued in batch]
+        parcels = [parcel for parcel, _ in batch]
         try:
-            disposals, new = await self._desk.do(lambda ledger: self._store(parcels))
+            disposals, new = await self.ledger.do(lambda ledger: self._store(ledger, parcels))
         except Exception as error:
             # No parcel of the batch is acknowledged, and intake ends: the files may now be ahead of the
             # ledger, and recovery at the next start removes the difference.
-            for queued in batch:
-                _settle(queued.done, error)
+            for _, done in batch:
+                _settle(done, error)
             raise
         if new:
-            self._on_commit(new)
-        for queued, disposal in zip(batch, disposals, strict=True):
+            self.on_commit(new)
+        for (parcel, done), disposal in zip(batch, disposals, strict=True):
+            is_stored = disposal in (Disposal.NEW, Disposal.STORED)
             refusal = (
-                None if disposal in (Disposal.NEW, Disposal.STORED) else _refusal(queued.parcel, disposal)
+                f"parcel {parcel.number} of visit {parcel.visit} to {parcel.site} (epoch {parcel.epoch})"
             )
-            _settle(queued.done, refusal)
+            _settle(done, None if is_stored else ParcelRefused(f"{refusal} was refused: {disposal}"))
 
-    def _store(self, parcels: list[Parcel]) -> tuple[list[Disposal], tuple[Parcel, ...]]:
+    def _store(self, ledger: Ledger, parcels: list[Parcel]) -> tuple[list[Disposal], tuple[Parcel, ...]]:
         """The disposal of each parcel, and the parcels stored now; runs in the ledger's thread."""
-        self._on_step("received")
-        disposals = self._judge(parcels)
+        self.on_step("received")
+        disposals = _judge(ledger, parcels)
         taken = [
             self._taken(parcel)
             for parcel, disposal in zip(parcels, disposals, strict=True)
@@ -103,77 +89,56 @@ class Intake:
         if new:
             site_pages = [(parcel.site, page) for parcel in new for page in parcel.pages]
             facts = [fact for _, facts in taken for fact in facts]
-            batch = self._batch(new)
-            segments = self._segments.write_pages(site_pages, facts=facts, batch=batch)
-            positions = self._write_warc(page for _, page in site_pages)
-            self._on_step("archived")
-            change = Change(
-                parcels=new,
-                segments=tuple(segments),
-                warc=positions,
-                batch=batch.number,
-            )
-            self._ledger.commit(change, now=self._clock.now())
-            self._on_step("committed")
+            batch = self._batch(ledger, new)
+            segments = self.segments.write_pages(site_pages, facts=facts, batch=batch)
+            raw = [page for _, page in site_pages if page.raw and page.is_kept]
+            positions = tuple(self.warc.append(raw)) if self.warc and raw else ()
+            self.on_step("archived")
+            change = Change(parcels=new, segments=tuple(segments), warc=positions, batch=batch.number)
+            ledger.commit(change, now=self.clock.now())
+            self.on_step("committed")
         return disposals, new
-
-    def _judge(self, parcels: list[Parcel]) -> list[Disposal]:
-        """The ledger's disposals; a parcel that is twice in the batch counts as stored the second time."""
-        seen: set[tuple[str, int]] = set()
-        disposals: list[Disposal] = []
-        for parcel in parcels:
-            disposal, key = self._ledger.judge(parcel), (parcel.visit, parcel.number)
-            disposals.append(Disposal.STORED if disposal is Disposal.NEW and key in seen else disposal)
-            seen.add(key)
-        return disposals
 
     def _taken(self, parcel: Parcel) -> tuple[Parcel, list[FactRow]]:
         """The parcel without outlinks that home does not admit, and its facts; unreadable ones are errors."""
-        wanted = tuple(target for target in parcel.outlinks if self._admit_outlink(target))
-        facts, unreadable = emitted(parcel, crawler=self._crawler, received=self._clock.now())
-        parcel = msgspec.structs.replace(parcel, outlinks=wanted)
-        return (_with_errors(parcel, unreadable) if unreadable else parcel), facts
+        wanted = tuple(target for target in parcel.outlinks if self.admit_outlink(target))
+        facts, unreadable = emitted(parcel, crawler=self.crawler, received=self.clock.now())
+        usage = parcel.usage
+        if unreadable:
+            errors = Counter(usage.errors)
+            errors["unreadable_fact"] += unreadable
+            usage = msgspec.structs.replace(usage, errors=dict(errors))
+        return msgspec.structs.replace(parcel, outlinks=wanted, usage=usage), facts
 
-    def _batch(self, parcels: Sequence[Parcel]) -> Batch:
+    def _batch(self, ledger: Ledger, parcels: Sequence[Parcel]) -> Batch:
         """The next batch. Its number is taken only by the commit: a crash leaves no gap."""
         pages = [(parcel.site, page.fingerprint) for parcel in parcels for page in parcel.pages]
-        known = self._ledger.stored(set(pages))
+        known = ledger.stored(set(pages))
+        again: list[bool] = []  # for each page, whether it was known or is among those before it
+        for page in pages:
+            again.append(page in known)
+            known.add(page)
         return Batch(
-            number=self._ledger.batch() + 1,
-            crawler=self._crawler,
+            number=ledger.batch() + 1,
+            crawler=self.crawler,
             visits=tuple(parcel.visit for parcel in parcels for _ in parcel.pages),
-            again=tuple(_come_again(pages, known)),
+            again=tuple(again),
         )
 
-    def _write_warc(self, pages: Iterable[Page]) -> tuple[WarcPosition, ...]:
-        raw = [page for page in pages if page.raw and page.is_kept]
-        return tuple(self._warc.append(raw)) if self._warc and raw else ()
 
-
-def _come_again(pages: Iterable[_Key], known: set[_Key]) -> Iterator[bool]:
-    """For each page, whether it was known or is among those before it."""
-    seen = set(known)
-    for page in pages:
-        yield page in seen
-        seen.add(page)
+def _judge(ledger: Ledger, parcels: list[Parcel]) -> list[Disposal]:
+    """The ledger's disposals; a parcel that is twice in the batch counts as stored the second time."""
+    seen: set[tuple[str, int]] = set()
+    disposals: list[Disposal] = []
+    for parcel in parcels:
+        disposal, key = ledger.judge(parcel), (parcel.visit, parcel.number)
+        disposals.append(Disposal.STORED if disposal is Disposal.NEW and key in seen else disposal)
+        seen.add(key)
+    return disposals
 
 
 def _url_count(parcel: Parcel) -> int:
     return len(parcel.checkpoint.found) + len(parcel.outlinks)
-
-
-def _with_errors(parcel: Parcel, unreadable: int) -> Parcel:
-    errors = Counter(parcel.usage.errors)
-    errors["unreadable_fact"] += unreadable
-    usage = msgspec.structs.replace(parcel.usage, errors=dict(errors))
-    return msgspec.structs.replace(parcel, usage=usage)
-
-
-def _refusal(parcel: Parcel, disposal: Disposal) -> ParcelRefused:
-    return ParcelRefused(
-        f"parcel {parcel.number} of visit {parcel.visit} to {parcel.site} (epoch {parcel.epoch})"
-        f" was refused: {disposal}"
-    )
 
 
 def _settle(done: asyncio.Future[None], error: Exception | None) -> None:

@@ -13,7 +13,7 @@ from sterna.crawler.scope import ScopeRules, seed_url
 from sterna.crawler.spec import GENTLE_SECONDS, CrawlOptions
 from sterna.errors import ConfigError, UsageError, WireError
 from sterna.home.away.hosts import Configured
-from sterna.home.settings import SETTINGS, Setting, flag_of
+from sterna.home.settings import SETTINGS, flag_of
 from sterna.model import Etiquette, Scope
 from sterna.web.dns import literal_address
 from sterna.web.politeness import NO_LIMITS, Limits
@@ -49,7 +49,12 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def check(self) -> None:
         """Raises UsageError with the flag and the value that is invalid."""
         for name, setting in SETTINGS.items():
-            _check_value(name, getattr(self, name), setting)
+            value = getattr(self, name)
+            if isinstance(value, int | float):
+                is_good = setting.least <= value <= setting.most
+            else:
+                is_good = not setting.choices or value in setting.choices
+            _check(is_good, flag_of(name), value, setting.allowed)
         crawler_of_fields(self.keep)
         if self.here and self.require_host:
             raise UsageError("--here and --require-host exclude each other: choose one")
@@ -76,7 +81,13 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def seed_urls(self) -> list[str]:
         """The start URLs, canonical; raises UsageError for an invalid one."""
         canonical = Canonical(self.drop_params)
-        return [_seed_url(seed, canonical) for seed in self.seeds]
+        urls = []
+        for seed in self.seeds:
+            url = seed_url(seed, canonical)
+            if url is None:
+                raise UsageError(f"{seed!r} is not a web address: write it like https://www.example.org/")
+            urls.append(url)
+        return urls
 
     def scope(self) -> Scope:
         return Scope(
@@ -90,11 +101,13 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def etiquette(self, version: str) -> Etiquette:
         delay = max(self.delay, GENTLE_SECONDS) if self.gentle else self.delay
-        user_agent = self.user_agent or _user_agent(version, self.contact)
+        contact = f" (+{self.contact})" if self.contact else ""
+        user_agent = self.user_agent or f"Sterna/{version}{contact}"
+        is_mail = "@" in self.contact and "://" not in self.contact
         return Etiquette(
             user_agent=user_agent,
             robots_name=_robots_name(user_agent),
-            sender=self.sender or (self.contact if _is_mail(self.contact) else ""),
+            sender=self.sender or (self.contact if is_mail else ""),
             delay_seconds=delay,
             # Without a delay nothing waits; with one, requests come one at a time.
             response_factor=self.response_factor if delay else 0.0,
@@ -172,35 +185,19 @@ def merge_seeds(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*old, *new)))
 
 
-def _user_agent(version: str, contact: str) -> str:
-    return f"Sterna/{version} (+{contact})" if contact else f"Sterna/{version}"
-
-
-def _is_mail(contact: str) -> bool:
-    return "@" in contact and "://" not in contact
-
-
 def _robots_name(user_agent: str) -> str:
     """The crawler's name in a User-Agent, also in one that begins as browsers' do."""
     found = re.search(r"compatible;\s*([A-Za-z_-]+)", user_agent) or re.match(r"([A-Za-z_-]+)", user_agent)
     return found[1] if found else "Sterna"
 
 
-def _seed_url(text: str, canonical: Canonical) -> str:
-    url = seed_url(text, canonical)
-    if url is None:
-        raise UsageError(f"{text!r} is not a web address: write it like https://www.example.org/")
-    return url
-
-
 def _configured(text: str) -> tuple[str, Configured]:
     site, _, said = text.partition("=")
     endpoint, _, key = said.partition(",")
-    canonical = Canonical(())
-    origin = canonical(site if "://" in site else f"https://{site}")
-    url = canonical(endpoint) if endpoint else ""
+    origin = _origin(site)
+    url = Canonical(())(endpoint) if endpoint else ""
     try:
-        is_good = origin is not None and url is not None and bool(url or key)
+        is_good = bool(url or key) and url is not None
         if key:
             PublicKey.parse(key)
     except WireError:
@@ -208,24 +205,22 @@ def _configured(text: str) -> tuple[str, Configured]:
     if not is_good or origin is None:
         example = "https://www.example.org=https://www.example.org/sterna,ed25519:..."
         raise UsageError(f"--host {text} is invalid: write it like {example}; the key is optional")
-    return site_of(origin), Configured(endpoint=url or "", key=key)
+    return origin, Configured(endpoint=url or "", key=key)
 
 
 def _priority(text: str) -> tuple[str, int]:
     site, _, number = text.rpartition("=")
-    origin = Canonical(())(site if "://" in site else f"https://{site}") if site else None
+    origin = _origin(site) if site else None
     is_number = number.isascii() and number.isdigit() and len(number) <= 2
     if origin is None or not is_number or int(number) > MAX_PRIORITY:
         raise UsageError(f"--priority {text} is invalid: write it like https://www.example.org=5, 0 to 10")
-    return site_of(origin), int(number)
+    return origin, int(number)
 
 
-def _check_value(name: str, value: object, setting: Setting) -> None:
-    if isinstance(value, int | float):
-        is_good = setting.least <= value <= setting.most
-    else:
-        is_good = not setting.choices or value in setting.choices
-    _check(is_good, flag_of(name), value, setting.allowed)
+def _origin(site: str) -> str | None:
+    """The site that the user names, with or without a scheme; None if it is malformed."""
+    url = Canonical(())(site if "://" in site else f"https://{site}")
+    return site_of(url) if url else None
 
 
 def _check(is_good: bool, option: str, value: object, allowed: str) -> None:

@@ -7,13 +7,13 @@ in docs/reference.md are made from this description.
 import math
 import sys
 from dataclasses import dataclass
+from functools import partial
 
 from sterna.wire.keys import DEFAULT_KEYS
 
 SCOPE, POLITENESS, NETWORK = "What to crawl", "Politeness", "Network"
 HOSTS, OUTPUT = "Hosts at the sites", "Collection and output"
 PANELS = (SCOPE, POLITENESS, NETWORK, HOSTS, OUTPUT)
-CHECKS = ("none", "auto", "strict")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,204 +32,153 @@ class Setting:
     choices: tuple[str, ...] = ()
     least: float = -math.inf
     most: float = math.inf
-    allowed: str = ""  # the values, in words
 
+    @property
+    def allowed(self) -> str:
+        """The valid values in words; "" if all are valid."""
+        if self.choices:
+            return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
+        if self.least == -math.inf:
+            return ""
+        unit = "seconds, " if self.metavar == "SECONDS" else ""
+        most = f"to {self.most:g}" if self.most < sys.float_info.max else "or more"
+        return f"{unit}{self.least:g} {most}"
+
+
+_scope, _politeness, _network, _hosts, _output = (partial(Setting, panel=panel) for panel in PANELS)
 
 SETTINGS: dict[str, Setting] = {
-    "max_pages": Setting(
-        panel=SCOPE,
+    "max_pages": _scope(
         metavar="N",
         default="no limit",
         least=1,
-        allowed="1 or more",
         help="Stop after N pages, counted over all runs since the crawl or its last refresh began.",
     ),
-    "max_depth": Setting(
-        panel=SCOPE,
-        metavar="N",
-        least=0,
-        allowed="0 or more",
-        help="Follow at most N links from a start page.",
-    ),
-    "stay": Setting(
-        panel=SCOPE,
+    "max_depth": _scope(metavar="N", least=0, help="Follow at most N links from a start page."),
+    "stay": _scope(
         metavar="site|domain|any",
         choices=("site", "domain", "any"),
-        allowed="site, domain or any",
         help="Follow links within the start sites (scheme, host and port), within their registrable domains,"
         " or anywhere.",
     ),
-    "include": Setting(
-        panel=SCOPE,
-        metavar="REGEX",
-        default="everything",
-        help="Follow only URLs that match this regular expression.",
+    "include": _scope(
+        metavar="REGEX", default="everything", help="Follow only URLs that match this regular expression."
     ),
-    "exclude": Setting(
-        panel=SCOPE,
-        metavar="REGEX",
-        default="nothing",
-        help="Never follow URLs that match this regular expression.",
+    "exclude": _scope(
+        metavar="REGEX", default="nothing", help="Never follow URLs that match this regular expression."
     ),
-    "sitemaps": Setting(panel=SCOPE, help="Read the sitemaps that robots.txt names."),
-    "drop_params": Setting(
-        panel=SCOPE,
-        is_flag=False,
-        default="see below",
-        help="Query parameters to remove from URLs, as patterns.",
+    "sitemaps": _scope(help="Read the sitemaps listed in robots.txt."),
+    "drop_params": _scope(
+        is_flag=False, default="see below", help="Patterns of query parameters to remove from URLs."
     ),
-    "delay": Setting(
-        panel=POLITENESS,
+    "delay": _politeness(
         metavar="SECONDS",
         least=0,
         most=86_400,
-        allowed="seconds from 0 to 86400",
-        help="Seconds between two requests to a site, or five times its response time if that is longer."
-        " 0 lifts the shared limits too and opens several connections: only for sites of your own.",
+        help="Seconds between two requests to the same site, or five times its response time if that is"
+        " longer. 0 also disables the shared limits and opens several connections: only for sites of your"
+        " own.",
     ),
-    "response_factor": Setting(
-        panel=POLITENESS,
+    "response_factor": _politeness(
         is_flag=False,
         least=0,
         most=1000,
-        allowed="0 to 1000",
-        help="The delay is at least this many times the server's response time, up to a minute.",
+        help="The delay is at least this many times the server's response time, up to one minute.",
     ),
-    "gentle": Setting(panel=POLITENESS, help="A delay of 30 seconds instead, for slow or small servers."),
-    "block": Setting(
-        panel=POLITENESS,
+    "gentle": _politeness(help="Use a delay of 30 seconds, for slow or small servers."),
+    "block": _politeness(
         metavar="NAME",
         default="nothing",
         help="Never visit this hostname or domain. The collection remembers it.",
     ),
-    "user_agent": Setting(
-        panel=POLITENESS,
-        metavar="TEXT",
-        default="Sterna/VERSION (+CONTACT)",
-        help="The whole User-Agent header.",
+    "user_agent": _politeness(
+        metavar="TEXT", default="Sterna/VERSION (+CONTACT)", help="The complete User-Agent header."
     ),
-    "contact": Setting(
-        panel=POLITENESS,
+    "contact": _politeness(
         metavar="URL|MAIL",
         environment="STERNA_CONTACT",
-        help="A URL or mail address for the owners of sites. It is sent in User-Agent, and a mail address in"
-        " From too.",
+        help="A URL or email address at which site owners can reach you. It is sent in the User-Agent"
+        " header; an email address is also sent in From.",
     ),
-    "sender": Setting(
-        panel=POLITENESS, is_flag=False, help="The From header, if it differs from the contact."
+    "sender": _politeness(is_flag=False, help="The From header, if it differs from the contact."),
+    "ignore_robots": _politeness(
+        negation="--obey-robots", help="Do not fetch robots.txt. Only for sites of your own."
     ),
-    "ignore_robots": Setting(
-        panel=POLITENESS,
-        negation="--obey-robots",
-        help="Do not fetch robots.txt. Only for sites of your own.",
-    ),
-    "wait": Setting(
-        panel=POLITENESS,
+    "wait": _politeness(
         metavar="SECONDS",
         least=0,
         most=sys.float_info.max,
-        allowed="seconds, 0 or more",
-        help="Seconds to wait for sites that ask for a pause, before the run ends.",
+        help="How long to wait for sites that ask for a pause, in seconds, before the run ends.",
     ),
-    "limits": Setting(
-        panel=POLITENESS, is_flag=False, default="see below", help="Rates that all sites share."
-    ),
-    "concurrency": Setting(
-        panel=NETWORK,
+    "limits": _politeness(is_flag=False, default="see below", help="Rate limits shared by all sites."),
+    "concurrency": _network(
         metavar="N",
         least=1,
         most=1000,
-        allowed="1 to 1000",
-        help="Open connections at most, 1 to 1000; at most half of them, and 64, to one site.",
+        help="Maximum number of open connections, 1 to 1000. One site gets at most half of them, and at"
+        " most 64.",
     ),
-    "timeout": Setting(
-        panel=NETWORK,
-        metavar="SECONDS",
-        least=1,
-        most=3600,
-        allowed="seconds from 1 to 3600",
-        help="Seconds for one request.",
-    ),
-    "proxy": Setting(
-        panel=NETWORK,
+    "timeout": _network(metavar="SECONDS", least=1, most=3600, help="Timeout of a request, in seconds."),
+    "proxy": _network(
         metavar="URL",
         environment="STERNA_PROXY",
         default="none",
-        help="Fetch through this proxy. It is not remembered, because it may contain a password.",
+        help="Fetch through this proxy. Not remembered, because the URL may contain a password.",
     ),
-    "ca_file": Setting(
-        panel=NETWORK,
+    "ca_file": _network(
         metavar="FILE",
         is_path=True,
-        default="Mozilla's",
-        help="Trust the certificates in this file instead.",
+        default="Mozilla's list",
+        help="Trust the CA certificates in this file instead.",
     ),
-    "allow_private": Setting(
-        panel=NETWORK,
-        help="Visit private networks too. A start URL with a private address, or localhost, is always"
-        " allowed.",
+    "allow_private": _network(
+        help="Also visit private networks. A start URL with a private address, or localhost, is always"
+        " allowed."
     ),
-    "readers": Setting(
-        panel=NETWORK,
-        is_flag=False,
-        least=0,
-        most=64,
-        allowed="0 to 64",
-        help="Processes that read pages; 0 chooses.",
-    ),
-    "here": Setting(panel=HOSTS, help="Crawl from here, even where a site has a host."),
-    "require_host": Setting(
-        panel=HOSTS, help="End with an error where a site has no host or its host fails."
-    ),
-    "hosts": Setting(
-        panel=HOSTS,
+    "readers": _network(is_flag=False, least=0, most=64, help="Processes that read pages; 0 chooses."),
+    "here": _hosts(help="Crawl from this machine, even if a site has a host."),
+    "require_host": _hosts(help="Fail if a site has no host, or if its host fails."),
+    "hosts": _hosts(
         flag="--host",
         metavar="SITE=URL[,KEY]",
-        default="what the site says",
-        help="The endpoint of a site's host and its public key, instead of what the site's own document"
-        " says. SITE=,KEY sets the key alone.",
+        default="from the site",
+        help="Endpoint and public key of a site's host, instead of those in the site's discovery"
+        " document. SITE=,KEY sets only the key.",
     ),
-    "priority": Setting(
-        panel=HOSTS,
+    "priority": _hosts(
         metavar="SITE=N",
         default="0",
-        help="Offer a site's host a place in the order of revisits, 0 to 10, in return for a larger budget.",
+        help="Revisit priority, 0 to 10, that a site's host is offered in return for a larger budget.",
     ),
-    "checks": Setting(
-        panel=HOSTS,
+    "checks": _hosts(
         flag="--check",
         metavar="none|auto|strict",
-        choices=CHECKS,
-        allowed=", ".join(CHECKS),
-        help="Fetch some of the pages that hosts return from here too, and compare. auto: at most one in"
-        " twenty, and fewer the longer a host has been correct; strict: 59 of each visit, also as a browser,"
-        " before any of it is used.",
+        choices=("none", "auto", "strict"),
+        help="Fetch a sample of the pages that hosts return from here as well, and compare. auto: at"
+        " most one page in twenty, and fewer the longer a host has been correct; strict: 59 pages"
+        " of each visit, also as a browser would, before any of it is used.",
     ),
-    "compression": Setting(
-        panel=HOSTS,
+    "compression": _hosts(
         metavar="N",
         least=0,
         most=22,
-        allowed="1 to 22, or 0 to choose by line speed",
-        default="0, by line speed",
+        default="0: by connection speed",
         help="Compression level of what hosts send, 1 to 22.",
     ),
-    "keys": Setting(
-        panel=HOSTS,
+    "keys": _hosts(
         metavar="DIR",
         environment="STERNA_KEYS",
         is_path=True,
         default=DEFAULT_KEYS,
-        help="The folder of your keys. A key is created when the first crawler leaves.",
+        help="Folder of your keys. A key is created when the first crawler is sent to a host.",
     ),
-    "keep": Setting(
-        panel=OUTPUT,
+    "keep": _output(
         metavar="all|links|FIELDS",
-        help="Keep title, text, language and links of every page; or only links, which is faster; or a list"
-        " of fields such as title,keywords.",
+        help="What to keep of each page. all: title, text, language and links; links: only links, which"
+        " is faster; or a list of fields such as title,keywords.",
     ),
-    "warc": Setting(panel=OUTPUT, help="Keep raw responses as WARC 1.1."),
-    "index": Setting(panel=OUTPUT, help="Index pages for `sterna search` as they arrive."),
+    "warc": _output(help="Also store the raw responses, as WARC 1.1."),
+    "index": _output(help="Index pages for `sterna search` as they arrive."),
 }
 
 

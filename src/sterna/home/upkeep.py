@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from functools import partial
+from dataclasses import KW_ONLY, dataclass
 
 from sterna.archive.manifest import Segment
 from sterna.archive.segments import SegmentStore, choose_merges
@@ -28,7 +28,9 @@ def recover(
 ) -> None:
     """Restores the archive to the ledger's last commit; visits that were under way here are lost."""
     if ledger.recover(now=now, least_pause=delay_seconds):
-        ledger.hold([Hold(TOTAL, now + _longest_interval(limits))])
+        # The interval of the slowest rate: requests may have been made just before the crash, uncommitted.
+        rates = [rate.requests for rate in (limits.address, limits.domain, limits.total) if rate.requests]
+        ledger.hold([Hold(TOTAL, now + (1.0 / min(rates) if rates else 0.0))])
     for name in ledger.forget_retired(before=now):
         segments.remove(name)
     segments.sweep({segment.name for segment in ledger.segments()})
@@ -36,20 +38,15 @@ def recover(
         warc.recover(ledger.warc_positions())
 
 
-def _longest_interval(limits: Limits) -> float:
-    """The interval of the slowest rate: requests may have been made just before the crash, uncommitted."""
-    rates = [rate.requests for rate in (limits.address, limits.domain, limits.total) if rate.requests]
-    return 1.0 / min(rates) if rates else 0.0
-
-
+@dataclass(eq=False, repr=False)
 class Compaction:
     """Merges small segments in a thread of its own; the ledger's thread only exchanges their names."""
 
-    def __init__(self, ledger: LedgerDesk, segments: SegmentStore, *, clock: Clock, thread: Executor) -> None:
-        self._ledger = ledger
-        self._segments = segments
-        self._clock = clock
-        self._thread = thread
+    ledger: LedgerDesk
+    segments: SegmentStore
+    _: KW_ONLY
+    clock: Clock
+    thread: Executor
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -59,19 +56,15 @@ class Compaction:
 
     async def merge_once(self) -> int:
         """Merges what is worth merging now; returns the number of new segments."""
-        groups = choose_merges(await self._ledger.do(lambda ledger: ledger.segments()))
+        groups = choose_merges(await self.ledger.do(lambda ledger: ledger.segments()))
         for group in groups:
-            merged = await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._segments.merge, group
-            )
-            await self._ledger.do(partial(self._exchange, group, merged))
-        await self._remove_retired()
+            await self._merge(group)
+        before = self.clock.now() - READER_GRACE_SECONDS
+        for name in await self.ledger.do(lambda ledger: ledger.forget_retired(before=before)):
+            self.segments.remove(name)
         return len(groups)
 
-    def _exchange(self, old: Sequence[Segment], new: Segment, ledger: Ledger) -> None:
-        ledger.replace_segments(old, new, now=self._clock.now())
-
-    async def _remove_retired(self) -> None:
-        before = self._clock.now() - READER_GRACE_SECONDS
-        for name in await self._ledger.do(lambda ledger: ledger.forget_retired(before=before)):
-            self._segments.remove(name)
+    async def _merge(self, group: Sequence[Segment]) -> None:
+        loop = asyncio.get_running_loop()
+        merged = await loop.run_in_executor(self.thread, self.segments.merge, group)
+        await self.ledger.do(lambda ledger: ledger.replace_segments(group, merged, now=self.clock.now()))

@@ -4,12 +4,11 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from http import HTTPStatus
 from typing import Any
 
 import h11
 
-from sterna.host.calls import HostRequest, Reply
+from sterna.host.calls import HostRequest
 from sterna.host.service import Service
 from sterna.web.http_server import make_server, serve_until_signalled
 
@@ -47,7 +46,10 @@ class AsgiFace:
         )
         try:
             reply = await self._service.respond(request)
-            await _start(reply, send)
+            fields = [
+                (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.fields()
+            ]
+            await send({"type": "http.response.start", "status": reply.status, "headers": fields})
             if isinstance(reply.body, bytes):
                 await send({"type": "http.response.body", "body": reply.body})
             else:
@@ -69,14 +71,6 @@ async def _body(receive: Receive) -> AsyncIterator[bytes]:
             yield chunk
         if not message.get("more_body", False):
             return
-
-
-async def _start(reply: Reply, send: Send) -> None:
-    headers = [("content-type", reply.media_type), *reply.headers]
-    if isinstance(reply.body, bytes) and reply.status != HTTPStatus.NOT_MODIFIED:
-        headers.append(("content-length", str(len(reply.body))))
-    encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-    await send({"type": "http.response.start", "status": reply.status, "headers": encoded})
 
 
 async def _stream(body: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
@@ -110,10 +104,7 @@ async def _wait_until_gone(receive: Receive) -> None:
 
 
 async def serve(
-    service: Service,
-    *,
-    listener: socket.socket,
-    on_ready: Callable[[], None] = lambda: None,
+    service: Service, *, listener: socket.socket, on_ready: Callable[[], None] = lambda: None
 ) -> None:
     """Serves on the socket until SIGTERM or SIGINT; then visits and their streams end.
 
@@ -126,7 +117,6 @@ async def serve(
         keep_alive_seconds=KEEP_ALIVE_SECONDS,
         grace_seconds=GRACE_SECONDS,
     )
-
     watching = asyncio.create_task(service.watch())
     try:
         await serve_until_signalled(server, listener, on_ready=on_ready, on_stop=service.stop)

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from sterna.errors import Refused
 from sterna.host.policy.policy import HostLimits
@@ -32,6 +33,12 @@ class Reply:
     headers: tuple[tuple[str, str], ...]
     body: bytes | AsyncIterator[bytes]
 
+    def fields(self) -> list[tuple[str, str]]:
+        fields = [("Content-Type", self.media_type), *self.headers]
+        if isinstance(self.body, bytes) and self.status != HTTPStatus.NOT_MODIFIED:
+            fields.append(("Content-Length", str(len(self.body))))
+        return fields
+
 
 @dataclass(frozen=True, slots=True)
 class HostRequest:
@@ -45,7 +52,6 @@ class HostRequest:
 
 
 def refusal(why: Problem) -> Reply:
-    """The reply that reports a problem."""
     headers = tuple(field for field in why.headers if field[0] != "Content-Type")
     return Reply(why.status, PROBLEM_TYPE, headers, encode_problem(why))
 
@@ -96,7 +102,8 @@ class Bodies:
 
         Strangers cannot fill the memory: of an order without a known session only the first bytes are read.
         """
-        most = self._most_bytes(op)
+        most_of = {"discover": 0, "hello": MAX_HELLO_BYTES, "order": self._limits().order_bytes}
+        most = most_of.get(op, MAX_SMALL_BYTES)
         if announced is not None and announced > most:
             raise Refused("too-large", f"{announced:,} bytes exceed the limit of {most:,}")
         body = bytearray()
@@ -127,8 +134,3 @@ class Bodies:
                 return
             received += len(chunk)
             yield chunk
-
-    def _most_bytes(self, op: Op) -> int:
-        if op == "order":
-            return self._limits().order_bytes
-        return {"discover": 0, "hello": MAX_HELLO_BYTES}.get(op, MAX_SMALL_BYTES)

@@ -39,9 +39,8 @@ def main(config_file: str) -> None:
 async def _main(config_file: Path, environment: Mapping[str, str]) -> None:
     task = asyncio.current_task()
     assert task
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, task.cancel)
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
         config = read_host_file(config_file)
         keyring = Keyring(config.keys)
@@ -56,22 +55,19 @@ async def _main(config_file: Path, environment: Mapping[str, str]) -> None:
         _log.error("the host cannot start: %s", error)
         await _send(refusal(problem("internal")))
         return
-    try:
-        await _send(await service.respond(_request(environment)))
-    finally:
-        await service.close()
-
-
-def _request(environment: Mapping[str, str]) -> HostRequest:
     written = environment.get("CONTENT_LENGTH", "")
     length = int(written) if written.isascii() and written.isdigit() and len(written) < 12 else 0
-    return HostRequest(
+    request = HostRequest(
         environment.get("REQUEST_METHOD", ""),
         environment.get("PATH_INFO", ""),
         _body(length),
         announced=length,
         if_none_match=environment.get("HTTP_IF_NONE_MATCH", ""),
     )
+    try:
+        await _send(await service.respond(request))
+    finally:
+        await service.close()
 
 
 async def _body(length: int) -> AsyncIterator[bytes]:
@@ -91,10 +87,7 @@ async def _body(length: int) -> AsyncIterator[bytes]:
 
 async def _send(reply: Reply) -> None:
     phrase = HTTPStatus(reply.status).phrase
-    lines = [f"Status: {reply.status} {phrase}", f"Content-Type: {reply.media_type}"]
-    lines += [f"{name}: {value}" for name, value in reply.headers]
-    if isinstance(reply.body, bytes) and reply.status != HTTPStatus.NOT_MODIFIED:
-        lines.append(f"Content-Length: {len(reply.body)}")
+    lines = (f"{name}: {value}" for name, value in (("Status", f"{reply.status} {phrase}"), *reply.fields()))
     await _write("\r\n".join((*lines, "", "")).encode("latin-1"))
     if isinstance(reply.body, bytes):
         await _write(reply.body)

@@ -12,20 +12,14 @@ from sterna.web.urls import Canonical
 _canonical = Canonical(())
 
 
-class Alias(msgspec.Struct, frozen=True):
-    """A folder outside the document root that the web server serves under a path of its own."""
-
-    path: str  # of the URL, such as /files
-    folder: Path
-
-
 class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One host: for one site, from one source."""
 
     site: str  # an origin, such as https://www.example.org
     endpoint: str = ""  # the absolute URL of the host; "": {site}/sterna
     root: Path | None = None  # the document root; None: all pages come over HTTP
-    aliases: tuple[Alias, ...] = ()
+    # Folders outside the root that the web server serves, by the path of the URL, such as /files.
+    aliases: tuple[tuple[str, Path], ...] = ()
     upstream: str = ""  # the web server as reached from here, such as http://127.0.0.1:8080
     check: str = ""  # how files are checked against the web server, see `site.source.CHECKS`
     ca_file: str = ""  # certificates to trust at the upstream, instead of the system's
@@ -112,10 +106,10 @@ def _endpoint(written: str) -> str:
     return url.rstrip("/")
 
 
-def _alias(url: str, folder: str) -> Alias:
+def _alias(url: str, folder: str) -> tuple[str, Path]:
     if not url.startswith("/"):
         raise ConfigError(f"alias {url!r} does not begin with /: write it as /files=DIR")
-    return Alias(url, _folder("alias", folder))
+    return url, _folder("alias", folder)
 
 
 def _folder(what: str, written: str) -> Path:

@@ -42,8 +42,8 @@ class Database:
         self.path = path
         self._format = format
         self._lock = threading.RLock()
-        if not is_reader:
-            _create(path)
+        if not is_reader:  # SQLite gives its other files the same owner and mode
+            os.close(_open(path))
         elif not path.exists():
             raise UsageError(format.missing.format(path.parent))
         with self._translated():
@@ -53,7 +53,14 @@ class Database:
                 self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
                 if not is_reader:
                     self._prepare()
-                self._check_version()
+                version = version_of(self._connection)
+            if version == 0:
+                raise UsageError(format.missing.format(path.parent))
+            if version != format.version:
+                raise StorageError(
+                    f"the {format.name} {path} has format {version}, this version of Sterna reads"
+                    f" {format.version}: {format.repair}"
+                )
         except BaseException:
             self._connection.close()
             raise
@@ -102,19 +109,13 @@ class Database:
         if version_of(self._connection) == 0:
             with self.transaction() as db:
                 if version_of(db) == 0:  # no other process was faster
-                    for statement in _statements(self._format.tables):
-                        db.execute(statement)
+                    statement = ""  # each by itself: executescript() would commit before it ran them all
+                    for line in self._format.tables.splitlines(keepends=True):
+                        statement += line
+                        if sqlite3.complete_statement(statement):
+                            db.execute(statement)
+                            statement = ""
                     db.execute(f"PRAGMA user_version = {self._format.version}")
-
-    def _check_version(self) -> None:
-        version = version_of(self._connection)
-        if version == 0:
-            raise UsageError(self._format.missing.format(self.path.parent))
-        if version != self._format.version:
-            raise StorageError(
-                f"the {self._format.name} {self.path} has format {version}, this version of Sterna reads"
-                f" {self._format.version}: {self._format.repair}"
-            )
 
     def _translated(self) -> AbstractContextManager[None]:
         advice: Mapping[str, str] = {
@@ -123,25 +124,6 @@ class Database:
             "not a database": self._format.repair,
         }
         return translated(self._format.name, self.path, advice=advice)
-
-
-def _create(path: Path) -> None:
-    """An empty file with the right owner and mode; SQLite gives its other files the same."""
-    make_folder(path.parent)
-    try:
-        os.close(open_private(path, os.O_RDWR | os.O_CREAT))
-    except OSError as error:
-        raise StorageError(f"cannot open {path}: {error.strerror}") from error
-
-
-def _statements(script: str) -> Iterator[str]:
-    """Each statement by itself: executescript() would commit before it ran them all."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
 
 
 # -- other files -------------------------------------------------------------------------------------------
@@ -168,13 +150,18 @@ def open_private(path: Path, flags: int) -> int:
     return descriptor
 
 
-def lock(path: Path) -> int | None:
-    """The descriptor of a lock that this process holds until it ends; None if another process holds it."""
+def _open(path: Path) -> int:
+    """A descriptor of the file, which is created with its folder if needed; StorageError if that fails."""
     make_folder(path.parent)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return open_private(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise StorageError(f"cannot open {path}: {error.strerror}") from error
+
+
+def lock(path: Path) -> int | None:
+    """The descriptor of a lock that this process holds until it ends; None if another process holds it."""
+    descriptor = _open(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +23,6 @@ class Keyring:
         self.folder = folder
 
     def path(self, who: Who) -> Path:
-        """The file of a secret key."""
         return self.folder / f"{who}.key"
 
     def read(self, who: Who) -> Identity:
@@ -32,13 +30,15 @@ class Keyring:
         return read_identity(self.path(who))
 
     def read_or_make(self, who: Who) -> Identity:
-        """The identity, made if there is none."""
         return self.read(who) if self.path(who).exists() else self.make(who)
 
     def make(self, who: Who) -> Identity:
         """A new identity; KeyFileError if there is one."""
         identity = Identity.new()
-        self._make_folder()
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise KeyFileError(f"cannot create folder {self.folder}: {error.strerror}") from error
         write_identity(self.path(who), identity)
         return identity
 
@@ -51,7 +51,8 @@ class Keyring:
         # An interrupted call may have left an entry that breaks the chain.
         chain = [each for each in self.successions(who) if each.old != old.public]
         chain.append(Succession.sign(old, new.public))
-        self._write_chain(who, chain[-MAX_SUCCESSIONS:])
+        lines = (f"{each.text}\n" for each in chain[-MAX_SUCCESSIONS:])
+        _write_private(self._chain_path(who), "".join(lines))
         beside.replace(self.path(who))
         return new
 
@@ -67,16 +68,6 @@ class Keyring:
 
     def _chain_path(self, who: Who) -> Path:
         return self.folder / f"{who}.successions"
-
-    def _write_chain(self, who: Who, chain: list[Succession]) -> None:
-        path = self._chain_path(who)
-        _write_private(path, "".join(f"{each.text}\n" for each in chain))
-
-    def _make_folder(self) -> None:
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise KeyFileError(f"cannot create folder {self.folder}: {error.strerror}") from error
 
 
 def _write_private(path: Path, text: str) -> None:
@@ -111,18 +102,16 @@ def read_allowed(path: Path) -> dict[str, str]:
         return {}
     except OSError as error:
         raise KeyFileError(f"cannot read {path}: {error.strerror}") from error
-    return dict(_read_lines(path, lines))
-
-
-def _read_lines(path: Path, lines: list[str]) -> Iterable[tuple[str, str]]:
+    names: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         text, _, name = line.strip().partition(" ")
         if not text or text.startswith("#"):
             continue
         try:
-            yield PublicKey.parse(text).text, name.strip() or "unnamed"
+            names[PublicKey.parse(text).text] = name.strip() or "unnamed"
         except WireError:
             _log.warning("%s:%d: not a key, ignored", path, number)
+    return names
 
 
 def allow(path: Path, key: PublicKey, name: str) -> None:

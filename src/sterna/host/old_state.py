@@ -46,17 +46,15 @@ class _Line(Record, frozen=True, array_like=False):
     agent: str = ""
 
 
-def copy(folder: Path, db: sqlite3.Connection) -> None:
-    """Adds what the old files in a folder hold; rows that are there already stay as they are."""
+def copy(folder: Path, db: sqlite3.Connection, *, keep_receipt: str) -> None:
+    """Adds what the old files in a folder hold; rows that are there already stay as they are.
+
+    `keep_receipt` is the statement that adds a receipt.
+    """
     db.executemany("INSERT OR IGNORE INTO session VALUES (?, ?, ?, ?)", _sessions(folder))
     db.executemany("INSERT OR IGNORE INTO nonce VALUES (?, ?, ?)", _nonces(folder))
     db.executemany("INSERT OR IGNORE INTO ration VALUES (?, ?, ?, ?, ?, ?, ?)", _rations(folder))
-    db.executemany(
-        "INSERT INTO receipt (visit, home, payload, by_host, by_home, name, agent)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (payload) DO UPDATE SET by_home = excluded.by_home WHERE by_home = x''",
-        _receipts(folder),
-    )
+    db.executemany(keep_receipt, _receipts(folder))
 
 
 def retire(folder: Path) -> None:

@@ -19,7 +19,7 @@ from sterna.host.policy.policy import Policy, PolicyFile
 from sterna.host.policy.terms import AllowedHomes, Terms, admit, check_open, rationed
 from sterna.host.premises import Announce, Premises
 from sterna.host.state import TICKET_SECONDS, Rations, Session, Sessions, may_note_refusal, open_state
-from sterna.transport.interface import Call, Op
+from sterna.transport.interface import Call
 from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.wire.discovery import MEDIA_TYPE, OFFER_TYPE, Offer, encode_offer
@@ -88,7 +88,7 @@ class Service:
             is_live_only=is_live_only,
         )
         self._began = wall()
-        self._bodies = Bodies(self._sessions, lambda: self._premises.limits)
+        self.bodies = Bodies(self._sessions, lambda: self._premises.limits)
         self._opening = asyncio.Semaphore(ORDERS_AT_ONCE)
         self._offered: tuple[Policy, Offer, bytes] | None = None  # by _offer(): for which policy, and what
         # Created when first needed.
@@ -102,16 +102,15 @@ class Service:
         if isinstance(op, Reply):
             return op
         if isinstance(op, Shown):
-            return await self._shown().reply(op.name, known=request.if_none_match)
+            from sterna.host.own.shelf import Shelf  # noqa: PLC0415
+
+            self._shelf = self._shelf or Shelf(self._config)
+            return await self._shelf.reply(op.name, known=request.if_none_match)
         try:
-            body = await self.read(op, request.body, announced=request.announced)
+            body = await self.bodies.read(op, request.body, announced=request.announced)
         except Refused as error:
             return refusal(problem_of(error))
         return await self.answer(Call(op, body))
-
-    async def read(self, op: Op, chunks: AsyncIterator[bytes], *, announced: int | None) -> bytes:
-        """A call's body; Refused as soon as it is too large, too slow, or of no session."""
-        return await self._bodies.read(op, chunks, announced=announced)
 
     async def answer(self, call: Call) -> Reply:
         """The reply to a call; an invalid one gets a problem."""
@@ -143,7 +142,6 @@ class Service:
     # -- for the owner -------------------------------------------------------------------------------------
 
     def status(self) -> "HostStatus":
-        """The current state of the host and its visits."""
         from sterna.host.owner.status import HostStatus  # noqa: PLC0415
         from sterna.host.policy.load import family_of, memory_bytes  # noqa: PLC0415
 
@@ -171,11 +169,13 @@ class Service:
 
     async def stop_visit(self, visit: str) -> bool:
         """Stops the visits under way with this id, by force if they take too long; false if there is none."""
-        found = self._reception.visits.named(visit) if self._reception else []
+        if self._reception is None:
+            return False
+        visits = self._reception.visits
+        found = [hosted for hosted in visits.under_way() if hosted.visit.id == visit]  # of several homes
         for hosted in found:
             self._premises.notes.note("owner-stopped", **hosted.names)
-        if self._reception:
-            await asyncio.gather(*map(self._reception.visits.kill, found))
+        await asyncio.gather(*map(visits.kill, found))
         return bool(found)
 
     async def stop_all(self) -> int:
@@ -211,12 +211,8 @@ class Service:
     def _offer(self) -> tuple[Offer, bytes]:
         premises = self._premises
         if self._offered is None or self._offered[0] is not premises.policy:
-            offer = offer_of(
-                premises.config_now,
-                premises.identity,
-                self._successions,
-                is_live_only=premises.is_live_only,
-            )
+            config, is_live_only = premises.config_now, premises.is_live_only
+            offer = offer_of(config, premises.identity, self._successions, is_live_only=is_live_only)
             self._offered = (premises.policy, offer, encode_offer(offer))
         return self._offered[1:]
 
@@ -280,13 +276,15 @@ class Service:
     async def _carry_out(
         self, order: "Order", *, session: Session, keys: SessionKeys
     ) -> bytes | AsyncIterator[bytes]:
+        # The owner may have changed the terms since the greeting.
+        terms = self._premises.terms(session.home, priority=session.priority)
         try:
-            terms = self._terms(session)
+            if terms is None or terms.never:
+                raise Refused("unknown-home", "the site's owner has not allowed this key")
             self._check_doors()
             answer = await self._receive().take(order, session=session, keys=keys, terms=terms)
         except Refused as error:
-            known = self._premises.terms(session.home)
-            self._premises.notes.refusal(error, home=known.name if known else "", key=session.home)
+            self._premises.notes.refusal(error, home=terms.name if terms else "", key=session.home)
             raise
         if isinstance(answer, bytes):  # a report: nothing is acknowledged under this session
             self._sessions.close(session)
@@ -309,13 +307,6 @@ class Service:
                 await asyncio.to_thread(countersign, received.visit, home, received.receipt)
         self._sessions.use(session)
 
-    def _terms(self, session: Session) -> Terms:
-        """The terms now: the owner may have changed them since the greeting."""
-        terms = self._premises.terms(session.home, priority=session.priority)
-        if terms is None or terms.never:
-            raise Refused("unknown-home", "the site's owner has not allowed this key")
-        return terms
-
     # -- what is created when first needed -----------------------------------------------------------------
 
     def _kept_receipts(self) -> "Receipts":
@@ -325,22 +316,16 @@ class Service:
             self._receipts = Receipts(self._state, self._premises.identity, wall=self._premises.wall)
         return self._receipts
 
-    def _shown(self) -> "Shelf":
-        from sterna.host.own.shelf import Shelf  # noqa: PLC0415
-
-        if self._shelf is None:
-            self._shelf = Shelf(self._config)
-        return self._shelf
-
     def _receive(self) -> "Reception":
-        from sterna.host.visiting.reception import Reception, meter_of  # noqa: PLC0415
+        from sterna.host.policy.load import meter_of  # noqa: PLC0415
+        from sterna.host.visiting.reception import Reception  # noqa: PLC0415
         from sterna.host.visiting.workshop import Workshop  # noqa: PLC0415
 
         if self._reception is None:
             premises = self._premises
             # Closed paths are looked up for each visit, whatever they were when the processes started.
             config = msgspec.structs.replace(self._config, policy=Policy())
-            self._meter = self._meter or meter_of(premises)
+            self._meter = self._meter or meter_of(premises.config, premises.rules)
             self._reception = Reception(
                 premises,
                 self._workshop or Workshop(config, premises.clock),
@@ -358,9 +343,6 @@ def offer_of(
 ) -> Offer:
     """The offer by which homes find this host: its key, its endpoint, and the public part of its policy."""
     policy = config.policy
-    hours: dict[str, str | tuple[str, ...]] = {}
-    if policy.hours:
-        hours = {"hours": policy.hours, "zone": policy.zone}
     return Offer(
         site=config.site,
         key=identity.public.text,
@@ -373,7 +355,7 @@ def offer_of(
             "connections": policy.connections,
             "delay_seconds": policy.delay_seconds,
             "obey_robots": policy.obey_robots,
-            **hours,
+            **({"hours": policy.hours, "zone": policy.zone} if policy.hours else {}),
         },
         is_live_only=is_live_only,
         succession=tuple(each.text for each in successions),

@@ -75,33 +75,33 @@ INSERT INTO refusal VALUES (0);
 """,
 )
 
+# A receipt that is there already gets the home's signature, if it has none.
+KEEP_RECEIPT = (
+    "INSERT INTO receipt (visit, home, payload, by_host, by_home, name, agent) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (payload) DO UPDATE SET by_home = excluded.by_home WHERE by_home = x''"
+)
+
 
 def open_state(folder: Path) -> Database:
     """The database of the host that works in this folder; takes over the files of earlier versions."""
     database = Database(folder / NAME, FORMAT)
     try:
         if has_old_files(folder):
-            _take_over(folder, database)
-    except BaseException:
+            from sterna.host import old_state  # noqa: PLC0415 - needed once
+
+            with database.transaction(is_durable=True) as db:
+                old_state.copy(folder, db, keep_receipt=KEEP_RECEIPT)
+            old_state.retire(folder)
+    except BaseException as error:
         database.close()
+        if isinstance(error, OSError):
+            raise StorageError(f"cannot take over {error.filename}: {error.strerror}") from error
         raise
     return database
 
 
 def has_old_files(folder: Path) -> bool:
-    """True if an earlier version kept its state in this folder."""
     return any((folder / name).exists() for name in OLD_FILES)
-
-
-def _take_over(folder: Path, database: Database) -> None:
-    from sterna.host import old_state  # noqa: PLC0415 - needed once
-
-    try:
-        with database.transaction(is_durable=True) as db:
-            old_state.copy(folder, db)
-        old_state.retire(folder)
-    except OSError as error:
-        raise StorageError(f"cannot take over {error.filename}: {error.strerror}") from error
 
 
 # -- sessions ----------------------------------------------------------------------------------------------
@@ -142,10 +142,19 @@ class Sessions:
                 raise Refused("replayed", "this request was received before")
 
     def open(self, session: Session) -> None:
-        """Keeps a session until its ticket expires, or for as long as it is used."""
+        """Keeps a session until its ticket expires, or while it is used; Refused if too many are unused."""
         with self._database.transaction() as db:
             now = self._sweep(db)
-            _make_room(db)
+            total, spent = db.execute("SELECT count(*), sum(is_spent) FROM session").fetchone()
+            if total >= MAX_SESSIONS:
+                if not spent:
+                    raise Refused("busy", "too many sessions are open", retry_after=RETRY_SECONDS)
+                # Forgets those that were unused for longest.
+                db.execute(
+                    "DELETE FROM session WHERE id IN"
+                    " (SELECT id FROM session WHERE is_spent ORDER BY used LIMIT ?)",
+                    (max(MAX_SESSIONS // 8, 1),),
+                )
             db.execute(
                 "INSERT INTO session (id, data, used) VALUES (?, ?, ?)",
                 (session.id, _ENCODER.encode(session), now),
@@ -195,19 +204,6 @@ class Sessions:
         for is_spent, seconds in ((0, 2 * TICKET_SECONDS), (1, KEPT_SECONDS)):
             db.execute("DELETE FROM session WHERE is_spent = ? AND used < ?", (is_spent, now - seconds))
         return now
-
-
-def _make_room(db: sqlite3.Connection) -> None:
-    """Forgets the sessions that were unused for longest if there are too many; Refused if none is spent."""
-    total, spent = db.execute("SELECT count(*), sum(is_spent) FROM session").fetchone()
-    if total < MAX_SESSIONS:
-        return
-    if not spent:
-        raise Refused("busy", "too many sessions are open", retry_after=RETRY_SECONDS)
-    db.execute(
-        "DELETE FROM session WHERE id IN (SELECT id FROM session WHERE is_spent ORDER BY used LIMIT ?)",
-        (max(MAX_SESSIONS // 8, 1),),
-    )
 
 
 # -- rations -----------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The result of a query for Python programs: rows one by one, or all as Arrow, pandas or polars."""
 
 from collections.abc import Iterator
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -16,8 +16,7 @@ class Answer:
 
     def __init__(self, engine: Engine, result: Batches) -> None:
         self._engine = engine
-        self._batches = result.batches
-        self._schema = with_distinct_names(result.schema)
+        self._schema, self._batches = with_distinct_names(result)
         self._table: pa.Table | None = None  # set by `arrow`
         self._is_begun = False  # the stream was read or closed
 
@@ -32,10 +31,7 @@ class Answer:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Each row as a dict of Python values."""
-        if self._table is not None:
-            batches: Iterator[pa.RecordBatch] = iter(self._table.to_batches())
-        else:
-            batches = self._read()
+        batches = self._read() if self._table is None else self._table.to_batches()
         return (row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict"))
 
     def arrow(self) -> pa.Table:
@@ -57,9 +53,7 @@ class Answer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -71,12 +65,11 @@ class Answer:
         if self._is_begun:
             raise QueryError("the rows were read already: run the query again, or read all rows with arrow()")
         self._is_begun = True
-        return self._named()
+        return self._stream()
 
-    def _named(self) -> Iterator[pa.RecordBatch]:
+    def _stream(self) -> Iterator[pa.RecordBatch]:
         try:
-            for batch in self._batches:
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+            yield from self._batches
         finally:
             self._engine.close()
 

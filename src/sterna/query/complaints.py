@@ -12,13 +12,13 @@ from difflib import get_close_matches
 import duckdb
 import msgspec
 
-from sterna.errors import QueryError
+from sterna.errors import QueryError, UnknownTable
 from sterna.model import Record
 from sterna.query.scan import identifier
 from sterna.query.tables import Tables
 from sterna.query.terminal import columns_of, harmless
 
-_MESSAGE_WIDTH = 240
+_MESSAGE_WIDTH = 480
 _LINE_WIDTH = 90
 _MOST_NAMES = 40
 _MOST_TABLES = 5
@@ -86,7 +86,8 @@ class Names:
 
     def tables(self) -> list[str]:
         """The tables, then the templates."""
-        self._end_transaction()
+        with suppress(duckdb.Error):  # there may be no transaction
+            self._cursor.execute("ROLLBACK")
         return [*self._tables.names, *self._tables.templates(self._cursor)]
 
     def columns(self, sql: str) -> dict[str, list[str]]:
@@ -103,10 +104,6 @@ class Names:
                 found[table] = [str(row[0]) for row in described]
         return found
 
-    def _end_transaction(self) -> None:
-        with suppress(duckdb.Error):  # there may be none
-            self._cursor.execute("ROLLBACK")
-
 
 def missing_table(error: duckdb.CatalogException) -> str | None:
     """The name of the missing table; None if the error is about something else."""
@@ -114,11 +111,18 @@ def missing_table(error: duckdb.CatalogException) -> str | None:
     return said.name if said.type == "Table" else None
 
 
-def complaint(error: Exception, sql: str = "", names: Names | None = None) -> str:
+def complaint(error: Exception, sql: str = "", names: Names | None = None) -> QueryError:
     """The error in our words."""
     said = _said(error)
-    text = _shortened(harmless(_explained(said, sql, names)))
-    return _pointed(text, sql, *place) if sql and (place := _place(said)) else text
+    kind = UnknownTable if names and said.type == "Table" else QueryError
+    text = harmless(_explained(said, sql, names))
+    if len(text) > _MESSAGE_WIDTH:
+        text = f"{text[: _MESSAGE_WIDTH - 60]} … {text[-60:]}"
+    try:
+        position, size = msgspec.json.decode(said.location, type=tuple[int, int])
+    except msgspec.MsgspecError:
+        return kind(text)
+    return kind(_pointed(text, sql, position, size) if sql else text)
 
 
 def _said(error: Exception) -> _Said:
@@ -130,13 +134,6 @@ def _said(error: Exception) -> _Said:
         return _Said(text)
 
 
-def _place(said: _Said) -> tuple[int, int] | None:
-    try:
-        return msgspec.json.decode(said.location, type=tuple[int, int])
-    except msgspec.MsgspecError:
-        return None
-
-
 def _explained(said: _Said, sql: str, names: Names | None) -> str:
     message = said.exception_message
     if found := _OUTSIDE.search(message):
@@ -144,17 +141,13 @@ def _explained(said: _Said, sql: str, names: Names | None) -> str:
     if names and said.type == "Table":
         there = names.tables()
         return f'there is no table "{said.name}"{_nearest(said.name, there)}; there are {_listed(there)}'
-    if names and (found := _MISSING_COLUMN.match(message)):
-        return _column_missing(found[1] or found[2], names.columns(sql)) or _first_line(message)
-    return _first_line(message)
-
-
-def _column_missing(name: str, columns: dict[str, list[str]]) -> str:
-    if not columns:
-        return ""
-    there = list(dict.fromkeys(column for table in columns.values() for column in table))
-    tables = "; ".join(f"{table} has {_listed(each)}" for table, each in columns.items())
-    return f'there is no column "{name}"{_nearest(name, there)}; {tables}'
+    if names and (found := _MISSING_COLUMN.match(message)) and (columns := names.columns(sql)):
+        name = found[1] or found[2]
+        there = list(dict.fromkeys(column for table in columns.values() for column in table))
+        tables = "; ".join(f"{table} has {_listed(each)}" for table, each in columns.items())
+        return f'there is no column "{name}"{_nearest(name, there)}; {tables}'
+    # As one line, without the candidates and hints after an empty line.
+    return " ".join(message.partition("\n\n")[0].split())
 
 
 def _nearest(name: str, there: Sequence[str]) -> str:
@@ -167,17 +160,6 @@ def _listed(names: Sequence[str]) -> str:
     shown = [name if _PLAIN_NAME.fullmatch(name) else identifier(name) for name in names[:_MOST_NAMES]]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
-
-
-def _first_line(message: str) -> str:
-    """DuckDB's message as one line, without the candidates and hints after an empty line."""
-    return " ".join(message.partition("\n\n")[0].split())
-
-
-def _shortened(line: str) -> str:
-    if len(line) <= _MESSAGE_WIDTH * 2:
-        return line
-    return f"{line[: _MESSAGE_WIDTH * 2 - 60]} … {line[-60:]}"
 
 
 # --- pointing into the query

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 import duckdb
@@ -84,37 +84,55 @@ class Engine:
         self._memory_bytes = memory_bytes
         self._time_limit_seconds = time_limit_seconds
         self._connection = duckdb.connect(":memory:", config=_START)
+        self._works: set[_Work] = set()  # changed by _begun() and _end()
         files = {name: [str(path.absolute()) for path in tables.get(name, ())] for name in SCHEMAS}
         within = Within(after=after, upto=upto, visit=visit, crawler=crawler)
         try:
             self._tables = Tables(self._connection, files, extra=extra or {}, pages=pages, within=within)
-            _lock(
-                self._connection,
-                files=[path for paths in files.values() for path in paths],
-                memory_bytes=memory_bytes,
-                spill_folder=spill_folder,
-            )
+            self._lock([path for paths in files.values() for path in paths], spill_folder)
         except duckdb.Error as error:
             self._connection.close()
-            raise QueryError(complaint(error)) from error
+            raise complaint(error) from error
+
+    def _lock(self, files: Sequence[str], spill_folder: Path | None) -> None:
+        """Disables everything that a query must not reach, and last the settings themselves."""
+        spill_bytes = self._memory_bytes * _SPILL_FACTOR if spill_folder else 0
+        settings = {
+            "TimeZone": "'UTC'",
+            "parquet_metadata_cache": "true",  # a query reads it several times, and segments never change
+            "errors_as_json": "true",  # with the position in the query
+            "memory_limit": f"'{self._memory_bytes} bytes'",
+            "temp_directory": literal(str(spill_folder.absolute()) if spill_folder else ""),
+            "max_temp_directory_size": f"'{spill_bytes} bytes'",
+            "allowed_paths": literal_list(files),
+            "enable_external_access": "false",
+            "lock_configuration": "true",
+        }
+        for name, value in settings.items():
+            self._connection.execute(f"SET GLOBAL {name} = {value}")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Frees the memory."""
+        """Ends the queries whose rows were not read to the end, too."""
+        for work in list(self._works):
+            self._end(work)
         self._connection.close()
+
+    def _end(self, work: "_Work") -> None:
+        self._works.discard(work)
+        work.close()
 
     def run(self, sql: str, parameters: Mapping[str, object] | None = None) -> Result:
         """The columns of the result, and its rows on demand; `$name` is a parameter."""
         with self._begun(sql) as work:
             work.call(partial(self._execute, work.cursor, sql, parameters or {}, work.cursor.execute))
-        return Result([column[0] for column in work.cursor.description or ()], self._rows(work))
+        read = partial(work.cursor.fetchmany, _FETCH_ROWS)
+        return Result([column[0] for column in work.cursor.description or ()], self._stream(work, read))
 
     def run_arrow(
         self, sql: str, parameters: Mapping[str, object] | None = None, *, batch_rows: int = _BATCH_ROWS
@@ -123,18 +141,19 @@ class Engine:
         with self._begun(sql) as work:
             start = partial(_bound, work.cursor)
             bound = work.call(partial(self._execute, work.cursor, sql, parameters or {}, start))
-            reader = work.call(partial(bound.to_arrow_reader, batch_rows))
-        return Batches(reader.schema, self._batches(work, reader))
+            reader = work.reader = work.call(partial(bound.to_arrow_reader, batch_rows))
+        return Batches(reader.schema, self._stream(work, lambda: list(islice(reader, 1))))
 
     @contextmanager
     def _begun(self, sql: str) -> Iterator["_Work"]:
         """A connection for one query; after an error it is closed."""
         work = _Work(sql, self._connection.cursor(), self._time_limit_seconds)
+        self._works.add(work)
         try:
-            with self._errors(work), work.limit:
+            with self._errors(work):
                 yield work
         except BaseException:
-            work.close()
+            self._end(work)
             raise
 
     def _execute(
@@ -166,30 +185,18 @@ class Engine:
         except (duckdb.OutOfMemoryException, duckdb.InterruptException):
             raise
         except duckdb.Error as error:
-            raise QueryError(complaint(error)) from error  # its position is in our SQL, not in the query
+            raise complaint(error) from error  # its position is in our SQL, not in the query
 
-    def _rows(self, work: "_Work") -> Iterator[tuple[Any, ...]]:
+    def _stream(self, work: "_Work", read: Callable[[], list[T]]) -> Iterator[T]:
         try:
             while True:
-                with self._errors(work), work.limit:
-                    batch = work.call(partial(work.cursor.fetchmany, _FETCH_ROWS))
-                if not batch:
+                with self._errors(work):
+                    some = work.call(read)
+                if not some:
                     return
-                yield from batch
+                yield from some
         finally:
-            work.close()
-
-    def _batches(self, work: "_Work", reader: Any) -> Iterator[pa.RecordBatch]:
-        try:
-            while True:
-                with self._errors(work), work.limit:
-                    batch = work.call(partial(next, reader, None))
-                if batch is None:
-                    return
-                yield batch
-        finally:
-            reader.close()
-            work.close()
+            self._end(work)
 
     @contextmanager
     def _errors(self, work: "_Work") -> Iterator[None]:
@@ -203,45 +210,16 @@ class Engine:
         except duckdb.TransactionException as error:
             raise QueryError("the query would change data: only queries that read are allowed") from error
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            if work.limit.is_over:
+            if work.is_over:
                 raise QueryError(
-                    f"stopped after {work.limit.seconds:g} seconds: narrow the query with WHERE or LIMIT, "
-                    "or allow it more time"
+                    f"stopped after {self._time_limit_seconds:g} seconds: narrow the query with WHERE or"
+                    " LIMIT, or allow it more time"
                 ) from error
-            raise QueryError(complaint(error, work.sql, Names(self._tables, work.cursor))) from error
-
-
-class TimeLimit:
-    """Entered around each piece of work; calls `interrupt` when all of them have used up the seconds."""
-
-    def __init__(self, seconds: float, interrupt: Callable[[], None]) -> None:
-        self.seconds = seconds
-        self.is_over = False  # set by the timer's thread only
-        self._interrupt = interrupt
-        self._left_seconds = seconds
-        self._began = 0.0
-        self._timer: threading.Timer | None = None
-
-    def __enter__(self) -> None:
-        self._began = time.monotonic()
-        self._timer = threading.Timer(max(self._left_seconds, 0), self._end)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._left_seconds -= time.monotonic() - self._began
-
-    def _end(self) -> None:
-        self.is_over = True
-        self._interrupt()
+            raise complaint(error, work.sql, Names(self._tables, work.cursor)) from error
 
 
 class _Work:
-    """One query on its way: the connection that works on it, and the limit of its time.
+    """One query on its way: the connection that works on it, and the time that is left.
 
     It works in a thread of its own, for DuckDB is mostly deaf to Ctrl-C.
     """
@@ -249,11 +227,17 @@ class _Work:
     def __init__(self, sql: str, cursor: duckdb.DuckDBPyConnection, seconds: float) -> None:
         self.sql = sql
         self.cursor = cursor
-        self.limit = TimeLimit(seconds, cursor.interrupt)
+        self.reader: Any = None  # of the result in Arrow's columns
+        self.is_over = False  # set by the timer's thread only
+        self._left_seconds = seconds
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="query")
 
     def call(self, work: Callable[[], T]) -> T:
-        """The result of the work; Ctrl-C interrupts it at once."""
+        """The result of the work, interrupted by Ctrl-C, and when all calls have used up the time."""
+        began = time.monotonic()
+        timer = threading.Timer(max(self._left_seconds, 0), self._end)
+        timer.daemon = True
+        timer.start()
         future = self._thread.submit(work)
         try:
             return future.result()
@@ -261,8 +245,17 @@ class _Work:
             self.cursor.interrupt()
             wait([future])
             raise
+        finally:
+            timer.cancel()
+            self._left_seconds -= time.monotonic() - began
+
+    def _end(self) -> None:
+        self.is_over = True
+        self.cursor.interrupt()
 
     def close(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
         self._thread.shutdown()
         self.cursor.close()
 
@@ -274,27 +267,3 @@ def _bound(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: object) -> d
     except duckdb.Error:
         cursor.execute(sql, parameters)  # fails again, with the position in the query
         raise
-
-
-def _lock(
-    connection: duckdb.DuckDBPyConnection,
-    *,
-    files: Sequence[str],
-    memory_bytes: int,
-    spill_folder: Path | None,
-) -> None:
-    """Disables everything that a query must not reach, and last the settings themselves."""
-    spill_bytes = memory_bytes * _SPILL_FACTOR if spill_folder else 0
-    settings = {
-        "TimeZone": "'UTC'",
-        "parquet_metadata_cache": "true",  # a query reads it several times, and segments never change
-        "errors_as_json": "true",  # with the position in the query
-        "memory_limit": f"'{memory_bytes} bytes'",
-        "temp_directory": literal(str(spill_folder.absolute()) if spill_folder else ""),
-        "max_temp_directory_size": f"'{spill_bytes} bytes'",
-        "allowed_paths": literal_list(files),
-        "enable_external_access": "false",
-        "lock_configuration": "true",
-    }
-    for name, value in settings.items():
-        connection.execute(f"SET GLOBAL {name} = {value}")

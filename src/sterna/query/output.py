@@ -10,7 +10,7 @@ there. Control characters are escaped in JSON, which has a way to write them, an
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, TextIO
 
 import pyarrow as pa
@@ -29,37 +29,33 @@ def write(
     result: Result, *, format: TextFormat, out: TextIO, width: int = _WIDTH, is_live: bool = False
 ) -> None:
     """Streams all rows; `width` is that of the terminal; a live table has fixed column widths."""
-    match format:
-        case "table":
-            lines = table_lines(result.columns, result.rows, width=width, is_live=is_live)
-            _write_lines(lines, out, is_live=is_live)
-        case "csv":
-            _write_csv(result, out)
-        case "json":
-            _write_json(result, out)
-        case "jsonl":
-            _write_lines(_json_lines(result), out, is_live=is_live)
+    if format == "csv":
+        _write_csv(result, out)
+        return
+    if format == "json":
+        _write_json(result, out)
+        return
+    is_table = format == "table"
+    for line in table_lines(*result, width=width, is_live=is_live) if is_table else _json_lines(result):
+        out.write(f"{line}\n")
+        if is_live:
+            out.flush()
 
 
 def write_parquet(result: Batches, out: BinaryIO) -> None:
     """Writes all rows as Parquet; repeated names get a number."""
-    schema = with_distinct_names(result.schema)
+    schema, batches = with_distinct_names(result)
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
-        for batch in result.batches:
-            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+        for batch in batches:
+            writer.write_batch(batch)
 
 
-def with_distinct_names(schema: pa.Schema) -> pa.Schema:
-    """The schema with a number after repeated names."""
-    names = distinct(schema.names)
-    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
-
-
-def _write_lines(lines: Iterable[str], out: TextIO, *, is_live: bool) -> None:
-    for line in lines:
-        out.write(f"{line}\n")
-        if is_live:
-            out.flush()
+def with_distinct_names(result: Batches) -> Batches:
+    """The result with a number after repeated names."""
+    names = distinct(result.schema.names)
+    schema = pa.schema([field.with_name(name) for field, name in zip(result.schema, names, strict=True)])
+    batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in result.batches)
+    return Batches(schema, batches)
 
 
 def _write_csv(result: Result, out: TextIO) -> None:
@@ -90,25 +86,19 @@ def _write_json(result: Result, out: TextIO) -> None:
 
 
 def _json_lines(result: Result) -> Iterator[str]:
-    """Each row as an object."""
     names = distinct(result.columns)
     for row in result.rows:
         record = {name: as_plain(value) for name, value in zip(names, row, strict=True)}
-        yield _UNSAFE.sub(_escaped, json.dumps(record, ensure_ascii=False))
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
+        text = json.dumps(record, ensure_ascii=False)
+        yield _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def distinct(columns: Sequence[str]) -> list[str]:
     """The names with a number after repeated ones: an object would keep only the last."""
     names: list[str] = []
     for column in columns:
-        again = 2
-        name = column
+        name, again = column, 2
         while name in names:
-            name = f"{column}_{again}"
-            again += 1
+            name, again = f"{column}_{again}", again + 1
         names.append(name)
     return names

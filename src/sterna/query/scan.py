@@ -1,7 +1,6 @@
 """Scans of segments: SQL that reads the rows of a table, or a part of them, from Parquet files."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -32,7 +31,9 @@ class Scan:
         self._schema = SCHEMAS[table]
         self._files = files
         self._given = given
-        self._alike: list[_Alike] | None = None  # read when needed first
+        self._groups: dict[
+            frozenset[str], Sequence[str]
+        ] = {}  # files by their columns, read when needed first
 
     def rows(self, connection: duckdb.DuckDBPyConnection, *, with_place: bool = False) -> str:
         """The rows, with FILE and ROW if their position is wanted, which costs a little."""
@@ -41,21 +42,20 @@ class Scan:
         if not self._files:
             columns = [*self._columns(frozenset()), f"'' AS {FILE}", f"0 AS {ROW}"]
             return f"(SELECT {', '.join(columns)} WHERE false)"
-        if self._alike is None:
-            self._alike = self._look(connection)
-        return f"({' UNION ALL '.join(self._select(each, with_place=with_place) for each in self._alike)})"
-
-    def _select(self, alike: "_Alike", *, with_place: bool) -> str:
+        if not self._groups:
+            self._groups = self._look(connection)
+        is_mixed = len(self._groups) > _MOST_GROUPS
+        groups = {frozenset().union(*self._groups): self._files} if is_mixed else self._groups
         # A folder called `a=b` must not become a column.
         options = ["hive_partitioning = false"]
-        columns = self._columns(alike.columns)
-        if alike.is_mixed:
-            options.append("union_by_name = true")
-        if with_place:
-            options += ["filename = true", "file_row_number = true"]
-            columns += [FILE, ROW]
-        files = f"read_parquet({', '.join([literal_list(alike.files), *options])})"
-        return f"SELECT {', '.join(columns)} FROM {files}"  # noqa: S608 - names of ours, quoted files
+        options += ["union_by_name = true"] if is_mixed else []
+        options += ["filename = true", "file_row_number = true"] if with_place else []
+        selects = []
+        for present, files in groups.items():
+            columns = [*self._columns(present), *((FILE, ROW) if with_place else ())]
+            source = f"read_parquet({', '.join([literal_list(files), *options])})"
+            selects.append(f"SELECT {', '.join(columns)} FROM {source}")  # noqa: S608 - names of ours, quoted files
+        return f"({' UNION ALL '.join(selects)})"
 
     def _columns(self, present: frozenset[str]) -> list[str]:
         return [
@@ -65,31 +65,17 @@ class Scan:
             for field in self._schema
         ]
 
-    def _look(self, connection: duckdb.DuckDBPyConnection) -> "list[_Alike]":
-        """The files by the columns that they have.
-
-        DuckDB can do so by itself, but then takes three times as long for the simplest query.
-        """
+    def _look(self, connection: duckdb.DuckDBPyConnection) -> dict[frozenset[str], Sequence[str]]:
+        """The files by their columns: DuckDB's own way takes three times as long for the simplest query."""
         sql = f"SELECT file_name, list(name) FROM parquet_schema({literal_list(self._files)}) GROUP BY ALL"  # noqa: S608
         known = set(self._schema.names)
         groups: dict[frozenset[str], list[str]] = {}
         for file, names in connection.execute(sql).fetchall():
             groups.setdefault(frozenset(known.intersection(names)), []).append(file)
-        if len(groups) > _MOST_GROUPS:
-            return [_Alike(frozenset().union(*groups), self._files, is_mixed=True)]
-        return [_Alike(columns, sorted(files)) for columns, files in groups.items()]
-
-
-class _Alike(NamedTuple):
-    """Files with the same columns or, if mixed, with some of them."""
-
-    columns: frozenset[str]
-    files: Sequence[str]
-    is_mixed: bool = False
+        return {columns: sorted(files) for columns, files in groups.items()}
 
 
 def sql_type(kind: pa.DataType) -> str:
-    """The name of an Arrow type in SQL."""
     if pa.types.is_map(kind):
         return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
     if pa.types.is_list(kind):
@@ -98,12 +84,10 @@ def sql_type(kind: pa.DataType) -> str:
 
 
 def literal(text: str) -> str:
-    """The text as a literal in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def literal_list(texts: Sequence[str]) -> str:
-    """The texts as a list in SQL."""
     return f"[{', '.join(map(literal, texts))}]"
 
 
@@ -120,31 +104,17 @@ class Within(Record, frozen=True, kw_only=True):
     visit: str | None = None
     crawler: str | None = None  # a glob pattern
 
-    @property
-    def is_all(self) -> bool:
-        """True if nothing is left out."""
-        return self == Within()
-
-    def condition(self) -> str:
-        """The condition on rows of pages and facts, in SQL."""
-        return _joined(self._of_any(), self.visit is not None and f"visit = {literal(self.visit or '')}")
-
-    def link_condition(self) -> str:
-        """The condition on rows of links, which have no visit."""
-        return _joined(self._of_any())
+    def condition(self, *, has_visit: bool = True) -> str:
+        """The condition on rows, in SQL; those of links have no visit."""
+        conditions = [self.earlier_condition()]
+        if self.after is not None:
+            conditions.append(f"coalesce(batch, 0) > {self.after:d}")
+        if self.crawler is not None:
+            conditions.append(f"coalesce(crawler, '') GLOB {literal(self.crawler)}")
+        if self.visit is not None and has_visit:
+            conditions.append(f"visit = {literal(self.visit)}")
+        return " AND ".join(conditions)
 
     def earlier_condition(self) -> str:
         """The condition on earlier versions: later batches never change the meaning of an earlier one."""
-        return _joined(self.upto is not None and f"coalesce(batch, 0) <= {self.upto:d}")
-
-    def _of_any(self) -> str:
-        return _joined(
-            self.after is not None and f"coalesce(batch, 0) > {self.after:d}",
-            self.upto is not None and f"coalesce(batch, 0) <= {self.upto:d}",
-            self.crawler is not None and f"coalesce(crawler, '') GLOB {literal(self.crawler or '')}",
-        )
-
-
-def _joined(*conditions: str | bool) -> str:
-    wanted = [condition for condition in conditions if isinstance(condition, str) and condition != "true"]
-    return " AND ".join(wanted) or "true"
+        return "true" if self.upto is None else f"coalesce(batch, 0) <= {self.upto:d}"

@@ -21,7 +21,6 @@ from sterna.query import templates
 from sterna.query.scan import Scan, Within, identifier
 from sterna.query.versions import SCHEMA, Way, events, find_way, newest_links, newest_pages, note_outdated
 
-_ALL = Within()
 PAGE_COLUMNS, LINK_COLUMNS = (
     tuple(name for name in SCHEMAS[table].names if name not in HIDDEN[table]) for table in ("page", "link")
 )
@@ -49,11 +48,10 @@ class Tables:
         *,
         extra: Mapping[str, pa.Table],
         pages: pa.Table | None = None,
-        within: Within = _ALL,
+        within: Within,
     ) -> None:
         connection.execute(f"CREATE SCHEMA {SCHEMA}")
         self._within = within
-        self._has_given = pages is not None
         given = f"{SCHEMA}.given_page" if pages is not None else ""
         if pages is not None:
             _load(connection, given, rows=pages)
@@ -75,7 +73,8 @@ class Tables:
         }
         self.names = (*self._makers, *(name for name in extra if name not in self._makers))
         self._defined: set[str] = set()  # guarded by the lock
-        self._way: Way | None = None  # None until a query needs the newest versions
+        # None until a query needs the newest versions; a part of a collection shows all versions.
+        self._way = Way.NONE_IS if given or within != Within() else None
         self._lock = threading.Lock()
 
     def define(self, connection: duckdb.DuckDBPyConnection, name: str) -> bool:
@@ -90,17 +89,18 @@ class Tables:
                 return True
         if key in self.names:
             return False
-        self._define_facts(connection)
+        self.define(connection, "fact")
         return templates.define(connection, name)
 
     def prepare(self, connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         """Called before each query: the second that needs the newest versions pays for all later ones."""
         with self._lock:
-            again = [name for name in ("page", "link") if name in self._defined and _names(sql, name)]
+            made = self._defined & {"page", "link"}
+            again = [name for name in made if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
             if self._way is not Way.BY_URL or not again:
                 return
             self._way = note_outdated(connection, self._pages)
-            for name in self._defined & {"page", "link"}:
+            for name in made:
                 self._make(connection, name)
 
     def define_all(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -110,56 +110,40 @@ class Tables:
 
     def templates(self, connection: duckdb.DuckDBPyConnection) -> list[str]:
         """The templates of the facts, those with the most facts first."""
-        self._define_facts(connection)
+        self.define(connection, "fact")
         return templates.names(connection)
 
     def _make(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS {self._makers[name](connection)}")
 
-    def _define_facts(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self.define(connection, "fact")
-
     def _page_history(self, connection: duckdb.DuckDBPyConnection) -> str:
         return _select(PAGE_COLUMNS, self._pages.rows(connection), self._within.condition())
 
     def _page(self, connection: duckdb.DuckDBPyConnection) -> str:
-        way = self._find_way(connection)
-        if way is Way.NONE_IS:
+        if (way := self._find_way(connection)) is Way.NONE_IS:
             return self._page_history(connection)
         return newest_pages(_listed(PAGE_COLUMNS), self._pages.rows(connection, with_place=True), way)
 
     def _link(self, connection: duckdb.DuckDBPyConnection) -> str:
         rows = self._links.rows(connection)
-        way = self._find_way(connection)
-        if way is not Way.NONE_IS:
+        if (way := self._find_way(connection)) is not Way.NONE_IS:
             placed = self._pages.rows(connection, with_place=True)
             return newest_links(_listed(LINK_COLUMNS), rows, placed, way)
         join = ""
         if self._within.visit is not None:
             join = _OF_VISIT.format(pages=self._pages.rows(connection), condition=self._within.condition())
-        return _select(LINK_COLUMNS, f"{rows} AS stored {join}", self._within.link_condition())
+        return _select(LINK_COLUMNS, f"{rows} AS stored {join}", self._within.condition(has_visit=False))
 
     def _fact(self, connection: duckdb.DuckDBPyConnection) -> str:
-        brought = _FACTS.format(
-            kind="'row'", rows=self._facts.rows(connection), condition=self._within.condition()
-        )
-        own = _FACTS.format(
-            kind=self._own_kind, rows=f"{SCHEMA}.own_fact", condition=str(self._within.is_all).lower()
-        )
+        rows, is_all = self._facts.rows(connection), self._within == Within()
+        brought = _FACTS.format(kind="'row'", rows=rows, condition=self._within.condition())
+        own = _FACTS.format(kind=self._own_kind, rows=f"{SCHEMA}.own_fact", condition=str(is_all).lower())
         return f"{brought} UNION ALL {own}"
 
     def _find_way(self, connection: duckdb.DuckDBPyConnection) -> Way:
-        """How older versions are left out; a part of a collection shows all versions."""
-        if self._has_given or not self._within.is_all:
-            return Way.NONE_IS
         if self._way is None:
             self._way = find_way(connection, self._pages)
         return self._way
-
-
-def _names(sql: str, table: str) -> bool:
-    """True if the query may mean the table."""
-    return re.search(rf"\b{table}\b", sql, re.IGNORECASE) is not None
 
 
 def _select(columns: Sequence[str], rows: str, condition: str) -> str:

@@ -7,7 +7,6 @@ several kinds is a text.
 """
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +19,11 @@ from sterna.query.terminal import harmless
 MOST_COLUMNS = 200
 _MOST_NAMES = 1_000
 
+# The template of exactly this name, else the first that differs in its case alone, as SQL has it.
+_FIND = """
+    SELECT template FROM fact WHERE lower(template) = lower($name)
+    GROUP BY template ORDER BY template <> $name, template LIMIT 1
+"""
 _HOW_IT_CAME = ("crawler", "site", "visit", "kind", "received")
 _PLAIN_TYPES = {
     **dict.fromkeys(("UBIGINT", "BIGINT", "HUGEINT"), "BIGINT"),
@@ -44,9 +48,10 @@ def names(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 def define(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
     """Makes the template of this name a table for this connection; False if there are no facts of it."""
-    template = _found(connection, name)
-    if template is None:
+    found = connection.execute(_FIND, {"name": name}).fetchone()
+    if found is None:
         return False
+    template = str(found[0])
     facts = f"fact WHERE template = {literal(template)}"
     slots = [*_named(connection, facts), *_numbered(connection, facts)]
     if len(slots) > MOST_COLUMNS:
@@ -62,22 +67,14 @@ def define(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
     return True
 
 
-def _found(connection: duckdb.DuckDBPyConnection, name: str) -> str | None:
-    """The template of exactly this name, else the first that differs in its case alone, as SQL has it."""
-    sql = (
-        "SELECT template FROM fact WHERE lower(template) = lower($name)"
-        " GROUP BY template ORDER BY template <> $name, template LIMIT 1"
-    )
-    row = connection.execute(sql, {"name": name}).fetchone()
-    return str(row[0]) if row else None
-
-
 def _named(connection: duckdb.DuckDBPyConnection, facts: str) -> list[_Slot]:
     """The slots that any of the facts has."""
     sql = f"SELECT json_group_structure(data) FROM {facts} AND json_type(data) = 'OBJECT'"  # noqa: S608
     (structure,) = connection.execute(sql).fetchone() or (None,)
     kinds = json.loads(structure) if structure else {}
-    return [_Slot(name, f"/{_pointer(name)}", kind) for name, kind in kinds.items()]
+    return [
+        _Slot(name, "/" + name.replace("~", "~0").replace("/", "~1"), kind) for name, kind in kinds.items()
+    ]
 
 
 def _numbered(connection: duckdb.DuckDBPyConnection, facts: str) -> list[_Slot]:
@@ -109,22 +106,18 @@ def _columns(slots: Sequence[_Slot]) -> list[str]:
 
 
 def _value(slot: _Slot) -> str:
-    kind = slot.kind
-    if isinstance(kind, list):
-        return _values(slot.path, kind[0] if kind else "JSON")
-    if isinstance(kind, str) and kind in _PLAIN_TYPES:
-        return f"TRY_CAST({_string('data', slot.path)} AS {_PLAIN_TYPES[kind]})"
-    if isinstance(kind, dict) and list(kind) == ["float"]:  # none of them is a number in JSON
-        return f"TRY_CAST({_string('data', f'{slot.path}/float')} AS DOUBLE)"
-    return _text("data", slot.path)
-
-
-def _values(path: str, kind: Any) -> str:
-    """The values of a multislot."""
-    found = f"json_extract(data, {literal(path)})"
-    if isinstance(kind, str) and kind in _PLAIN_TYPES:
-        return f"TRY_CAST({found} AS {_PLAIN_TYPES[kind]}[])"
-    return f"[{_text('each', '')} FOR each IN TRY_CAST({found} AS JSON[])]"
+    kind, found = slot.kind, f"json_extract(data, {literal(slot.path)})"
+    match kind:
+        case [str(inner)] if inner in _PLAIN_TYPES:
+            return f"TRY_CAST({found} AS {_PLAIN_TYPES[inner]}[])"
+        case [*_]:
+            return f"[{_text('each', '')} FOR each IN TRY_CAST({found} AS JSON[])]"
+        case str() if kind in _PLAIN_TYPES:
+            return f"TRY_CAST({_string('data', slot.path)} AS {_PLAIN_TYPES[kind]})"
+        case {"float": _} if len(kind) == 1:  # none of them is a number in JSON
+            return f"TRY_CAST({_string('data', f'{slot.path}/float')} AS DOUBLE)"
+        case _:
+            return _text("data", slot.path)
 
 
 def _text(source: str, path: str) -> str:
@@ -137,7 +130,3 @@ def _text(source: str, path: str) -> str:
 
 def _string(source: str, path: str) -> str:
     return f"json_extract_string({source}, {literal(path)})"
-
-
-def _pointer(name: str) -> str:
-    return re.sub("[~/]", lambda match: {"~": "~0", "/": "~1"}[match[0]], name)

@@ -88,7 +88,12 @@ def table_lines(
     waiting = iter(rows)
     sample = [] if is_live else list(islice(waiting, _SAMPLE_ROWS))
     heads = [_cell(name, width) for name in columns]
-    widths = _shares(len(heads), width) if is_live else _widths(heads, sample, width=width)
+    if is_live:  # the rows are not known yet: equal widths
+        wanted = [width] * len(heads)
+    else:
+        cells = [[_cell(value, width) for value in row] for row in sample]
+        wanted = [max(map(columns_of, column)) for column in zip(heads, *cells, strict=True)]
+    widths = fitted(wanted, width - len(_GAP) * (len(heads) - 1))
     is_number = [_is_number(values) for values in zip(*sample, strict=True)] or [False] * len(columns)
     yield _line(heads, widths, is_number=is_number)
     yield _GAP.join("-" * each for each in widths)
@@ -109,37 +114,23 @@ def fitted(wanted: Sequence[int], room: int) -> list[int]:
     return widths
 
 
-def _widths(heads: Sequence[str], sample: Sequence[tuple[Any, ...]], *, width: int) -> list[int]:
-    cells = [[_cell(value, width) for value in row] for row in sample]
-    wanted = [max(map(columns_of, column)) for column in zip(heads, *cells, strict=True)]
-    return fitted(wanted, width - len(_GAP) * (len(heads) - 1))
-
-
-def _shares(count: int, width: int) -> list[int]:
-    """Equal widths, since the rows are not known yet."""
-    return fitted([width] * count, width - len(_GAP) * (count - 1))
-
-
 def _cell(value: Any, width: int) -> str:
     """Its text, cut to the width of the terminal first."""
     return harmless(as_text(value)[: width + 1])
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], *, is_number: Sequence[bool]) -> str:
-    placed = (_placed(*each) for each in zip(cells, widths, is_number, strict=True))
+    placed = []
+    for cell, width, is_right in zip(cells, widths, is_number, strict=True):
+        shown = _cut(cell, width)
+        padding = " " * (width - columns_of(shown))
+        placed.append(padding + shown if is_right else shown + padding)
     return _GAP.join(placed).rstrip()
 
 
-def _placed(cell: str, width: int, to_right: bool) -> str:
-    taken = columns_of(cell)
-    if taken > width:
-        cell = _cut(cell, width)
-        taken = columns_of(cell)
-    padding = " " * (width - taken)
-    return padding + cell if to_right else cell + padding
-
-
 def _cut(cell: str, width: int) -> str:
+    if columns_of(cell) <= width:
+        return cell
     room = width - len(_CUT)
     for position, character in enumerate(cell):
         room -= columns_of(character)
@@ -152,13 +143,8 @@ def columns_of(text: str) -> int:
     """How many columns of the terminal the text takes."""
     if text.isascii():
         return len(text)
-    return sum(_width_of(character) for character in text)
-
-
-def _width_of(character: str) -> int:
-    if category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if east_asian_width(character) in "WF" else 1
+    seen = (character for character in text if category(character) not in ("Mn", "Me", "Cf"))
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in seen)
 
 
 def _is_number(values: Sequence[Any]) -> bool:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from sterna.errors import FetchError
-from sterna.model import Etiquette, Record, Visit
+from sterna.model import Record, Visit
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.packer import FULL_BYTES
 from sterna.runtime.readers import Readers
@@ -15,12 +15,26 @@ from sterna.runtime.reins import Reins
 from sterna.web.clock import Clock
 from sterna.web.dns import Resolver
 from sterna.web.http import Fetcher, Request, Response
-from sterna.web.politeness import TOTAL, Gate, Keys, next_delay, site_key
+from sterna.web.politeness import TOTAL, Gate, Keys, Limits, next_delay, site_key
 from sterna.web.urls import domain_of, hostname_of, is_private, is_within, site_of
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_ADDRESSES = 8  # tried for one name
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+class RuntimeConfig(Record, frozen=True, kw_only=True):
+    """What a runtime may use."""
+
+    connections: int = 100
+    readers: int = 2
+    limits: Limits = Limits()
+    proxy: str = ""
+    ca_file: str = ""
+    timeout_seconds: float = 60.0
+    parcel_bytes: int = FULL_BYTES  # the size of a full parcel, before compression
+    is_jailed: bool | None = None  # engines; None: if this machine can
+    shares_holds: bool = True  # False where visits have different owners: each has holds of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +48,7 @@ class Kit:
     slots: asyncio.Semaphore
     readers: Readers
     engines: Engines
-    is_proxied: bool = False
-    timeout_seconds: float = 60.0
-    max_body_bytes: int = MAX_BODY_BYTES
-    parcel_bytes: int = FULL_BYTES
+    config: RuntimeConfig = field(default_factory=RuntimeConfig)
     reins: Reins = field(default_factory=Reins)
 
 
@@ -48,15 +59,6 @@ class Reply(Record, frozen=True):
     request: Request
 
 
-@dataclass(slots=True)
-class Tally:
-    """What requests cost and which holds they touched; changed by Access, taken for each parcel."""
-
-    requests: int = 0
-    bytes_received: int = 0
-    keys: set[str] = field(default_factory=set)
-
-
 class Access:
     """Makes the requests of one visit, each when politeness allows it."""
 
@@ -64,13 +66,19 @@ class Access:
         self._kit = kit
         self._visit = visit
         self._etiquette = visit.etiquette
-        self._headers = _headers(visit.etiquette)
+        sender = (("From", visit.etiquette.sender),) if visit.etiquette.sender else ()
+        self._headers = (
+            ("User-Agent", visit.etiquette.user_agent),
+            *sender,
+            ("Accept", ACCEPT),
+            ("Accept-Encoding", "gzip, br, zstd"),
+        )
         self.crawl_delay = 0.0  # set once robots.txt is known
         self.waiting: set[asyncio.Task[Any]] = set()  # tasks that wait for a hold or a connection
         self._last_response_seconds = 0.0
-        self._tally = Tally()
         self.requests_total = 0
         self.bytes_total = 0
+        self.held: set[str] = set()  # the keys of holds that requests touched since the last parcel
 
     @property
     def delay_seconds(self) -> float:
@@ -84,27 +92,16 @@ class Access:
             most_seconds=etiquette.max_delay_seconds,
         )
 
-    @property
-    def has_news(self) -> bool:
-        """True if there were requests or holds that no parcel has reported yet."""
-        return bool(self._tally.requests or self._tally.keys)
-
-    def take_tally(self) -> Tally:
-        """What requests cost since the last call."""
-        tally, self._tally = self._tally, Tally()
-        return tally
-
     def now(self) -> float:
         return self._kit.clock.now()
 
     def wait_seconds(self, site: str) -> float:
-        """The seconds until the site's own hold ends."""
         return self._kit.gate.until(site_key(site)) - self._kit.clock.now()
 
     def hold_site(self, site: str, seconds: float) -> None:
         """Starts no request to the site for this long."""
         key = site_key(site)
-        self._tally.keys.add(key)
+        self.held.add(key)
         self._kit.gate.hold(key, self._kit.clock.now() + seconds)
 
     async def addresses(self, url: str) -> tuple[str, ...]:
@@ -112,18 +109,16 @@ class Access:
         hostname = hostname_of(url)
         if is_within(hostname, self._etiquette.blocked):
             raise FetchError("blocked", f"{hostname} is on the block list")
-        if self._kit.is_proxied:
+        if self._kit.config.proxy:
             return ("",)
         found = await self._kit.resolver.resolve(hostname)
-        allowed = tuple(each for each in found if self._may_reach(url) or not is_private(each))
+        # A private address may be asked for the site itself, not for where it redirects.
+        visit = self._visit
+        may_be_private = visit.allow_private or (visit.may_be_private and site_of(url) == visit.site)
+        allowed = tuple(each for each in found if may_be_private or not is_private(each))
         if not allowed:
             raise FetchError("private_address", f"{hostname} is on a private network; use --allow-private")
         return allowed[:MAX_ADDRESSES]
-
-    def _may_reach(self, url: str) -> bool:
-        """Whether a private address may be asked: for the site itself, not for where it redirects."""
-        visit = self._visit
-        return visit.allow_private or (visit.may_be_private and site_of(url) == visit.site)
 
     async def get(
         self,
@@ -142,9 +137,9 @@ class Access:
                 url=url,
                 address=address,
                 headers=headers,
-                max_bytes=max_bytes or self._kit.max_body_bytes,
+                max_bytes=max_bytes or MAX_BODY_BYTES,
                 may_cut=may_cut,
-                timeout_seconds=self._kit.timeout_seconds,
+                timeout_seconds=self._kit.config.timeout_seconds,
                 is_fresh=bool(addresses),
             )
             try:
@@ -175,9 +170,8 @@ class Access:
             self.waiting.discard(task)
         kit = self._kit
         kit.gate.start(keys, kit.clock.now(), delay=self.delay_seconds)
-        self._tally.requests += 1
         self.requests_total += 1
-        self._tally.keys.update((keys.site, keys.address, keys.domain, TOTAL))
+        self.held.update((keys.site, keys.address, keys.domain, TOTAL))
         response: Response | None = None
         size = 0
         try:
@@ -189,7 +183,6 @@ class Access:
             raise
         finally:
             now = kit.clock.now()
-            self._tally.bytes_received += size
             self.bytes_total += size
             if response:
                 self._last_response_seconds = response.seconds
@@ -213,16 +206,6 @@ class Access:
             if not kit.reins.is_paused and kit.gate.ready_at(keys) <= kit.clock.now():
                 return
             kit.slots.release()
-
-
-def _headers(etiquette: Etiquette) -> tuple[tuple[str, str], ...]:
-    sender = (("From", etiquette.sender),) if etiquette.sender else ()
-    return (
-        ("User-Agent", etiquette.user_agent),
-        *sender,
-        ("Accept", ACCEPT),
-        ("Accept-Encoding", "gzip, br, zstd"),
-    )
 
 
 @lru_cache(maxsize=65_536)

@@ -42,7 +42,10 @@ class Frontier:
 
     def add(self, target: Target, fingerprint: int, *, is_wanted: bool = True) -> bool:
         """True if the URL is new; it is then fetched in its turn if it is wanted and not too deep."""
-        if fingerprint in self._seen or self._is_known(fingerprint):
+        if fingerprint in self._seen:
+            return False
+        at = bisect_left(self._known, fingerprint)
+        if at < len(self._known) and self._known[at] == fingerprint:
             return False
         self._seen.add(fingerprint)
         if is_wanted and target.depth <= self._max_depth:
@@ -79,7 +82,6 @@ class Frontier:
         heapq.heappush(self._later, (target.not_before, self._ties, target))
 
     def next(self, now: float) -> Target | None:
-        """The next URL that may be fetched now."""
         if self._later and self._later[0][0] <= now:
             return heapq.heappop(self._later)[2]
         while self._ranks:
@@ -89,29 +91,16 @@ class Frontier:
             if not level:
                 del self._levels[rank]
                 heapq.heappop(self._ranks)
-            if not self._is_stale(target):
-                self._waiting -= 1
-                if self._current is not None:
-                    del self._current[target.url]
-                return target
+            if self._current is not None:
+                if self._current.get(target.url) is not target:
+                    continue  # the URL waits, or was taken, under a higher priority
+                del self._current[target.url]
+            self._waiting -= 1
+            return target
         return None
 
-    def _is_stale(self, target: Target) -> bool:
-        """True if the URL waits, or was taken, under a higher priority."""
-        return self._current is not None and self._current.get(target.url) is not target
-
     def next_depth(self) -> int | None:
-        """The depth of the URL that is next."""
         return self._ranks[0][1] if self._ranks else None
-
-    def waiting(self) -> tuple[Target, ...]:
-        """All URLs still to be fetched, in their order, then those to retry."""
-        lines = (self._levels[rank] for rank in sorted(self._levels))
-        return tuple(target for line in lines for target in line if not self._is_stale(target)) + self.again()
-
-    def seen(self) -> bytes:
-        """The fingerprints that were added in this visit, as `known` has them."""
-        return array("q", sorted(self._seen)).tobytes()
 
     def wakes_at(self) -> float | None:
         """When the next retry is due; None without one."""
@@ -120,7 +109,3 @@ class Frontier:
     def again(self) -> tuple[Target, ...]:
         """The targets that wait for a retry."""
         return tuple(target for _, _, target in self._later)
-
-    def _is_known(self, fingerprint: int) -> bool:
-        at = bisect_left(self._known, fingerprint)
-        return at < len(self._known) and self._known[at] == fingerprint

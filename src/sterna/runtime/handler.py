@@ -14,7 +14,6 @@ from sterna.runtime.frontier import Frontier
 from sterna.runtime.link_router import Following
 from sterna.runtime.packer import Packer
 from sterna.runtime.pages import Pages
-from sterna.runtime.sieve import Sifter, view_of
 from sterna.web.document import Document, Fetched
 from sterna.web.http import Response, retry_after_seconds
 from sterna.web.robots import Rules
@@ -67,7 +66,6 @@ class Handler:
         self._send_soon = send_soon
         self.following = Following(visit, frontier=frontier, packer=packer)
         self._pages = Pages(visit, kit.clock)
-        self._sifter = Sifter(visit)
         self._validators = {each.fingerprint: each for each in visit.known.validators}
         self.rules: Rules | None = None  # set once robots.txt is known
         self.engine: Engine | None = None  # set where the crawler has rules of its own
@@ -109,7 +107,9 @@ class Handler:
         except FetchError as error:
             return self._fail(target, error.kind)
         self._failures = 0
-        if not _is_special(reply.response.status, target):
+        status = reply.response.status
+        is_failing = status >= 500 and target.attempts + 1 < MAX_TRIES
+        if not (300 <= status < 400 or status in (429, 503) or is_failing):
             fetched, reply = self._pages.fetched(target, reply.response, known), self._pages.slim(reply)
             reading = self._read(target, reply, fetched)
             del fetched  # the body may be large; only the reader needs it
@@ -117,6 +117,7 @@ class Handler:
         return self._take_special(target, reply, known)
 
     def _take_special(self, target: Target, reply: Reply, known: Validator | None) -> _Found | None:
+        """Handles a response whose status alone decides what to do."""
         status = reply.response.status
         if status in (429, 503):
             return self._be_told_to_wait(target, reply.response)
@@ -129,7 +130,7 @@ class Handler:
 
     async def _read(self, target: Target, reply: Reply, fetched: Fetched) -> _Found:
         size = len(fetched.body)
-        reading = self._kit.readers.read(fetched, target=target, sift=self._sifter.encoded)
+        reading = self._kit.readers.read(fetched, target=target, sift=self._pages.sift)
         del fetched
         try:
             document = await reading
@@ -146,22 +147,18 @@ class Handler:
         """
         page, document = found.page, found.document
         if document is None:
-            page = self._sifter.judged(page, self._visit.site)
-        verdict = await self._judge(page, document) if self.engine and target.kind == "page" else None
+            page = self._pages.judged(page)
+        verdict = None
+        if self.engine and target.kind == "page" and not page.is_unchanged:  # judged when it was new
+            verdict = await self.engine.judge(self._pages.view(page, document))
         if document:
             self.following.follow(target, document, verdict)
         if found.onward:
             self.following.add(found.onward, is_wanted=target.depth == 0)
         if verdict:
             self.take(target, verdict)
-            page = self._sifter.stripped(page, verdict)
+            page = self._pages.stripped(page, verdict)
         self._keep(target, page)
-
-    async def _judge(self, page: Page, document: Document | None) -> Verdict | None:
-        if page.is_unchanged:
-            return None  # it was judged when it was new
-        assert self.engine
-        return await self.engine.judge(view_of(page, document, site=self._visit.site))
 
     def take(self, target: Target, verdict: Verdict) -> None:
         """Does what the rules said, but for keeping the page."""
@@ -229,11 +226,6 @@ class Handler:
     def _pause_site(self, seconds: float) -> None:
         self._access.hold_site(self._visit.site, seconds)
         self._send_soon()  # a crash must not lose the pause that the site asked for
-
-
-def _is_special(status: int, target: Target) -> bool:
-    """True if the status alone decides what to do."""
-    return 300 <= status < 400 or status in (429, 503) or (status >= 500 and target.attempts + 1 < MAX_TRIES)
 
 
 def _conditions(known: Validator | None) -> tuple[tuple[str, str], ...]:

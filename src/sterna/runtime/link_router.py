@@ -70,20 +70,15 @@ class Following:
 
     def obey(self, target: Target, verdict: Verdict) -> None:
         """Follows the URLs that rules name, and raises the priorities that they raise."""
-        for href, priority in verdict.follow:
-            url = self.canonical(href, target.url)
-            if url is not None:
-                self._raise_to(priority, url)
-                self.add(Target(url, target.depth + 1, target.url, priority=priority))
-        for href, priority in verdict.priorities:
-            url = self.canonical(href, target.url)
-            if url is not None:
-                self._raise_to(priority, url)
-
-    def _raise_to(self, priority: int, url: str) -> None:
-        raised = self._frontier.raise_to(priority, url)
-        if raised:
-            self._packer.add_found(raised)  # home keeps the higher priority
+        for wishes, is_followed in ((verdict.follow, True), (verdict.priorities, False)):
+            for href, priority in wishes:
+                url = self.canonical(href, target.url)
+                if url is None:
+                    continue
+                if raised := self._frontier.raise_to(priority, url):
+                    self._packer.found.append(raised)  # home keeps the higher priority
+                if is_followed:
+                    self.add(Target(url, target.depth + 1, target.url, priority=priority))
 
     def _follow_links(self, target: Target, document: Document, *, wishes: Mapping[str, int]) -> None:
         # Most links of a page are known: they cost a lookup in two sets, and no object.
@@ -102,15 +97,15 @@ class Following:
             return  # another path to it may be shorter
         if site_of(target.url) != self._visit.site:
             self._report(target, mark)
-        elif (is_free or self._scope.admits(target.url)) and self._frontier.add(
-            target, mark, is_wanted=self._is_within(target)
-        ):
-            self._packer.add_found(target)
+            return
+        is_admitted = is_free or self._scope.admits(target.url)
+        if is_admitted and self._frontier.add(target, mark, is_wanted=self._is_within(target)):
+            self._packer.found.append(target)
         else:
             self._passed.add(mark)
 
     def _is_within(self, target: Target) -> bool:
-        """False for a page that belongs to another visit: it is only reported."""
+        """False if the page belongs to another visit: it is only reported."""
         return not self._within or target.kind == "sitemap" or part_of(target.url) in self._within
 
     def _is_pruned(self, target: Target) -> bool:
@@ -133,7 +128,7 @@ class Following:
         if target.kind == "sitemap" or (self._visit.crawler.scope.stay == "site" and not is_near):
             return
         if is_new and self._scope.admits(target.url):
-            self._packer.add_outlink(target)
+            self._packer.outlinks.append(target)
 
 
 @lru_cache(maxsize=16)

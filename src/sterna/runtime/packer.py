@@ -3,6 +3,7 @@
 from collections import Counter
 
 from sterna.model import Checkpoint, Ended, Hold, Page, Parcel, Robots, StateChange, Target, Usage, Visit
+from sterna.runtime.reins import Gauge
 
 FULL_PAGES = 500
 FULL_BYTES = 4 * 1024 * 1024
@@ -13,37 +14,37 @@ FULL_URLS = 20_000
 class Packer:
     """Changed by the visit's loop alone; `take` empties it."""
 
-    def __init__(self, visit: Visit, *, full_bytes: int = FULL_BYTES) -> None:
+    def __init__(self, visit: Visit, *, full_bytes: int) -> None:
         self._visit = visit
         self._most_bytes = full_bytes
         self._number = 0
         self.pages_total = 0
         self.sent_bytes = 0  # of what travels, before compression, in all parcels
         self.reading_seconds = 0.0  # of CPU; the handler adds to it
-        self._told_cpu_seconds, self._told_bytes = 0.0, 0
+        self._told = Gauge()  # what the parcels before have reported
         self._full_bytes = FIRST_BYTES
         self._clear()
 
     def _clear(self) -> None:
         self._pages: list[Page] = []
-        self._found: list[Target] = []
-        self._outlinks: list[Target] = []
+        self.found: list[Target] = []  # URLs that are new in the frontier, or have a higher priority
+        self.outlinks: list[Target] = []
         self._done: list[int] = []
-        self._robots: Robots | None = None
+        self.robots: Robots | None = None
         self._rows: list[bytes] = []
-        self._errors: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
         self._size = self._page_count = self._kept = self._unchanged = self._redirects = 0
 
     @property
     def is_empty(self) -> bool:
-        return not (self._pages or self._found or self._outlinks or self._done or self._robots or self._rows)
+        return not (self._pages or self.found or self.outlinks or self._done or self.robots or self._rows)
 
     @property
     def is_full(self) -> bool:
         return (
             len(self._pages) >= FULL_PAGES
             or self._size >= self._full_bytes
-            or len(self._found) + len(self._outlinks) >= FULL_URLS
+            or len(self.found) + len(self.outlinks) >= FULL_URLS
         )
 
     def add_page(self, page: Page) -> None:
@@ -51,7 +52,7 @@ class Packer:
         self._pages.append(page)
         self._weigh(_size_of(page))
         if page.error:
-            self._errors[page.error] += 1
+            self.errors[page.error] += 1
         elif page.status == 304 or 200 <= page.status < 300:
             self._page_count += 1
             self.pages_total += 1
@@ -60,10 +61,9 @@ class Packer:
         elif 300 <= page.status < 400:
             self._redirects += 1
         else:
-            self._errors[f"http_{page.status}"] += 1
+            self.errors[f"http_{page.status}"] += 1
 
     def add_rows(self, rows: tuple[bytes, ...]) -> None:
-        """Adds facts that rules send home."""
         self._rows += rows
         self._weigh(sum(map(len, rows)))
 
@@ -71,39 +71,25 @@ class Packer:
         self._size += size_bytes
         self.sent_bytes += size_bytes
 
-    def add_found(self, target: Target) -> None:
-        self._found.append(target)
-
-    def add_outlink(self, target: Target) -> None:
-        self._outlinks.append(target)
-
     def add_done(self, fingerprint: int, *, error: str = "") -> None:
         """Records a URL that left the frontier without a page."""
         self._done.append(fingerprint)
         if error:
-            self._errors[error] += 1
-
-    def count_error(self, kind: str) -> None:
-        self._errors[kind] += 1
-
-    def set_robots(self, robots: Robots) -> None:
-        self._robots = robots
+            self.errors[error] += 1
 
     def take(
         self,
+        used: Gauge,
         *,
-        requests: int,
-        bytes_received: int,
         holds: tuple[Hold, ...],
         delay_seconds: float,
-        cpu_seconds: float = 0.0,
-        again: tuple[Target, ...] = (),
-        state: StateChange | None = None,
-        ended: Ended | None = None,
+        again: tuple[Target, ...],
+        state: StateChange,
+        ended: Ended | None,
     ) -> Parcel:
-        """The next parcel, with everything since the last one; `cpu_seconds` is the sum of all parcels."""
+        """The next parcel, with everything since the last one; `used` is what the visit has used in all."""
         self._number += 1
-        visit = self._visit
+        visit, told = self._visit, self._told
         parcel = Parcel(
             visit=visit.id,
             site=visit.site,
@@ -111,28 +97,28 @@ class Packer:
             epoch=visit.epoch,
             number=self._number,
             pages=tuple(self._pages),
-            outlinks=tuple(self._outlinks),
-            checkpoint=Checkpoint(found=tuple(self._found), done=tuple(self._done), again=again),
-            state=state or StateChange(),
+            outlinks=tuple(self.outlinks),
+            checkpoint=Checkpoint(found=tuple(self.found), done=tuple(self._done), again=again),
+            state=state,
             rows=tuple(self._rows),
             holds=holds,
             delay_seconds=delay_seconds,
-            robots=self._robots,
+            robots=self.robots,
             usage=Usage(
-                requests=requests,
-                bytes_received=bytes_received,
+                requests=used.requests - told.requests,
+                bytes_received=used.read_bytes - told.read_bytes,
                 pages=self._page_count,
                 unchanged=self._unchanged,
                 redirects=self._redirects,
-                errors=dict(self._errors),
+                errors=dict(self.errors),
                 kept=self._kept,
-                cpu_seconds=cpu_seconds - self._told_cpu_seconds,
-                sent_bytes=self.sent_bytes - self._told_bytes,
+                cpu_seconds=used.cpu_seconds - told.cpu_seconds,
+                sent_bytes=used.sent_bytes - told.sent_bytes,
             ),
             ended=ended,
         )
         self._clear()
-        self._told_cpu_seconds, self._told_bytes = cpu_seconds, self.sent_bytes
+        self._told = used
         self._full_bytes = min(2 * self._full_bytes, self._most_bytes)
         return parcel
 

@@ -1,9 +1,12 @@
-"""The records of a page: what its reader gets, and what goes home."""
+"""The records of a page: what its reader gets, what its rules see, and what goes home."""
 
 import msgspec
 
+from sterna.crawler.predicate import Judge, row_of
 from sterna.model import Links, Page, Raw, Target, Validator, Visit
 from sterna.runtime.access import Reply
+from sterna.runtime.engine.messages import PageView, Verdict
+from sterna.runtime.sieve import Sift, gone_fields
 from sterna.web.clock import Clock
 from sterna.web.document import Document, Fetched, Manner
 from sterna.web.http import Response, head_of
@@ -16,9 +19,16 @@ class Pages:
     """The pages of one visit."""
 
     def __init__(self, visit: Visit, clock: Clock) -> None:
+        self._site = visit.site
         self._crawler = visit.crawler
         self._clock = clock
         program = visit.crawler.program
+        self._judge = Judge(program.select) if program.select else None
+        read = {*program.needs, "language"} - {"headers"}  # a language is read in any case
+        is_all_kept = program.keep.share == 1.0 and read.issubset(program.keep.fields)
+        sift = Sift(program.select, program.keep, bool(program.rules))
+        # How readers sift documents; empty if they leave them as they are.
+        self.sift = b"" if program.select is None and is_all_kept else msgspec.msgpack.encode(sift)
         self._keeps_links = "links" in program.keep.fields
         self._keeps_headers = "headers" in program.keep.fields
         self._manner = Manner(
@@ -74,7 +84,10 @@ class Pages:
         links: Links | None = None,
     ) -> Page:
         """The record that a response's head gives."""
-        response = reply.response
+        response, raw = reply.response, None
+        if self._crawler.keeps_raw:
+            request = reply.request
+            raw = Raw(head_of(request), response.head, response.body, request.address, response.is_http2)
         return Page(
             url=target.url,
             fingerprint=fingerprint(target.url),
@@ -90,7 +103,7 @@ class Pages:
             etag=response.header("etag"),
             referrer=target.referrer,
             links=links or Links(),
-            raw=self._raw(reply),
+            raw=raw,
             headers=response.headers if self._keeps_headers else (),
         )
 
@@ -124,8 +137,39 @@ class Pages:
             likeness=document.likeness,
         )
 
-    def _raw(self, reply: Reply) -> Raw | None:
-        if not self._crawler.keeps_raw:
-            return None
-        response, request = reply.response, reply.request
-        return Raw(head_of(request), response.head, response.body, request.address, response.is_http2)
+    def judged(self, page: Page) -> Page:
+        """A page that no reader has seen, judged by the selection."""
+        if self._judge is None or page.is_unchanged:
+            return page
+        return msgspec.structs.replace(page, is_kept=self._judge.judge(row_of(page, self._site)) is True)
+
+    def view(self, page: Page, document: Document | None) -> PageView:
+        """What the rules see of a page."""
+        return PageView(
+            url=page.url,
+            site=self._site,
+            status=page.status,
+            error=page.error,
+            depth=page.depth,
+            referrer=page.referrer,
+            content_type=page.content_type,
+            size=page.size,
+            title=page.title,
+            description=page.description,
+            language=page.language,
+            selected=page.is_kept,
+            keywords=page.keywords,
+            headings=page.headings,
+            text=page.text,
+            html=page.html,
+            links=document.links if document else page.links,
+            extracts=page.extracts,
+        )
+
+    def stripped(self, page: Page, verdict: Verdict) -> Page:
+        """The page as the rules decided, without the fields that are not kept."""
+        is_kept = page.is_kept if verdict.is_kept is None else verdict.is_kept
+        gone = gone_fields(page, self._crawler.program.keep, is_kept=is_kept)
+        if not is_kept:
+            gone |= {"links": Links(), "headers": ()}
+        return msgspec.structs.replace(page, is_kept=is_kept, **gone)

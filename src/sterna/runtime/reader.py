@@ -3,7 +3,6 @@
 A body that makes the parser crash or grow without bound ends this process and not the crawl.
 """
 
-import gc
 import socket
 import time
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from sterna.web.keywords import stop_words
 
 MAX_TASK_BYTES = 256 * 1024**2
 MAX_OUTCOME_BYTES = 1024**3
-GARBAGE_OBJECTS = 100_000
 LARGE_BYTES = 1024 * 1024  # of a body whose tree leaves a lot of memory behind
 
 
@@ -45,13 +43,7 @@ stop_words()  # read in the warm parent: a jailed cell cannot open the file
 _read_task: Callable[[bytes], Task] = message_decoder(Task)
 
 
-def prepare() -> None:
-    """Called before the cell is jailed."""
-    gc.set_threshold(GARBAGE_OBJECTS)  # a page makes thousands of objects and no cycles
-
-
 def serve(sock: socket.socket) -> None:
-    """Answers tasks in their order."""
     line = CellLine(sock, _read_task, most_in=MAX_TASK_BYTES, most_out=MAX_OUTCOME_BYTES)
     while True:
         try:
@@ -65,9 +57,14 @@ def serve(sock: socket.socket) -> None:
 
 
 def read(task: Task) -> Outcome:
-    """The outcome of one task."""
     try:
-        return Outcome(_read(task))
+        began = time.process_time()
+        document = read_document(task.fetched)
+        if task.sift:
+            document = sift_document(
+                document, task.fetched, depth=task.depth, referrer=task.referrer, sift=task.sift
+            )
+        return Outcome(msgspec.structs.replace(document, cpu_seconds=time.process_time() - began))
     except ReadError as error:
         return Outcome(kind=error.kind, detail=str(error))
     except MemoryError:
@@ -75,13 +72,3 @@ def read(task: Task) -> Outcome:
     # Whatever a parser raises on hostile bytes is an error of that page; the next page is read all the same.
     except Exception as error:
         return Outcome(kind="parser", detail=f"{type(error).__name__}: {error}")
-
-
-def _read(task: Task) -> Document:
-    began = time.process_time()
-    document = read_document(task.fetched)
-    if task.sift:
-        document = sift_document(
-            document, task.fetched, depth=task.depth, referrer=task.referrer, sift=task.sift
-        )
-    return msgspec.structs.replace(document, cpu_seconds=time.process_time() - began)

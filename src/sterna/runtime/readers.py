@@ -5,7 +5,6 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from types import TracebackType
 
 from sterna.errors import JailError, ReadError
 from sterna.model import Record, Target
@@ -40,8 +39,8 @@ class Readers:
         seconds: float = READ_SECONDS,
     ) -> None:
         # Without a jail, no wrapper either: it would only delay the first page.
-        self._forker = None if starter else Forker(entry, wrapper=None if is_jailed else ())
-        self._starter: Starter = starter or self._forker  # type: ignore[assignment]
+        self._forker = Forker(entry, wrapper=None if is_jailed else ())  # starts with its first process
+        self._starter: Starter = starter or self._forker
         self._is_jailed = is_jailed
         self._limits = limits
         self._workers = [_Reader(self._open, seconds) for _ in range(count)]
@@ -53,16 +52,13 @@ class Readers:
     async def __aenter__(self) -> "Readers":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._starting:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
         for worker in self._workers:
             await worker.close()
-        if self._forker:
-            await self._forker.__aexit__(kind, error, trace)
+        await self._forker.close()
 
     def begin(self) -> None:
         """Begins to start the processes, unless they run: some crawls have all their pages read elsewhere."""
@@ -80,11 +76,9 @@ class Readers:
             await worker.start()
         self._has_started = True
 
-    async def _open(self) -> Channel:
+    async def _open(self) -> Channel[Outcome]:
         process = await self._starter.start(limits=self._limits, is_jailed=self._is_jailed)
-        channel = Channel(process, most_bytes=MAX_OUTCOME_BYTES)
-        await channel.open()
-        return channel
+        return await Channel.open(process, _read_outcome, most_bytes=MAX_OUTCOME_BYTES)
 
     async def read(self, fetched: Fetched, *, target: Target | None = None, sift: bytes = b"") -> Document:
         """The document of a response, sifted as `sift` says; ReadError if it is unreadable."""
@@ -97,14 +91,14 @@ class Readers:
         if not self._has_started:
             await self.start()
         async with self._room:
-            outcome = await min(self._workers, key=_Reader.load).submit(frame)
+            outcome = await min(self._workers, key=lambda worker: len(worker.jobs)).submit(frame)
         if outcome.document is None:
             raise ReadError(outcome.kind, outcome.detail)
         return outcome.document
 
     def peak_memory_bytes(self) -> int:
         """The sum of the peak resident memory of the readers that run now."""
-        return sum(worker.peak_memory_bytes() for worker in self._workers)
+        return sum(worker.channel.memory_bytes(is_peak=True) for worker in self._workers if worker.channel)
 
 
 class _Job(Record, frozen=True):
@@ -115,71 +109,54 @@ class _Job(Record, frozen=True):
 class _Reader:
     """One process and the jobs it has, which it answers in their order."""
 
-    def __init__(self, open_channel: Callable[[], Awaitable[Channel]], seconds: float) -> None:
+    def __init__(self, open_channel: Callable[[], Awaitable[Channel[Outcome]]], seconds: float) -> None:
         self._open_channel = open_channel
         self._seconds = seconds
         # All of these are changed in the loop's thread, by submit() and the watching task.
-        self._jobs: deque[_Job] = deque()
-        self._channel: Channel | None = None
+        self.jobs: deque[_Job] = deque()
+        self.channel: Channel[Outcome] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._has_jobs = asyncio.Event()
 
     async def start(self) -> None:
         if self._watch is None:
-            self._channel = await self._open_channel()
+            self.channel = await self._open_channel()
             self._watch = asyncio.create_task(self._take_outcomes())
 
     async def close(self) -> None:
         if self._watch:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
-        for job in self._jobs:
+        for job in self.jobs:
             job.done.cancel()
-        self._jobs.clear()
-        if self._channel:
-            await self._channel.close()
-
-    def load(self) -> int:
-        return len(self._jobs)
-
-    def peak_memory_bytes(self) -> int:
-        return self._channel.usage().peak_bytes if self._channel else 0
+        self.jobs.clear()
+        if self.channel:
+            await self.channel.close()
 
     async def submit(self, frame: bytearray) -> Outcome:
         job = _Job(frame, asyncio.get_running_loop().create_future())
-        self._jobs.append(job)
+        self.jobs.append(job)
         self._has_jobs.set()
-        if self._channel:
-            self._channel.write(frame)
+        if self.channel:
+            self.channel.write(frame)
         return await job.done
 
     async def _take_outcomes(self) -> None:
         while True:
-            if not self._jobs:
+            if not self.jobs:
                 self._has_jobs.clear()
                 await self._has_jobs.wait()
-                await self._revive()
+                if self.channel and self.channel.is_at_end:  # it died idle, and this must cost no page
+                    with suppress(JailError):  # receiving from the dead one reports it to the caller
+                        await self._replace(skip=0)
+            assert self.channel
             try:
-                outcome = await self._receive()
+                outcome = await self.channel.receive(seconds=self._seconds)
             except CellEnded as error:
                 outcome = await self._recover(error.death)
-            job = self._jobs.popleft()
+            job = self.jobs.popleft()
             if not job.done.done():
                 job.done.set_result(outcome)
-
-    async def _receive(self) -> Outcome:
-        assert self._channel
-        frame = await self._channel.receive(seconds=self._seconds)
-        try:
-            return _read_outcome(frame)
-        except ValueError as error:
-            raise await self._channel.condemn(str(error)) from error
-
-    async def _revive(self) -> None:
-        """Replaces a reader that died while it had nothing to do, so that this costs no page."""
-        if self._channel and self._channel.is_at_end:
-            with suppress(JailError):  # receiving from the dead one reports it to the caller
-                await self._replace(skip=0)
 
     async def _recover(self, death: Death) -> Outcome:
         """Replaces a reader that failed over its first job; the outcome of that job."""
@@ -195,9 +172,8 @@ class _Reader:
 
     async def _replace(self, *, skip: int) -> None:
         """Starts another process and gives it the jobs, but for the first `skip`."""
-        channel = await self._open_channel()
-        self._channel = channel
-        for job in list(self._jobs)[skip:]:
+        channel = self.channel = await self._open_channel()
+        for job in list(self.jobs)[skip:]:
             channel.write(job.frame)
 
 

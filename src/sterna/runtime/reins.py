@@ -43,7 +43,6 @@ class Reins:
 
     @property
     def paused_seconds(self) -> float:
-        """The sum of all its pauses so far."""
         present = self._clock.now() - self._paused_at if self._paused_at is not None else 0.0
         return self._paused_seconds + present
 
@@ -54,7 +53,6 @@ class Reins:
             self._free.clear()
 
     def go_on(self) -> None:
-        """Ends a pause."""
         if self._paused_at is not None:
             self._paused_seconds += self._clock.now() - self._paused_at
             self._paused_at = None
@@ -69,7 +67,6 @@ class Reins:
         await self._free.wait()
 
     async def wait_for_end(self) -> None:
-        """Returns when the visit is to end."""
         await self._over.wait()
 
 

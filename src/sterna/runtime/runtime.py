@@ -5,12 +5,9 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-import msgspec
-
 from sterna.model import Deliver, Hold, Visit
-from sterna.runtime.access import MAX_BODY_BYTES, Access, Kit
+from sterna.runtime.access import Access, Kit, RuntimeConfig
 from sterna.runtime.engine.client import Engines
-from sterna.runtime.packer import FULL_BYTES
 from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
 from sterna.runtime.visit import VisitLoop
@@ -18,42 +15,19 @@ from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.dns import DnsResolver, Resolver
 from sterna.web.http import Fetcher
-from sterna.web.politeness import Gate, Limits
+from sterna.web.politeness import Gate
 
 MANY_VISITS = 32
-
-Through = Callable[[Fetcher], Fetcher]
-
-
-def _as_it_is(fetcher: Fetcher) -> Fetcher:
-    return fetcher
-
-
-class RuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a runtime may use."""
-
-    connections: int = 100
-    readers: int = 2
-    limits: Limits = Limits()
-    proxy: str = ""
-    ca_file: str = ""
-    timeout_seconds: float = 60.0
-    max_body_bytes: int = MAX_BODY_BYTES
-    parcel_bytes: int = FULL_BYTES  # the size of a full parcel, before compression
-    is_jailed: bool | None = None  # engines; None: if this machine can
-    shares_holds: bool = True  # False where visits have different owners: each has holds of its own
 
 
 class Runtime:
     """Carries out visits, as many at once as it is given."""
 
-    def __init__(self, kit: Kit, config: RuntimeConfig | None = None) -> None:
+    def __init__(self, kit: Kit) -> None:
         self._kit = kit
-        self._config = config or RuntimeConfig()
         self._under_way = 0
 
     def restore(self, holds: Iterable[Hold]) -> None:
-        """Restores the holds of an earlier run."""
         self._kit.gate.restore(holds)
 
     async def carry_out(
@@ -63,15 +37,16 @@ class Runtime:
         deliver: Deliver,
         stop: asyncio.Event,
         reins: Reins | None = None,
-        through: Through = _as_it_is,
+        through: Callable[[Fetcher], Fetcher] | None = None,
     ) -> None:
         """Returns when the visit's last parcel is delivered.
 
         With the `reins` the caller can pause or end it; `through` wraps the fetcher of its requests.
         """
         self._kit.readers.begin()  # while robots.txt is fetched
-        gate = self._kit.gate if self._config.shares_holds else Gate(self._config.limits)
-        fetcher = through(self._kit.fetcher)
+        config = self._kit.config
+        gate = self._kit.gate if config.shares_holds else Gate(config.limits)
+        fetcher = through(self._kit.fetcher) if through else self._kit.fetcher
         kit = replace(self._kit, gate=gate, fetcher=fetcher, reins=reins or Reins(self._kit.clock))
         kit.gate.restore(visit.holds)
         self._under_way += 1
@@ -92,7 +67,6 @@ class Runtime:
         return self._kit.engines
 
     def peak_memory_bytes(self) -> int:
-        """The peak memory of its reader processes."""
         return self._kit.readers.peak_memory_bytes()
 
 
@@ -125,9 +99,6 @@ async def open_runtime(
             slots=asyncio.Semaphore(config.connections),
             readers=await stack.enter_async_context(Readers(config.readers)),
             engines=await stack.enter_async_context(Engines(is_jailed=config.is_jailed)),
-            is_proxied=bool(config.proxy),
-            timeout_seconds=config.timeout_seconds,
-            max_body_bytes=config.max_body_bytes,
-            parcel_bytes=config.parcel_bytes,
+            config=config,
         )
-        yield Runtime(kit, config)
+        yield Runtime(kit)

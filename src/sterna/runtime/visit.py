@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -44,7 +44,7 @@ class VisitLoop:
         self._stop = stop
         self._flush_seconds = FLUSH_SECONDS if is_one_of_many else FIRST_FLUSH_SECONDS
         self._access = Access(kit, visit)
-        self._packer = Packer(visit, full_bytes=kit.parcel_bytes)
+        self._packer = Packer(visit, full_bytes=kit.config.parcel_bytes)
         self._full = asyncio.Event()  # the next parcel should be sent soon
         self._frontier = Frontier(
             visit.known.fingerprints,
@@ -71,8 +71,11 @@ class VisitLoop:
 
     async def run(self) -> None:
         """Returns when the last parcel is delivered."""
-        watches = [asyncio.create_task(self._watch_stop()), asyncio.create_task(self._watch_end())]
         reins = self._kit.reins
+        watches = [
+            asyncio.create_task(self._end_after(self._stop.wait, Ended.STOPPED)),
+            asyncio.create_task(self._end_after(reins.wait_for_end, Ended.BUDGET)),
+        ]
         reins.look = self._gauge
         try:
             if await self._unless_over(self._qualify()) and await self._open_engine():
@@ -106,7 +109,11 @@ class VisitLoop:
 
     async def _crawl(self) -> None:
         await self._handler.following.begin()
-        self._announce_sitemaps()
+        if self._handler.rules and self._visit.crawler.scope.use_sitemaps:
+            canonical = Canonical()
+            for written in self._handler.rules.sitemaps:
+                if url := canonical(written, f"{self._visit.site}/robots.txt"):
+                    self._handler.following.add(Target(url, kind="sitemap"))
         try:
             async with asyncio.TaskGroup() as group:
                 sender = group.create_task(self._send_when_full_or_old())
@@ -127,13 +134,9 @@ class VisitLoop:
             self._over.set()
             self._wake_all()
 
-    async def _watch_stop(self) -> None:
-        await self._stop.wait()
-        self._end(Ended.STOPPED)
-
-    async def _watch_end(self) -> None:
-        await self._kit.reins.wait_for_end()
-        self._end(Ended.BUDGET)
+    async def _end_after(self, event: Callable[[], Awaitable[object]], reason: Ended) -> None:
+        await event()
+        self._end(reason)
 
     async def _wait_for(self, workers: set[asyncio.Task[None]]) -> None:
         over = asyncio.create_task(self._over.wait())
@@ -154,7 +157,7 @@ class VisitLoop:
         return max(left, REST_LOOK_SECONDS if self._kit.reins.is_paused else 0.0)
 
     async def _end_workers(self, workers: set[asyncio.Task[None]], done_at_all: asyncio.Future[Any]) -> None:
-        late_at = self._kit.clock.now() + self._kit.timeout_seconds
+        late_at = self._kit.clock.now() + self._kit.config.timeout_seconds
         while not done_at_all.done():
             now = self._kit.clock.now()
             if self._stop.is_set():
@@ -183,13 +186,10 @@ class VisitLoop:
             try:
                 await self._handler.handle(target)
             finally:
-                self._land(target.depth)
-
-    def _land(self, depth: int) -> None:
-        self._in_flight[depth] -= 1
-        if not self._in_flight[depth]:
-            del self._in_flight[depth]
-        self._wake_one()
+                self._in_flight[target.depth] -= 1
+                if not self._in_flight[target.depth]:
+                    del self._in_flight[target.depth]
+                self._wake_one()
 
     async def _next(self) -> Target | None:
         """The next target, or None when the visit is at its end."""
@@ -208,7 +208,15 @@ class VisitLoop:
             # A retry that comes due is no reason to wake while nothing may be taken.
             wakes_at = self._frontier.wakes_at() if may_take else None
             left = self._look_after(self._spending.deadline - now)
-            await self._wait_for_change(min(left, wakes_at - now) if wakes_at else left)
+            left = min(left, wakes_at - now) if wakes_at else left
+            loop = asyncio.get_running_loop()
+            waiter: asyncio.Future[None] = loop.create_future()
+            timer = loop.call_later(max(left, 0.001), _wake, waiter)
+            self._idle.append(waiter)
+            try:
+                await waiter
+            finally:
+                timer.cancel()
 
     def _may_take(self) -> bool:
         """Within the page budget, with room in the parcel, and level by level, so that depths are exact.
@@ -224,16 +232,6 @@ class VisitLoop:
             return True
         depth = self._frontier.next_depth()
         return depth is None or depth <= min(self._in_flight, default=depth)
-
-    async def _wait_for_change(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(max(seconds, 0.001), _wake, waiter)
-        self._idle.append(waiter)
-        try:
-            await waiter
-        finally:
-            timer.cancel()
 
     def _wake_one(self) -> None:
         while self._idle:
@@ -269,8 +267,14 @@ class VisitLoop:
 
     async def _qualify(self) -> bool:
         """Whether the site may be crawled: its address is allowed and its robots.txt is known."""
-        if not await self._may_reach():
-            return False
+        try:
+            await self._access.addresses(self._visit.site)
+        except FetchError as error:
+            if error.kind == "private_address":  # a network that this visit must not enter
+                self._packer.errors[error.kind] += 1
+                self._end(Ended.REFUSED)
+                return False
+            # Any other fault is reported, and retried, by fetching robots.txt.
         if not self._visit.etiquette.obey_robots:
             return True
         robots = self._visit.robots
@@ -278,10 +282,10 @@ class VisitLoop:
             try:
                 robots = await qualify(self._visit.site, robots, access=self._access, kit=self._kit)
             except FetchError as error:  # a fault of the proxy, not of the site
-                self._packer.count_error(error.kind)
+                self._packer.errors[error.kind] += 1
                 self._fail()
                 return False
-            self._packer.set_robots(robots)
+            self._packer.robots = robots
         if robots.state is not RobotsState.QUALIFIED:
             self._end(Ended.DISQUALIFIED)
             return False
@@ -297,27 +301,6 @@ class VisitLoop:
             self._access.hold_site(self._visit.site, FAILING_PAUSE_SECONDS)
             self._end(Ended.FAILING)
 
-    async def _may_reach(self) -> bool:
-        """False if the site is in a network that this visit must not enter."""
-        try:
-            await self._access.addresses(self._visit.site)
-        except FetchError as error:
-            if error.kind != "private_address":
-                return True  # fetching robots.txt reports it, and is retried
-            self._packer.count_error(error.kind)
-            self._end(Ended.REFUSED)
-            return False
-        return True
-
-    def _announce_sitemaps(self) -> None:
-        rules = self._handler.rules
-        if rules and self._visit.crawler.scope.use_sitemaps:
-            canonical = Canonical()
-            for written in rules.sitemaps:
-                url = canonical(written, f"{self._visit.site}/robots.txt")
-                if url is not None:
-                    self._handler.following.add(Target(url, kind="sitemap"))
-
     def _gauge(self) -> Gauge:
         engine = self._handler.engine
         return replace(self._spent(), memory_bytes=engine.memory_bytes() if engine else 0)
@@ -328,12 +311,8 @@ class VisitLoop:
             requests=self._access.requests_total,
             read_bytes=self._access.bytes_total,
             sent_bytes=self._packer.sent_bytes,
-            cpu_seconds=self._cpu_seconds,
+            cpu_seconds=self._packer.reading_seconds + self._engine_seconds,
         )
-
-    @property
-    def _cpu_seconds(self) -> float:
-        return self._packer.reading_seconds + self._engine_seconds
 
     # -- parcels -----------------------------------------------------------------------------------------
 
@@ -346,18 +325,16 @@ class VisitLoop:
                     await self._full.wait()
             seconds = min(2 * seconds, FLUSH_SECONDS)
             self._full.clear()
-            if not self._packer.is_empty or self._access.has_news:
+            if not self._packer.is_empty or self._access.held:
                 await self._send()
 
     async def _send(self, *, is_last: bool = False) -> None:
         async with self._sending:
             state = await self._take_state()
-            tally = self._access.take_tally()
+            keys, self._access.held = sorted(self._access.held), set()
             parcel = self._packer.take(
-                requests=tally.requests,
-                bytes_received=tally.bytes_received,
-                holds=self._kit.gate.holds(sorted(tally.keys), self._kit.clock.now()),
-                cpu_seconds=self._cpu_seconds,
+                self._spent(),
+                holds=self._kit.gate.holds(keys, self._kit.clock.now()),
                 delay_seconds=self._access.delay_seconds,
                 again=self._frontier.again(),
                 state=state,

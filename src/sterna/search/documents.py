@@ -6,6 +6,7 @@ Marks are numbers of 64 bits that stand for something longer: a URL, a digest, a
 import threading
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from itertools import chain, islice
 from urllib.parse import unquote
 
 from tantivy import Document
@@ -22,6 +23,7 @@ MAX_TITLE_CHARS = 1_000
 MAX_HEADS = 200
 MAX_HEAD_CHARS = 300
 MAX_LANGUAGE_CHARS = 35  # RFC 5646, 4.4.1
+_GONE = (404, 410)
 _MAX_BODY_BYTES = 4 * MAX_BODY_CHARS
 
 _SAMPLE_CHARS = 2_000
@@ -40,30 +42,48 @@ class _Codecs(threading.local):
 _codecs = _Codecs()
 
 
-class PageRow(Record, frozen=True, kw_only=True):
-    """The columns of a page's row that the index uses."""
+class PageRow(Record, frozen=True):
+    """The columns of a page's row that the index uses, by their names."""
 
     url: str
-    title: str
-    text: str
-    language: str
-    digest: str
-    fetched: float
-    heads: Sequence[str] = ()  # headings and keywords
+    status: int | None
+    error: str | None
+    title: str | None
+    text: str | None
+    language: str | None
+    digest: str | None
+    fetched: int | None  # in microseconds
+    headings: Sequence[str] | None
+    keywords: Sequence[str] | None
+    again: bool | None
+    batch: int
+
+    @property
+    def is_wanted(self) -> bool | None:
+        """True: index the page; False: delete it; None: the row says nothing about the page."""
+        status = self.status or 0
+        if status in _GONE:
+            return False
+        if not 200 <= status < 300 or self.error:
+            return None
+        return self.digest is not None  # a page with noindex has no digest
 
 
 def make_document(row: PageRow) -> Document:
-    """The document of a page."""
-    title = schema.normalized(row.title[:MAX_TITLE_CHARS])
-    text = schema.normalized(row.text[:MAX_TEXT_CHARS])
-    language = row.language[:MAX_LANGUAGE_CHARS]
+    """The document of a page that is wanted."""
+    title = schema.normalized((row.title or "")[:MAX_TITLE_CHARS])
+    text = schema.normalized((row.text or "")[:MAX_TEXT_CHARS])
+    language = (row.language or "")[:MAX_LANGUAGE_CHARS]
     analysis = schema.choose_analysis(language, f"{title} {text}" if title else text)
     path = schema.normalized(unquote(path_of(row.url), errors="replace"))
-    heads = " \n".join(schema.normalized(head[:MAX_HEAD_CHARS]) for head in row.heads[:MAX_HEADS])
+    heads = " \n".join(
+        schema.normalized(head[:MAX_HEAD_CHARS])
+        for head in islice(chain(row.headings or (), row.keywords or ()), MAX_HEADS)
+    )
     document = Document()
     document.add_text(schema.URL, row.url)
     document.add_text(schema.ANALYSIS, analysis)
-    document.add_float(schema.FETCHED, row.fetched)
+    document.add_float(schema.FETCHED, (row.fetched or 0) / 1e6)
     document.add_text(schema.ADDRESS, f"{hostname_of(row.url)} {path}")
     if language:
         document.add_text(schema.LANGUAGE, language)
@@ -80,18 +100,18 @@ def make_document(row: PageRow) -> Document:
         document.add_text(schema.HOSTS, host)
     document.add_bytes(schema.BODY, pack(text))
     document.add_unsigned(schema.NUMBER, mark_of(row.url))
-    document.add_unsigned(schema.DIGEST, int(row.digest[:16], 16))  # half of it
+    document.add_unsigned(schema.DIGEST, int(str(row.digest)[:16], 16))  # half of it
     # The same for titles that differ only in case and white space.
     document.add_unsigned(schema.TITLE_MARK, mark_of(" ".join(title.casefold().split())))
     return document
 
 
-def make_position(batch: int, rows: int) -> Document:
+def make_position(batch: int) -> Document:
     """The document that says up to which batch the archive is indexed."""
     document = Document()
     document.add_text(schema.KIND, schema.POSITION)
     document.add_integer(schema.BATCH, batch)
-    document.add_integer(schema.ROWS, rows)
+    document.add_integer(schema.ROWS, 0)  # no longer used
     return document
 
 

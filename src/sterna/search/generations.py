@@ -127,20 +127,15 @@ def index_errors(folder: Path) -> Iterator[None]:
     """Translates errors and panics of tantivy: a disk error, or a damaged index."""
     try:
         yield
-    except (ValueError, OSError, SystemError) as error:
-        _raise_ours(folder, error)
     except BaseException as error:
         # A panic of Rust: pyo3 derives it from BaseException.
-        if type(error).__name__ != "PanicException":
+        is_panic = type(error).__name__ == "PanicException"
+        if not is_panic and not isinstance(error, ValueError | OSError | SystemError):
             raise
-        _raise_ours(folder, error)
-
-
-def _raise_ours(folder: Path, error: BaseException) -> None:
-    text = str(error)
-    number = _OS_ERROR.search(text)
-    if number and int(number[1]) != _GONE:
-        with storage_errors(folder):
-            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
-    reason = text.strip().splitlines()[0][:200] if text.strip() else type(error).__name__
-    raise unusable(folder, reason) from error
+        text = str(error)
+        number = _OS_ERROR.search(text)
+        if number and int(number[1]) != _GONE:
+            with storage_errors(folder):
+                raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+        reason = text.strip().splitlines()[0][:200] if text.strip() else type(error).__name__
+        raise unusable(folder, reason) from error

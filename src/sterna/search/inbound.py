@@ -30,42 +30,25 @@ def read_batch(folder: Path) -> int:
 class Inbound:
     """The counts of one file, which stays mapped as long as this object lives."""
 
-    def __init__(self, numbers: memoryview, counts: memoryview) -> None:
-        self._numbers = numbers
-        self._counts = counts
-
-    @classmethod
-    def read(cls, folder: Path) -> "Inbound":
+    def __init__(self, folder: Path) -> None:
         """The counts as they are now; none if the file is missing or damaged."""
+        self._numbers = self._counts = memoryview(b"")
         try:
             with (folder / NAME).open("rb") as file:
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError):  # ValueError: the file is empty
-            return cls.none()
-        view = memoryview(mapped)
-        if len(view) < HEAD.size:
-            return cls.none()
-        magic, _, count = HEAD.unpack(view[: HEAD.size])
-        if magic != MAGIC or len(view) != HEAD.size + 12 * count:
-            return cls.none()
-        middle = HEAD.size + 8 * count
-        return cls(view[HEAD.size : middle].cast("Q"), view[middle:].cast("I"))
-
-    @classmethod
-    def none(cls) -> "Inbound":
-        """No counts at all."""
-        return cls(memoryview(b"").cast("Q"), memoryview(b"").cast("I"))
+                view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            magic, _, count = HEAD.unpack(view[: HEAD.size])
+        except (OSError, ValueError, struct.error):  # ValueError: the file is empty
+            return
+        if magic == MAGIC and len(view) == HEAD.size + 12 * count:
+            middle = HEAD.size + 8 * count
+            self._numbers, self._counts = view[HEAD.size : middle].cast("Q"), view[middle:].cast("I")
 
     def of(self, number: int) -> int:
         """How many pages link to the URL with this number."""
-        at = bisect_left(self._numbers, number)
-        return self._counts[at] if at < len(self._numbers) and self._numbers[at] == number else 0
+        return looked_up(number, self._numbers, self._counts) or 0
 
 
-def stamp(folder: Path) -> tuple[int, int]:
-    """Changes when the file is replaced."""
-    try:
-        state = (folder / NAME).stat()
-    except OSError:
-        return (0, 0)
-    return (state.st_ino, state.st_mtime_ns)
+def looked_up(number: int, numbers: memoryview, values: memoryview) -> int | None:
+    """The value that stands where the number stands among the sorted numbers."""
+    at = bisect_left(numbers, number)
+    return values[at] if at < len(numbers) and numbers[at] == number else None

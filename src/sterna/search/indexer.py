@@ -8,19 +8,17 @@ nothing.
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from tantivy import Index, IndexWriter
 
 from sterna.archive.arrivals import arrivals
 from sterna.archive.manifest import Snapshot
-from sterna.archive.parquet import batches_of, damage_named
 from sterna.search import generations, schema
 from sterna.search.documents import PageRow, make_document, make_position, mark_of
 from sterna.search.link_count import LinkCount
@@ -32,11 +30,7 @@ WORK_SECONDS = 30.0  # with one snapshot, whose files compaction may remove
 COUNT_SHARE = 50  # counting links takes at most a fiftieth of the time
 NOTHING = -1  # the position of an empty index; batch 0 is from before batches existed
 
-_COLUMNS = (
-    *("url", "status", "error", "title", "text", "language", "digest", "fetched"),
-    *("headings", "keywords", "again", "batch"),
-)
-_GONE = (404, 410)
+_COLUMNS = PageRow.__struct_fields__
 _NO_KIND = "none"  # no document is of this kind
 
 
@@ -58,7 +52,6 @@ class Indexer:
         if is_anew:
             self._links.batch = NOTHING
         self._last: tuple[float, Snapshot, threading.Event] | None = None  # of catch_up
-        self._highest: dict[Path, int] = {}  # the last batch of each file
         self.pages = 0  # rows that were read
 
     def __enter__(self) -> Self:
@@ -73,7 +66,12 @@ class Indexer:
                 self._begin_operations()
                 self._index.reload()
                 position = generations.position_of(self._index, folder=self._folder)
-            self._begin_at(position)
+            self._taken = self._committed = NOTHING if position is None else position
+            if position is None:
+                self._pending = 1
+                self.commit()
+                if not self._is_anew:
+                    generations.publish(self._generation)
         except BaseException:
             self._open.close()
             raise
@@ -107,7 +105,8 @@ class Indexer:
             raise
         if not is_whole or stop.is_set() or self._is_due():
             self.commit()
-        if is_whole and not stop.is_set() and self._may_count():
+        is_due = time.monotonic() - self._counted_at >= COUNT_SHARE * self._links.seconds
+        if is_whole and is_due and not stop.is_set():
             self._count(snapshot, stop=stop, until=until)
 
     def settle(self) -> None:
@@ -137,18 +136,10 @@ class Indexer:
             raise generations.unusable(self._folder, "its files are missing")
         return found
 
-    def _begin_at(self, position: int | None) -> None:
-        self._taken = self._committed = NOTHING if position is None else position
-        if position is None:
-            self._pending = 1
-            self.commit()
-            if not self._is_anew:
-                generations.publish(self._generation)
-
     def _take_arrivals(self, snapshot: Snapshot, *, stop: threading.Event, until: float) -> bool:
         """True if the writer has everything up to the snapshot's batch."""
         newest: dict[int, int] = {}
-        paths = self._newer(snapshot.tables.get("page", ()))
+        paths = snapshot.tables.get("page", ())
         for rows in arrivals(paths, after=self._taken, upto=snapshot.batch, columns=_COLUMNS):
             for batch, part in _by_batch(rows):
                 if batch > self._taken + 1:
@@ -164,30 +155,25 @@ class Indexer:
         self._taken = snapshot.batch
         return True
 
-    def _newer(self, paths: Sequence[Path]) -> list[Path]:
-        """The files with new batches; files never change, so each is opened once."""
-        known = self._highest
-        self._highest = {path: known[path] if path in known else _highest_batch(path) for path in paths}
-        return [path for path, highest in self._highest.items() if highest > self._taken]
-
     def _take(self, rows: pa.Table, newest: dict[int, int] | None) -> None:
         """Gives rows of one batch to the writer; those of batch 0 come unordered, with `newest`."""
         assert self._writer is not None
-        for fields in _rows(rows):
+        columns = [rows[name].cast(pa.int64()) if name == "fetched" else rows[name] for name in _COLUMNS]
+        for values in zip(*(column.to_pylist() for column in columns), strict=True):
             self.pages += 1
-            is_wanted = _is_wanted(fields)
+            row = PageRow(*values)
+            is_wanted = row.is_wanted
             if is_wanted is None:
                 continue
-            url, fetched = fields["url"], fields["fetched"]
             if newest is not None:
-                number = mark_of(url)
+                number, fetched = mark_of(row.url), row.fetched or 0
                 if newest.get(number, fetched) > fetched:
                     continue
                 newest[number] = fetched
-            if fields["again"] is not False:
-                self._writer.delete_documents_by_term(schema.URL, url)
+            if row.again is not False:
+                self._writer.delete_documents_by_term(schema.URL, row.url)
             if is_wanted:
-                self._writer.add_document(make_document(_page_row(fields)))
+                self._writer.add_document(make_document(row))
             self._pending += 1
 
     # -- commits -------------------------------------------------------------------------------------------
@@ -203,7 +189,7 @@ class Indexer:
         began = time.monotonic()
         with generations.index_errors(self._folder):
             self._writer.delete_documents_by_term(schema.KIND, schema.POSITION)
-            self._writer.add_document(make_position(self._taken, 0))
+            self._writer.add_document(make_position(self._taken))
             self._writer.commit()
         self._committed, self._pending = self._taken, 0
         self._committed_at = time.monotonic()
@@ -227,13 +213,8 @@ class Indexer:
 
     # -- links ---------------------------------------------------------------------------------------------
 
-    def _may_count(self) -> bool:
-        if self._links.batch >= self._taken:
-            return False
-        return time.monotonic() - self._counted_at >= COUNT_SHARE * self._links.seconds
-
     def _count(self, snapshot: Snapshot, *, stop: threading.Event, until: float) -> None:
-        if self._links.go_on(snapshot, stop=stop, until=until):
+        if self._links.batch < self._taken and self._links.go_on(snapshot, stop=stop, until=until):
             self._counted_at = time.monotonic()
 
     def _count_the_rest(self) -> None:
@@ -241,13 +222,8 @@ class Indexer:
         if self._last is None:
             return
         seen_at, snapshot, stop = self._last
-        if self._taken == snapshot.batch and self._links.batch < self._taken and not stop.is_set():
+        if self._taken == snapshot.batch and not stop.is_set():
             self._count(snapshot, stop=stop, until=seen_at + 2 * WORK_SECONDS)
-
-
-def _highest_batch(path: Path) -> int:
-    with damage_named(path):
-        return max((high for _, high in batches_of(pq.read_metadata(path))), default=NOTHING)
 
 
 def _by_batch(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -256,34 +232,3 @@ def _by_batch(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         end = begin + sum(1 for _ in same)
         yield batch, rows.slice(begin, end - begin)
         begin = end
-
-
-def _rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    columns = {
-        name: (rows[name].cast(pa.int64()) if name == "fetched" else rows[name]).to_pylist()
-        for name in _COLUMNS
-    }
-    for values in zip(*columns.values(), strict=True):
-        yield dict(zip(_COLUMNS, values, strict=True))
-
-
-def _is_wanted(fields: dict[str, Any]) -> bool | None:
-    """True: index the page; False: delete it; None: the row says nothing about the page."""
-    status = fields["status"] or 0
-    if status in _GONE:
-        return False
-    if not 200 <= status < 300 or fields["error"]:
-        return None
-    return fields["digest"] is not None  # a page with noindex has no digest
-
-
-def _page_row(fields: dict[str, Any]) -> PageRow:
-    return PageRow(
-        url=fields["url"],
-        title=fields["title"] or "",
-        text=fields["text"] or "",
-        language=fields["language"] or "",
-        digest=fields["digest"],
-        fetched=(fields["fetched"] or 0) / 1e6,
-        heads=(*(fields["headings"] or ()), *(fields["keywords"] or ())),
-    )

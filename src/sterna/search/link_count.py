@@ -7,7 +7,6 @@ a weight.
 
 import threading
 import time
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,11 +17,15 @@ from sterna.archive.arrivals import arrivals
 from sterna.archive.disk import storage_errors
 from sterna.archive.manifest import Snapshot
 from sterna.search.documents import mark_of
-from sterna.search.inbound import HEAD, MAGIC, MAX_COUNT, NAME, read_batch
+from sterna.search.inbound import HEAD, MAGIC, MAX_COUNT, NAME, looked_up, read_batch
 
 _MAX_ROWS = 2_000_000  # of counts that are not summed yet
 _COUNTS = pa.schema([("number", pa.uint64()), ("count", pa.int64())])
 _VERSIONS = pa.schema([("number", pa.uint64()), ("fetched", pa.int64())])
+_COLUMNS = {
+    "page": ("url", "fetched", "again", "batch"),
+    "link": ("from_url", "to_url", "fetched", "batch"),
+}
 _NONE_WHOLE = -1
 
 
@@ -56,19 +59,20 @@ class _Count:
         self.is_lost = False  # it stopped where it cannot continue
         self._done = {"page": -1, "link": -1}  # the last batch of each table that was counted completely
         self._versions = _VERSIONS.empty_table()
-        self._newest: _Newest | None = None
+        self._newest: tuple[memoryview, memoryview] | None = None  # when each of them was fetched last
         self._counts = _COUNTS.empty_table()
 
     def go_on(self, snapshot: Snapshot, *, stop: threading.Event, until: float) -> bool:
         began = time.monotonic()
         try:
-            for columns, rows in self._pieces(snapshot):
-                if columns is _PAGE_COLUMNS:
-                    self._note_versions(rows)
-                else:
-                    self._add_links(rows)
-                if stop.is_set() or time.monotonic() > until:
-                    return False
+            for table, add in (("page", self._note_versions), ("link", self._add_links)):
+                paths, columns = snapshot.tables.get(table, ()), _COLUMNS[table]
+                for rows, whole in _whole(paths, after=self._done[table], upto=self.upto, columns=columns):
+                    self.is_lost = whole == _NONE_WHOLE
+                    self._done[table] = max(whole, self._done[table])
+                    add(rows)
+                    if stop.is_set() or time.monotonic() > until:
+                        return False
             return True
         finally:
             self.seconds += time.monotonic() - began
@@ -76,14 +80,6 @@ class _Count:
     def result(self) -> pa.Table:
         """Each number once, sorted, with its count."""
         return _summed(self._counts).sort_by("number")
-
-    def _pieces(self, snapshot: Snapshot) -> Iterator[tuple[Sequence[str], pa.Table]]:
-        for table, columns in (("page", _PAGE_COLUMNS), ("link", _LINK_COLUMNS)):
-            paths = snapshot.tables.get(table, ())
-            for rows, whole in _whole(paths, after=self._done[table], upto=self.upto, columns=columns):
-                self.is_lost = whole == _NONE_WHOLE
-                self._done[table] = max(whole, self._done[table])  # the caller may stop at the yield
-                yield columns, rows
 
     def _note_versions(self, rows: pa.Table) -> None:
         """Notes which pages came more than once, and when."""
@@ -94,14 +90,11 @@ class _Count:
 
     def _add_links(self, rows: pa.Table) -> None:
         if self._newest is None:
-            self._newest = _Newest(self._versions)
+            newest = self._versions.group_by("number").aggregate([("fetched", "max")]).sort_by("number")
+            self._newest = _viewed(newest["number"], "Q"), _viewed(newest["fetched_max"], "q")
         self._counts = pa.concat_tables([self._counts, _linked(rows, self._newest)])
         if self._counts.num_rows > _MAX_ROWS:
             self._counts = _summed(self._counts)
-
-
-_PAGE_COLUMNS = ("url", "fetched", "again", "batch")
-_LINK_COLUMNS = ("from_url", "to_url", "fetched", "batch")
 
 
 def _whole(
@@ -126,19 +119,6 @@ def _whole(
         yield held, upto
 
 
-class _Newest:
-    """When the newest version was fetched of each page that came more than once."""
-
-    def __init__(self, versions: pa.Table) -> None:
-        newest = versions.group_by("number").aggregate([("fetched", "max")]).sort_by("number")
-        self._numbers = _viewed(newest["number"], "Q")
-        self._fetched = _viewed(newest["fetched_max"], "q")
-
-    def of(self, number: int) -> int | None:
-        at = bisect_left(self._numbers, number)
-        return self._fetched[at] if at < len(self._numbers) and self._numbers[at] == number else None
-
-
 def _viewed(column: pa.ChunkedArray, kind: str) -> memoryview:
     array = pc.fill_null(column, 0).combine_chunks()
     values = array.buffers()[1]
@@ -148,16 +128,16 @@ def _viewed(column: pa.ChunkedArray, kind: str) -> memoryview:
     return view[array.offset :]  # type: ignore[no-any-return]
 
 
-def _linked(rows: pa.Table, newest: _Newest) -> pa.Table:
+def _linked(rows: pa.Table, newest: tuple[memoryview, memoryview]) -> pa.Table:
     """How many pages of these rows link to each number."""
     rows = rows.filter(pc.and_(pc.is_valid(rows["from_url"]), pc.is_valid(rows["to_url"])))
     sources = rows["from_url"].combine_chunks().dictionary_encode()
     targets = rows["to_url"].combine_chunks().dictionary_encode()
     source_numbers = [mark_of(url) for url in sources.dictionary.to_pylist()]
     target_numbers = pa.array([mark_of(url) for url in targets.dictionary.to_pylist()], pa.uint64())
-    versions = pa.array([newest.of(number) for number in source_numbers], pa.int64()).take(sources.indices)
+    versions = pa.array([looked_up(number, *newest) for number in source_numbers], pa.int64())
     fetched = rows["fetched"].cast(pa.int64()).combine_chunks()
-    is_newest = pc.fill_null(pc.equal(versions, fetched), True)
+    is_newest = pc.fill_null(pc.equal(versions.take(sources.indices), fetched), True)
     is_of_others = pc.not_equal(
         pa.array(source_numbers, pa.uint64()).take(sources.indices), target_numbers.take(targets.indices)
     )

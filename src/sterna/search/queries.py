@@ -152,21 +152,19 @@ class Composer:
         """Pages that have the term in its field; None if no analysis leaves anything of it."""
         if term.where == "url":
             return self._written(schema.ADDRESS, schema.PLAIN, term.text)
-        field = schema.TITLE if term.where == "title" else schema.ALL
-        queries = self._analysed(field, term.text)
+        queries = self._analysed(schema.TITLE if term.where == "title" else schema.ALL, term.text)
         return _any(queries) if queries else None
 
     def _better(self, term: Term) -> list[Query]:
         if term.where:
             return []
-        titles = self._analysed(schema.TITLE, term.text)
-        heads = self._analysed(schema.HEADS, term.text)
         address = self._written(schema.ADDRESS, schema.PLAIN, term.text)
-        return [
-            *(Query.boost_query(query, TITLE_BOOST) for query in titles),
-            *(Query.boost_query(query, HEADS_BOOST) for query in heads),
-            *([Query.boost_query(address, ADDRESS_BOOST)] if address is not None else []),
+        boosted = [
+            *((query, TITLE_BOOST) for query in self._analysed(schema.TITLE, term.text)),
+            *((query, HEADS_BOOST) for query in self._analysed(schema.HEADS, term.text)),
+            *([(address, ADDRESS_BOOST)] if address is not None else []),
         ]
+        return [Query.boost_query(query, boost) for query, boost in boosted]
 
     def _analysed(self, field: str, text: str) -> list[Query]:
         written = (self._written(schema.named(field, name), name, text) for name in self._analyzers)
@@ -175,11 +173,9 @@ class Composer:
     def _written(self, field: str, analysis: str, text: str) -> Query | None:
         """The tokens of a text, side by side in a field."""
         tokens = self._analyzers[analysis].analyze(text)
-        if not tokens:
-            return None
-        if len(tokens) == 1:
-            return Query.term_query(self._schema, field, tokens[0])
-        return Query.phrase_query(self._schema, field, list(tokens))
+        if len(tokens) > 1:
+            return Query.phrase_query(self._schema, field, list(tokens))
+        return Query.term_query(self._schema, field, tokens[0]) if tokens else None
 
     def _host(self, host: str) -> Query:
         return Query.term_query(self._schema, schema.HOSTS, host, "basic")

@@ -9,17 +9,19 @@ the same words. Pages that share only a template differ in their titles.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import log1p
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
-from tantivy import DocAddress, Document, Query, Schema, Searcher
+from tantivy import DocAddress, Document, Index, Query, Schema, Searcher
 
 from sterna.model import Record
 from sterna.search import schema
 from sterna.search.documents import likeness_mark, unpack
 from sterna.search.inbound import Inbound
+from sterna.search.queries import Composer
 from sterna.search.results import Hit
 from sterna.search.snippets import Snippets
 from sterna.web.urls import site_of
@@ -33,13 +35,18 @@ MAX_DIFFERING_BITS = 3  # of the 64 of a signature: about a twentieth of the wor
 _MAX_KNOWN = 20_000
 
 
-class IndexView(Record, frozen=True, gc=True):
-    """The index as one search sees it."""
+class IndexView(Record, frozen=True, kw_only=True, gc=True):
+    """The index as it was at the last check, and as a search sees it."""
 
+    generation: Path
+    index: Index
     searcher: Searcher
     fields: Schema
+    composer: Composer
     inbound: Inbound
+    inbound_stamp: tuple[int, ...]  # of its file
     likenesses: dict[int, int | None]  # by digest: a cache that searches fill
+    checked_at: float
 
 
 class Candidate(Record, frozen=True):
@@ -76,9 +83,14 @@ def rank(view: IndexView, query: Query, *, count: int) -> Ranked:
     while True:
         result = view.searcher.search(query, limit=CHUNK, offset=len(addresses))
         matching = result.count or 0  # type: ignore[attr-defined]
-        scores = [score for score, _ in result.hits]
         found = [address for _, address in result.hits]
-        candidates = _candidates(view, found, scores, first=len(addresses))
+        marks: list[list[Any]] = [view.searcher.fast_field_values(name, found) for name in schema.MARKS]
+        candidates = []
+        rows = zip(result.hits, *marks, strict=True)
+        for place, ((score, _), number, digest, title) in enumerate(rows, len(addresses)):
+            inbound = view.inbound.of(number)
+            weighted = score * (1 + INBOUND_WEIGHT * log1p(inbound)) if inbound else score
+            candidates.append(Candidate(place, weighted, inbound, digest, title))
         addresses += found
         folding.add(candidates)
         if len(found) < CHUNK or len(folding.kept) >= count or len(addresses) >= 2 * MAX_HITS:
@@ -86,20 +98,6 @@ def rank(view: IndexView, query: Query, *, count: int) -> Ranked:
     is_exact = len(addresses) >= matching
     total = len(folding.kept) if is_exact else matching - (len(addresses) - len(folding.kept))
     return Ranked(kept=folding.kept, addresses=addresses, total=total, is_exact=is_exact)
-
-
-def _candidates(
-    view: IndexView, addresses: list[DocAddress], scores: Sequence[float], *, first: int
-) -> Iterator[Candidate]:
-    marks: list[list[Any]] = [view.searcher.fast_field_values(name, addresses) for name in schema.MARKS]
-    inbound_of = view.inbound.of
-    for place, (score, number, digest, title) in enumerate(zip(scores, *marks, strict=True), first):
-        inbound = inbound_of(number)
-        yield Candidate(place, _weighted(score, inbound), inbound, digest, title)
-
-
-def _weighted(score: float, inbound: int) -> float:
-    return score * (1 + INBOUND_WEIGHT * log1p(inbound)) if inbound else score
 
 
 # -- near-duplicates ---------------------------------------------------------------------------------------
@@ -134,11 +132,11 @@ class Folding:
         likeness = self._likeness(candidate) if namesakes else None
         if not namesakes or likeness is None:
             return None
-        return next((kept for kept in namesakes if self._is_alike(kept.candidate, likeness)), None)
-
-    def _is_alike(self, candidate: Candidate, likeness: int) -> bool:
-        other = self._likeness(candidate)
-        return other is not None and (other ^ likeness).bit_count() <= MAX_DIFFERING_BITS
+        for kept in namesakes:
+            other = self._likeness(kept.candidate)
+            if other is not None and (other ^ likeness).bit_count() <= MAX_DIFFERING_BITS:
+                return kept
+        return None
 
 
 class _Likenesses:
@@ -167,7 +165,6 @@ class _Likenesses:
 
 
 def show(view: IndexView, ranked: Ranked, snippets: Snippets, *, offset: int, limit: int) -> tuple[Hit, ...]:
-    """The hits of this part of the list."""
     part = ranked.kept[offset : min(offset + limit, MAX_HITS)]
     return tuple(_hit(view, kept, ranked.addresses, snippets) for kept in part)
 

@@ -79,7 +79,6 @@ def normalized(text: str) -> str:
 
 
 def make_analyzer(analysis: str) -> TextAnalyzer:
-    """The analyzer of one of ANALYSES."""
     tokenizer = Tokenizer.regex(_SIGN_PATTERN) if analysis == SIGNS else Tokenizer.simple()
     builder = TextAnalyzerBuilder(tokenizer).filter(Filter.remove_long(_MAX_WORD_BYTES))
     builder = builder.filter(Filter.lowercase())

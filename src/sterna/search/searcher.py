@@ -9,7 +9,6 @@ from tantivy import Index
 
 from sterna.archive.disk import clean
 from sterna.errors import IndexUnusable
-from sterna.model import Record
 from sterna.search import generations, inbound, schema
 from sterna.search.inbound import Inbound
 from sterna.search.queries import Composed, Composer, ParsedQuery, parse
@@ -17,6 +16,7 @@ from sterna.search.ranking import MAX_HITS, IndexView, rank, show
 from sterna.search.results import Found, Hit
 from sterna.search.schema import ANALYSES, PLAIN
 from sterna.search.snippets import Snippets
+from sterna.toml import stamp
 
 LOOK_SECONDS = 0.3  # between two checks for changes
 _TRIES = 3  # to open an index, which may be replaced at that moment
@@ -24,17 +24,6 @@ _TRIES = 3  # to open an index, which may be replaced at that moment
 _SOME = "no page has all of these words; these have some of them"
 _NOTHING = "the query contains nothing that can be searched for"
 _DEEP = f"only the first {MAX_HITS:,} hits are available"
-
-
-class _Opened(Record, frozen=True, kw_only=True, gc=True):
-    """The index as it was at the last check."""
-
-    generation: Path
-    index: Index
-    view: IndexView
-    stamp: tuple[int, int]  # of the file of inbound links
-    composer: Composer
-    checked_at: float
 
 
 class Searcher:
@@ -45,7 +34,7 @@ class Searcher:
         # Guards the next two; analyzers have state while they work.
         self._lock = threading.Lock()
         self._analyzers = {name: schema.make_analyzer(name) for name in ANALYSES}
-        self._opened: _Opened | None = None
+        self._view: IndexView | None = None
         self._likenesses: dict[int, int | None] = {}  # a cache that all searches fill
 
     def __enter__(self) -> Self:
@@ -55,7 +44,7 @@ class Searcher:
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._opened = None
+            self._view = None
 
     def search(self, words: str, *, limit: int = 10, offset: int = 0) -> Found:
         """The hits from `offset` on; every text is a valid query."""
@@ -63,10 +52,10 @@ class Searcher:
         limit, offset = max(0, limit), max(0, offset)
         parsed = parse(words)
         with generations.index_errors(self._folder):
-            current = self._current()
+            view = self._current()
             with self._lock:
-                composed = current.composer.compose(parsed)
-            hits, total, is_exact, notes = _found(current.view, parsed, composed, limit=limit, offset=offset)
+                composed = view.composer.compose(parsed)
+            hits, total, is_exact, notes = _found(view, parsed, composed, limit=limit, offset=offset)
         return Found(
             words=clean(words),
             hits=hits,
@@ -79,18 +68,17 @@ class Searcher:
         )
 
     def page_count(self) -> int:
-        """The number of pages in the index."""
         with generations.index_errors(self._folder):
-            return max(0, self._current().view.searcher.num_docs - 1)  # one document is the position
+            return max(0, self._current().searcher.num_docs - 1)  # one document is the position
 
-    def _current(self) -> _Opened:
+    def _current(self) -> IndexView:
         """The index as it is now or was at most LOOK_SECONDS ago."""
         with self._lock:
-            if self._opened is None or time.monotonic() - self._opened.checked_at >= LOOK_SECONDS:
-                self._opened = self._reopen(self._opened)
-            return self._opened
+            if self._view is None or time.monotonic() - self._view.checked_at >= LOOK_SECONDS:
+                self._view = self._reopen(self._view)
+            return self._view
 
-    def _reopen(self, before: _Opened | None) -> _Opened:
+    def _reopen(self, before: IndexView | None) -> IndexView:
         for _ in range(_TRIES - 1):
             try:
                 return self._open(before)
@@ -98,7 +86,7 @@ class Searcher:
                 before = None  # it may have been replaced meanwhile
         return self._open(before)
 
-    def _open(self, before: _Opened | None) -> _Opened:
+    def _open(self, before: IndexView | None) -> IndexView:
         generation = generations.current(self._folder)
         if generation is None:
             folder = self._folder
@@ -112,15 +100,17 @@ class Searcher:
         searcher = index.searcher()
         present = [name for name in ANALYSES if searcher.doc_freq(schema.ANALYSIS, name)]
         names = dict.fromkeys([*present, PLAIN])
-        stamp = inbound.stamp(self._folder)
-        is_same = before is not None and before.stamp == stamp
-        counts = before.view.inbound if before is not None and is_same else Inbound.read(self._folder)
-        return _Opened(
+        seen = stamp(self._folder / inbound.NAME)
+        is_same = before is not None and before.inbound_stamp == seen
+        return IndexView(
             generation=generation,
             index=index,
-            view=IndexView(searcher, index.schema, counts, self._likenesses),
-            stamp=stamp,
+            searcher=searcher,
+            fields=index.schema,
             composer=Composer(index.schema, {name: self._analyzers[name] for name in names}),
+            inbound=before.inbound if before is not None and is_same else Inbound(self._folder),
+            inbound_stamp=seen,
+            likenesses=self._likenesses,
             checked_at=time.monotonic(),
         )
 

@@ -35,7 +35,11 @@ class Snippets:
         window = " ".join(text[begin : begin + WINDOW_CHARS].split())
         found = self._marked(window, schema.ALL, analysis, max_chars=SNIPPET_CHARS)
         if found is None:
-            return tuple(Piece(part) for part in [_beginning(text)] if part)
+            beginning = " ".join(text[: 2 * SNIPPET_CHARS].split())
+            if len(beginning) > SNIPPET_CHARS or len(text) > 2 * SNIPPET_CHARS:
+                cut = beginning[:SNIPPET_CHARS]
+                beginning = f"{cut.rpartition(' ')[0] or cut} {_ELLIPSIS}"
+            return (Piece(beginning),) if beginning else ()
         fragment, pieces = found
         is_begin = not begin and window.startswith(fragment)
         is_end = begin + WINDOW_CHARS >= len(text) and window.endswith(fragment)
@@ -44,7 +48,6 @@ class Snippets:
         return (*first, *pieces, *last)
 
     def of_title(self, title: str, analysis: str) -> tuple[Piece, ...]:
-        """The whole title."""
         found = self._marked(title, schema.TITLE, analysis, max_chars=_TITLE_CHARS)
         if found is None or not title.startswith(found[0]):
             return (Piece(title),) if title else ()
@@ -101,10 +104,3 @@ def _window(text: str, words: Sequence[str]) -> int:
         if place >= 0:
             return max(0, begin + place - _BEFORE_CHARS)
     return 0
-
-
-def _beginning(text: str) -> str:
-    begin = " ".join(text[: 2 * SNIPPET_CHARS].split())
-    if len(begin) <= SNIPPET_CHARS and len(text) <= 2 * SNIPPET_CHARS:
-        return begin
-    return f"{begin[:SNIPPET_CHARS].rpartition(' ')[0] or begin[:SNIPPET_CHARS]} {_ELLIPSIS}"

@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from sterna.archive.manifest import Snapshot
-from sterna.errors import QueryError
+from sterna.errors import QueryError, UnknownTable
 from sterna.model import Record
 from sterna.storage.chunks import columns_of
 from sterna.storage.commands import Command, Functions, SqlCommand, command_of
-from sterna.storage.config import Config
-from sterna.storage.connections import Database, Fault, FaultKind
+from sterna.storage.config import Config, RuleSpec
+from sterna.storage.connections import Database, Fault
 from sterna.storage.statements import Statement, statements_of
 
 _EXPLAINED = ("INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", "SELECT", "WITH")
@@ -42,9 +42,8 @@ def check_rules(config: Config, *, folder: Path, snapshot: Snapshot) -> Iterator
     for name, rule in config.rules.items():
         for number, store in enumerate(rule.store):
             what = f"rule {name}, store {number + 1}" if len(rule.store) > 1 else f"rule {name}"
-            yield _check_store(
-                what, config, name, number, [commands[each] for each in store.commands], snapshot
-            )
+            needed = [commands[each] for each in store.commands]
+            yield _found(what, partial(_check_store, rule, number, needed, snapshot))
 
 
 def check_databases(config: Config, *, folder: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -52,42 +51,39 @@ def check_databases(config: Config, *, folder: Path, environ: Mapping[str, str])
     for name, spec in config.connections.items():
         database = Database(name, spec, folder=folder, environ=environ)
         try:
-            yield from _check_database(database, config)
+            answer = _found(f"connection {name} {database.shown()}", partial(_try, database))
+            yield answer
+            for each, command in () if answer.fault else config.commands.items():
+                if command.connection == name and command.sql:
+                    yield _found(f"command {each}", partial(_explain, database, statements_of(command.sql)))
         finally:
             database.close()
 
 
-def _check_store(
-    what: str, config: Config, rule: str, number: int, commands: list[Command], snapshot: Snapshot
-) -> Finding:
+def _found(what: str, look: Callable[[], None]) -> Finding:
     try:
-        columns = columns_of(config.rules[rule], number, snapshot=snapshot)
-        twice = sorted({column for column in columns if columns.count(column) > 1})
-        if twice:
-            return Finding(what=what, fault=f"the query gives {twice[0]!r} twice: rename one of them with AS")
-        for command in commands:
-            if isinstance(command, SqlCommand):
-                command.check(columns)
+        look()
     except QueryError as error:
-        complaint = str(error).splitlines()[0]
-        return Finding(what=what, fault=complaint, may_come="there is no table" in complaint)
-    except Fault as fault:
-        return Finding(what=what, fault=str(fault))
+        fault = str(error).splitlines()[0]
+        return Finding(what=what, fault=fault, may_come=isinstance(error, UnknownTable))
+    except Fault as error:
+        return Finding(what=what, fault=str(error))
     return Finding(what=what)
 
 
-def _check_database(database: Database, config: Config) -> Iterator[Finding]:
-    what = f"connection {database.name} {database.shown()}"
-    try:
-        with database.connect(is_reader=True) as connection:
-            connection.exec_driver_sql("SELECT 1").close()
-    except Fault as fault:
-        yield Finding(what=what, fault=str(fault))
-        return
-    yield Finding(what=what)
-    for name, spec in config.commands.items():
-        if spec.connection == database.name and spec.sql:
-            yield _found(f"command {name}", partial(_explain, database, statements_of(spec.sql)))
+def _check_store(rule: RuleSpec, number: int, commands: list[Command], snapshot: Snapshot) -> None:
+    columns = columns_of(rule, number, snapshot=snapshot)
+    twice = sorted({column for column in columns if columns.count(column) > 1})
+    if twice:
+        raise Fault(f"the query gives {twice[0]!r} twice: rename one of them with AS")
+    for command in commands:
+        if isinstance(command, SqlCommand):
+            command.check(columns)
+
+
+def _try(database: Database) -> None:
+    with database.connect(is_reader=True) as connection:
+        connection.exec_driver_sql("SELECT 1").close()
 
 
 def _explain(database: Database, statements: Sequence[Statement]) -> None:
@@ -97,25 +93,11 @@ def _explain(database: Database, statements: Sequence[Statement]) -> None:
         return
     for statement in statements:
         with database.connect(is_reader=True) as connection:
-            _explain_one(database, connection, statement.text, statement.parameters)
-
-
-def _explain_one(
-    database: Database, connection: Connection, statement: str, parameters: tuple[str, ...]
-) -> None:
-    try:
-        connection.execute(text(f"EXPLAIN {statement}"), dict.fromkeys(parameters)).close()
-    except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", "") != _UNKNOWN_TYPE:
-            fault = database.fault_of(error, connection)
-            raise Fault(FaultKind.BROKEN, str(fault)) from error
-        connection.rollback()
-        connection.begin()
-
-
-def _found(what: str, look: Callable[[], None]) -> Finding:
-    try:
-        look()
-    except Fault as fault:
-        return Finding(what=what, fault=str(fault))
-    return Finding(what=what)
+            try:
+                sql = text(f"EXPLAIN {statement.text}")
+                connection.execute(sql, dict.fromkeys(statement.parameters)).close()
+            except DBAPIError as error:
+                if getattr(error.orig, "sqlstate", "") != _UNKNOWN_TYPE:
+                    raise Fault(str(database.fault_of(error, connection))) from error
+                connection.rollback()
+                connection.begin()

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 
 import pyarrow as pa
 import sqlglot
@@ -65,17 +65,15 @@ def read_chunks(
         spans = [(batch - 1, batch) for batch in _batches(rule.crawler, snapshot, after=after, upto=upto)]
         in_columns = ()  # for few rows, asking for their types costs more than it saves
     for first, last in spans:
-        with _engine(rule, snapshot, after=first, upto=last) as engine:
-            yield from _ahead(_answers(engine, rule, steps, batch=last, in_columns=in_columns))
-
-
-def _ahead(answers: Generator[Chunk, None, None]) -> Iterator[Chunk]:
-    """The same chunks; while a database stores one, the next is read."""
-    with closing(answers), ThreadPoolExecutor(1) as maker:
-        coming = maker.submit(next, answers, None)
-        while chunk := coming.result():
+        with (
+            _engine(rule, snapshot, after=first, upto=last) as engine,
+            closing(_answers(engine, rule, steps, batch=last, in_columns=in_columns)) as answers,
+            ThreadPoolExecutor(1) as maker,
+        ):
             coming = maker.submit(next, answers, None)
-            yield chunk
+            while chunk := coming.result():
+                coming = maker.submit(next, answers, None)  # read while a database stores this one
+                yield chunk
 
 
 def columns_of(rule: RuleSpec, step: int, *, snapshot: Snapshot) -> tuple[str, ...]:
@@ -95,11 +93,9 @@ def is_by_row(query: str) -> bool:
         return False
     if not isinstance(tree, exp.Select) or tree.find(*_OVER_ROWS):
         return False
-    tables = list(tree.find_all(exp.Table))
-    is_plain = len(tables) == 1 and isinstance(tables[0].this, exp.Identifier)
-    return (
-        is_plain and len(list(tree.find_all(exp.Select))) == 1 and tables[0].name.lower() not in _OF_THE_WHOLE
-    )
+    tables, selects = list(tree.find_all(exp.Table)), list(tree.find_all(exp.Select))
+    is_plain = len(tables) == len(selects) == 1 and isinstance(tables[0].this, exp.Identifier)
+    return is_plain and tables[0].name.lower() not in _OF_THE_WHOLE
 
 
 def _batches(crawler: str, snapshot: Snapshot, *, after: int, upto: int) -> list[int]:
@@ -153,16 +149,14 @@ def _parted(rows: Iterator[Row]) -> Iterator[list[Row]]:
     characters = 0
     while some := list(islice(rows, _FETCHED_ROWS)):
         part += some
-        characters += _characters(some[:: len(some) // _SAMPLED_ROWS + 1]) * len(some) // _SAMPLED_ROWS
+        sample = chain.from_iterable(some[:: len(some) // _SAMPLED_ROWS + 1])
+        length = sum(len(value) for value in sample if isinstance(value, str))
+        characters += length * len(some) // _SAMPLED_ROWS
         if len(part) >= CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
             yield part
             part, characters = [], 0
     if part:
         yield part
-
-
-def _characters(rows: Sequence[Row]) -> int:
-    return sum(len(value) for row in rows for value in row if isinstance(value, str))
 
 
 def _engine(rule: RuleSpec, snapshot: Snapshot, *, after: int, upto: int) -> Engine:

@@ -9,36 +9,21 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader
-from operator import itemgetter
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from sterna.storage.config import CommandSpec
-from sterna.storage.connections import CallFailed, Fault, FaultKind, in_call, text_of
+from sterna.storage.connections import CallFailed, Fault, in_call, text_of
 from sterna.storage.postgres import LEAST_ROWS, Copier, ManyInserter, NotApplicable, run_in_pipeline
-from sterna.storage.rows import Row, bindable
+from sterna.storage.rows import Row, bindable, picker
 from sterna.storage.statements import Statement, parameters_of, statements_of
 from sterna.toml import stamp
 
-Function = Callable[[Any, list[dict[str, Any]]], object]
-
 _PRIVATE = "sterna_storage_call_"
-
-
-class Command(Protocol):
-    """Stores rows."""
-
-    is_plain: bool  # one plain INSERT, which PostgreSQL can do by COPY from columns
-
-    def check(self, columns: Sequence[str]) -> None:
-        """Raises a Fault if the columns lack something that the command needs."""
-
-    def run(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        """Stores the rows in the connection's transaction."""
 
 
 # -- statements ------------------------------------------------------------------------------------------
@@ -50,19 +35,25 @@ class SqlCommand:
     def __init__(self, name: str, statements: Sequence[Statement]) -> None:
         self.name = name
         self.statements = statements
-        self.is_plain = len(statements) == 1 and statements[0].insert is not None
+        only = statements[0] if len(statements) == 1 else None
+        # One plain INSERT, which PostgreSQL can do by COPY from columns.
+        self.is_plain = only is not None and only.insert is not None
         # Changed by `run`, which removes those that do not work for the table.
-        self._fast_ways = _fast_ways(statements[0]) if len(statements) == 1 else []
+        self._fast_ways: list[Copier | ManyInserter] = []
+        if only and only.insert:
+            self._fast_ways.append(Copier(only.insert))
+        if only and only.values:
+            self._fast_ways.append(ManyInserter(only.values))
 
     def check(self, columns: Sequence[str]) -> None:
+        """Raises a Fault if the columns lack something that the command needs."""
         missing = [each for each in parameters_of(self.statements) if each not in columns]
         if missing:
-            needs = ", ".join(f":{each}" for each in missing)
-            gives = ", ".join(columns)
-            text = f"command {self.name!r} needs {needs}, but the query gives only {gives}"
-            raise Fault(FaultKind.BROKEN, text)
+            needs, gives = ", ".join(f":{each}" for each in missing), ", ".join(columns)
+            raise Fault(f"command {self.name!r} needs {needs}, but the query gives only {gives}")
 
     def run(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Stores the rows in the connection's transaction."""
         self.check(columns)
         if self._is_stored_fast(connection, columns, rows):
             return
@@ -90,11 +81,6 @@ class SqlCommand:
         return False
 
 
-def _fast_ways(statement: Statement) -> list[Copier | ManyInserter]:
-    copier = [Copier(statement.insert)] if statement.insert else []
-    return [*copier, *([ManyInserter(statement.values)] if statement.values else [])]
-
-
 class _Prepared:
     """A statement in the syntax of the driver, and how to pick its values from a row of these columns."""
 
@@ -103,9 +89,11 @@ class _Prepared:
         self._is_many = statement.text.split(None, 1)[0].upper() in ("INSERT", "UPDATE", "DELETE", "REPLACE")
         compiled = text(statement.text).compile(dialect=connection.dialect)
         self.sql = str(compiled)
-        names = compiled.positiontup if compiled.positional else list(compiled.params)
-        places = [columns.index(name) for name in names or ()]
-        self.values = _picker(places) if compiled.positional else _namer(list(names or ()), places)
+        names = list((compiled.positiontup if compiled.positional else compiled.params) or ())
+        pick = picker([columns.index(name) for name in names])
+        self.values: Callable[[Row], Any] = pick
+        if not compiled.positional:
+            self.values = lambda row: dict(zip(names, pick(row), strict=True))
 
     def run_all(self, connection: Connection, rows: Sequence[Row]) -> None:
         values = [self.values(row) for row in rows]
@@ -114,17 +102,6 @@ class _Prepared:
         else:
             for each in values:
                 connection.exec_driver_sql(self.sql, each).close()
-
-
-def _picker(places: Sequence[int]) -> Callable[[Row], Any]:
-    if len(places) > 1:
-        return itemgetter(*places)
-    return lambda row: tuple(row[place] for place in places)
-
-
-def _namer(names: Sequence[str], places: Sequence[int]) -> Callable[[Row], Any]:
-    pairs = list(zip(names, places, strict=True))
-    return lambda row: {name: row[place] for name, place in pairs}
 
 
 # -- functions -------------------------------------------------------------------------------------------
@@ -147,9 +124,9 @@ class FunctionCommand:
         with in_call(connection):
             try:
                 function(connection, given)
+            except (Fault, SQLAlchemyError):
+                raise
             except Exception as error:
-                if isinstance(error, Fault | SQLAlchemyError):
-                    raise
                 text = f"command {self.name!r} raised {type(error).__name__}: {text_of(error)}"
                 raise CallFailed(text) from error
 
@@ -162,14 +139,14 @@ class Functions:
         # By folder and name; changed under the lock.
         self._loaded: dict[tuple[str, str], tuple[tuple[int, ...], ModuleType]] = {}
 
-    def find(self, call: str, folder: Path) -> Function:
+    def find(self, call: str, folder: Path) -> Callable[..., object]:
         """The function in the present version of its file; a Fault if it is missing."""
         module_name, _, name = call.partition(":")
         with self._lock:
             module = self._module(module_name, folder)
         function = getattr(module, name, None)
         if not callable(function):
-            raise Fault(FaultKind.BROKEN, f"module {module_name!r} has no function {name!r}")
+            raise Fault(f"module {module_name!r} has no function {name!r}")
         return function  # type: ignore[no-any-return]
 
     def version(self, call: str, folder: Path) -> tuple[int, ...]:
@@ -189,7 +166,7 @@ class Functions:
                 text = f"there is no module {name!r}: put {path.name} into {folder}, or install it"
             else:
                 text = f"cannot load module {name!r}: {type(error).__name__}: {text_of(error)}"
-            raise Fault(FaultKind.BROKEN, text) from error
+            raise Fault(text) from error
         self._loaded[str(folder), name] = (seen, module)
         return module
 
@@ -217,9 +194,11 @@ def _from_file(name: str, path: Path) -> ModuleType:
     return module
 
 
+Command = SqlCommand | FunctionCommand
+
+
 def command_of(name: str, spec: CommandSpec, *, folder: Path, functions: Functions) -> Command:
     """The command of a specification; by default a function's file lies in `folder`."""
     if spec.call:
-        place = folder / spec.folder if spec.folder else folder
-        return FunctionCommand(name, lambda: functions.find(spec.call, place))
+        return FunctionCommand(name, lambda: functions.find(spec.call, folder / spec.folder))
     return SqlCommand(name, statements_of(spec.sql))

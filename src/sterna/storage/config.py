@@ -6,11 +6,11 @@ Its records, mistakes in them with their lines, and the file: read, read again w
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from sterna import toml
 from sterna.archive.disk import storage_errors, sync_folder
@@ -69,7 +69,7 @@ class Config(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown
 
 def faults(config: Config) -> Iterator[Wrong]:
     """Mistakes that the types do not exclude, with their places."""
-    for table in ("connections", "commands", "rules"):
+    for table in _TABLES:
         for name in getattr(config, table):
             if not _NAME.fullmatch(name):
                 yield Wrong((table, name), "a name may have letters, digits, _ and -, at most 100 characters")
@@ -109,9 +109,8 @@ def _rule_faults(rule: RuleSpec, place: KeyPath, config: Config) -> Iterator[Wro
                 yield Wrong((*here, "commands"), _unknown("command", name, config.commands))
 
 
-def _unknown(word: str, name: str, known: dict[str, ConnectionSpec] | dict[str, CommandSpec]) -> str:
-    defined = ", ".join(known) or "none"
-    return f"there is no {word} {name!r} (defined: {defined})"
+def _unknown(word: str, name: str, known: Iterable[str]) -> str:
+    return f"there is no {word} {name!r} (defined: {', '.join(known) or 'none'})"
 
 
 # -- the file ----------------------------------------------------------------------------------------------
@@ -144,43 +143,28 @@ class ConfigFile:
         return was != (self.config, self.fault)
 
 
-def read_config(path: Path) -> Config:
-    """The whole configuration of a file; ConfigError names file, line and field of a mistake."""
-    return _read(path, is_whole=True)
+def read_config(path: Path, *, is_part: bool = False) -> Config:
+    """The configuration of a file; ConfigError names file, line and field of a mistake.
 
-
-def read_part(path: Path) -> Config:
-    """The same of a file to be merged into another, whose connections and commands it may use."""
-    return _read(path, is_whole=False)
-
-
-def _read(path: Path, *, is_whole: bool) -> Config:
+    A part is to be merged into another file, whose connections and commands it may use.
+    """
     text, written = toml.read(path)
     try:
-        config = _config_of(written)
-        for fault in faults(config) if is_whole else ():
+        for table, kind in _TABLES.items():  # one by one, so that the error has the name of the entry
+            entries = written.get(table, {})
+            for name, entry in entries.items() if isinstance(entries, dict) else ():
+                toml.convert(entry, kind, (table, name))
+        config: Config = toml.convert(written, Config, ())
+        for fault in () if is_part else faults(config):
             raise fault
     except Wrong as wrong:
         raise ConfigError(toml.complaint(path, text, wrong)) from wrong
     return config
 
 
-def _config_of(written: Mapping[str, Any]) -> Config:
-    for table, kind in _TABLES.items():  # one by one, so that the error has the name of the entry
-        entries = written.get(table, {})
-        for name, entry in entries.items() if isinstance(entries, dict) else ():
-            toml.convert(entry, kind, (table, name))
-    config: Config = toml.convert(written, Config, ())
-    return config
-
-
 def merged(old: Config, new: Config) -> Config:
     """Both; entries of the new one replace those of the same name."""
-    return Config(
-        connections={**old.connections, **new.connections},
-        commands={**old.commands, **new.commands},
-        rules={**old.rules, **new.rules},
-    )
+    return Config(**{table: getattr(old, table) | getattr(new, table) for table in _TABLES})
 
 
 def check_part(path: Path, config: Config) -> None:
@@ -207,21 +191,21 @@ def write_config(path: Path, config: Config) -> None:
 def as_toml(config: Config) -> str:
     """The file's text, as a person would write it."""
     lines: list[str] = []
-    for name, connection in config.connections.items():
-        lines += ["", f"[connections.{name}]", f"url = {_quoted(connection.url)}"]
-    for name, command in config.commands.items():
-        lines += ["", f"[commands.{name}]", f"connection = {_quoted(command.connection)}"]
-        if command.sql:
-            lines.append(f"sql = {_texts(command.sql)}")
-        lines += [
-            f"{key} = {_quoted(value)}" for key in ("call", "folder") if (value := getattr(command, key))
-        ]
-    for name, rule in config.rules.items():
-        lines += ["", f"[rules.{name}]", f"crawler = {_quoted(rule.crawler)}"]
-        for store in rule.store:
-            lines += ["", f"[[rules.{name}.store]]", f"query = {_quoted(store.query)}"]
-            lines.append(f"commands = {_texts(store.commands)}")
+    for table in _TABLES:
+        for name, entry in getattr(config, table).items():
+            lines += ["", f"[{table}.{name}]", *_fields(entry)]
+            for store in getattr(entry, "store", ()):
+                lines += ["", f"[[{table}.{name}.store]]", *_fields(store)]
     return "\n".join([*lines[1:], ""])
+
+
+def _fields(entry: Record) -> list[str]:
+    values = asdict(entry)
+    return [
+        f"{key} = {_texts(value)}"
+        for key, value in values.items()
+        if key != "store" and (value or key == "url")
+    ]
 
 
 def _texts(value: str | Iterable[str]) -> str:

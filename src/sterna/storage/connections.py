@@ -48,7 +48,7 @@ class FaultKind(StrEnum):
 class Fault(SternaError):
     """Why rows were not stored; one line."""
 
-    def __init__(self, kind: FaultKind, text: str) -> None:
+    def __init__(self, text: str, *, kind: FaultKind = FaultKind.BROKEN) -> None:
         super().__init__(text)
         self.kind = kind
 
@@ -61,8 +61,7 @@ def fault_of(error: BaseException, *, hide: Callable[[str], str] = str, is_lost:
     """The fault for an error; `is_lost` if the connection to the database is broken."""
     if isinstance(error, Fault):
         return error
-    kind = FaultKind.DOWN if is_lost else _kind(error)
-    return Fault(kind, hide(text_of(error)))
+    return Fault(hide(text_of(error)), kind=FaultKind.DOWN if is_lost else _kind(error))
 
 
 def text_of(error: BaseException) -> str:
@@ -70,37 +69,25 @@ def text_of(error: BaseException) -> str:
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     lines = str(cause).strip().splitlines()
     text = harmless(" ".join((lines[0] if lines else "").split()))[:_MAX_TEXT_CHARS]
-    if isinstance(cause, SternaError | CallFailed):
-        return text
-    return text or type(cause).__name__
+    return text if isinstance(cause, SternaError | CallFailed) else text or type(cause).__name__
 
 
 def _kind(error: BaseException) -> FaultKind:
+    cause: object = error
     if isinstance(error, DBAPIError):
-        return FaultKind.DOWN if error.connection_invalidated else _kind_of_driver(error)
-    if isinstance(error, SternaError | SQLAlchemyError):
+        if error.connection_invalidated:
+            return FaultKind.DOWN
+        cause = error.orig
+    if state := getattr(cause, "sqlstate", None):
+        if state.startswith(_OF_ROWS) or state == _WRONG_TYPE:
+            return FaultKind.REFUSED
+        return FaultKind.DOWN if state.startswith(_OF_SERVER) else FaultKind.BROKEN
+    if any(part in getattr(cause, "sqlite_errorname", "") for part in _SQLITE_OF_SERVER):
+        return FaultKind.DOWN
+    if isinstance(error, SternaError | SQLAlchemyError) and not isinstance(error, IntegrityError | DataError):
         return FaultKind.BROKEN
-    state = getattr(error, "sqlstate", None)
-    if state is not None:
-        return _kind_of_state(state)
     # Drivers refuse some values with errors of Python's own: NUL, lone surrogates, numbers out of range.
     return FaultKind.REFUSED
-
-
-def _kind_of_driver(error: DBAPIError) -> FaultKind:
-    state = getattr(error.orig, "sqlstate", None)
-    if state:
-        return _kind_of_state(state)
-    name = getattr(error.orig, "sqlite_errorname", "")
-    if any(part in name for part in _SQLITE_OF_SERVER):
-        return FaultKind.DOWN
-    return FaultKind.REFUSED if isinstance(error, IntegrityError | DataError) else FaultKind.BROKEN
-
-
-def _kind_of_state(state: str) -> FaultKind:
-    if state.startswith(_OF_ROWS) or state == _WRONG_TYPE:
-        return FaultKind.REFUSED
-    return FaultKind.DOWN if state.startswith(_OF_SERVER) else FaultKind.BROKEN
 
 
 # -- databases ---------------------------------------------------------------------------------------------
@@ -125,7 +112,7 @@ class Database:
         self._connect_seconds = connect_seconds
         # Both are made with the first connection.
         self._engine: Engine | None = None
-        self._hide: Callable[[str], str] = str
+        self._secrets: list[str] = []
 
     @property
     def kind(self) -> str:
@@ -143,7 +130,12 @@ class Database:
     @contextmanager
     def connect(self, *, is_reader: bool = False) -> Iterator[Connection]:
         """A connection in a transaction, which the end of the block commits and an error rolls back."""
-        connection = self._begun(is_reader=is_reader)
+        engine = self._open()
+        try:
+            connection = engine.connect().execution_options(**{_IS_READER: is_reader})
+            connection.begin()
+        except (DBAPIError, OSError) as error:
+            raise fault_of(error, hide=self._hide, is_lost=True) from error
         with connection:
             try:
                 yield connection
@@ -156,37 +148,32 @@ class Database:
                 raise
 
     def fault_of(self, error: BaseException, connection: Connection) -> Fault:
-        """The fault for an error of this connection."""
         return fault_of(error, hide=self._hide, is_lost=is_lost(connection))
 
     def close(self) -> None:
-        """Closes all connections."""
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
 
-    def _begun(self, *, is_reader: bool) -> Connection:
-        engine = self._open()
-        try:
-            connection = engine.connect().execution_options(**{_IS_READER: is_reader})
-            connection.begin()
-        except (DBAPIError, OSError) as error:
-            raise fault_of(error, hide=self._hide, is_lost=True) from error
-        return connection
-
     def _open(self) -> Engine:
         if self._engine is None:
             url, secrets = self._url()
-            self._hide = _hider(secrets)
+            forms = {form for secret in secrets for form in (secret, quote(secret, safe=""))}
+            self._secrets = sorted(forms, key=len, reverse=True)
             try:
                 self._engine = _engine(url, connect_seconds=self._connect_seconds)
             except ImportError as error:
                 text = f"the driver of {url.drivername} is not installed: pip install {error.name}"
-                raise Fault(FaultKind.BROKEN, text) from error
+                raise Fault(text) from error
             except SQLAlchemyError as error:
                 text = f"{str(error).splitlines()[0]}: see SQLAlchemy's list of drivers"
-                raise Fault(FaultKind.BROKEN, self._hide(text)) from error
+                raise Fault(self._hide(text)) from error
         return self._engine
+
+    def _hide(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, _HIDDEN)
+        return text
 
     def _url(self) -> tuple[URL, list[str]]:
         text, values = self._filled()
@@ -194,14 +181,12 @@ class Database:
             url = make_url(text)
         except (ArgumentError, ValueError):
             raise Fault(
-                FaultKind.BROKEN,
                 f"the url of connection {self.name!r} is malformed: "
                 "write it like postgresql+psycopg://user:${PASSWORD}@host/database",
             ) from None
         if url.get_backend_name() == "sqlite":
             if url.database in (None, "", ":memory:"):
-                text = f"connection {self.name!r} has no file: write it like sqlite:///pages.db"
-                raise Fault(FaultKind.BROKEN, text)
+                raise Fault(f"connection {self.name!r} has no file: write it like sqlite:///pages.db")
             url = url.set(database=str(self._folder.absolute() / str(url.database)))
         of_query = [str(value) for value in url.query.values() if any(each in str(value) for each in values)]
         return url, [secret for secret in (url.password, *of_query) if secret]
@@ -214,8 +199,7 @@ class Database:
         def fill(variable: re.Match[str]) -> str:
             value = self._environ.get(variable[1])
             if value is None:
-                text = f"connection {self.name!r} needs the environment variable {variable[1]}: set it"
-                raise Fault(FaultKind.BROKEN, text)
+                raise Fault(f"connection {self.name!r} needs the environment variable {variable[1]}: set it")
             values.append(value)
             # A password may contain characters with a meaning in addresses; a whole address is one already.
             return value if whole else quote(value, safe="")
@@ -262,19 +246,14 @@ def _engine(url: URL, *, connect_seconds: int) -> Engine:
         logging.getLogger("psycopg").setLevel(logging.ERROR)
         arguments = {"connect_timeout": connect_seconds, "application_name": "sterna"}
     elif backend == "sqlite":
-        arguments = {"timeout": connect_seconds}
+        # Python's own transactions for SQLite begin too late to protect what was read before.
+        arguments = {"timeout": connect_seconds, "isolation_level": None}
     engine = create_engine(url, hide_parameters=True, pool_size=1, connect_args=arguments)
     if backend == "sqlite":
-        event.listen(engine, "connect", _leave_transactions)
         event.listen(engine, "begin", _begin_at_once)
     for name in ("commit", "rollback"):
         event.listen(engine, name, _guard)
     return engine
-
-
-def _leave_transactions(driver: Any, _record: object) -> None:
-    # Python's own transactions for SQLite begin too late to protect what was read before.
-    driver.isolation_level = None
 
 
 def _begin_at_once(connection: Connection) -> None:
@@ -284,16 +263,4 @@ def _begin_at_once(connection: Connection) -> None:
 
 def _guard(connection: Connection) -> None:
     if not connection.invalidated and connection.info.get(_IN_CALL):
-        text = "a function must neither commit nor roll back: Sterna ends the transaction"
-        raise Fault(FaultKind.BROKEN, text)
-
-
-def _hider(secrets: list[str]) -> Callable[[str], str]:
-    written = sorted({form for secret in secrets for form in (secret, quote(secret, safe=""))}, key=len)
-
-    def hide(text: str) -> str:
-        for secret in reversed(written):
-            text = text.replace(secret, _HIDDEN)
-        return text
-
-    return hide
+        raise Fault("a function must neither commit nor roll back: Sterna ends the transaction")

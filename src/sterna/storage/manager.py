@@ -6,6 +6,7 @@ Each database has a worker with a thread of its own, so that one that does not a
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -73,7 +74,6 @@ class Manager:
         return min(reached, default=self._wanted)
 
     def standings(self) -> list[Standing]:
-        """The state of each rule."""
         return self._board.standings()
 
     def catch_up(self, snapshot: Snapshot, *, stop: threading.Event) -> None:
@@ -88,15 +88,12 @@ class Manager:
 
     def forget(self) -> None:
         """Resets the rules, so that everything is stored again."""
-        for sink in self._make_sinks(self._read()):
-            sink.forget()
-            sink.database.close()
-
-    def _read(self) -> Config:
         self._file.look()
         if self._file.fault:
             raise ConfigError(self._file.fault)
-        return self._file.config
+        for sink in self._make_sinks(self._file.config):
+            sink.forget()
+            sink.database.close()
 
     def _look(self) -> None:
         """Starts new workers if the file changed; a malformed file changes nothing."""
@@ -116,7 +113,6 @@ class Manager:
             of_it = [sink for sink in sinks if sink.database is database]
             worker = Worker(database, of_it, take=self._take, board=self._board, warn=self._warn)
             self._workers.append(worker)
-            worker.start()
 
     def _leave_all(self) -> None:
         for worker in self._workers:
@@ -150,24 +146,16 @@ class Manager:
 # -- one database ----------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
 class _Rest:
     """The pause after failures; changed by the worker's thread."""
 
-    def __init__(self) -> None:
-        self.until = 0.0
-        self._failures = 0
-
-    def fail(self) -> None:
-        self._failures += 1
-        pause = delay(self._failures, first=FIRST_SECONDS, longest=LONGEST_SECONDS)
-        self.until = time.time() + pause
-
-    def succeed(self) -> None:
-        self.until, self._failures = 0.0, 0
+    until: float = 0.0
+    failures: int = 0
 
 
 class Worker:
-    """Runs the rules of one database in turn, until it is closed."""
+    """Runs the rules of one database in turn, in a thread of its own, until it is closed."""
 
     def __init__(
         self,
@@ -184,16 +172,13 @@ class Worker:
         self._board = board
         self._warn = warn
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"storage-{database.name}", daemon=True)
         # Changed by its own thread.
         self.settled = -1  # the last batch after which nothing was left to do
         self.beat = time.monotonic()
         self._rests = {sink.name: _Rest() for sink in sinks}
         self._rest = _Rest()  # of the database
-        self._snapshot: tuple[float, Snapshot] | None = None
-
-    def start(self) -> None:
-        """Starts the thread."""
+        self._snapshot: tuple[float, Snapshot] | None = None  # reused while there is work
+        self._thread = threading.Thread(target=self._run, name=f"storage-{database.name}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -201,7 +186,6 @@ class Worker:
         self._closing.set()
 
     def is_alive(self) -> bool:
-        """True until the thread has ended."""
         return self._thread.is_alive()
 
     def join(self, seconds: float) -> None:
@@ -217,7 +201,9 @@ class Worker:
 
     def batch(self) -> int | None:
         """The batch that its rules have reached, apart from those in trouble; None if all are."""
-        reached = [sink.position.batch for sink in self.sinks if not self._is_resting(sink)]
+        if self._rest.failures:
+            return None
+        reached = [sink.position.batch for sink in self.sinks if not self._rests[sink.name].failures]
         return min(reached, default=None)
 
     def _run(self) -> None:
@@ -232,23 +218,19 @@ class Worker:
 
     def _turn(self) -> bool:
         """One transaction of each rule; True if something moved."""
-        try:
-            snapshot = self._fresh()
-        except SternaError as error:  # the ledger does not exist yet, or the disk fails
-            self._warn(f"storage: {error}")
-            return False
+        now = time.monotonic()
+        if self._snapshot is None or now - self._snapshot[0] > _FRESH_SECONDS:
+            try:
+                self._snapshot = (now, self._take())
+            except SternaError as error:  # the ledger does not exist yet, or the disk fails
+                self._warn(f"storage: {error}")
+                return False
+        snapshot = self._snapshot[1]
         moved = [self._step(sink, snapshot) for sink in self.sinks if not self._is_resting(sink)]
         if not any(moved):
             self.settled = snapshot.batch
             self._snapshot = None
         return any(moved)
-
-    def _fresh(self) -> Snapshot:
-        """A recent snapshot; while there is work it is reused for _FRESH_SECONDS."""
-        now = time.monotonic()
-        if self._snapshot is None or now - self._snapshot[0] > _FRESH_SECONDS:
-            self._snapshot = (now, self._take())
-        return self._snapshot[1]
 
     def _step(self, sink: Sink, snapshot: Snapshot) -> bool:
         if self._closing.is_set():
@@ -263,13 +245,14 @@ class Worker:
             return False
         except SternaError as error:
             sink.refresh()
-            if isinstance(error, QueryError) and _is_gone(snapshot):
+            paths = [path for table in snapshot.tables.values() for path in table]
+            if isinstance(error, QueryError) and not all(path.exists() for path in paths):
+                # Compaction removed files of the snapshot: a new one names the merged files.
                 self._snapshot = None
                 return True
             self._note_trouble(sink, snapshot, fault_of(error))
             return False
-        self._rest.succeed()
-        self._rests[sink.name].succeed()
+        self._rest, self._rests[sink.name] = _Rest(), _Rest()
         self._note(sink, snapshot)
         self.beat = time.monotonic()
         return moved
@@ -280,39 +263,29 @@ class Worker:
     def _note_trouble(self, sink: Sink, snapshot: Snapshot, fault: Fault) -> None:
         is_down = fault.kind is FaultKind.DOWN
         rest = self._rest if is_down else self._rests[sink.name]
-        rest.fail()
+        rest.failures += 1
+        rest.until = time.time() + delay(rest.failures, first=FIRST_SECONDS, longest=LONGEST_SECONDS)
         for each in self.sinks if is_down else [sink]:
             state = FaultKind.DOWN if is_down else FaultKind.BROKEN
             is_news = self._note(each, snapshot, state=state, error=str(fault), next_try=rest.until)
             if is_news and each is sink:
-                self._warn(_warning(sink, fault))
+                what = f"connection {self.database.name!r}" if is_down else f"rule {sink.name!r}"
+                self._warn(f"storage: {what}: {fault}")
 
     def _note(
         self, sink: Sink, snapshot: Snapshot, *, state: str = "ok", error: str = "", next_try: float = 0.0
     ) -> bool:
-        position = sink.position
         return self._board.note(
             Standing(
                 rule=sink.name,
                 connection=self.database.name,
                 state=state,
-                batch=position.batch,
+                batch=sink.position.batch,
                 of=snapshot.batch,
-                stored=position.stored,
+                stored=sink.position.stored,
                 waiting=sink.refused.count,
                 error=error,
                 since=time.time() if error else 0.0,
                 next_try=next_try,
             )
         )
-
-
-def _is_gone(snapshot: Snapshot) -> bool:
-    """True if compaction removed files of the snapshot: a new one names the merged files."""
-    return not all(path.exists() for paths in snapshot.tables.values() for path in paths)
-
-
-def _warning(sink: Sink, fault: Fault) -> str:
-    if fault.kind is FaultKind.DOWN:
-        return f"storage: connection {sink.database.name!r}: {fault}"
-    return f"storage: rule {sink.name!r}: {fault}"

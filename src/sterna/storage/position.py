@@ -67,7 +67,7 @@ class Position(Record, frozen=True):
 class RefusedRow(Record, frozen=True, kw_only=True):
     """A row that the database refused, to be tried again."""
 
-    id: str
+    id: str = ""  # made when it is set aside
     step: int
     batch: int
     row_json: str
@@ -109,7 +109,6 @@ def has_tables(connection: Connection) -> bool:
 
 
 def read(connection: Connection, key: Key) -> Position:
-    """The position of a rule."""
     columns = (POSITION.c.batch, POSITION.c.stored, POSITION.c.moved)
     row = connection.execute(sa.select(*columns).where(*_is(POSITION, key))).first()
     return Position(*row) if row else Position()
@@ -124,7 +123,7 @@ def claim(connection: Connection, key: Key, known: Position) -> None:
         raise PositionMoved
     start = {"batch": BEFORE_ALL, "stored": 0, "moved": time.time()}
     try:
-        connection.execute(sa.insert(POSITION).values(**_named(key), **start))
+        connection.execute(sa.insert(POSITION).values(**asdict(key), **start))
     except IntegrityError:
         raise PositionMoved from None
 
@@ -142,10 +141,9 @@ def forget(connection: Connection, key: Key) -> None:
 
 
 def set_aside(connection: Connection, key: Key, rows: Sequence[RefusedRow]) -> None:
-    """Keeps refused rows for later tries."""
     now = time.time()
     values = [
-        {**_named(key), **asdict(row), "id": secrets.token_hex(16), "next_try": now + row_delay(row.attempts)}
+        {**asdict(key), **asdict(row), "id": secrets.token_hex(16), "next_try": now + row_delay(row.attempts)}
         for row in rows
     ]
     if values:
@@ -164,11 +162,10 @@ def refused(connection: Connection, key: Key) -> RefusedRows:
 
 def due(connection: Connection, key: Key, *, at: float) -> list[RefusedRow]:
     """Refused rows that are to be tried now, at most RETRIED_ROWS."""
-    names = RefusedRow.__struct_fields__
-    columns = [WAITING.c[name] for name in names]
+    columns = [WAITING.c[name] for name in RefusedRow.__struct_fields__]
     wanted = sa.select(*columns).where(*_is(WAITING, key), WAITING.c.next_try <= at)
     rows = connection.execute(wanted.order_by(WAITING.c.next_try).limit(RETRIED_ROWS))
-    return [RefusedRow(**dict(zip(names, row, strict=True))) for row in rows]
+    return [RefusedRow(**row) for row in rows.mappings()]
 
 
 def retry_at_once(connection: Connection, key: Key) -> None:
@@ -177,7 +174,6 @@ def retry_at_once(connection: Connection, key: Key) -> None:
 
 
 def drop_refused(connection: Connection, key: Key, ids: Sequence[str]) -> None:
-    """Removes refused rows that are stored now."""
     if ids:
         connection.execute(sa.delete(WAITING).where(*_is(WAITING, key), WAITING.c.id.in_(ids)))
 
@@ -191,7 +187,3 @@ def wait_longer(connection: Connection, key: Key, row: RefusedRow, *, error: str
 
 def _is(table: Table, key: Key) -> tuple[ColumnElement[bool], ...]:
     return (table.c.collection == key.collection, table.c.rule == key.rule)
-
-
-def _named(key: Key) -> dict[str, str]:
-    return {"collection": key.collection, "rule": key.rule}

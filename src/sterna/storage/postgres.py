@@ -5,13 +5,12 @@ from contextlib import contextmanager
 from datetime import date, datetime
 from functools import lru_cache
 from itertools import chain
-from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, RootTransaction
 
 from sterna.storage.connections import FaultKind, fault_of, is_lost
-from sterna.storage.rows import ColumnRows, Row, bindable
+from sterna.storage.rows import ColumnRows, Row, bindable, picker
 from sterna.storage.statements import PlainInsert, ValuesInsert
 
 LEAST_ROWS = 8  # with fewer rows the preparation costs more than it saves
@@ -62,13 +61,18 @@ class Copier:
         self._select = f"SELECT {names} FROM {insert.table} LIMIT 0".encode()  # noqa: S608 - the user's words
         self._copy = f"COPY {insert.table} ({names}) FROM STDIN".encode()
         self._copy_csv = self._copy + b" (FORMAT csv)"
-        self._types: tuple[RootTransaction | None, list[int]] = (None, [])  # cached for one transaction
+        # The OIDs of the columns' types, queried once per transaction.
+        self._types: tuple[RootTransaction | None, list[int]] = (None, [])
 
     def store(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> bool:
         """True if the rows are stored; False: use the command's own statement."""
         driver: Any = connection.connection.driver_connection
         with _broken_is_not_applicable(connection), driver.cursor() as cursor:
-            types = self._types_of(cursor, connection.get_transaction())
+            transaction = connection.get_transaction()
+            if self._types[0] is not transaction:
+                cursor.execute(self._select)
+                self._types = (transaction, [column.type_code for column in cursor.description])
+            types = self._types[1]
             if isinstance(rows, ColumnRows) and self._copy_columns(cursor, types, columns, rows):
                 return True
             picked = _picked(self._insert.parameters, columns, bindable(rows, kind="postgresql"))
@@ -94,13 +98,6 @@ class Copier:
             copy.write(rows.as_csv(places))
         return True
 
-    def _types_of(self, cursor: Any, transaction: RootTransaction | None) -> list[int]:
-        """The OIDs of the columns' types, queried once per transaction."""
-        if self._types[0] is not transaction:
-            cursor.execute(self._select)
-            self._types = (transaction, [column.type_code for column in cursor.description])
-        return self._types[1]
-
 
 class ManyInserter:
     """Stores rows by statements of many rows each, in place of an INSERT for each of them.
@@ -122,7 +119,11 @@ class ManyInserter:
 
         driver: Any = connection.connection.driver_connection
         with _broken_is_not_applicable(connection), RawCursor(driver) as cursor:
-            if not self._is_plain_table(cursor, connection.get_transaction()):
+            transaction = connection.get_transaction()
+            if self._is_plain[0] is not transaction:
+                answer = cursor.execute(_IS_PLAIN_TABLE, [self._insert.table]).fetchone()
+                self._is_plain = (transaction, bool(answer and answer[0]))
+            if not self._is_plain[1]:
                 return False
             picked = _picked(self._names, columns, bindable(rows, kind="postgresql"))
             for first in range(0, len(picked), self._count):
@@ -130,12 +131,6 @@ class ManyInserter:
                 sql = _sql_of_many(self._insert, len(some)).encode(driver.info.encoding)
                 cursor.execute(sql, list(chain.from_iterable(some)))
         return True
-
-    def _is_plain_table(self, cursor: Any, transaction: RootTransaction | None) -> bool:
-        if self._is_plain[0] is not transaction:
-            found = cursor.execute(_IS_PLAIN_TABLE, [self._insert.table]).fetchone()
-            self._is_plain = (transaction, bool(found and found[0]))
-        return self._is_plain[1]
 
 
 @contextmanager
@@ -176,10 +171,7 @@ def run_in_pipeline(
 def _picked(names: Sequence[str], columns: Sequence[str], rows: Sequence[Row]) -> Sequence[Row]:
     if tuple(names) == tuple(columns):
         return rows
-    places = [columns.index(name) for name in names]
-    if len(places) == 1:
-        return [(row[places[0]],) for row in rows]
-    return list(map(itemgetter(*places), rows))
+    return list(map(picker([columns.index(name) for name in names]), rows))
 
 
 def _is_same(oid: int, kind: type) -> bool:

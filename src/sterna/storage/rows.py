@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, overload
 from uuid import UUID
 
@@ -35,6 +36,12 @@ def bindable(rows: Sequence[Row], *, kind: str) -> Sequence[Row]:
             columns[number] = tuple(each if type(each) in same else _plain(each) for each in column)
             is_changed = True
     return list(zip(*columns, strict=True)) if is_changed else rows
+
+
+def picker(places: Sequence[int]) -> Callable[[Row], Row]:
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda row: tuple(row[place] for place in places)
 
 
 def _plain(value: Any) -> Any:
@@ -73,7 +80,12 @@ def as_json(row: dict[str, Any]) -> str:
 
 def from_json(text: str) -> dict[str, Any]:
     """The row that `as_json` wrote."""
-    return {name: _untagged(value) for name, value in json.loads(text).items()}
+    row = json.loads(text)
+    for name, value in row.items():
+        if isinstance(value, dict):
+            ((kind, content),) = value.items()
+            row[name] = _READERS[kind](content)
+    return dict(row)
 
 
 def _tagged(value: Any) -> Any:  # noqa: PLR0911 - one line for each kind of value
@@ -92,13 +104,6 @@ def _tagged(value: Any) -> Any:  # noqa: PLR0911 - one line for each kind of val
             return {type(value).__name__: value.isoformat()}
         case _:
             return str(value)
-
-
-def _untagged(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    ((kind, content),) = value.items()
-    return _READERS[kind](content)
 
 
 # -- as columns of Arrow -----------------------------------------------------------------------------------

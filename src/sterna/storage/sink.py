@@ -25,8 +25,6 @@ _SLOW_SECONDS = 5.0
 _FIRST_BATCHES = 8
 _MOST_BATCHES = 4_096
 
-Versions = list[tuple[int, ...]]
-
 
 class Stopped(Exception):
     """The caller asked to stop; the transaction is rolled back."""
@@ -34,9 +32,6 @@ class Stopped(Exception):
 
 class _TooMany(Fault):
     """The database refused so many rows that something else must be wrong."""
-
-    def __init__(self, error: str) -> None:
-        super().__init__(FaultKind.BROKEN, f"the database refused more than {MAX_REFUSED:,} rows: {error}")
 
 
 class Sink:
@@ -59,16 +54,23 @@ class Sink:
         self.refused = RefusedRows()
         self._rule = config.rules[name]
         self._key = Key(collection, name)
-        self._steps = _steps(name, config, database.name, folder=folder, functions=functions)
-        names = {each for store in self._rule.store for each in store.commands}
-        specs = [config.commands[each] for each in sorted(names)]
-        self._calls = [(spec.call, folder / spec.folder) for spec in specs if spec.call]
         self._functions = functions
+        self._calls: list[tuple[str, Path]] = []  # of the rule
+        self._steps: dict[int, list[Command]] = {}  # the commands that go into this database
+        for number, store in enumerate(self._rule.store):
+            for each in store.commands:
+                spec = config.commands[each]
+                if spec.call:
+                    self._calls.append((spec.call, folder / spec.folder))
+                if spec.connection == database.name:
+                    command = command_of(each, spec, folder=folder, functions=functions)
+                    self._steps.setdefault(number, []).append(command)
         # The position in the database; None: it must be read again.
         self._known: Position | None = None
         self._has_tables = False
         self._batches = _FIRST_BATCHES  # per transaction: as many as take about a second
-        self._seen: Versions | None = None  # of the functions with which refused rows were tried last
+        # The versions of the functions with which refused rows were tried last.
+        self._seen: list[tuple[int, ...]] | None = None
         self._is_strict = False  # check deferred constraints at once, which shows the refused row
 
     def advance(self, snapshot: Snapshot, *, stop: threading.Event) -> bool:
@@ -76,15 +78,15 @@ class Sink:
         known = self._read()
         if known.batch > snapshot.batch:
             raise Fault(
-                FaultKind.BROKEN,
                 f"the database has batch {known.batch}, the collection ends at {snapshot.batch}: if it was"
                 f" restored from an older copy, run 'sterna storage replay DIR {self.name} --again'",
             )
         if known.batch == snapshot.batch:
             return False
         if self.refused.count >= MAX_REFUSED:
-            text = f"the database refused {self.refused.count:,} rows, the last one: {self.refused.error}"
-            raise Fault(FaultKind.BROKEN, text)
+            raise Fault(
+                f"the database refused {self.refused.count:,} rows, the last one: {self.refused.error}"
+            )
         self._take_next(known, snapshot, stop=stop)
         return True
 
@@ -147,36 +149,36 @@ class Sink:
     def _take_next(self, known: Position, snapshot: Snapshot, *, stop: threading.Event) -> None:
         upto = min(snapshot.batch, max(known.batch, 0) + self._batches)  # batch 0 may be empty
         began = time.monotonic()
+        is_postgres = self.database.kind == "postgresql"
+        # They store whole columns as long as no row is refused.
+        plain = [step for step, commands in self._steps.items() if all(each.is_plain for each in commands)]
         chunks = read_chunks(
             self._rule,
             list(self._steps),
             snapshot=snapshot,
             after=known.batch,
             upto=upto,
-            in_columns=self._steps_in_columns(),
+            in_columns=plain if is_postgres else (),
         )
         try:
             with closing(chunks):
                 stored, refused = self._store_all(chunks, known, upto=upto, stop=stop)
         except Fault as fault:
-            is_one = upto - max(known.batch, 0) == 1
             self._batches = 1
-            if isinstance(fault, _TooMany) and not is_one:
+            if isinstance(fault, _TooMany) and upto - max(known.batch, 0) > 1:
                 return
             # Refused rows were set aside before the commit, so this is a deferred constraint.
-            if fault.kind is not FaultKind.REFUSED or self.database.kind != "postgresql" or self._is_strict:
+            if fault.kind is not FaultKind.REFUSED or not is_postgres or self._is_strict:
                 raise
             self._is_strict = True
             return
         self.position = Position(upto, known.stored + stored, time.time())
         self._known = None if refused else self.position
-        self._adapt(time.monotonic() - began)
-
-    def _steps_in_columns(self) -> list[int]:
-        """The steps that store whole columns as long as no row is refused."""
-        if self.database.kind != "postgresql":
-            return []
-        return [step for step, commands in self._steps.items() if all(each.is_plain for each in commands)]
+        seconds = time.monotonic() - began
+        if seconds < _FAST_SECONDS:
+            self._batches = min(self._batches * 4, _MOST_BATCHES)
+        elif seconds > _SLOW_SECONDS:
+            self._batches = max(self._batches // 2, 1)
 
     def _store_all(
         self, chunks: Iterator[Chunk], known: Position, *, upto: int, stop: threading.Event
@@ -191,30 +193,24 @@ class Sink:
             for chunk in chain([first] if first else [], chunks):
                 if stop.is_set():
                     raise Stopped
-                aside = self._store(connection, chunk)
+                commands = self._steps[chunk.step]
+                aside = [
+                    RefusedRow(
+                        step=chunk.step,
+                        batch=chunk.batch,
+                        row_json=as_json(dict(zip(chunk.columns, row, strict=True))),
+                        error=error,
+                    )
+                    for row, error in self._store(commands, connection, chunk.columns, chunk.rows)
+                ]
                 position.set_aside(connection, self._key, aside)
                 stored += len(chunk.rows) - len(aside)
                 refused += len(aside)
                 if refused > MAX_REFUSED:
-                    raise _TooMany(aside[-1].error if aside else "")
+                    text = f"the database refused more than {MAX_REFUSED:,} rows: {aside[-1].error}"
+                    raise _TooMany(text)
             position.move(connection, self._key, batch=upto, stored=stored)
         return stored, refused
-
-    def _store(self, connection: Connection, chunk: Chunk) -> list[RefusedRow]:
-        """Stores a chunk; gives the refused rows."""
-        refused = _refused(
-            self._steps[chunk.step], connection, chunk.columns, chunk.rows, database=self.database
-        )
-        return [
-            RefusedRow(
-                id="",
-                step=chunk.step,
-                batch=chunk.batch,
-                row_json=as_json(dict(zip(chunk.columns, row, strict=True))),
-                error=error,
-            )
-            for row, error in refused
-        ]
 
     def _is_stored_now(self, connection: Connection, row: RefusedRow, *, stop: threading.Event) -> bool:
         if stop.is_set():
@@ -229,62 +225,34 @@ class Sink:
         except Fault as fault:
             error = str(fault)
         else:
-            rows = [tuple(values.values())]
-            for _, reason in _refused(commands, connection, columns, rows, database=self.database):
+            for _, reason in self._store(commands, connection, columns, [tuple(values.values())]):
                 error = reason
         if error:
             position.wait_longer(connection, self._key, row, error=error)
         return not error
 
-    def _adapt(self, seconds: float) -> None:
-        if seconds < _FAST_SECONDS:
-            self._batches = min(self._batches * 4, _MOST_BATCHES)
-        elif seconds > _SLOW_SECONDS:
-            self._batches = max(self._batches // 2, 1)
-
-
-def _steps(
-    rule: str, config: Config, connection: str, *, folder: Path, functions: Functions
-) -> dict[int, list[Command]]:
-    """The commands of each step that go into one database; steps without any are left out."""
-    steps = {
-        number: [
-            command_of(name, spec, folder=folder, functions=functions)
-            for name in store.commands
-            if (spec := config.commands[name]).connection == connection
-        ]
-        for number, store in enumerate(config.rules[rule].store)
-    }
-    return {number: commands for number, commands in steps.items() if commands}
-
-
-def _refused(
-    commands: Sequence[Command],
-    connection: Connection,
-    columns: Sequence[str],
-    rows: Sequence[Row],
-    *,
-    database: Database,
-) -> Iterator[tuple[Row, str]]:
-    """Stores the rows; gives those that the database refuses, with the reason."""
-    savepoint = connection.begin_nested()
-    try:
-        for command in commands:
-            command.run(connection, columns, rows)
-        savepoint.commit()
-        return
-    except NotApplicable:
-        savepoint.rollback()
-        yield from _refused(commands, connection, columns, rows, database=database)
-        return
-    except Exception as error:
-        fault = database.fault_of(error, connection)
-        if fault.kind is not FaultKind.REFUSED:
-            raise fault from error
-        savepoint.rollback()
-    if len(rows) == 1:
-        yield rows[0], str(fault)
-        return
-    middle = len(rows) // 2
-    for half in (rows[:middle], rows[middle:]):
-        yield from _refused(commands, connection, columns, half, database=database)
+    def _store(
+        self, commands: Sequence[Command], connection: Connection, columns: Sequence[str], rows: Sequence[Row]
+    ) -> Iterator[tuple[Row, str]]:
+        """Stores the rows; gives those that the database refuses, with the reason."""
+        savepoint = connection.begin_nested()
+        try:
+            for command in commands:
+                command.run(connection, columns, rows)
+            savepoint.commit()
+            return
+        except NotApplicable:
+            savepoint.rollback()
+            yield from self._store(commands, connection, columns, rows)
+            return
+        except Exception as error:
+            fault = self.database.fault_of(error, connection)
+            if fault.kind is not FaultKind.REFUSED:
+                raise fault from error
+            savepoint.rollback()
+        if len(rows) == 1:
+            yield rows[0], str(fault)
+            return
+        middle = len(rows) // 2
+        for half in (rows[:middle], rows[middle:]):
+            yield from self._store(commands, connection, columns, half)

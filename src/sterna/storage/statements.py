@@ -89,11 +89,11 @@ class Statement(Record, frozen=True):
 def statements_of(sql: str | tuple[str, ...]) -> tuple[Statement, ...]:
     """The statements in their order; InvalidSql names one that is not allowed."""
     texts = (sql,) if isinstance(sql, str) else sql
-    return tuple(_statement(tokens) for text in texts for tokens in _split(text) if _has_words(tokens))
+    parts = (tokens for text in texts for tokens in _split(text))
+    return tuple(filter(None, map(_statement, parts)))
 
 
 def parameters_of(statements: Iterable[Statement]) -> list[str]:
-    """The names of the parameters, each once."""
     return list(dict.fromkeys(name for each in statements for name in each.parameters))
 
 
@@ -108,12 +108,10 @@ def _split(text: str) -> Iterator[list[re.Match[str]]]:
     yield tokens
 
 
-def _has_words(tokens: list[re.Match[str]]) -> bool:
-    return any(not token["comment"] and not token[0].isspace() for token in tokens)
-
-
-def _statement(tokens: list[re.Match[str]]) -> Statement:
+def _statement(tokens: list[re.Match[str]]) -> Statement | None:
     plain = "".join(" " if token["comment"] else token[0] for token in tokens).strip()
+    if not plain:
+        return None
     first = re.match(r"\w*", plain)
     if first and first[0].upper() in _ENDS_TRANSACTIONS:
         raise InvalidSql(f"a command may not {first[0].upper()}: Sterna begins and ends the transaction")
@@ -127,8 +125,7 @@ def _statement(tokens: list[re.Match[str]]) -> Statement:
 
 
 def _plain_insert(text: str) -> PlainInsert | None:
-    found = _INSERT.fullmatch(text)
-    if not found:
+    if not (found := _INSERT.fullmatch(text)):
         return None
     columns = tuple(re.findall(_IDENTIFIER, found["columns"]))
     parameters = tuple(re.findall(r":(\w+)", found["values"]))
@@ -136,8 +133,7 @@ def _plain_insert(text: str) -> PlainInsert | None:
 
 
 def _values_insert(text: str) -> ValuesInsert | None:
-    head = _HEAD.match(text)
-    if not head:
+    if not (head := _HEAD.match(text)):
         return None
     parts, parameters, bare, depth = [""], [], "", 0
     for token in _TOKEN.finditer(text, head.end()):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from sterna.archive.disk import storage_errors
 from sterna.model import Record
@@ -66,7 +67,7 @@ class Board:
             was = self._standings.get(key)
             is_news = bool(standing.error) and (was is None or was.error != standing.error)
             if was and was.error and was.state == standing.state:
-                standing = msgspec.structs.replace(standing, since=was.since)
+                standing = replace(standing, since=was.since)
             self._is_changed |= standing != was
             self._standings[key] = standing
         return is_news
@@ -78,14 +79,12 @@ class Board:
             self._fault = fault
 
     def keep_only(self, keys: set[tuple[str, str]]) -> None:
-        """Removes rules that no longer exist."""
         with self._lock:
             for key in set(self._standings) - keys:
                 del self._standings[key]
                 self._is_changed = True
 
     def standings(self) -> list[Standing]:
-        """The state of all rules."""
         with self._lock:
             return [self._standings[key] for key in sorted(self._standings)]
 
@@ -132,7 +131,7 @@ def standings_now(
         try:
             for rule in rules:
                 standing = last.get((rule, name), Standing(rule=rule, connection=name))
-                yield _now(database, Key(collection, rule), msgspec.structs.replace(standing, of=batch))
+                yield _now(database, Key(collection, rule), replace(standing, of=batch))
         finally:
             database.close()
 
@@ -141,15 +140,14 @@ def _now(database: Database, key: Key, noted: Standing) -> Standing:
     try:
         with database.connect(is_reader=True) as connection:
             if not position.has_tables(connection):
-                return msgspec.structs.replace(noted, batch=position.BEFORE_ALL, stored=0, waiting=0)
+                return replace(noted, batch=position.BEFORE_ALL, stored=0, waiting=0)
             known = position.read(connection, key)
             refused = position.refused(connection, key)
     except Fault as fault:
-        since = noted.since or time.time()
-        return msgspec.structs.replace(noted, state=str(fault.kind), error=str(fault), since=since)
-    found = msgspec.structs.replace(noted, batch=known.batch, stored=known.stored, waiting=refused.count)
+        return replace(noted, state=str(fault.kind), error=str(fault), since=noted.since or time.time())
+    found = replace(noted, batch=known.batch, stored=known.stored, waiting=refused.count)
     if noted.state == "down":  # it answers again
-        found = msgspec.structs.replace(found, state="ok", error="", since=0.0, next_try=0.0)
+        found = replace(found, state="ok", error="", since=0.0, next_try=0.0)
     if refused.count and not found.error:
-        found = msgspec.structs.replace(found, error=refused.error, next_try=refused.next_try)
+        found = replace(found, error=refused.error, next_try=refused.next_try)
     return found

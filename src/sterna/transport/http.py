@@ -111,7 +111,11 @@ class HttpTransport:
         set_option(pycurl.CONNECT_TO, connect_to(address))
         set_option(pycurl.PIPEWAIT, 1)  # with HTTP/2, wait for a connection that calls can share
         set_option(_SUPPRESS_CONNECT_HEADERS, 1)
-        set_option(pycurl.HTTPHEADER, _headers(config, call))
+        sender = (("From", config.sender),) if config.sender else ()
+        kind = () if call.op == "discover" else (("Content-Type", MEDIA_TYPE),)
+        fields = (("User-Agent", config.user_agent), *sender, ("Accept-Encoding", "identity"), *kind)
+        headers = [f"{name}: {value}".encode("latin-1", "replace") for name, value in fields]
+        set_option(pycurl.HTTPHEADER, [*headers, b"Expect:"])  # "100 Continue" would cost a round trip
         if call.op != "discover":
             set_option(pycurl.POST, 1)
             set_option(pycurl.POSTFIELDS, call.body)
@@ -138,14 +142,9 @@ class HttpTransport:
     async def _refuse(self, stream: "_Stream") -> NoReturn:
         """Raises the error that a reply without success stands for: the host's own problem, or a proxy's."""
         if stream.header("content-type").partition(";")[0].strip().lower() == PROBLEM_TYPE:
-            try:
-                refusal = refusal_of(
-                    decode_problem(await read_whole(stream.chunks(), most=MAX_PROBLEM_BYTES))
-                )
-            except WireError:
-                pass  # not a host's problem document: the HTTP status says enough
-            else:
-                raise refusal
+            with suppress(WireError):  # not a host's problem document: the HTTP status says enough
+                problem = decode_problem(await read_whole(stream.chunks(), most=MAX_PROBLEM_BYTES))
+                raise refusal_of(problem)
         line = f"{stream.site} answered with HTTP status {stream.status}"
         if stream.status in _GATEWAY_STATUSES:
             raise LineBroken(line)
@@ -271,17 +270,14 @@ class _Stream:
         self._head_bytes += len(line)
         if self._head_bytes > MAX_HEAD_BYTES:
             return 0  # ends the transfer
-        if not line.strip(b"\r\n"):
-            self._end_head()
+        if not line.strip(b"\r\n"):  # the end of the head
+            words = self._lines[0].split(None, 2)
+            status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+            if status >= 200:  # others are interim responses
+                self._headers = read_head(b"".join(self._lines))
+                self.status = status
+                self._news.set()
         return None
-
-    def _end_head(self) -> None:
-        words = self._lines[0].split(None, 2)
-        status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
-        if status >= 200:  # others are interim responses
-            self._headers = read_head(b"".join(self._lines))
-            self.status = status
-            self._news.set()
 
     def _on_data(self, data: bytes) -> int | None:
         if self._size >= BUFFERED_BYTES:
@@ -298,14 +294,6 @@ def url_of(address: str, call: Call) -> str:
     if call.op == "discover":
         return address if path_of(address).strip("/") else site_of(address) + WELL_KNOWN
     return f"{address.rstrip('/')}/{call.op}"
-
-
-def _headers(config: HttpConfig, call: Call) -> list[bytes]:
-    sender = (("From", config.sender),) if config.sender else ()
-    kind = () if call.op == "discover" else (("Content-Type", MEDIA_TYPE),)
-    fields = (("User-Agent", config.user_agent), *sender, ("Accept-Encoding", "identity"), *kind)
-    # Waiting for "100 Continue" would cost another round trip.
-    return [*(f"{name}: {value}".encode("latin-1", "replace") for name, value in fields), b"Expect:"]
 
 
 def _moved_to(stream: _Stream, url: str) -> str:

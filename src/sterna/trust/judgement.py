@@ -91,7 +91,8 @@ def judge(
     which the host says that it found this one.
     """
     if seen is None or not (state := _state(seen)):
-        return Finding(reported.url, Judgement.UNSEEN, _why_unseen(seen))
+        reason = "it was not fetched in time" if seen is None else seen.error or f"HTTP {seen.status}"
+        return Finding(reported.url, Judgement.UNSEEN, reason)
     claim = _claim(reported)
     settled = _same(reported, seen, manner) if claim == state else None
     if settled or (claim == state == "gone"):
@@ -102,7 +103,10 @@ def judge(
     if claim != state:
         return _of_other_state(reported, seen, again, is_recent=is_recent, referrer=referrer)
     if reported.is_unchanged and manner.least_change:
-        return _little_changed(reported, seen, manner)
+        differs = change(reported, seen)
+        is_little = differs is not None and differs < manner.least_change + ALIKE
+        verdict = Judgement.ALIKE if is_little else Judgement.CHANGED
+        return Finding(reported.url, verdict, "it is another version")
     return _differing(reported, seen, again, manner=manner, is_recent=is_recent)
 
 
@@ -148,31 +152,15 @@ def _claim(reported: Page) -> str:
     return "gone" if reported.error in _OWN_REASONS else _state(reported)
 
 
-def _why_unseen(seen: Page | None) -> str:
-    if seen is None:
-        return "it was not fetched in time"
-    return seen.error or f"HTTP {seen.status}"
-
-
 def _same(reported: Page, seen: Page, manner: Manner) -> Finding | None:
-    """SAME or ALTERED where one fetch proves it; None where the bodies differ."""
-    if seen.is_unchanged:
-        return Finding(reported.url, Judgement.SAME)
-    if reported.digest != seen.digest or _state(seen) == "moved":
-        is_same_way = _state(seen) == "moved" and reported.links.urls == seen.links.urls
-        return Finding(reported.url, Judgement.SAME) if is_same_way else None
-    if reported.is_unchanged or not reported.is_kept:
-        return Finding(reported.url, Judgement.SAME)
-    differing = ", ".join(_differences(reported, seen, manner.fields))
-    return (
-        _otherwise_read(reported, seen, differing, manner)
-        if differing
-        else Finding(reported.url, Judgement.SAME)
-    )
-
-
-def _otherwise_read(reported: Page, seen: Page, differing: str, manner: Manner) -> Finding:
-    """Judges fields that differ although the body is the same."""
+    """What one fetch proves; None where the bodies differ."""
+    same, is_moved = Finding(reported.url, Judgement.SAME), _state(seen) == "moved"
+    if not seen.is_unchanged and (reported.digest != seen.digest or is_moved):
+        return same if is_moved and reported.links.urls == seen.links.urls else None
+    has_text = reported.is_kept and not (seen.is_unchanged or reported.is_unchanged)
+    differing = ", ".join(_differences(reported, seen, manner.fields)) if has_text else ""
+    if not differing:
+        return same
     if manner.is_from_disk and not _differences(_plain(reported), _plain(seen), manner.fields):
         return Finding(reported.url, Judgement.CHANGED, f"read in another charset: {differing}")
     if not manner.is_same_version and (change(reported, seen) or 0.0) <= OTHER_VERSION:
@@ -187,7 +175,14 @@ def _of_other_state(
     claim, state = _claim(reported), _state(seen)
     if _state(again) != state:
         return Finding(reported.url, Judgement.CHANGED, "it comes and goes")
-    if (claim, state) == ("there", "gone") and (is_recent or _is_unlinked(reported, referrer)):
+    # The referrer, unmodified since the host read it, has no link to the page.
+    is_unlinked = (
+        referrer is not None
+        and _state(referrer) == "there"
+        and _is_older(referrer, reported.fetched)
+        and reported.url not in referrer.links.urls.split("\n")
+    )
+    if (claim, state) == ("there", "gone") and (is_recent or is_unlinked):
         return Finding(reported.url, Judgement.INVENTED, f"there is no such page: HTTP {seen.status}")
     was_there = not reported.error and _is_older(seen, reported.fetched)
     if (claim, state) == ("gone", "there") and (is_recent or was_there):
@@ -199,24 +194,10 @@ def _of_other_state(
     return Finding(reported.url, verdict, f"it was reported {claim}, and is {state}")
 
 
-def _is_unlinked(reported: Page, referrer: Page | None) -> bool:
-    """True if the referrer, unmodified since the host read it, has no link to the page."""
-    if referrer is None or _state(referrer) != "there" or not _is_older(referrer, reported.fetched):
-        return False
-    return reported.url not in referrer.links.urls.split("\n")
-
-
 def _is_older(seen: Page, than: float) -> bool:
     """True if the web server says that the page was not modified since that time."""
     modified = _time(seen.modified)
     return modified is not None and modified + CLOCKS_SECONDS < than
-
-
-def _little_changed(reported: Page, seen: Page, manner: Manner) -> Finding:
-    """Judges a page that was reported unchanged because little of it is new."""
-    differs = change(reported, seen)
-    is_little = differs is not None and differs < manner.least_change + ALIKE
-    return Finding(reported.url, Judgement.ALIKE if is_little else Judgement.CHANGED, "it is another version")
 
 
 def _differing(reported: Page, seen: Page, again: Page, *, manner: Manner, is_recent: bool) -> Finding:
@@ -273,12 +254,12 @@ def change(one: Page, other: Page) -> float | None:
     return None
 
 
-_COMPARED = ("title", "description", "keywords", "headings", "language", "links", "text", "html")
+COMPARED = ("title", "description", "keywords", "headings", "language", "links", "text", "html")
 
 
 def _differences(reported: Page, seen: Page, fields: Container[str]) -> list[str]:
     """The kept fields that differ; headers are not compared, because they always differ."""
-    kept = [name for name in _COMPARED if name in fields]
+    kept = [name for name in COMPARED if name in fields]
     found = [name for name in kept if getattr(reported, name) != getattr(seen, name)]
     return found + ["selectors"] * (reported.extracts != seen.extracts)
 

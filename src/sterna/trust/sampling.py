@@ -103,26 +103,21 @@ class Witness:
 
     def see(self, parcel: Parcel) -> None:
         for page in parcel.pages:
-            self._see(page)
+            self.pages += 1
+            self.mentioned.add(page.fingerprint)
+            self.earliest = page.fetched if self.earliest is None else min(page.fetched, self.earliest)
+            if is_checkable(page) and (place := self._pages.place()) is not None:
+                self._pages.keep(place, ReportedPage(replace(page, raw=None), _has_false_raw(page)))
         checkpoint = parcel.checkpoint
         self.mentioned.update(checkpoint.done)
         self.mentioned.update(fingerprint(target.url) for target in (*checkpoint.found, *checkpoint.again))
         self.ended = parcel.ended
 
-    def _see(self, page: Page) -> None:
-        self.pages += 1
-        self.mentioned.add(page.fingerprint)
-        self.earliest = page.fetched if self.earliest is None else min(page.fetched, self.earliest)
-        if is_checkable(page) and (place := self._pages.place()) is not None:
-            self._pages.keep(place, ReportedPage(replace(page, raw=None), _has_false_raw(page)))
-
     @property
     def checkable(self) -> int:
-        """The number of pages that can be checked."""
         return self._pages.shown
 
     def draw(self, count: int) -> list[ReportedPage]:
-        """The pages to check: see `Reservoir`."""
         return self._pages.draw(count)
 
 

@@ -55,7 +55,6 @@ def succeeded(score: Score) -> Score:
 
 
 def belief(score: Score, now: float) -> Belief:
-    """The belief in a host at this time."""
     old = faded(score, now)
     a, b = 1.0 + old.good, 1.0 + old.bad
     return Belief(a / (a + b), quantile(_DOUBT, a, b))

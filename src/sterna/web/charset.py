@@ -77,13 +77,16 @@ def _name_of(label: str) -> str | None:
 
 
 def _prescan(head: bytes) -> str | None:
-    """Returns the encoding that the first bytes of a page declare."""
     position = 0
     while found := _MARKUP.search(head, position):
         position = found.end()
         if found["name"] is None:
             continue
-        attributes, position = _read_attributes(head, position)
+        attributes: dict[bytes, bytes] = {}
+        while attribute := _ATTRIBUTE.match(head, position):
+            value = attribute["double"] or attribute["single"] or attribute["bare"] or b""
+            attributes.setdefault(attribute["name"].lower(), value)
+            position = attribute.end()
         if position >= len(head):
             break  # a tag that is cut off may hold half a label
         if found["name"].lower() == b"meta" and (name := _declared_by(attributes)):
@@ -92,17 +95,7 @@ def _prescan(head: bytes) -> str | None:
     return _as_in_meta(xml[1]) if xml else None
 
 
-def _read_attributes(head: bytes, position: int) -> tuple[dict[bytes, bytes], int]:
-    attributes: dict[bytes, bytes] = {}
-    while found := _ATTRIBUTE.match(head, position):
-        value = found["double"] or found["single"] or found["bare"] or b""
-        attributes.setdefault(found["name"].lower(), value)
-        position = found.end()
-    return attributes, position
-
-
 def _declared_by(attributes: dict[bytes, bytes]) -> str | None:
-    """Returns the encoding that a meta element with these attributes declares."""
     if b"charset" in attributes:
         return _as_in_meta(attributes[b"charset"])
     if attributes.get(b"http-equiv", b"").lower() == b"content-type":

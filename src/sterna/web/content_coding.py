@@ -27,21 +27,19 @@ def decode_body(body: bytes, content_encoding: str, *, max_bytes: int) -> bytes:
     if len(codings) > _MAX_CODINGS:
         raise ReadError("encoding", f"more than {_MAX_CODINGS} content codings: {content_encoding[:80]!r}")
     for coding in reversed(codings):
-        body = _undo(body, coding, max_bytes=max_bytes)
+        # Others are ignored, as browsers do: "utf-8" and "none" stand here by mistake. And nothing at all,
+        # under any coding, is how servers send an empty page.
+        if body and coding in _DECODERS:
+            body = _undo(body, coding, max_bytes=max_bytes)
     if len(body) > max_bytes:
         raise _bomb(max_bytes)
     return body
 
 
 def _undo(body: bytes, coding: str, *, max_bytes: int) -> bytes:
-    if coding == "identity" or not body:
-        return body  # nothing at all, under any coding, is how servers send an empty page
-    decode = _DECODERS.get(coding)
-    if decode is None:
-        return body  # as browsers do: "utf-8" and "none" stand here by mistake
     out = BytesIO()
     try:
-        for piece in decode(body):
+        for piece in _DECODERS[coding](body):
             out.write(piece)
             if out.tell() > max_bytes:
                 raise _bomb(max_bytes)

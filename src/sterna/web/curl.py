@@ -102,19 +102,14 @@ class Multi:
             return
         before = self._watched.get(fd, 0)
         self._watched[fd] = what
-        self._switch(fd, bool(what & pycurl.POLL_IN), was=bool(before & pycurl.POLL_IN), is_read=True)
-        self._switch(fd, bool(what & pycurl.POLL_OUT), was=bool(before & pycurl.POLL_OUT), is_read=False)
-
-    def _switch(self, fd: int, wanted: bool, *, was: bool, is_read: bool) -> None:
-        if wanted == was:
-            return
-        if is_read and wanted:
+        begun, ended = what & ~before, before & ~what
+        if begun & pycurl.POLL_IN:
             self._loop.add_reader(fd, self._act, fd, pycurl.CSELECT_IN)
-        elif is_read:
+        elif ended & pycurl.POLL_IN:
             self._loop.remove_reader(fd)
-        elif wanted:
+        if begun & pycurl.POLL_OUT:
             self._loop.add_writer(fd, self._act, fd, pycurl.CSELECT_OUT)
-        else:
+        elif ended & pycurl.POLL_OUT:
             self._loop.remove_writer(fd)
 
     def _unwatch(self, fd: int) -> None:
@@ -170,20 +165,17 @@ class CurlFetcher:
         try:
             return transfer.response(await self._multi.start(transfer.handle))
         finally:
-            self._release(transfer)
+            self._multi.stop(transfer.handle)
+            transfer.clear()
+            if len(self._idle) < MAX_HANDLES:
+                self._idle.append(transfer)
+            else:
+                transfer.handle.close()
 
     async def close(self) -> None:
         """Ends all transfers; their awaiters are cancelled."""
         await self._multi.close()
         for transfer in self._idle:
-            transfer.handle.close()
-
-    def _release(self, transfer: "_Transfer") -> None:
-        self._multi.stop(transfer.handle)
-        transfer.clear()
-        if len(self._idle) < MAX_HANDLES:
-            self._idle.append(transfer)
-        else:
             transfer.handle.close()
 
 
@@ -296,10 +288,10 @@ def connect_to(address: str) -> list[str]:
 
 def _last_head(lines: list[bytes]) -> bytes:
     """The head of the final response: after interim ones, without trailers; nothing if it is not whole."""
-    starts = [at for at, line in enumerate(lines) if line.startswith(b"HTTP/")]
-    for end in range(starts[-1] if starts else 0, len(lines)):
+    start = max((at for at, line in enumerate(lines) if line.startswith(b"HTTP/")), default=0)
+    for end in range(start, len(lines)):
         if not lines[end].strip(b"\r\n"):
-            return b"".join(lines[starts[-1] if starts else 0 : end + 1])
+            return b"".join(lines[start : end + 1])
     return b""
 
 

@@ -59,7 +59,11 @@ class DnsResolver:
             return (literal,)
         entry = self._entries.get(hostname)
         if entry is None or entry.until <= self._clock.now():
-            entry = await self._ask_once(hostname)
+            task = self._asking.get(hostname)
+            if task is None:  # one query for all callers that wait for the same name
+                task = self._asking[hostname] = asyncio.create_task(self._ask(hostname))
+                task.add_done_callback(lambda _: self._asking.pop(hostname, None))
+            entry = await asyncio.shield(task)
         if entry.failure:
             raise FetchError("dns", f"no address found for {hostname}: {entry.failure}")
         return entry.addresses
@@ -73,15 +77,6 @@ class DnsResolver:
 
     async def close(self) -> None:
         await self._resolver.close()
-
-    async def _ask_once(self, hostname: str) -> _Entry:
-        """One query for all callers that wait for the same name."""
-        task = self._asking.get(hostname)
-        if task is None:
-            task = asyncio.create_task(self._ask(hostname))
-            self._asking[hostname] = task
-            task.add_done_callback(lambda _: self._asking.pop(hostname, None))
-        return await asyncio.shield(task)
 
     async def _ask(self, hostname: str) -> _Entry:
         entry = await self._answer(hostname)
@@ -99,7 +94,8 @@ class DnsResolver:
         except (aiodns.error.DNSError, UnicodeError) as error:
             reason = str(error.args[-1]) if error.args else "unknown"
             return _Entry((), self._clock.now() + KEEP_FAILURE_SECONDS, reason)
-        found = dict.fromkeys(_text(node.addr[0]) for node in answer.nodes)
+        texts = (node.addr[0] for node in answer.nodes)
+        found = dict.fromkeys(text.decode() if isinstance(text, bytes) else text for text in texts)
         if not found:
             return _Entry((), self._clock.now() + KEEP_FAILURE_SECONDS, "empty answer")
         ttl = min((node.ttl for node in answer.nodes), default=0)
@@ -114,7 +110,3 @@ def literal_address(hostname: str) -> str:
         return str(ipaddress.ip_address(hostname.strip("[]")))
     except ValueError:
         return ""
-
-
-def _text(address: bytes | str) -> str:
-    return address.decode() if isinstance(address, bytes) else address

@@ -5,7 +5,7 @@ from array import array
 from functools import lru_cache
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector, TargetKind
 from sterna.web.charset import charset_of, decode_html, decode_text
@@ -41,7 +41,7 @@ class Manner(Record, frozen=True, kw_only=True):
     max_bytes: int = 64 * 1024 * 1024  # after decompression
     agent: str = "sterna"  # the name by which robots metas and X-Robots-Tag may call us
     wants: tuple[Field, ...] = DEFAULT_FIELDS
-    selectors: tuple[Selector, ...] = ()  # each as `extract.check_selector` lets it pass
+    selectors: tuple[Selector, ...] = ()  # each as `extraction.check_selector` lets it pass
     least_change: float = 0.0  # 0 to 1: a text of which less changed is alike; it must be wanted
 
     def encoded(self) -> bytes:
@@ -111,7 +111,9 @@ def read_document(fetched: Fetched) -> Document:
     if not 200 <= fetched.status < 300:
         return document
     if fetched.kind == "sitemap":
-        return _with_sitemap(document, fetched, body=body)
+        canonical = _canonical(manner.drop_params)
+        sitemap = read_sitemap(body, fetched.url, canonical, max_bytes=manner.max_bytes)
+        return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps)
     if document.content_type in _HTML_TYPES:
         return _compared(_with_html(document, fetched, body=body), fetched)
     if document.content_type == "text/plain" and document.may_index:
@@ -145,27 +147,11 @@ def _with_html(document: Document, fetched: Fetched, *, body: bytes) -> Document
     )
     return replace(
         document,
-        title=html.title,
-        text=html.text,
-        language=html.language or document.language,
-        links=html.links,
+        **asdict(html) | {"language": html.language or document.language},
         marks=_marks(html.links) if html.may_follow else b"",
-        may_index=html.may_index,
-        may_follow=html.may_follow,
-        may_archive=html.may_archive,
-        description=html.description,
-        keywords=html.keywords,
-        headings=html.headings,
         html=text.replace("\0", "\ufffd") if "html" in manner.wants and html.may_index else "",
         extracts=extract(text, manner.selectors) if manner.selectors and html.may_index else (),
     )
-
-
-def _with_sitemap(document: Document, fetched: Fetched, *, body: bytes) -> Document:
-    manner = _manner(fetched.manner)
-    canonical = _canonical(manner.drop_params)
-    sitemap = read_sitemap(body, fetched.url, canonical, max_bytes=manner.max_bytes)
-    return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps)
 
 
 def _compared(document: Document, fetched: Fetched) -> Document:
@@ -192,8 +178,6 @@ def _marks(links: Links) -> bytes:
 # The pages of a site have many of their links in common.
 _mark = lru_cache(maxsize=16_384)(fingerprint)
 _manner = lru_cache(maxsize=64)(msgspec.msgpack.Decoder(Manner).decode)
-
-
 _canonical = lru_cache(maxsize=64)(Canonical)
 
 

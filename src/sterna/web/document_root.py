@@ -14,7 +14,6 @@ from enum import Enum, auto
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import unquote_to_bytes
 
@@ -64,9 +63,7 @@ class RootEntry:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self.file >= 0:
             os.close(self.file)
             self.file = -1
@@ -159,7 +156,12 @@ class _Way:
     def follow(self, names: Sequence[bytes]) -> RootEntry:
         try:
             self._open.append(os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-            return self._walk(deque(names))
+            kind = PathKind.GUARDED if self._has_rules() else PathKind.FOLDER
+            name, left = b"", deque(names)
+            while left and kind is PathKind.FOLDER:
+                name = left.popleft()
+                kind = self._step(name, left)
+            return self._file(name) if kind is PathKind.FILE else RootEntry(kind)
         except PermissionError:
             return RootEntry(PathKind.GUARDED)
         except OSError as error:
@@ -170,18 +172,13 @@ class _Way:
             for descriptor in self._open:
                 os.close(descriptor)
 
-    def _walk(self, names: deque[bytes]) -> RootEntry:
-        kind = PathKind.GUARDED if self._has_rules() else PathKind.FOLDER
-        name = b""
-        while names and kind is PathKind.FOLDER:
-            name = names.popleft()
-            kind = self._step(name, names)
-        return self._file(name) if kind is PathKind.FILE else RootEntry(kind)
-
     def _step(self, name: bytes, names: deque[bytes]) -> PathKind:
         """Takes one step to `name`; returns what is there."""
         if name == b"..":  # of a link: a URL's path holds none
-            return self._go_up()
+            if len(self._open) == 1:
+                return PathKind.MISSING
+            os.close(self._open.pop())
+            return PathKind.FOLDER
         if name.startswith(b".") and not (name == _WELL_KNOWN and len(self._open) == 1):
             return PathKind.CLOSED
         self._open.append(os.open(name, _LOOK, dir_fd=self._open[-1]))
@@ -191,12 +188,6 @@ class _Way:
         if stat.S_ISDIR(mode):
             return PathKind.FOLDER if mode & stat.S_IXOTH and not self._has_rules() else PathKind.GUARDED
         return PathKind.FILE if stat.S_ISREG(mode) and not names else PathKind.MISSING
-
-    def _go_up(self) -> PathKind:
-        if len(self._open) == 1:
-            return PathKind.MISSING
-        os.close(self._open.pop())
-        return PathKind.FOLDER
 
     def _follow_link(self, names: deque[bytes]) -> PathKind:
         """Puts the names that the link stands for in front of those that are left."""
@@ -258,19 +249,16 @@ class RootFetcher:
             if entry.kind is PathKind.FOLDER and names[-1]:
                 location = ("location", f"{path}/{mark}{query}")
                 return answer_of(HTTPStatus.MOVED_PERMANENTLY, headers=(location,))
-            if entry.kind is PathKind.FOLDER:
-                return await self._of_folder(names, request)
-        return answer_of(_STATUS[entry.kind])
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-    async def _of_folder(self, names: list[bytes], request: Request) -> Response:
+        if entry.kind is not PathKind.FOLDER:
+            return answer_of(_STATUS[entry.kind])
         for index in INDEX:
             with self._root.find([*names, index]) as entry:
                 if entry.kind is PathKind.FILE:
                     return await _of_file(entry, request)
         return answer_of(HTTPStatus.FORBIDDEN)
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 _STATUS = {

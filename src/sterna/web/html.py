@@ -1,11 +1,11 @@
 """What an HTML page says: its title, text and links, and what its author allows."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record
 from sterna.web.keywords import keywords_of
-from sterna.web.markup import MAX_LINKS, Findings, merge
+from sterna.web.markup import MAX_LINKS, merge
 from sterna.web.scan import scan
 from sterna.web.urls import Canonical
 from sterna.web.walk import WITHOUT_TREE, read_tree
@@ -49,23 +49,23 @@ def read_html(
     base = (canonical(page.base, url) if page.base else None) or url
     may = read_may(x_robots, page.robots, agent=agent)
     shown = wants if may.index else ()
+    language = page.language or page.content_language
+    keywords: tuple[str, ...] = ()
+    if "keywords" in shown:
+        headings, own_text = page.content
+        keywords = keywords_of(page.title, headings, page.description, own_text, language)
     return Html(
         title=page.title if "title" in shown else "",
         text=page.text if "text" in shown else "",
-        language=page.language or page.content_language,
+        language=language,
         links=join(page.hrefs, base, canonical=canonical),
         may_index=may.index,
         may_follow=may.follow,
         may_archive=may.archive,
         description=page.description if "description" in shown else "",
         headings=page.headings if "headings" in shown else (),
-        keywords=_keywords_of(page) if "keywords" in shown else (),
+        keywords=keywords,
     )
-
-
-def _keywords_of(page: Findings) -> tuple[str, ...]:
-    content, language = page.content, page.language or page.content_language
-    return keywords_of(page.title, content.headings, page.description, content.text, language)
 
 
 # Directives of X-Robots-Tag that have a value; any other word before a colon names a crawler.
@@ -75,7 +75,14 @@ _AGENT_NAME = re.compile(r"[a-z_*][a-z0-9_.*/-]*")
 
 def read_may(x_robots: str, metas: Iterable[str] = (), *, agent: str = "sterna") -> May:
     """What X-Robots-Tag and the robots metas allow: the strictest of those that concern us."""
-    directives = set(_directives_of(x_robots.lower(), agent.lower()))
+    directives: set[str] = set()
+    addressee, ours = "", agent.lower()
+    for part in x_robots.lower().split(","):
+        word, colon, rest = (piece.strip() for piece in part.partition(":"))
+        if colon and word not in _WITH_VALUE and _AGENT_NAME.fullmatch(word):
+            addressee, word = word, rest
+        if addressee in ("", "*", ours):
+            directives.add(word)
     for content in metas:
         directives.update(re.split(r"[\s,;]+", content.lower()))
     is_none = "none" in directives
@@ -84,16 +91,6 @@ def read_may(x_robots: str, metas: Iterable[str] = (), *, agent: str = "sterna")
         follow=not is_none and "nofollow" not in directives,
         archive="noarchive" not in directives,
     )
-
-
-def _directives_of(x_robots: str, ours: str) -> Iterator[str]:
-    agent = ""
-    for part in x_robots.split(","):
-        word, colon, rest = (piece.strip() for piece in part.partition(":"))
-        if colon and word not in _WITH_VALUE and _AGENT_NAME.fullmatch(word):
-            agent, word = word, rest
-        if agent in ("", "*", ours):
-            yield word
 
 
 def join(hrefs: dict[str, tuple[str, str]], base: str, *, canonical: Canonical) -> Links:

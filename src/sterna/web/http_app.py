@@ -100,7 +100,14 @@ class App:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answers one request; an unexpected exception is answered with 500 and then raised for the log."""
         assert scope["type"] == "http"
-        request = _request(scope)
+        request = HttpRequest(
+            method=scope["method"],
+            path=scope["path"],
+            query=dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)),
+            headers=tuple(
+                (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+            ),
+        )
         try:
             response = await self._answer(request)
         except HttpError as error:
@@ -111,8 +118,13 @@ class App:
         await self._send(send, request, response)
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
-        refusal = self._refusal(request)
-        if refusal:
+        # DNS rebinding: a foreign page whose name resolves to this machine must not read what is here.
+        if self._is_local and not all(map(_is_own_name, request.values("host") or [""])):
+            refusal = "This page is served under this machine's own names only: open it as localhost."
+            return plain_error(request, HttpError(403, refusal))
+        # The time an answer takes tells another site what is found here: other sites may link, not embed.
+        if not _may_ask(request):
+            refusal = "This page cannot be embedded in pages of other sites."
             return plain_error(request, HttpError(403, refusal))
         handler = self._routes.get(request.path)
         if handler is None:
@@ -122,15 +134,6 @@ class App:
                 405, "This page is read-only: use GET or HEAD.", (("allow", ", ".join(_METHODS)),)
             )
         return await handler(request)
-
-    def _refusal(self, request: HttpRequest) -> str:
-        # DNS rebinding: a foreign page whose name resolves to this machine must not read what is here.
-        if self._is_local and not all(map(_is_own_name, request.values("host") or [""])):
-            return "This page is served under this machine's own names only: open it as localhost."
-        # The time an answer takes tells another site what is found here: other sites may link, not embed.
-        if not _may_ask(request):
-            return "This page cannot be embedded in pages of other sites."
-        return ""
 
     async def _send(self, send: Send, request: HttpRequest, response: HttpResponse) -> None:
         length = str(len(response.body))
@@ -143,16 +146,6 @@ class App:
         await send({"type": "http.response.start", "status": response.status, "headers": encoded})
         body = b"" if request.method == "HEAD" else response.body
         await send({"type": "http.response.body", "body": body})
-
-
-def _request(scope: Message) -> HttpRequest:
-    query = scope["query_string"].decode("latin-1")
-    return HttpRequest(
-        method=scope["method"],
-        path=scope["path"],
-        query=dict(parse_qsl(query, keep_blank_values=True)),
-        headers=tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]),
-    )
 
 
 def _may_ask(request: HttpRequest) -> bool:
@@ -173,9 +166,11 @@ def _is_own_name(host: str) -> bool:
 def is_loopback(address: str) -> bool:
     """Whether an address can be reached from this machine alone."""
     try:
-        return ip_address(address).is_loopback
+        parsed = ip_address(address)
     except ValueError:
         return False
+    mapped = getattr(parsed, "ipv4_mapped", None)  # as a server that listens on both sees IPv4
+    return (mapped or parsed).is_loopback
 
 
 # -- files -------------------------------------------------------------------------------------------------

@@ -191,7 +191,6 @@ def _fold_plurals(weights: Weights) -> None:
 
 
 def _singulars_of(plural: str) -> tuple[str, ...]:
-    """Returns the possible singulars of a plural."""
     if plural[-3:] == "ies":
         return plural[:-1], plural[:-3] + "y"
     is_hissed = plural[-2:] == "es" and plural[:-2].endswith(("s", "x", "ch", "sh"))

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-
-from sterna.model import Record
+from functools import partial
 
 MAX_LINKS = 10_000
 MAX_HREFS = 2 * MAX_LINKS  # before they are joined: several can mean one URL, and some mean none
@@ -45,13 +44,6 @@ def merge(known: tuple[str, str] | None, text: str, rel: str) -> tuple[str, str]
     return known[0] or text, rel if is_weak(known[1]) and "nofollow" not in rel else known[1]
 
 
-class Content(Record, frozen=True):
-    """What a page itself says, without the menus and frames around it."""
-
-    headings: tuple[str, ...] = ()
-    text: str = ""
-
-
 class Findings:
     """What the tags of a page have said so far, in document order; only its reader fills it."""
 
@@ -59,7 +51,8 @@ class Findings:
     description = ""
     shared_description = ""  # what is shown of the page where people share it
     headings: tuple[str, ...] = ()
-    content = Content()  # what keywords are made of
+    # Headings and text of what the page itself says, without menus and frames: keywords are made of it.
+    content: tuple[tuple[str, ...], str] = ((), "")
 
     def __init__(self, agent: str) -> None:
         self.agent = agent.lower()
@@ -98,12 +91,8 @@ def _read_base(page: Findings, attributes: Attributes) -> None:
     page.base = page.base or attributes.get("href") or ""
 
 
-def _read_frame(page: Findings, attributes: Attributes) -> None:
-    page.add_link(attributes.get("src") or "", "frame")
-
-
-def _read_iframe(page: Findings, attributes: Attributes) -> None:
-    page.add_link(attributes.get("src") or "", "iframe")
+def _read_frame(page: Findings, attributes: Attributes, *, rel: str = "frame") -> None:
+    page.add_link(attributes.get("src") or "", rel)
 
 
 def _read_html(page: Findings, attributes: Attributes) -> None:
@@ -162,6 +151,7 @@ def read_described_meta(page: Findings, attributes: Attributes) -> None:
 
 # Those of `a` and `title` are not here: they have texts, which a tree and a scan find in their own ways.
 READERS: dict[str, Callable[[Findings, Attributes], None]] = {
-    "area": _read_area, "base": _read_base, "frame": _read_frame, "html": _read_html, "iframe": _read_iframe,
-    "img": _read_image, "link": _read_link, "meta": _read_meta, "source": _read_image,
+    "area": _read_area, "base": _read_base, "frame": _read_frame, "html": _read_html,
+    "iframe": partial(_read_frame, rel="iframe"), "img": _read_image, "link": _read_link, "meta": _read_meta,
+    "source": _read_image,
 }  # fmt: skip

@@ -46,7 +46,6 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 def site_key(site: str) -> str:
-    """The key of a site's own hold."""
     return f"site {site}"
 
 
@@ -68,7 +67,6 @@ class Gate:
             self._until[key] = until
 
     def until(self, key: str) -> float:
-        """When the hold on one key ends."""
         return self._until.get(key, 0.0)
 
     def ready_at(self, keys: Keys) -> float:

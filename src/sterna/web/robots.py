@@ -80,13 +80,18 @@ class RobotsAnswer(Record, frozen=True):
 def judge(answer: RobotsAnswer, before: Robots, *, now: float, reason: str = "") -> Robots:
     """The site's state after a try that ended in `answer`; `reason` says why, where the caller knows more."""
     if answer.status in _NO_FILE:
-        return _qualify(b"", now, reason=f"HTTP {answer.status}: no rules")
-    if not 200 <= answer.status < 300 or answer.is_truncated:
-        return _disqualify(before, now, reason=reason or _explain(answer))
-    text = _read(answer.body)
-    if text is None:
-        return _qualify(b"", now, reason="HTML or binary: no rules")
-    return _qualify(text.encode(), now)
+        return Robots(RobotsState.QUALIFIED, tried_at=now, reason=f"HTTP {answer.status}: no rules")
+    if 200 <= answer.status < 300 and not answer.is_truncated:
+        text = _read(answer.body)
+        if text is None:
+            return Robots(RobotsState.QUALIFIED, tried_at=now, reason="HTML or binary: no rules")
+        return Robots(RobotsState.QUALIFIED, tried_at=now, rules=text.encode())
+    reason = reason or _explain(answer)
+    failures = before.failures + 1
+    retry_at = now + RETRY_HOURS[min(failures, len(RETRY_HOURS)) - 1] * 3600
+    if failures >= MAX_FAILURES:
+        retry_at, reason = NEVER, f"{reason}; given up after {failures} failures"
+    return Robots(RobotsState.DISQUALIFIED, tried_at=now, failures=failures, retry_at=retry_at, reason=reason)
 
 
 def is_due(robots: Robots, now: float) -> bool:
@@ -102,18 +107,6 @@ def is_try_again(status: int) -> bool:
     return status in {0, 429} or status >= 500
 
 
-def _qualify(rules: bytes, now: float, *, reason: str = "") -> Robots:
-    return Robots(RobotsState.QUALIFIED, tried_at=now, rules=rules, reason=reason)
-
-
-def _disqualify(before: Robots, now: float, *, reason: str) -> Robots:
-    failures = before.failures + 1
-    retry_at = now + RETRY_HOURS[min(failures, len(RETRY_HOURS)) - 1] * 3600
-    if failures >= MAX_FAILURES:
-        retry_at, reason = NEVER, f"{reason}; given up after {failures} failures"
-    return Robots(RobotsState.DISQUALIFIED, tried_at=now, failures=failures, retry_at=retry_at, reason=reason)
-
-
 def _explain(answer: RobotsAnswer) -> str:
     if answer.status == 0:
         return "no answer from any address"
@@ -126,28 +119,18 @@ def _explain(answer: RobotsAnswer) -> str:
 
 def _read(body: bytes) -> str | None:
     """The text of a robots.txt, or None if it is something else."""
-    text = _decode(_cut(body)).lstrip("\ufeff")
-    return None if _HTML.match(text) or _is_binary(text) else text.replace("\0", "")
-
-
-def _cut(body: bytes) -> bytes:
-    """The complete lines within the first MAX_BYTES: half a line may say more than the whole."""
-    if len(body) <= MAX_BYTES:
-        return body
-    head = body[:MAX_BYTES]
-    return head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
-
-
-def _decode(body: bytes) -> str:
+    if len(body) > MAX_BYTES:  # complete lines only: half a line may say more than the whole
+        head = body[:MAX_BYTES]
+        body = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
     if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return body[: len(body) // 2 * 2].decode("utf-16", "replace")
-    return body.decode("utf-8", "replace")
-
-
-def _is_binary(text: str) -> bool:
+        text = body[: len(body) // 2 * 2].decode("utf-16", "replace")
+    else:
+        text = body.decode("utf-8", "replace")
+    text = text.lstrip("\ufeff")
     # Comments in an old code page are no reason to ignore the rules beside them.
     rest = _COMMENT.sub("", text)
-    return len(_BAD.findall(rest)) > _MAX_BAD_SHARE * len(rest)
+    is_binary = len(_BAD.findall(rest)) > _MAX_BAD_SHARE * len(rest)
+    return None if is_binary or _HTML.match(text) else text.replace("\0", "")
 
 
 def _lines(text: str) -> Iterator[Line]:
@@ -191,7 +174,11 @@ def _choose(lines: Iterable[Line], product: str) -> list[Line]:
 
 
 def _rewrite(rules: Iterable[Line]) -> str:
-    """One group for Protego, in ASCII: it would break lines at any character Unicode calls a line end."""
+    """One group for Protego, in ASCII: it would break lines at any character Unicode calls a line end.
+
+    Each query tries every wildcard pattern, and 500 KiB hold enough of them to stop the crawler. Those beyond
+    a limit become ones that forbid no less, rank the same and cost one comparison of a prefix.
+    """
     lines = ["user-agent: *"]
     wildcards = 0
     for field, value in rules:
@@ -200,15 +187,6 @@ def _rewrite(rules: Iterable[Line]) -> str:
         if wildcards > MAX_WILDCARDS and "*" in pattern:
             if field == "allow":
                 continue
-            pattern = _widen(pattern)
+            pattern = pattern.partition("*")[0].ljust(len(pattern), "*")
         lines.append(f"{'crawl-delay' if field == 'delay' else field}: {pattern}")
     return "\n".join(lines)
-
-
-def _widen(pattern: str) -> str:
-    """A pattern that forbids no less, ranks the same and costs one comparison of a prefix.
-
-    Each query tries every wildcard pattern, and 500 KiB hold enough of them to stop the crawler.
-    """
-    prefix = pattern.partition("*")[0]
-    return prefix.ljust(len(pattern), "*")

@@ -28,16 +28,12 @@ def scan(text: str, *, agent: str) -> Findings | None:
         if not _UPPER_NAME.search(text):
             return None
     try:
-        return _scan(_UPPER_NAME.sub(_lower, text), agent)
+        return _scan(_UPPER_NAME.sub(lambda found: found[0].lower(), text), agent)
     except _Unsure:
         return None
 
 
 _UPPER_NAME = re.compile(r"</?[a-z]*+[A-Z][a-zA-Z]*+")
-
-
-def _lower(found: re.Match[str]) -> str:
-    return found[0].lower()
 
 
 def _scan(text: str, agent: str) -> Findings:
@@ -52,13 +48,19 @@ def _scan(text: str, agent: str) -> Findings:
         tags, specials = _tags_of(markup)
     if not specials <= {"", _TABLE} or len(tags) > MAX_HREFS:
         raise _Unsure
-    if _TABLE in specials:
-        _check_tables(markup)
+    # No link may be moved out of a table, or hold one, in which links end before it does.
+    if _TABLE in specials and (
+        ("a", "table") in pairwise(_LINK_OR_TABLE.findall(markup)) or _MISPLACED.search(markup)
+    ):
+        raise _Unsure
     if len(markup) > 100_000 and _LONG_TAG.search(markup):
         raise _Unsure  # the tree is built without such tags
     page = Findings(agent)
     if _read(page, tags):
-        _check_nesting(markup)
+        # No link may hold another tag that says something: a link is told at its end.
+        names = [name.lower() for name in _LINK_OR_OTHER.findall(markup)]
+        if ("a", "") in pairwise(names):
+            raise _Unsure
     return page
 
 
@@ -144,18 +146,13 @@ def _escape_brackets(markup: str) -> str:
     """Returns the markup with the brackets in attributes written as references."""
     pieces: list[str] = []
     at = 0
-    while (end := _end_of_plain(markup, at)) < len(markup):
+    while (plain := _TAGS_AND_TEXT.match(markup, at)) and (end := plain.end()) < len(markup):
         found = _TAG_WITH_BRACKETS.match(markup, end)
         if found is None or _LEFT_IN_VALUE.search(found[0], 1):
             raise _Unsure
         pieces += markup[at:end], "<", found[0][1:-1].replace("<", "&lt;").replace(">", "&gt;"), ">"
         at = found.end()
     return "".join([*pieces, markup[at:]])
-
-
-def _end_of_plain(markup: str, at: int) -> int:
-    found = _TAGS_AND_TEXT.match(markup, at)
-    return found.end() if found else at
 
 
 _OF_TABLE = rf"(?:table|t(?:r|d|h|body|head|foot)|caption|col(?:group)?){_NAME_END}"
@@ -167,23 +164,9 @@ _MISPLACED = re.compile(
 _LINK_OR_TABLE = re.compile(rf"<(/?a|table){_NAME_END}")
 
 
-def _check_tables(markup: str) -> None:
-    """Makes sure that no link is moved out of a table, or holds one, in which links end before it does."""
-    names = _LINK_OR_TABLE.findall(markup)
-    if ("a", "table") in pairwise(names) or _MISPLACED.search(markup):
-        raise _Unsure
-
-
 _LINK_OR_OTHER = re.compile(
     rf"<(?:(/?a)|area|base|iframe|link|meta|(?:img|source)(?=[^>]*?srcset)){_NAME_END}", re.IGNORECASE
 )
-
-
-def _check_nesting(markup: str) -> None:
-    """Makes sure that no link holds another tag that says something: a link is told at its end."""
-    names = [name.lower() for name in _LINK_OR_OTHER.findall(markup)]
-    if ("a", "") in pairwise(names):
-        raise _Unsure
 
 
 def _read(page: Findings, tags: _Tags) -> bool:
@@ -255,12 +238,10 @@ def _decode_one(found: re.Match[str]) -> str:
     if reference[1] != "#":
         return html5.get(reference[1:], reference)
     number = _NUMBER.match(reference)
-    if number and not _is_usual(number[1] or number[2], base=16 if number[1] else 10):
-        raise _Unsure
+    if number:
+        digits = number[1] or number[2]
+        point = int(digits, 16 if number[1] else 10) if len(digits) <= 7 else 0
+        # Only of these every reader takes the character for what it is.
+        if not (32 <= point < 127 or 160 <= point < 0xD800 or 0xE000 <= point < 0xFDD0):
+            raise _Unsure
     return html.unescape(reference)
-
-
-def _is_usual(digits: str, *, base: int) -> bool:
-    """Whether a character is one that every reader takes for what it is."""
-    point = int(digits, base) if len(digits) <= 7 else 0
-    return 32 <= point < 127 or 160 <= point < 0xD800 or 0xE000 <= point < 0xFDD0

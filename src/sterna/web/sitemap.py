@@ -30,10 +30,18 @@ def read_sitemap(
     # Decoded here and not by expat, which refuses many encodings and stops at the first bad byte.
     text = decode_html(body[:max_bytes], None)[0].lstrip()
     listing = _Listing(url, canonical, max_urls=max_urls)
-    if text.startswith("<"):
-        _read_xml(text, listing)
-    else:
-        _read_lines(text, listing, canonical=canonical)
+    try:
+        if text.startswith("<"):
+            _read_xml(text, listing)
+        else:
+            for line in text.splitlines():
+                listing.add(canonical(line), listing.urls)
+            if not listing.urls:
+                raise ReadError("sitemap", "neither XML nor lines of URLs")
+    except (expat.ExpatError, _Enough) as error:
+        if not listing.urls and not listing.sitemaps:
+            reason = str(error) or "it declares entities"
+            raise ReadError("sitemap", f"nothing in it could be read: {reason}") from error
     return Sitemap(tuple(listing.urls), tuple(listing.sitemaps))
 
 
@@ -100,20 +108,5 @@ def _read_xml(text: str, listing: _Listing) -> None:
     parser.EndElementHandler = listing.end
     parser.CharacterDataHandler = listing.data
     parser.EntityDeclHandler = listing.refuse_entity
-    try:
-        # All at once: expat 2.5 reads a long token anew with each part that it is given.
-        parser.Parse(text.encode(), True)
-    except (expat.ExpatError, _Enough) as error:
-        if not listing.urls and not listing.sitemaps:
-            reason = str(error) or "it declares entities"
-            raise ReadError("sitemap", f"nothing in it could be read: {reason}") from error
-
-
-def _read_lines(text: str, listing: _Listing, *, canonical: Canonical) -> None:
-    try:
-        for line in text.splitlines():
-            listing.add(canonical(line), listing.urls)
-    except _Enough:
-        return
-    if not listing.urls:
-        raise ReadError("sitemap", "neither XML nor lines of URLs")
+    # All at once: expat 2.5 reads a long token anew with each part that it is given.
+    parser.Parse(text.encode(), True)

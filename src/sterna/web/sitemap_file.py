@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from html import escape
+from itertools import chain
 from pathlib import Path
 
 from sterna.errors import StorageError
@@ -51,13 +52,6 @@ class Listed(Record, frozen=True):
     lastmod: float | None
 
 
-class Part(Record, frozen=True):
-    """One file of a sitemap."""
-
-    path: Path
-    lastmod: float | None  # the latest in it
-
-
 def write_sitemap(pages: Iterable[Listed], path: Path, *, base: str) -> list[Path]:
     """Writes the sitemap there; if one file does not hold it, an index, and its parts beside it.
 
@@ -66,59 +60,47 @@ def write_sitemap(pages: Iterable[Listed], path: Path, *, base: str) -> list[Pat
     try:
         parts = list(_write_parts(pages, path))
         if len(parts) == 1:
-            parts[0].path.replace(path)
+            parts[0][0].replace(path)
             return [path]
         with _opened(path) as file:
             file.write(_INDEX_HEAD)
             file.writelines(
-                _entry("sitemap", f"{base.rstrip('/')}/{part.path.name}", part.lastmod) for part in parts
+                _entry("sitemap", f"{base.rstrip('/')}/{part.name}", lastmod) for part, lastmod in parts
             )
             file.write(_INDEX_TAIL)
     except OSError as error:
         raise StorageError(f"failed to write {error.filename or path}: {error.strerror}") from error
-    return [path, *(part.path for part in parts)]
+    return [path, *(part for part, _ in parts)]
 
 
-def _write_parts(pages: Iterable[Listed], path: Path) -> Iterator[Part]:
-    """Yields at least one part: a sitemap may be empty."""
-    left: Listed | None = None
-    rest = iter(pages)
+def _write_parts(pages: Iterable[Listed], path: Path) -> Iterator[tuple[Path, float | None]]:
+    """Yields the files, each with its latest change; at least one, for a sitemap may be empty."""
+    left: list[Listed] = []  # the page that had no room in the last file
+    rest = (page for page in pages if len(xml_address(page.url)) <= MAX_LENGTH)
+    stem, dot, suffix = path.name.partition(".")
     number = 0
     while number == 0 or left:
         number += 1
-        part = _name_of(path, number)
+        part = path.with_name(f"{stem}-{number}{dot}{suffix}")
         lastmod: float | None = None
         with _opened(part) as file:
             size = file.write(_HEAD)
-            for count, page in enumerate(_chained(left, rest)):
+            for count, page in enumerate(chain(left, rest)):
                 entry = _entry("url", page.url, page.lastmod)
                 if count >= MAX_URLS or size + len(entry) + len(_TAIL) > MAX_BYTES:
-                    left = page
+                    left = [page]
                     break
                 size += file.write(entry)
                 lastmod = max(lastmod or 0.0, page.lastmod or 0.0) or None
             else:
-                left = None
+                left = []
             file.write(_TAIL)
-        yield Part(part, lastmod)
-
-
-def _chained(first: Listed | None, rest: Iterator[Listed]) -> Iterator[Listed]:
-    if first:
-        yield first
-    for page in rest:
-        if len(xml_address(page.url)) <= MAX_LENGTH:
-            yield page
+        yield part, lastmod
 
 
 def _entry(element: str, url: str, lastmod: float | None) -> bytes:
     date = "" if lastmod is None else f"<lastmod>{xml_time(lastmod)}</lastmod>"
     return f"<{element}><loc>{xml_address(url)}</loc>{date}</{element}>\n".encode("ascii")
-
-
-def _name_of(path: Path, number: int) -> Path:
-    stem, dot, suffix = path.name.partition(".")
-    return path.with_name(f"{stem}-{number}{dot}{suffix}")
 
 
 @contextmanager

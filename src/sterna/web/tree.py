@@ -38,20 +38,15 @@ _BLOATED_TAG = re.compile(
 
 
 def parse(text: str) -> LexborHTMLParser:
-    """Returns the tree of any text."""
-    try:
-        return LexborHTMLParser(_tame(text))
-    except SelectolaxError as error:
-        raise ReadError("parser", "out of memory while parsing the page") from error
-
-
-def _tame(text: str) -> str:
-    """Returns the text; where it would exhaust a parser, without the tags that do."""
+    """Returns the tree of any text; where it would exhaust a parser, without the tags that do."""
     if len(text) > _FEW_CHARS:
         text = _BLOATED_TAG.sub("<i", text)
-    if _may_exhaust(text) and _toil_of(_tags_of(text.lower())) > _MAX_TOIL:
+    if _may_exhaust(text) and _toil_of(text.lower()) > _MAX_TOIL:
         text = _SILENT_TAG.sub(" ", text)
-    return text
+    try:
+        return LexborHTMLParser(text)
+    except SelectolaxError as error:
+        raise ReadError("parser", "out of memory while parsing the page") from error
 
 
 def _may_exhaust(text: str) -> bool:
@@ -63,14 +58,11 @@ def _may_exhaust(text: str) -> bool:
     return count * (count // 2 + copies) > _MAX_TOIL
 
 
-def _tags_of(text: str) -> list[str]:
-    # Not those in scripts: much that is compared there looks like a tag, as "i<b".
-    first, *others = text.split("<script")
-    return _TAG_NAME.findall(first + "".join(other.partition("</script")[2] for other in others))
-
-
-def _toil_of(tags: list[str]) -> int:
+def _toil_of(text: str) -> int:
     """Returns about how many open elements the parser will visit, or the first number that is too high."""
+    # Without scripts: much that is compared there looks like a tag, as "i<b".
+    first, *others = text.split("<script")
+    tags = _TAG_NAME.findall(first + "".join(other.partition("</script")[2] for other in others))
     opened: dict[str, int] = {}
     depth = copies = toil = 0
     for tag in tags:

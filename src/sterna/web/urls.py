@@ -75,7 +75,12 @@ class Canonical:
         if len(href) > _MAX_HREF_LENGTH:
             return None
         try:
-            url: str = (can_ada.parse(href) if base is None else self._parse_base(base) + href).href
+            if base is None:
+                url: str = can_ada.parse(href).href
+            else:
+                if self._parsed_base is None or base != self._base:
+                    self._parsed_base, self._base = can_ada.parse(base), base
+                url = (self._parsed_base + href).href
         except (ValueError, TypeError):  # TypeError: a lone surrogate
             return None
         if not url.startswith(("http://", "https://")):
@@ -98,12 +103,6 @@ class Canonical:
         url = f"{folder}/{href}"
         return url if len(url) <= MAX_URL_LENGTH else None
 
-    def _parse_base(self, base: str) -> can_ada.URL:
-        if self._parsed_base is None or base != self._base:
-            self._parsed_base = can_ada.parse(base)
-            self._base = base
-        return self._parsed_base
-
     def _clean(self, url: str) -> str:
         site = site_of(url)
         path, _, query = url[len(site) :].partition("#")[0].partition("?")
@@ -113,21 +112,14 @@ class Canonical:
         if "%" in path:
             path = _normalise_percent(path)
         if ";" in path:
-            path = self._drop_path_params(site, path)
+            kept = _PATH_PARAM.sub(lambda param: "" if self._is_dropped(param[1]) else param[0], path)
+            if kept != path:
+                # What remains may be a dot segment: "/..;jsessionid=1".
+                path = path_of(can_ada.parse(site + kept).href)
         if query:
-            query = self._drop_query_params(_normalise_percent(query) if "%" in query else query)
+            params = (_normalise_percent(query) if "%" in query else query).split("&")
+            query = "&".join([param for param in params if not self._is_dropped(param.partition("=")[0])])
         return f"{site}{path}?{query}" if query else site + path
-
-    def _drop_path_params(self, site: str, path: str) -> str:
-        kept = _PATH_PARAM.sub(lambda param: "" if self._is_dropped(param[1]) else param[0], path)
-        if kept == path:
-            return path
-        # What remains may be a dot segment: "/..;jsessionid=1".
-        return path_of(can_ada.parse(site + kept).href)
-
-    def _drop_query_params(self, query: str) -> str:
-        params = query.split("&")
-        return "&".join(param for param in params if not self._is_dropped(param.partition("=")[0]))
 
 
 def _normalise_percent(text: str) -> str:
@@ -214,15 +206,10 @@ def is_private(address: str) -> bool:
     except ValueError:
         return True
     if isinstance(ip, ipaddress.IPv6Address):
-        inner = _embedded_v4(ip)
+        # The address that packets to it end at: mapped, 6to4 (RFC 3056) or NAT64 (RFC 6052).
+        is_nat64 = ip in _NAT64
+        inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if is_nat64 else ip.ipv4_mapped or ip.sixtofour
         if inner is None:
             return ip not in _GLOBAL_V6 or ip in _DOCUMENTATION_V6 or not ip.is_global
         ip = inner
     return ip.is_multicast or not ip.is_global
-
-
-def _embedded_v4(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Returns the IPv4 address that packets to `ip` end at: mapped, 6to4 (RFC 3056) or NAT64 (RFC 6052)."""
-    if ip in _NAT64:
-        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip.ipv4_mapped or ip.sixtofour

@@ -6,9 +6,9 @@ elements hold. From these come the headings, and the text without the menus and 
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from enum import Enum
+from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from selectolax.lexbor import LexborNode, create_tag
 
@@ -17,7 +17,6 @@ from sterna.web.markup import (
     MAX_LINK_TEXT_LENGTH,
     MAX_TITLE_LENGTH,
     READERS,
-    Content,
     Findings,
     collapse,
     cut,
@@ -47,26 +46,17 @@ _SILENT = re.compile(
 )
 
 
-class SpanKind(Enum):
-    """What a span of pieces is."""
-
-    HEADING = 1
-    HEADER = 2  # of a page or an article: a frame, but what it has of headings is the page's own
-    FRAME = 3
+# A header, of a page or an article, is a frame, but what it has of headings is the page's own.
+SpanKind = Literal["heading", "header", "frame"]
 
 
-_HEADING = SpanKind.HEADING  # looking up a member of an Enum takes long
-
-
+@dataclass(slots=True)
 class Span:
     """The pieces that an element holds, from `start` up to `end`, which the walk sets when it comes there."""
 
-    __slots__ = ("end", "kind", "start")
-
-    def __init__(self, kind: SpanKind, start: int) -> None:
-        self.kind = kind
-        self.start = start
-        self.end = start
+    kind: SpanKind
+    start: int
+    end: int
 
 
 def _ids(*names: str) -> frozenset[int]:
@@ -87,24 +77,18 @@ _SKIPPED = _ids("iframe", "noembed", "noframes", "script", "style", "template", 
 _MUTED = _ids("noscript", "svg")  # their links count, their text does not
 UNSEEN = _SKIPPED | _MUTED
 _SPECIAL = frozenset(_TAG_READERS) | UNSEEN | {_A}
-_KINDS = {
-    create_tag("header").tag_id: SpanKind.HEADER,
-    **dict.fromkeys(_ids("h1", "h2", "h3", "h4", "h5", "h6"), SpanKind.HEADING),
-    **dict.fromkeys(_ids("aside", "button", "footer", "form", "menu", "nav", "select"), SpanKind.FRAME),
+_KINDS: dict[int, SpanKind] = {
+    create_tag("header").tag_id: "header",
+    **dict.fromkeys(_ids("h1", "h2", "h3", "h4", "h5", "h6"), "heading"),
+    **dict.fromkeys(_ids("aside", "button", "footer", "form", "menu", "nav", "select"), "frame"),
 }
 
-
-class End(Enum):
-    """What ends with an element: a block of text, or text that is not visible."""
-
-    BLOCK = 1
-    MUTED = 2
-
-
-BLOCK = End.BLOCK  # looking up a member of an Enum takes as long as reading a node
+# What ends with an element: a block of text, or text that is not visible.
+_BLOCK: Literal["block"] = "block"
+_MUTED_TEXT: Literal["muted"] = "muted"
 # A link whose text is still being read: its href, its rel, and the piece at which its text starts.
 _Anchor = tuple[str, str, int]
-Ending = _Anchor | End | Span
+Ending = _Anchor | Literal["block", "muted"] | Span
 Stack = list[LexborNode | Ending]
 
 
@@ -127,7 +111,7 @@ class Reading(Findings):
                 stack.append(anchor)
         elif tag in _MUTED:
             self.muted += 1
-            stack.append(End.MUTED)
+            stack.append(_MUTED_TEXT)
         elif tag == _TITLE:
             if not self.muted and not self.title:  # drawings have titles too
                 self.title = cut(node.text(), MAX_TITLE_LENGTH)
@@ -139,10 +123,12 @@ class Reading(Findings):
         """Ends what an element began; returns the node that follows it."""
         if isinstance(ending, LexborNode):
             return ending
-        if ending is BLOCK:
+        if ending is _BLOCK:
             self.pieces.append(" ")
         elif isinstance(ending, tuple):
-            self._close_link(ending)
+            href, rel, start = ending
+            text = _text_of(self.pieces, start, len(self.pieces))
+            self.add_link(href, rel, text=cut(text, MAX_LINK_TEXT_LENGTH))
         elif isinstance(ending, Span):
             ending.end = len(self.pieces)
         else:
@@ -150,7 +136,6 @@ class Reading(Findings):
         return None
 
     def finish(self, wants: Collection[Field]) -> None:
-        """Makes what is wanted of what was found."""
         if WITHOUT_TREE.issuperset(wants):
             self.title = ""
             self.hrefs = {href: ("", rel) for href, (_, rel) in self.hrefs.items()}
@@ -167,12 +152,6 @@ class Reading(Findings):
         if known and known[0] and not is_weak(known[1]):
             return ()  # many links stand on a page twice, and reading a second text takes time
         return href, rel_of(attributes), len(self.pieces)
-
-    def _close_link(self, anchor: _Anchor) -> None:
-        href, rel, start = anchor
-        pieces = self.pieces[start : start + MAX_PIECES]
-        text = "".join([piece[:MAX_PIECE_LENGTH] for piece in pieces])
-        self.add_link(href, rel, text=cut(text, MAX_LINK_TEXT_LENGTH))
 
 
 class CloseReading(Reading):
@@ -196,7 +175,7 @@ class CloseReading(Reading):
                 self.links.append(len(self.pieces))
             return child
         if tag in _KINDS:
-            span = Span(_KINDS[tag], len(self.pieces))
+            span = Span(_KINDS[tag], len(self.pieces), len(self.pieces))
             self.spans.append(span)
             stack.append(span)
             return node.first_child
@@ -206,7 +185,9 @@ class CloseReading(Reading):
         super().finish(wants)
         self.description = self.description or self.shared_description
         if "headings" in wants:
-            self.headings = headings_of(self.pieces, self.spans)
+            spans = [span for span in self.spans if span.kind == "heading"]
+            texts = (cut(_text_of(self.pieces, span.start, span.end), MAX_HEADING_LENGTH) for span in spans)
+            self.headings = tuple(islice(filter(None, texts), MAX_HEADINGS))
         if "keywords" in wants:
             self.content = content_of(self.pieces, self.spans, self.links)
 
@@ -261,26 +242,22 @@ def _walk(root: LexborNode | None, page: Reading) -> None:
         if following is not None:
             stack.append(following)
         if is_block:
-            stack.append(BLOCK)
+            stack.append(_BLOCK)
         node = page.enter(node, tag, stack) if tag in special else child
 
 
 # -- what a page itself says -------------------------------------------------------------------------------
 
 
-def headings_of(pieces: Sequence[str], spans: Iterable[Span]) -> tuple[str, ...]:
-    """Returns the headings that are not empty, in order."""
-    texts = (cut(_text_of(pieces, span), MAX_HEADING_LENGTH) for span in spans if span.kind is _HEADING)
-    return tuple(islice(filter(None, texts), MAX_HEADINGS))
-
-
-def _text_of(pieces: Sequence[str], span: Span) -> str:
-    some = pieces[span.start : min(span.end, span.start + MAX_PIECES)]
+def _text_of(pieces: Sequence[str], start: int, end: int) -> str:
+    some = pieces[start : min(end, start + MAX_PIECES)]
     return "".join([piece[:MAX_PIECE_LENGTH] for piece in some])
 
 
-def content_of(pieces: Sequence[str], spans: Iterable[Span], links: Sequence[int]) -> Content:
-    """Returns the text and headings of a page without its frames and menus.
+def content_of(
+    pieces: Sequence[str], spans: Iterable[Span], links: Sequence[int]
+) -> tuple[tuple[str, ...], str]:
+    """Returns the headings and the text of a page without its frames and menus.
 
     `spans` are in the order of their starts; `links` are the pieces that are a link's text.
     """
@@ -288,17 +265,17 @@ def content_of(pieces: Sequence[str], spans: Iterable[Span], links: Sequence[int
     frames: list[Span] = []
     framed_until = silent_until = 0
     for span in spans:
-        if span.kind is _HEADING:
+        if span.kind == "heading":
             if span.start >= silent_until and len(headings) < MAX_HEADINGS:
                 headings.append("".join(pieces[span.start : span.end])[:MAX_HEADING_LENGTH])
                 silent_until = span.end  # for headings within this one
         elif 2 * (span.end - span.start) < len(pieces):  # what holds most of a page is no frame around it
-            if span.kind is SpanKind.FRAME:
+            if span.kind == "frame":
                 silent_until = max(silent_until, span.end)
             if span.start >= framed_until:
                 frames.append(span)
                 framed_until = span.end
-    return Content(tuple(headings), "".join(_without(frames, links, pieces)))
+    return tuple(headings), "".join(_without(frames, links, pieces))
 
 
 _SEPARATORS = " \t\n\r\f\xa0|/\\,;:.<>[](){}*+-–—·•→←»«›‹▸▾"

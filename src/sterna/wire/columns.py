@@ -23,7 +23,6 @@ MAX_ITEMS = 1_000_000  # in a column of lists
 
 
 def pack_texts(texts: Sequence[str]) -> Texts:
-    """A text for each row."""
     joined = ROW.join(texts)
     if joined.count(ROW) >= max(len(texts), 1):
         return tuple(texts)
@@ -64,7 +63,6 @@ def _rows(joined: str, count: int) -> list[str]:
 
 
 def pack_numbers(numbers: Sequence[int]) -> Numbers:
-    """A number for each row."""
     return tuple(numbers) if any(numbers) else ()
 
 
@@ -83,7 +81,6 @@ def pack_flags(flags: Iterable[bool], *, usual: bool) -> bytes:
 
 
 def unpack_flags(column: bytes, count: int, *, usual: bool) -> Sequence[bool]:
-    """The flags of `count` rows."""
     return [flag != 0 for flag in counted(column, count)] if column else [usual] * count
 
 

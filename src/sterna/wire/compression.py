@@ -32,28 +32,20 @@ def _chosen(level: int, memory_bytes: int) -> tuple[zstandard.ZstdCompressionPar
         if small <= level:
             choices += [(small, window) for window in range(WINDOW_LOG, LEAST_WINDOW_LOG - 1, -1)]
     for each, window in choices:
-        parameters = _parameters(each, window)
-        size = _size(parameters)
+        parameters = zstandard.ZstdCompressionParameters.from_level(
+            each,
+            window_log=window,
+            enable_ldm=True,
+            write_checksum=False,  # the seal of the stream is a better one
+            write_content_size=False,
+            **(_LAZY if each in _LAZY_LEVELS else {}),
+        )
+        # The memory of a stream, within 10 %: window, table of long matches, tables, buffers.
+        tables = 6 * 2**parameters.hash_log + 4 * 2**parameters.chain_log
+        size = int(2**parameters.window_log * (1 + 1 / 16) + tables + _BUFFER_BYTES)
         if not memory_bytes or size <= memory_bytes:
             break
     return parameters, size
-
-
-def _size(parameters: zstandard.ZstdCompressionParameters) -> int:
-    """The memory of a stream, within 10 %: window, tables, table of long matches, buffers."""
-    tables = 6 * 2**parameters.hash_log + 4 * 2**parameters.chain_log
-    return int(2**parameters.window_log * (1 + 1 / 16) + tables + _BUFFER_BYTES)
-
-
-def _parameters(level: int, window_log: int) -> zstandard.ZstdCompressionParameters:
-    return zstandard.ZstdCompressionParameters.from_level(
-        level,
-        window_log=window_log,
-        enable_ldm=True,
-        write_checksum=False,  # the seal of the stream is a better one
-        write_content_size=False,
-        **(_LAZY if level in _LAZY_LEVELS else {}),
-    )
 
 
 class Squeezer:

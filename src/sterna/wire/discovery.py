@@ -42,13 +42,10 @@ class Offer(Record, frozen=True, array_like=False, kw_only=True):
     policy: Policy = msgspec.field(default_factory=dict)  # its public part
     is_live_only: bool = False  # the host keeps nothing: no resume (a CGI host)
     succession: Annotated[tuple[Text, ...], Meta(max_length=MAX_SUCCESSIONS)] = ()
-    max_age: Annotated[int, Meta(ge=0, le=MAX_MAX_AGE)] = (
-        DEFAULT_MAX_AGE  # seconds for which it may be cached
-    )
+    max_age: Annotated[int, Meta(ge=0, le=MAX_MAX_AGE)] = DEFAULT_MAX_AGE  # seconds it may be cached
 
     @property
     def public_key(self) -> PublicKey:
-        """The host's key."""
         return PublicKey.parse(self.key)
 
     @property
@@ -62,7 +59,6 @@ class _Version(Record, frozen=True, array_like=False):
 
 
 def encode_offer(offer: Offer) -> bytes:
-    """The document as JSON."""
     return msgspec.json.format(msgspec.json.encode(offer), indent=2) + b"\n"
 
 
@@ -81,7 +77,10 @@ def decode_offer(data: bytes, site: str) -> Offer:
     if SUITE not in offer.suites:
         raise WireError("version", f"the host of {site} offers no supported suite")
     _ = offer.public_key, offer.chain  # they raise
-    return msgspec.structs.replace(offer, endpoint=_endpoint(offer.endpoint))
+    endpoint = _canonical(offer.endpoint)
+    if endpoint is None or "?" in endpoint:
+        raise WireError("malformed", "the endpoint is not an http or https URL without a query")
+    return msgspec.structs.replace(offer, endpoint=endpoint.rstrip("/"))
 
 
 def announced(robots_txt: bytes) -> str | None:
@@ -90,10 +89,3 @@ def announced(robots_txt: bytes) -> str | None:
         if match := _ANNOUNCEMENT.match(line.removeprefix(b"\xef\xbb\xbf")):
             return _canonical(match[1].decode("ascii"))
     return None
-
-
-def _endpoint(url: str) -> str:
-    canonical = _canonical(url)
-    if canonical is None or "?" in canonical:
-        raise WireError("malformed", "the endpoint is not an http or https URL without a query")
-    return canonical.rstrip("/")

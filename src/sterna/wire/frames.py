@@ -82,8 +82,13 @@ class FrameReader:
         if self.is_ended and data:
             raise WireError("malformed", "the stream continues after its end")
         self._received += data
-        if self._state is None and not self._begin():
-            return []
+        if self._state is None:
+            if len(self._received) < HEADER_BYTES:
+                return []
+            self._state = sodium.crypto_secretstream_xchacha20poly1305_state()
+            header = bytes(self._received[:HEADER_BYTES])
+            sodium.crypto_secretstream_xchacha20poly1305_init_pull(self._state, header, self._key)
+            del self._received[:HEADER_BYTES]
         return self._whole_frames()
 
     def finish(self) -> None:
@@ -91,21 +96,10 @@ class FrameReader:
         if not self.is_ended:
             raise WireError("cut off", "the stream ended before its end frame")
 
-    def _begin(self) -> bool:
-        if len(self._received) < HEADER_BYTES:
-            return False
-        self._state = sodium.crypto_secretstream_xchacha20poly1305_state()
-        header = bytes(self._received[:HEADER_BYTES])
-        sodium.crypto_secretstream_xchacha20poly1305_init_pull(self._state, header, self._key)
-        del self._received[:HEADER_BYTES]
-        return True
-
     def _whole_frames(self) -> list[Frame]:
         frames: list[Frame] = []
         start = 0
-        while len(self._received) - start >= _LENGTH_BYTES:
-            if self.is_ended:
-                break
+        while len(self._received) - start >= _LENGTH_BYTES and not self.is_ended:
             body = start + _LENGTH_BYTES
             length = int.from_bytes(self._received[start:body], "big")
             if not SEAL_BYTES < length <= MAX_PLAIN_BYTES + SEAL_BYTES:

@@ -104,11 +104,9 @@ class SessionKeys(Record, frozen=True):
     @classmethod
     def decode(cls, data: bytes) -> "SessionKeys":
         """The keys in these bytes; WireError if the length is wrong."""
-        if len(data) != SESSION_BYTES + 4 * KEY_BYTES:
-            raise WireError(
-                "malformed",
-                f"the keys of a session have {SESSION_BYTES + 4 * KEY_BYTES} bytes, not {len(data)}",
-            )
+        size = SESSION_BYTES + 4 * KEY_BYTES
+        if len(data) != size:
+            raise WireError("malformed", f"the keys of a session have {size} bytes, not {len(data)}")
         starts = range(SESSION_BYTES, len(data), KEY_BYTES)
         return cls(data[:SESSION_BYTES], *(data[start : start + KEY_BYTES] for start in starts))
 
@@ -135,11 +133,12 @@ class HelloRead:
 
     @property
     def key(self) -> PublicKey:
-        """The key of the requesting home."""
         return PublicKey(self.hello.key)
 
 
-class _Version(Record, frozen=True):
+class Versioned(Record, frozen=True):
+    """The beginning of a message, which no later version may change."""
+
     version: int
 
 
@@ -155,7 +154,7 @@ class _Reply(Record, frozen=True):
 
 
 _SIGNED = msgspec.msgpack.Decoder(_Signed)
-_VERSION = msgspec.msgpack.Decoder(_Version)
+_VERSION = msgspec.msgpack.Decoder(Versioned)
 _HELLO = msgspec.msgpack.Decoder(Hello)
 _REPLY = msgspec.msgpack.Decoder(_Reply)
 _WELCOME = msgspec.msgpack.Decoder(Welcome)
@@ -171,7 +170,6 @@ class Greeting:
 
     body: bytes
     ephemeral: bytes = field(repr=False)  # secret
-    suites: tuple[str, ...]
     priority: int = 0
 
     @classmethod
@@ -202,7 +200,7 @@ class Greeting:
         )
         payload = _encode(hello)
         body = _encode(_Signed(payload, identity.sign("hello", payload)))
-        return cls(body, secret, hello.suites, priority)
+        return cls(body, secret, priority)
 
     def finish(self, reply: bytes, host_key: PublicKey) -> Session:
         """The session that the host opened; WireError unless that key signed this exchange."""
@@ -210,20 +208,17 @@ class Greeting:
             raise WireError("too-large", f"a reply 1 has at most {MAX_WELCOME_BYTES} bytes")
         with malformed("reply 1"):
             outer = _REPLY.decode(reply)
-        transcript = _with_reply(_of_hello(self.body), outer.session, outer.ephemeral)
-        shared = _shared(self.ephemeral, outer.ephemeral)
-        plain = unseal(_derive(shared, "welcome", transcript), outer.sealed, bound=transcript)
-        with malformed("reply 1"):
+            transcript = _with_reply(_of_hello(self.body), outer.session, outer.ephemeral)
+            shared = _shared(self.ephemeral, outer.ephemeral)
+            plain = unseal(_derive(shared, "welcome", transcript), outer.sealed, bound=transcript)
             signed = _SIGNED.decode(plain)
-        host_key.verify("welcome", transcript + signed.payload, signed.signature)
-        with malformed("reply 1"):
+            host_key.verify("welcome", transcript + signed.payload, signed.signature)
             welcome = _WELCOME.decode(signed.payload)
-        if welcome.suite not in self.suites:
+        if welcome.suite != SUITE:
             raise WireError("version", f"the host chose the suite {welcome.suite}, which was not offered")
         if welcome.priority > self.priority:
-            raise WireError(
-                "malformed", f"the host demands priority {welcome.priority}, home offered {self.priority}"
-            )
+            demand = f"the host demands priority {welcome.priority}, home offered {self.priority}"
+            raise WireError("malformed", demand)
         check_budget(welcome.grants)
         return Session(
             id=outer.session,
@@ -246,9 +241,8 @@ def read_hello(body: bytes) -> HelloRead:
     with malformed("request 1"):
         signed = _SIGNED.decode(body)
         version = _VERSION.decode(signed.payload).version
-    if version != VERSION:
-        raise WireError("version", f"this host speaks version {VERSION}, not {str(version)[:20]}")
-    with malformed("request 1"):
+        if version != VERSION:
+            raise WireError("version", f"this host speaks version {VERSION}, not {str(version)[:20]}")
         hello = _HELLO.decode(signed.payload)
     PublicKey(hello.key).verify("hello", signed.payload, signed.signature)
     if SUITE not in hello.suites:
@@ -276,10 +270,11 @@ def welcome(  # noqa: PLR0913 - all of it goes into the reply
     ephemeral = crypto_scalarmult_base(secret)
     transcript = _with_reply(read.transcript, session, ephemeral)
     shared = _shared(secret, read.hello.ephemeral)
-    reply = Welcome(
-        suite=SUITE, ticket=ticket, seconds=seconds, grants=grants, platform=platform, priority=priority
+    payload = _encode(
+        Welcome(
+            suite=SUITE, ticket=ticket, seconds=seconds, grants=grants, platform=platform, priority=priority
+        )
     )
-    payload = _encode(reply)
     signed = _encode(_Signed(payload, identity.sign("welcome", transcript + payload)))
     sealed = seal(_derive(shared, "welcome", transcript), signed, bound=transcript, random=random)
     return _encode(_Reply(session, ephemeral, sealed)), _session_keys(session, shared, transcript)
@@ -290,8 +285,7 @@ def welcome(  # noqa: PLR0913 - all of it goes into the reply
 
 def check_budget(budget: Budget) -> None:
     """WireError unless each number is from 0 to MAX_NUMBER."""
-    for name in budget.__struct_fields__:
-        number = getattr(budget, name)
+    for name, number in msgspec.structs.asdict(budget).items():
         if not 0 <= number <= MAX_NUMBER:  # False for NaN, too
             raise WireError("malformed", f"{name} of a budget is out of range: {str(number)[:30]}")
 

@@ -43,7 +43,6 @@ class PublicKey:
 
     @property
     def text(self) -> str:
-        """The key as text."""
         return _PREFIX + _base64(self.data)
 
     @property
@@ -73,12 +72,10 @@ class Identity:
 
     @classmethod
     def new(cls) -> "Identity":
-        """A new random identity."""
         return cls(os.urandom(KEY_BYTES))
 
     @property
     def public(self) -> PublicKey:
-        """The public half."""
         return PublicKey(bytes(SigningKey(self.seed).verify_key))
 
     def sign(self, context: str, data: bytes) -> bytes:
@@ -102,15 +99,15 @@ class Succession:
     @classmethod
     def parse(cls, text: str) -> "Succession":
         """The succession in this text; its signature is not verified yet."""
-        words = text.split(" ")
-        if len(words) != 3:
-            raise WireError(
-                "malformed", "a succession is two public keys and a signature, separated by spaces"
-            )
-        signature = _from_base64(words[2])
+        try:
+            old, new, signed = text.split(" ")
+        except ValueError as error:
+            what = "two public keys and a signature, separated by spaces"
+            raise WireError("malformed", f"a succession is {what}") from error
+        signature = _from_base64(signed)
         if len(signature) != SIGNATURE_BYTES:
             raise WireError("malformed", f"a signature has {SIGNATURE_BYTES} bytes, not {len(signature)}")
-        return cls(PublicKey.parse(words[0]), PublicKey.parse(words[1]), signature)
+        return cls(PublicKey.parse(old), PublicKey.parse(new), signature)
 
     @property
     def text(self) -> str:
@@ -180,10 +177,6 @@ def read_identity(path: Path) -> Identity:
         raise KeyFileError(f"there is no key {path}: make one with `sterna keys new`") from error
     except OSError as error:
         raise KeyFileError(f"cannot read the key {path}: {error.strerror}") from error
-    return _identity(path, data)
-
-
-def _identity(path: Path, data: bytes) -> Identity:
     line = data.decode("ascii", "replace").removesuffix("\n")
     try:
         if not line.startswith(_SECRET_PREFIX):

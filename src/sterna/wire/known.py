@@ -18,6 +18,7 @@ from sterna.model import Known, Record, Validator
 from sterna.web.signature import LIKENESS_BYTES
 from sterna.wire.columns import interleaved, pack_some, unpack_some
 from sterna.wire.compression import Unsqueezer
+from sterna.wire.problems import malformed
 
 DIGEST_BYTES = 5  # of a page's digest: enough to see a change, but for one in 2^40
 MAX_KNOWN = 4_000_000  # URLs in one visit
@@ -88,11 +89,9 @@ def unpack_known(data: bytes) -> Known:
     """F with its validators sorted, empty for no bytes; WireError if it is malformed."""
     if not data:
         return Known()
-    try:
+    with malformed("the list of known pages"):
         packed = msgspec.msgpack.decode(data, type=_Packed)
         seen, read = _unpack_marks(packed.seen), _unpack_marks(packed.read)
-    except (msgspec.MsgspecError, OverflowError, RecursionError) as error:
-        raise WireError("malformed", "malformed list of known pages") from error
     digests = _unpack_some(packed.has_digest, packed.digests, DIGEST_BYTES, count=len(read))
     likenesses = _unpack_some(packed.has_likeness, packed.likenesses, LIKENESS_BYTES, count=len(read))
     validators = map(Validator, read, repeat(""), repeat(""), digests, repeat(False), likenesses)

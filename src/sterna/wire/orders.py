@@ -6,7 +6,7 @@ the way cannot spend the ticket.
 
 import math
 import os
-from collections.abc import Iterable
+import sys
 from typing import Annotated, Literal
 
 import msgspec
@@ -29,7 +29,6 @@ from sterna.wire.handshake import (
 from sterna.wire.keys import SIGNATURE_BYTES
 from sterna.wire.problems import array_length, malformed, size_of
 
-MAX_ORDER_BYTES = 32 * 1024 * 1024  # as it travels
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 MAX_SMALL_BYTES = 4 * 1024  # an acknowledgement, a report
 MAX_URL_LENGTH = 2048
@@ -176,9 +175,11 @@ def seal_order(keys: SessionKeys, ticket: bytes, order: Order, *, random: Random
 
 def open_order(keys: SessionKeys, body: bytes, *, max_bytes: int = MAX_UNPACKED_BYTES) -> tuple[bytes, Order]:
     """The ticket and the order; `max_bytes` bounds what they may unpack to."""
-    plain = _unpacked(unseal(keys.order, _of_session(keys, body), bound=keys.session), max_bytes)
+    plain = _unpacked(_unsealed(keys, keys.order, body), max_bytes)
     with malformed("the order"):
-        _weigh(_WEIGHED.decode(plain).order)
+        unread = _WEIGHED.decode(plain).order
+        if isinstance(unread, _Parts):
+            _weigh(unread)
         request = _REQUEST.decode(plain)
     if isinstance(request.order, Send):
         _check(request.order)
@@ -195,10 +196,8 @@ def _unpacked(packed: bytes, max_bytes: int) -> bytes:
         raise WireError("malformed", "the order is not valid zstd") from error
 
 
-def _weigh(order: _Parts | Resume | Look | Kill) -> None:
+def _weigh(order: _Parts) -> None:
     # Before it is decoded: the smallest objects take forty times their bytes.
-    if not isinstance(order, _Parts):
-        return
     if size_of(order.crawler) > MAX_CRAWLER_BYTES:
         raise WireError("too-large", f"a crawler has at most {MAX_CRAWLER_BYTES} bytes")
     if array_length(order.starts) > MAX_STARTS:
@@ -213,11 +212,7 @@ def _check(order: Send) -> None:
         if len(target.url) > MAX_URL_LENGTH or len(target.referrer) > MAX_URL_LENGTH:
             raise WireError("malformed", f"a start URL is longer than {MAX_URL_LENGTH}")
     # Only the range of numbers: whether the crawler makes sense is checked by its own package.
-    _check_numbers((order.crawler, *order.starts, *(number for number, _ in order.state.facts)))
-
-
-def _check_numbers(values: Iterable[object]) -> None:
-    waiting = list(values)
+    waiting: list[object] = [order.crawler, *order.starts, *(number for number, _ in order.state.facts)]
     while waiting:
         value = waiting.pop()
         if isinstance(value, msgspec.Struct):
@@ -242,8 +237,7 @@ def seal_acknowledgement(
 
 
 def open_acknowledgement(keys: SessionKeys, body: bytes) -> Acknowledgement:
-    """What home acknowledges."""
-    plain = unseal(keys.acknowledge, _of_session(keys, _small(body)), bound=keys.session)
+    plain = _unsealed(keys, keys.acknowledge, body, max_bytes=MAX_SMALL_BYTES)
     with malformed("the acknowledgement"):
         return _ACKNOWLEDGEMENT.decode(plain)
 
@@ -254,19 +248,14 @@ def seal_report(keys: SessionKeys, report: Report, *, random: Random = os.urando
 
 
 def open_report(keys: SessionKeys, body: bytes) -> Report:
-    """The state of the visit."""
-    plain = unseal(keys.report, _of_session(keys, _small(body)), bound=keys.session)
+    plain = _unsealed(keys, keys.report, body, max_bytes=MAX_SMALL_BYTES)
     with malformed("the report"):
         return _REPORT.decode(plain)
 
 
-def _small(body: bytes) -> bytes:
-    if len(body) > MAX_SMALL_BYTES:
-        raise WireError("too-large", f"this message has at most {MAX_SMALL_BYTES} bytes")
-    return body
-
-
-def _of_session(keys: SessionKeys, body: bytes) -> bytes:
+def _unsealed(keys: SessionKeys, key: bytes, body: bytes, *, max_bytes: int = sys.maxsize) -> bytes:
+    if len(body) > max_bytes:
+        raise WireError("too-large", f"this message has at most {max_bytes} bytes")
     if session_of(body) != keys.session:
         raise WireError("bad-signature", "the message is of another session")
-    return body[SESSION_BYTES:]
+    return unseal(key, body[SESSION_BYTES:], bound=keys.session)

@@ -1,11 +1,12 @@
 """Parcels as they cross the network: in columns, without what home knows already or computes itself.
 
 An unchanged page is only a place in the order of the validators that home sent; home makes its record again.
-Holds and robots.txt stay at the host. Apart from unchanged
-pages, `unpack_parcel(pack_parcel(parcel))` is `as_sent(parcel)`.
+Holds and robots.txt stay at the host. Apart from unchanged pages, home unpacks from `pack_parcel(parcel)`
+what `as_sent(parcel)` is.
 """
 
 import math
+from collections.abc import Iterable
 from struct import pack, unpack
 from typing import Any, Generic, TypeVar
 
@@ -14,22 +15,21 @@ from msgspec.structs import replace
 
 from sterna.errors import WireError
 from sterna.model import Checkpoint, Ended, Page, Parcel, Record, StateChange, Target, Usage, Visit
-from sterna.web.urls import fingerprint
+from sterna.web.urls import fingerprint, site_of
 from sterna.wire.columns import pack_places, unpack_places
 from sterna.wire.known import Marks
 from sterna.wire.problems import array_length, malformed, size_of
 from sterna.wire.records import (
     MAX_TARGETS,
+    PAGES,
+    TARGETS,
     as_travelling,
     check_error,
-    check_sites,
     milliseconds,
     pack_pages,
     pack_targets,
     unpack_pages,
     unpack_targets,
-    weigh_pages,
-    weigh_targets,
 )
 
 MAX_PARCEL_BYTES = 64 * 1024 * 1024
@@ -44,8 +44,6 @@ _MAX_ERRORS = 1000  # kinds of them
 _MAX_FACT_NUMBER = 2**53
 
 _encode = msgspec.msgpack.Encoder().encode
-
-
 _EMPTY: Any = msgspec.Raw(b"\x90")
 Part = TypeVar("Part")  # a record where a parcel is made, the bytes of one where it is read
 
@@ -162,20 +160,17 @@ def _fitting(pages: list[Page]) -> list[Page]:
     for place in sorted(range(len(pages)), key=weights.__getitem__, reverse=True):
         if total <= _ROOM_BYTES:
             break
-        fitting[place] = _given_up(pages[place])
+        page = pages[place]
+        fitting[place] = Page(
+            url=page.url,
+            fingerprint=page.fingerprint,
+            depth=page.depth,
+            fetched=page.fetched,
+            error="too_large",
+            referrer=page.referrer,
+        )
         total -= weights[place]
     return fitting
-
-
-def _given_up(page: Page) -> Page:
-    return Page(
-        url=page.url,
-        fingerprint=page.fingerprint,
-        depth=page.depth,
-        fetched=page.fetched,
-        error="too_large",
-        referrer=page.referrer,
-    )
 
 
 def _characters(page: Page) -> int:
@@ -209,17 +204,23 @@ class Unpacker:
         """The parcel; WireError if it is invalid. The caller checks that its number is the next."""
         if len(data) > MAX_PARCEL_BYTES:
             raise WireError("too-large", f"a parcel of {len(data):,} bytes")
+        visit = self._visit
         with malformed("the parcel"):
             packed = _DECODER.decode(data)
             _weigh(packed)
             state, rows = _STATE.decode(packed.state), _ROWS.decode(packed.rows)
             usage = _USAGE.decode(packed.usage)
-        self._check_lease(packed)
+        if (packed.visit, packed.part, packed.epoch) != (visit.id, visit.part, visit.epoch):
+            raise WireError("malformed", f"a parcel of another visit than {visit.id}, epoch {visit.epoch}")
+        if not 1 <= packed.number <= MAX_COUNT:
+            raise WireError("malformed", f"a parcel with the number {packed.number}")
         _check_facts(rows, state)
         check_usage(usage)
-        pages = (*self._changed(packed, now), *self._unchanged(packed, now))
+        latest = now + CLOCK_SLACK_SECONDS
+        changed = unpack_pages(packed.pages, visit.site, earliest=self._earliest, latest=latest)
+        self._check_sites(page.url for page in changed)
+        pages = (*changed, *self._unchanged(packed, latest))
         self._count(pages, usage)
-        visit = self._visit
         return Parcel(
             visit=visit.id,
             site=visit.site,
@@ -230,7 +231,7 @@ class Unpacker:
             outlinks=self._outlinks(packed.outlinks, now),
             checkpoint=Checkpoint(
                 found=self._targets(packed.found, now),
-                done=_done(packed.done),
+                done=unpack(f">{len(packed.done) // 8}q", packed.done),
                 again=self._targets(packed.again, now),
             ),
             state=state,
@@ -239,22 +240,11 @@ class Unpacker:
             ended=packed.ended,
         )
 
-    def _check_lease(self, packed: _Packed[msgspec.Raw]) -> None:
-        visit = self._visit
-        if (packed.visit, packed.part, packed.epoch) != (visit.id, visit.part, visit.epoch):
-            raise WireError("malformed", f"a parcel of another visit than {visit.id}, epoch {visit.epoch}")
-        if not 1 <= packed.number <= MAX_COUNT:
-            raise WireError("malformed", f"a parcel with the number {packed.number}")
-
-    def _changed(self, packed: _Packed[msgspec.Raw], now: float) -> tuple[Page, ...]:
-        latest = now + CLOCK_SLACK_SECONDS
-        return unpack_pages(packed.pages, self._visit.site, earliest=self._earliest, latest=latest)
-
-    def _unchanged(self, packed: _Packed[msgspec.Raw], now: float) -> list[Page]:
+    def _unchanged(self, packed: _Packed[msgspec.Raw], latest: float) -> list[Page]:
         """Unchanged pages, made again from the lease."""
         places = unpack_places(packed.unchanged, len(self._marks))
         at = packed.unchanged_at / 1000
-        if places and not self._earliest <= at <= now + CLOCK_SLACK_SECONDS:
+        if places and not self._earliest <= at <= latest:
             raise WireError("malformed", "pages were fetched before the visit began, or in the future")
         return [self._page(self._marks[place], at) for place in places]
 
@@ -277,8 +267,7 @@ class Unpacker:
         )
 
     def _count(self, pages: tuple[Page, ...], usage: Usage) -> None:
-        marks = {page.fingerprint for page in pages}
-        if len(marks) != len(pages):
+        if len({page.fingerprint for page in pages}) != len(pages):
             raise WireError("malformed", "the same page twice in a parcel")
         good = sum(not page.error and (200 <= page.status < 300 or page.status == 304) for page in pages)
         self._pages += max(good, usage.pages)
@@ -286,36 +275,33 @@ class Unpacker:
             raise WireError("malformed", f"more pages than the {self._visit.budget.pages:,} of the budget")
 
     def _outlinks(self, packed: msgspec.Raw, now: float) -> tuple[Target, ...]:
-        targets = self._targets(packed, now, is_home=False)
+        targets = unpack_targets(packed, self._visit.site, now=now)
+        self._check_sites((target.url for target in targets), is_home=False)
         self._moves -= sum(target.depth == 0 for target in targets)
         if self._moves < 0:
             raise WireError("malformed", "more start pages moved to other sites than there were")
         return targets
 
-    def _targets(self, packed: msgspec.Raw, now: float, *, is_home: bool = True) -> tuple[Target, ...]:
+    def _targets(self, packed: msgspec.Raw, now: float) -> tuple[Target, ...]:
         targets = unpack_targets(packed, self._visit.site, now=now)
-        check_sites(targets, self._visit.site, is_home=is_home)
+        self._check_sites(target.url for target in targets)
         return targets
 
-
-def unpack_parcel(data: bytes, visit: Visit, known_marks: Marks, now: float, *, began: float = 0.0) -> Parcel:
-    """One parcel by itself; `Unpacker` is for all of a visit."""
-    return Unpacker(visit, known_marks, began=began).unpack(data, now=now)
-
-
-def _done(data: bytes) -> tuple[int, ...]:
-    count, rest = divmod(len(data), 8)
-    if rest or count > MAX_TARGETS:
-        raise WireError("malformed", f"{len(data):,} bytes of URLs that are done")
-    marks: tuple[int, ...] = unpack(f">{count}q", data)
-    return marks
+    def _check_sites(self, urls: Iterable[str], *, is_home: bool = True) -> None:
+        """WireError if a URL is of another site or, where `is_home` is False, of this one."""
+        for url in urls:
+            if (site_of(url) == self._visit.site) is not is_home:
+                place = "another site" if is_home else "this site"
+                raise WireError("malformed", f"{url[:200]!r} is a URL of {place}")
 
 
 def _weigh(packed: _Packed[msgspec.Raw]) -> None:
     """WireError if a parcel would take much more memory than its bytes: a host can send anything."""
-    weigh_pages(packed.pages)
-    if sum(map(weigh_targets, (packed.found, packed.again, packed.outlinks))) > MAX_TARGETS:
+    PAGES.weigh(packed.pages)
+    if sum(map(TARGETS.weigh, (packed.found, packed.again, packed.outlinks))) > MAX_TARGETS:
         raise WireError("malformed", f"more than {MAX_TARGETS:,} URLs in a parcel")
+    if len(packed.done) % 8 or len(packed.done) > 8 * MAX_TARGETS:
+        raise WireError("malformed", f"{len(packed.done):,} bytes of URLs that are done")
     state = _STATE_PARTS.decode(packed.state)
     if max(map(array_length, (packed.rows, state.added, state.removed))) > MAX_ROWS:
         raise WireError("malformed", f"more than {MAX_ROWS:,} facts in a parcel")

@@ -62,7 +62,6 @@ class Problem(Record, frozen=True, array_like=False, kw_only=True, omit_defaults
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The HTTP headers that go with it."""
         found = [("Content-Type", PROBLEM_TYPE), ("Cache-Control", "no-store")]
         if self.status == 401:
             found.append(("WWW-Authenticate", "Sterna"))  # RFC 9110 15.5.2 demands one
@@ -98,7 +97,6 @@ def refusal_of(problem: Problem) -> Refused:
 
 
 def encode_problem(problem: Problem) -> bytes:
-    """The problem as JSON."""
     return msgspec.json.encode(problem)
 
 
@@ -164,21 +162,19 @@ def _plain(text: str) -> str:
 
 
 def size_of(raw: msgspec.Raw) -> int:
-    """The size of a message that is not decoded yet."""
     return len(memoryview(raw))
 
 
 def is_array(raw: msgspec.Raw) -> bool:
-    """True if the first byte is that of an array."""
     first = memoryview(raw)[0]
     return first in (0xDC, 0xDD) or first & 0xF0 == 0x90
 
 
 def array_length(raw: msgspec.Raw) -> int:
     """The number of elements; 0 for anything else, which the typed decoder refuses later."""
-    head = bytes(memoryview(raw)[:5])
     if not is_array(raw):
         return 0
+    head = bytes(memoryview(raw)[:5])
     if head[0] == 0xDC:
         return int.from_bytes(head[1:3], "big")
     return int.from_bytes(head[1:5], "big") if head[0] == 0xDD else head[0] & 0x0F

@@ -4,7 +4,6 @@ The signatures are over the bytes that the host wrote. These are kept and passed
 receipt of a later release, with unknown fields, stays valid.
 """
 
-import math
 from typing import Annotated
 
 import msgspec
@@ -12,7 +11,7 @@ from msgspec import Meta
 
 from sterna.errors import WireError
 from sterna.model import Ended, Record
-from sterna.wire.handshake import Key, Signature, Site
+from sterna.wire.handshake import Key, Signature, Site, Versioned
 from sterna.wire.keys import SIGNATURE_BYTES, Identity, PublicKey
 from sterna.wire.merkle import HASH_BYTES
 from sterna.wire.orders import Count, VisitId
@@ -58,7 +57,6 @@ class SignedReceipt(Record, frozen=True):
 
     @classmethod
     def make(cls, receipt: Receipt, host: Identity) -> "SignedReceipt":
-        """The receipt, signed by its host."""
         payload = _encode(receipt)
         return cls(payload, host.sign(_BY_HOST, payload))
 
@@ -66,11 +64,18 @@ class SignedReceipt(Record, frozen=True):
         """The receipt; WireError if it is invalid or a signature is wrong."""
         with malformed("the receipt"):
             version = _VERSION.decode(self.payload).version
-        if version != VERSION:
-            raise WireError("version", f"a receipt of version {str(version)[:20]}, not {VERSION}")
-        with malformed("the receipt"):
+            if version != VERSION:
+                raise WireError("version", f"a receipt of version {str(version)[:20]}, not {VERSION}")
             receipt = _RECEIPT.decode(self.payload)
-        _check(receipt)
+        if not 0 <= receipt.began <= receipt.over <= MAX_TIME:  # False for NaN, too
+            raise WireError("malformed", "a receipt with times out of range or order")
+        if not 0 <= receipt.cpu_seconds <= MAX_CPU_SECONDS:
+            what = f"CPU seconds out of range (0 to {MAX_CPU_SECONDS:g})"
+            raise WireError("malformed", f"a receipt with {what}")
+        if receipt.spared_bytes != spared(receipt.read_bytes, receipt.sent_bytes):
+            raise WireError("malformed", "spared_bytes of a receipt is not read_bytes less sent_bytes")
+        if receipt.spared_requests > spared(receipt.requests, LEAST_CALLS):
+            raise WireError("malformed", "spared_requests of a receipt exceeds the requests made")
         PublicKey(receipt.host).verify(_BY_HOST, self.payload, self.by_host)
         if self.by_home:
             PublicKey(receipt.home).verify(_BY_HOME, self.payload, self.by_home)
@@ -78,22 +83,13 @@ class SignedReceipt(Record, frozen=True):
 
     def countersign(self, home: Identity) -> "SignedReceipt":
         """The same, also signed by the home."""
-        return self.with_home(home.sign(_BY_HOME, self.payload))
-
-    def with_home(self, signature: bytes) -> "SignedReceipt":
-        """The same with the home's signature, which open() verifies."""
-        return msgspec.structs.replace(self, by_home=signature)
+        return msgspec.structs.replace(self, by_home=home.sign(_BY_HOME, self.payload))
 
     def encode(self) -> bytes:
-        """The bytes to send and to store."""
         return _encode(self)
 
 
-class _Version(Record, frozen=True):
-    version: int
-
-
-_VERSION = msgspec.msgpack.Decoder(_Version)
+_VERSION = msgspec.msgpack.Decoder(Versioned)
 _RECEIPT = msgspec.msgpack.Decoder(Receipt)
 _SIGNED = msgspec.msgpack.Decoder(SignedReceipt)
 _encode = msgspec.msgpack.Encoder().encode
@@ -110,15 +106,3 @@ def decode_receipt(data: bytes) -> SignedReceipt:
 def spared(done: int, instead: int) -> int:
     """What did not cross the network: the amount at the site, less what was sent instead."""
     return max(done - instead, 0)
-
-
-def _check(receipt: Receipt) -> None:
-    """WireError if the figures are impossible."""
-    if not 0 <= receipt.began <= receipt.over <= MAX_TIME:  # False for NaN, too
-        raise WireError("malformed", "a receipt with times out of range or order")
-    if not (math.isfinite(receipt.cpu_seconds) and 0 <= receipt.cpu_seconds <= MAX_CPU_SECONDS):
-        raise WireError("malformed", f"a receipt with CPU seconds out of range (0 to {MAX_CPU_SECONDS:g})")
-    if receipt.spared_bytes != spared(receipt.read_bytes, receipt.sent_bytes):
-        raise WireError("malformed", "spared_bytes of a receipt is not read_bytes less sent_bytes")
-    if receipt.spared_requests > spared(receipt.requests, LEAST_CALLS):
-        raise WireError("malformed", "spared_requests of a receipt exceeds the requests made")

@@ -16,10 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from sterna.errors import WireError
-from sterna.model import Codec, Links, Page, Raw, Record, Sent, Target, marked
+from sterna.model import Links, Page, Raw, Record, Sent, Target, marked
 from sterna.web.markup import MAX_LINKS
 from sterna.web.signature import DIGEST_BYTES, LIKENESS_BYTES, digest_of
-from sterna.web.urls import MAX_URL_LENGTH, Canonical, fingerprint, site_of
+from sterna.web.urls import MAX_URL_LENGTH, Canonical, fingerprint
 from sterna.wire.columns import (
     ITEM,
     ROW,
@@ -78,61 +78,40 @@ def as_travelling(page: Page) -> Page:
 
 
 def pack_pages(pages: Sequence[Page], site: str) -> Columns:
-    """These pages in columns."""
-    return _PAGES.pack(pages, _Rows(len(pages), site, htmls=[page.html for page in pages]))
-
-
-def weigh_pages(packed: msgspec.Raw) -> int:
-    """The number of pages; WireError if they would take much more memory than their bytes."""
-    return _PAGES.weigh(packed, most=MAX_PAGES, what="pages")
+    return PAGES.pack(pages, _Rows(len(pages), site, htmls=[page.html for page in pages]))
 
 
 def unpack_pages(packed: msgspec.Raw, site: str, *, earliest: float, latest: float) -> tuple[Page, ...]:
     """The pages, weighed before, each with its fingerprint; WireError if a value is invalid."""
-    columns = _PAGES.decode(packed)
+    columns = PAGES.decode(packed)
     count = columns.count
     htmls = unpack_texts(columns.htmls, count)  # type: ignore[attr-defined]
     rows = _Rows(count, site, htmls, earliest=milliseconds(earliest), latest=milliseconds(latest))
-    fields = _PAGES.unpack(columns, rows)
+    fields = PAGES.unpack(columns, rows)
     fields["fingerprint"] = list(map(fingerprint, fields["url"]))
     return tuple(Page(**dict(zip(fields, row, strict=True))) for row in zip(*fields.values(), strict=True))
 
 
 def pack_targets(targets: Sequence[Target], site: str) -> Columns:
-    """These targets in columns."""
-    return _TARGETS.pack(targets, _Rows(len(targets), site))
-
-
-def weigh_targets(packed: msgspec.Raw) -> int:
-    """The number of targets; WireError if they would take much more memory than their bytes."""
-    return _TARGETS.weigh(packed, most=MAX_TARGETS, what="URLs")
+    return TARGETS.pack(targets, _Rows(len(targets), site))
 
 
 def unpack_targets(packed: msgspec.Raw, site: str, *, now: float) -> tuple[Target, ...]:
     """The targets, weighed before; WireError if a value is invalid."""
-    if memoryview(packed) == _TARGETS.none:
+    if memoryview(packed) == TARGETS.none:
         return ()
-    columns = _TARGETS.decode(packed)
+    columns = TARGETS.decode(packed)
     rows = _Rows(columns.count, site, latest=milliseconds(now + MAX_PAUSE_SECONDS))
-    return tuple(map(Target, *_TARGETS.unpack(columns, rows).values()))
+    return tuple(map(Target, *TARGETS.unpack(columns, rows).values()))
 
 
 def check_error(kind: str) -> None:
-    """WireError if a text is no valid name of an error."""
+    """WireError unless the text is a valid name of an error."""
     if not _ERROR.fullmatch(kind):
         raise WireError("malformed", f"{kind[:100]!r} is not the name of an error")
 
 
-def check_sites(targets: Sequence[Target], site: str, *, is_home: bool) -> None:
-    """WireError if a target is of another site or, where `is_home` is False, of this one."""
-    for target in targets:
-        if (site_of(target.url) == site) is not is_home:
-            place = "another site" if is_home else "this site"
-            raise WireError("malformed", f"{target.url[:200]!r} is a URL of {place}")
-
-
 def milliseconds(seconds: float) -> int:
-    """A time as it travels."""
     return round(seconds * 1000)
 
 
@@ -165,23 +144,23 @@ class _Codec:
 
 
 class _Table:
-    """The columns of one record."""
+    """The columns of one record, of which a parcel has at most `most`."""
 
-    def __init__(self, name: str, record: type[Record]) -> None:
-        sent = marked(record, Sent)
+    def __init__(self, record: type[Record], *, most: int, what: str) -> None:
+        self._most, self._what = most, what
         self._fields = [
             (field, attrgetter(field), _CODECS[mark.codec], mark.columns.split())
-            for field, mark in sent.items()
+            for field, mark in marked(record, Sent).items()
         ]
         columns = [
             (column, kind, _EMPTY[kind])
             for _, _, codec, names in self._fields
             for column, kind in zip(names, codec.types, strict=True)
         ]
-        self.columns = _columns_type(name, columns)
+        self.columns = _columns_type(record, columns)
         # The same of which nothing is decoded yet.
         unread = [(column, msgspec.Raw, msgspec.Raw(b"\x90")) for column, _, _ in columns]
-        self._unread = msgspec.msgpack.Decoder(_columns_type(f"Unread{name}", unread))
+        self._unread = msgspec.msgpack.Decoder(_columns_type(record, unread))
         self._lists = frozenset(column for column, kind, _ in columns if kind in (Lists, _Extracts))
         self._decoder = msgspec.msgpack.Decoder(self.columns)
         self.none = msgspec.msgpack.encode(self.columns())
@@ -194,20 +173,18 @@ class _Table:
             columns.update(zip(names, codec.pack(list(map(get, records)), rows), strict=True))
         return self.columns(**columns)
 
-    def weigh(self, packed: msgspec.Raw, *, most: int, what: str) -> int:
-        """The number of rows; WireError if a column holds more than these rows can need."""
+    def weigh(self, packed: msgspec.Raw) -> int:
+        """The number of rows; WireError if they would take much more memory than their bytes."""
         if memoryview(packed) == self.none:
             return 0
         columns = self._unread.decode(packed)
         count = columns.count
-        if not 0 <= count <= most:
-            raise WireError("malformed", f"a parcel with {count} {what} (0 to {most:,})")
+        if not 0 <= count <= self._most:
+            raise WireError("malformed", f"a parcel with {count} {self._what} (0 to {self._most:,})")
         for name in columns.__struct_fields__[1:]:
             column = getattr(columns, name)
-            if array_length(column) > count:
-                raise WireError(
-                    "malformed", f"a column of {array_length(column)} rows among others of {count}"
-                )
+            if (length := array_length(column)) > count:
+                raise WireError("malformed", f"a column of {length} rows among others of {count}")
             if name in self._lists and is_array(column) and size_of(column) > MAX_LISTS_BYTES:
                 raise WireError("malformed", f"{size_of(column):,} bytes of {name} in a parcel")
         return count
@@ -224,8 +201,8 @@ class _Table:
         }
 
 
-def _columns_type(name: str, columns: list[tuple[str, Any, Any]]) -> type[Columns]:
-    made = msgspec.defstruct(name, columns, bases=(Columns,), kw_only=True)
+def _columns_type(record: type[Record], columns: list[tuple[str, Any, Any]]) -> type[Columns]:
+    made = msgspec.defstruct(f"{record.__name__}Columns", columns, bases=(Columns,), kw_only=True)
     assert issubclass(made, Columns)
     return made
 
@@ -236,10 +213,6 @@ def _columns_type(name: str, columns: list[tuple[str, Any, Any]]) -> type[Column
 def _shortened(urls: str, site: str, *, between: str) -> str:
     """URLs with a character between them, those of the site without its name."""
     return f"{between}{urls}".replace(f"{between}{site}/", f"{between}/")[1:]
-
-
-def _lengthened(urls: str, site: str, *, between: str) -> str:
-    return f"{between}{urls}".replace(f"{between}/", f"{between}{site}/")[1:]
 
 
 def _pack_urls(urls: Sequence[str], rows: _Rows) -> tuple[Texts]:
@@ -266,16 +239,6 @@ def _unpack_urls(rows: _Rows, column: Texts) -> list[str]:
     return urls
 
 
-def _unpack_page_urls(rows: _Rows, column: Texts) -> list[str]:
-    urls = _unpack_urls(rows, column)
-    for url in urls:
-        if site_of(url) != rows.site:
-            raise WireError("malformed", f"{url[:200]!r} is a page of another site")
-    if len(set(urls)) != rows.count:
-        raise WireError("malformed", "the same page twice in a parcel")
-    return urls
-
-
 def _pack_links(links: Sequence[Links], rows: _Rows) -> tuple[Texts, Texts, Texts]:
     return (
         pack_texts([_shortened(each.urls, rows.site, between=ITEM) for each in links]),
@@ -285,7 +248,8 @@ def _pack_links(links: Sequence[Links], rows: _Rows) -> tuple[Texts, Texts, Text
 
 
 def _unpack_links(rows: _Rows, urls: Texts, texts: Texts, rels: Texts) -> list[Links]:
-    whole = [_lengthened(text, rows.site, between=ITEM) for text in unpack_texts(urls, rows.count)]
+    short = unpack_texts(urls, rows.count)
+    whole = [f"{ITEM}{text}".replace(f"{ITEM}/", f"{ITEM}{rows.site}/")[1:] for text in short]
     links = list(map(Links, whole, unpack_texts(texts, rows.count), unpack_texts(rels, rows.count)))
     for each in links:
         if not each.urls and not each.texts and not each.rels:
@@ -330,10 +294,6 @@ def _short_lists(rows: _Rows, column: Lists) -> Sequence[tuple[str, ...]]:
     return lists
 
 
-def _pack_headers(headers: Sequence[Sequence[tuple[str, str]]], _rows: _Rows) -> tuple[Lists]:
-    return (pack_lists([[text for header in each for text in header] for each in headers]),)
-
-
 def _unpack_headers(rows: _Rows, column: Lists) -> list[tuple[tuple[str, str], ...]]:
     lists = _short_lists(rows, column)
     if any(len(texts) % 2 for texts in lists):
@@ -344,9 +304,9 @@ def _unpack_headers(rows: _Rows, column: Lists) -> list[tuple[tuple[str, str], .
 # --- times, digests and sizes
 
 
-def _pack_times(times: Sequence[float], _rows: _Rows) -> tuple[Numbers]:
+def _pack_times(times: Sequence[float]) -> Numbers:
     whole = list(map(milliseconds, times))
-    return (pack_numbers(list(map(sub, whole, [0, *whole]))),)  # each from the one before
+    return pack_numbers(list(map(sub, whole, [0, *whole])))  # each from the one before
 
 
 def _unpack_times(rows: _Rows, column: Numbers) -> list[float]:
@@ -356,24 +316,22 @@ def _unpack_times(rows: _Rows, column: Numbers) -> list[float]:
     return [time / 1000 for time in times]
 
 
-def _pack_pauses(times: Sequence[float], _rows: _Rows) -> tuple[Numbers]:
-    return (tuple(map(milliseconds, times)) if any(times) else (),)
-
-
 def _unpack_pauses(rows: _Rows, column: Numbers) -> list[float]:
     name = "time of another try"
     return [at / 1000 for at in unpack_numbers(column, rows.count, least=0, most=rows.latest, name=name)]
 
 
-def _digest_kind(digest: bytes, body: bytes) -> int:
-    if not digest:
-        return _NO_DIGEST
-    return _HTML_DIGEST if body and digest == digest_of(body) else _OWN_DIGEST
-
-
 def _pack_digests(digests: Sequence[bytes], rows: _Rows) -> tuple[bytes, bytes]:
-    kinds = bytes(map(_digest_kind, digests, rows.bodies))
-    return kinds, b"".join(digest for digest, kind in zip(digests, kinds, strict=True) if kind == _OWN_DIGEST)
+    kinds, own = bytearray(), []
+    for digest, body in zip(digests, rows.bodies, strict=True):
+        if not digest:
+            kinds.append(_NO_DIGEST)
+        elif body and digest == digest_of(body):
+            kinds.append(_HTML_DIGEST)
+        else:
+            kinds.append(_OWN_DIGEST)
+            own.append(digest)
+    return bytes(kinds), b"".join(own)
 
 
 def _unpack_digests(rows: _Rows, kinds: bytes, joined: bytes) -> list[bytes]:
@@ -387,10 +345,6 @@ def _unpack_digests(rows: _Rows, kinds: bytes, joined: bytes) -> list[bytes]:
     return digests
 
 
-def _pack_sizes(sizes: Sequence[int], rows: _Rows) -> tuple[Numbers]:
-    return (pack_numbers(list(map(sub, sizes, map(len, rows.bodies)))),)
-
-
 def _unpack_sizes(rows: _Rows, column: Numbers) -> list[int]:
     beyond = unpack_numbers(column, rows.count, least=-_MAX_SIZE, most=_MAX_SIZE, name="size")
     sizes = list(map(add, beyond, map(len, rows.bodies)))
@@ -402,31 +356,31 @@ def _unpack_sizes(rows: _Rows, column: Numbers) -> list[int]:
 # --- the codecs by name
 
 
-def _texts(unpack: Callable[[_Rows, Texts], Sequence[str]]) -> _Codec:
-    return _Codec((Texts,), lambda values, _: (pack_texts(values),), unpack)
+def _column(kind: Any, pack: Callable[[Sequence[Any]], Any], unpack: Callable[..., Sequence[Any]]) -> _Codec:
+    """A field in one column, packed from its own values alone."""
+    return _Codec((kind,), lambda values, _: (pack(values),), unpack)
 
 
 def _numbers(name: str, most: int, *, least: int = 0) -> _Codec:
-    return _Codec(
-        (Numbers,),
-        lambda values, _: (pack_numbers(values),),
+    return _column(
+        Numbers,
+        pack_numbers,
         lambda rows, column: unpack_numbers(column, rows.count, least=least, most=most, name=name),
     )
 
 
 def _values(kind: Any, absent: object) -> _Codec:
     """As they are, or an empty column where no row has a value."""
-    return _Codec(
-        (kind,),
-        lambda values, _: (tuple(values) if any(values) else (),),
+    return _column(
+        kind,
+        lambda values: tuple(values) if any(values) else (),
         lambda rows, column: counted(column or (absent,) * rows.count, rows.count),
     )
 
 
 _EMPTY: dict[Any, Any] = {Texts: "", Lists: "", Numbers: (), bytes: b"", _Raws: (), _Extracts: ()}
-_CODECS: dict[Codec, _Codec] = {
+_CODECS: dict[str, _Codec] = {
     "url": _Codec((Texts,), _pack_urls, _unpack_urls),
-    "page_url": _Codec((Texts,), _pack_urls, _unpack_page_urls),
     "referrer": _Codec((Texts,), _pack_urls, _unpack_referrers),
     "links": _Codec((Texts, Texts, Texts), _pack_links, _unpack_links),
     "depth": _numbers("depth", MAX_DEPTH),
@@ -434,27 +388,38 @@ _CODECS: dict[Codec, _Codec] = {
     "redirects": _numbers("number of redirects", _MAX_TRIES),
     "attempts": _numbers("number of attempts", _MAX_TRIES),
     "priority": _numbers("priority", _MAX_PRIORITY, least=-_MAX_PRIORITY),
-    "fetched": _Codec((Numbers,), _pack_times, _unpack_times),
-    "not_before": _Codec((Numbers,), _pack_pauses, _unpack_pauses),
-    "error": _texts(_errors),
-    "text": _texts(lambda rows, column: unpack_texts(column, rows.count)),
-    "short_text": _texts(_short),
-    "validator": _texts(_validators),
-    "html": _texts(lambda rows, _column: rows.htmls),  # unpacked already: digest and size need it
+    "fetched": _column(Numbers, _pack_times, _unpack_times),
+    "not_before": _column(
+        Numbers, lambda times: pack_numbers(list(map(milliseconds, times))), _unpack_pauses
+    ),
+    "error": _column(Texts, pack_texts, _errors),
+    "text": _column(Texts, pack_texts, lambda rows, column: unpack_texts(column, rows.count)),
+    "short_text": _column(Texts, pack_texts, _short),
+    "validator": _column(Texts, pack_texts, _validators),
+    # Unpacked already: digest and size need it.
+    "html": _column(Texts, pack_texts, lambda rows, _column: rows.htmls),
     "digest": _Codec((bytes, bytes), _pack_digests, _unpack_digests),
-    "size": _Codec((Numbers,), _pack_sizes, _unpack_sizes),
-    "texts": _Codec((Lists,), lambda values, _: (pack_lists(values),), _short_lists),
-    "headers": _Codec((Lists,), _pack_headers, _unpack_headers),
+    "size": _Codec(
+        (Numbers,),
+        lambda sizes, rows: (pack_numbers(list(map(sub, sizes, map(len, rows.bodies)))),),
+        _unpack_sizes,
+    ),
+    "texts": _column(Lists, pack_lists, _short_lists),
+    "headers": _column(
+        Lists,
+        lambda headers: pack_lists([[text for header in each for text in header] for each in headers]),
+        _unpack_headers,
+    ),
     "extracts": _values(_Extracts, ()),
     "raw": _values(_Raws, None),
-    "is_kept": _Codec(
-        (bytes,),
-        lambda values, _: (pack_flags(values, usual=True),),
+    "is_kept": _column(
+        bytes,
+        lambda flags: pack_flags(flags, usual=True),
         lambda rows, column: unpack_flags(column, rows.count, usual=True),
     ),
-    "is_sitemap": _Codec(
-        (bytes,),
-        lambda kinds, _: (pack_flags([kind == "sitemap" for kind in kinds], usual=False),),
+    "is_sitemap": _column(
+        bytes,
+        lambda kinds: pack_flags([kind == "sitemap" for kind in kinds], usual=False),
         lambda rows, column: [
             "sitemap" if flag else "page" for flag in unpack_flags(column, rows.count, usual=False)
         ],
@@ -465,5 +430,6 @@ _CODECS: dict[Codec, _Codec] = {
         lambda rows, has, joined: unpack_some(has, joined, LIKENESS_BYTES, count=rows.count),
     ),
 }
-_PAGES, _TARGETS = _Table("PageColumns", Page), _Table("TargetColumns", Target)
-PageColumns, TargetColumns = _PAGES.columns, _TARGETS.columns
+PAGES = _Table(Page, most=MAX_PAGES, what="pages")
+TARGETS = _Table(Target, most=MAX_TARGETS, what="URLs")
+PageColumns, TargetColumns = PAGES.columns, TARGETS.columns

@@ -10,7 +10,6 @@ from sterna.wire.compression import Squeezer, Unsqueezer
 from sterna.wire.frames import (
     HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
-    Frame,
     FrameReader,
     FrameWriter,
     Kind,
@@ -18,6 +17,7 @@ from sterna.wire.frames import (
 )
 from sterna.wire.merkle import HASH_BYTES
 from sterna.wire.parcels import MAX_COUNT, MAX_PARCEL_BYTES, check_usage
+from sterna.wire.problems import malformed
 
 MAX_LINE_BYTES = 2048  # of log
 _LENGTH_BYTES = 4
@@ -39,7 +39,6 @@ class Ending(Record, frozen=True, kw_only=True):
     signature: bytes = b""
 
     def signed(self, sign: Sign) -> "Ending":
-        """The same, signed by the host."""
         return msgspec.structs.replace(self, signature=sign(_ENDING, self._unsigned()))
 
     def check(self, verify: Verify) -> None:
@@ -104,7 +103,6 @@ class StreamWriter:
         return self._frames.frame(Kind.LOG, text.encode(errors="replace")[:MAX_LINE_BYTES])
 
     def alive(self) -> bytes:
-        """A heartbeat."""
         return self._frames.frame(Kind.ALIVE)
 
     def problem(self, json: bytes) -> bytes:
@@ -133,32 +131,29 @@ class StreamReader:
     def feed(self, data: bytes) -> Iterator[Came]:
         """What is complete now, in order; WireError if it is malformed."""
         for frame in self._frames.feed(data):
-            yield from self._take(frame)
+            before_bytes = self.opened_bytes or HEADER_BYTES
+            self.opened_bytes = before_bytes + sealed_bytes(frame)
+            if self._has_receipt and frame.kind is not Kind.END:
+                raise WireError("malformed", "a receipt is followed by something else than the end")
+            if frame.kind is Kind.PARCELS:
+                yield from self._parcels(frame.payload)
+            elif frame.kind is Kind.LOG:
+                yield LineCame(_line(frame.payload))
+            elif frame.kind is Kind.ALIVE:
+                if frame.payload:
+                    raise WireError("malformed", "a heartbeat is not empty")
+                yield AliveCame()
+            elif frame.kind is Kind.PROBLEM:
+                yield ProblemCame(frame.payload)
+            elif frame.kind is Kind.RECEIPT:
+                self._has_receipt = True
+                yield ReceiptCame(frame.payload, before_bytes)
+            else:
+                yield self._ending(frame.payload)
 
     def finish(self) -> None:
         """Called when the input ends; WireError("cut off") if the end was not seen."""
         self._frames.finish()
-
-    def _take(self, frame: Frame) -> Iterator[Came]:
-        before_bytes = self.opened_bytes or HEADER_BYTES
-        self.opened_bytes = before_bytes + sealed_bytes(frame)
-        if self._has_receipt and frame.kind is not Kind.END:
-            raise WireError("malformed", "a receipt is followed by something else than the end")
-        if frame.kind is Kind.PARCELS:
-            yield from self._parcels(frame.payload)
-        elif frame.kind is Kind.LOG:
-            yield LineCame(_line(frame.payload))
-        elif frame.kind is Kind.ALIVE:
-            if frame.payload:
-                raise WireError("malformed", "a heartbeat is not empty")
-            yield AliveCame()
-        elif frame.kind is Kind.PROBLEM:
-            yield ProblemCame(frame.payload)
-        elif frame.kind is Kind.RECEIPT:
-            self._has_receipt = True
-            yield ReceiptCame(frame.payload, before_bytes)
-        else:
-            yield self._ending(frame.payload)
 
     def _parcels(self, piece: bytes) -> Iterator[ParcelCame]:
         room = _LENGTH_BYTES + MAX_PARCEL_BYTES - len(self._pending)
@@ -176,10 +171,8 @@ class StreamReader:
     def _ending(self, payload: bytes) -> Ending:
         if self._pending:
             raise WireError("malformed", "the stream ends within a parcel")
-        try:
+        with malformed("the end of the stream"):
             ending = msgspec.msgpack.decode(payload, type=Ending)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise WireError("malformed", "the end of the stream is malformed") from error
         check_usage(ending.usage)
         if not all(0 <= count <= MAX_COUNT for count in (ending.parcels, ending.pages)):
             raise WireError("malformed", "the end has a count that is negative or too large")

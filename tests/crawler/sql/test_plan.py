@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from sterna.api import query as asking
+from sterna.crawler.algebra import TRUE, prune_of
 from sterna.crawler.sql.plan import QueryPlan, plan_condition, plan_query
 from sterna.crawler.sql.reads import PAGE_COLUMNS, TABLES
 from sterna.errors import UsageError
@@ -380,12 +381,12 @@ def test_a_very_long_condition_is_left_to_home() -> None:
 
 
 def test_a_condition_of_a_spec_is_shipped_whole() -> None:
-    plan = plan_condition("status = 200 AND depth < 3")
-    assert plan.prune == Predicate("<", "depth", (3,))
-    assert plan.select == Predicate(
+    condition = plan_condition("status = 200 AND depth < 3")
+    assert prune_of(condition) == Predicate("<", "depth", (3,))
+    assert condition == Predicate(
         "and", parts=(Predicate("=", "status", (200,)), Predicate("<", "depth", (3,)))
     )
-    assert plan_condition("true").select is None
+    assert plan_condition("true") == TRUE
 
 
 @pytest.mark.parametrize(

@@ -66,12 +66,11 @@ class ScriptedLines:
     async def load(self, visit: Visit, *, first: int, began: float) -> None:
         self._visit = visit.id
 
-    async def order(self, *, resume_from: int, level: int) -> ev.Accepted:
+    async def order(self, *, resume_from: int, level: int) -> None:
         self.asked.append((self._visit, resume_from))
         self.traffic.sent += SENT_BYTES
         self.on_way()
         self._left = iter([each for each in self.parcels if each.number >= resume_from])
-        return ev.Accepted()
 
     async def read(self) -> ev.Came | ev.StreamOver:
         if self._last:

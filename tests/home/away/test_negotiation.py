@@ -14,11 +14,11 @@ from sterna.errors import Refused
 from sterna.home.away.luggage import luggage
 from sterna.home.away.negotiation import (
     LIVE_PAGES,
+    RENEWED,
     URL_BYTES,
     Facts,
     choose,
     is_hosts_own,
-    is_renewed,
     narrowed_words,
     needs_of,
     room_for,
@@ -332,7 +332,7 @@ def test_limit_is_the_hosts_own_if_the_crawler_has_it_nowhere_else(
 
 
 def test_memory_is_not_renewed_by_another_visit() -> None:
-    assert [ended for ended in (Ended.REQUESTS, Ended.MEMORY_BYTES, Ended.FACTS) if is_renewed(ended)] == [
+    assert [ended for ended in (Ended.REQUESTS, Ended.MEMORY_BYTES, Ended.FACTS) if ended in RENEWED] == [
         Ended.REQUESTS
     ]
 

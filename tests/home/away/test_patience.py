@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 from tests.home.away import lying
 from tests.home.away.lying import Chunks, LyingHost, Stream, parcels
-from tests.home.away.outings import Outing
+from tests.home.away.outings import ForgetfulLedger, FreeDesk, Outing
+from tests.home.away.scripted import ScriptedLines
 from tests.home.away.test_carrier import WORTHY, World
 from tests.home.away.visits import SITE
 
 from sterna.errors import HostGone, Refused
-from sterna.home.away.patience import Clocks, Patience, Pauses
+from sterna.home.away.courier import Courier
+from sterna.home.away.patience import Clocks, Patience
 from sterna.home.away.place import closed_words
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.home.progress import Progress
 from sterna.model import Target
+from sterna.web.clock import SystemClock
 from sterna.wire.orders import Kill
 
 HOUR = 3600.0
@@ -126,9 +130,11 @@ async def test_trip_ends_where_nothing_says_why_it_takes_so_long(words: list[str
 
 def test_people_are_told_once_that_a_crawler_rests() -> None:
     said: list[str] = []
-    pauses = Pauses(said.append)
+    desk = FreeDesk(ForgetfulLedger())
+    lines = ScriptedLines().open
+    courier = Courier(lines, desk, clock=SystemClock(), progress=Progress(began=0.0), warn=said.append)
     for line in ("a line", "paused: the site is busy", "resumed: it goes on", "paused: the site is busy"):
-        pauses.note(SITE, line)
+        courier.note_line(SITE, line)
     assert said == [f"the host of {SITE} paused the crawler: the site is busy"]
 
 

@@ -297,7 +297,7 @@ async def test_figures_that_are_not_those_of_the_visit_are_kept_and_not_signed(
             msgspec.structs.replace(receipt, host=STRANGER.public.data), STRANGER
         ),
         lambda receipt, host: SignedReceipt.make(receipt, STRANGER),
-        lambda receipt, host: SignedReceipt.make(receipt, host).with_home(bytes(64)),
+        lambda receipt, host: msgspec.structs.replace(SignedReceipt.make(receipt, host), by_home=bytes(64)),
         but(spared_requests=9),
         but(version=2),
         lambda receipt, host: b"",

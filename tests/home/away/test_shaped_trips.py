@@ -124,11 +124,11 @@ def came_home(*, sent: Visit, own: Visit, last: Parcel) -> tuple[Parcel, str]:
     """The last parcel as it is committed, and what is wrong with its host."""
     trip = Trip(Departure(visit=sent, own=own.budget, is_live_only=False), now=0.0)
     events: list[ev.Event] = [
-        ev.Begun(),
+        ev.Moment.BEGUN,
         ev.Opened(),
         ev.Greeted(seconds=0.0, ticket_seconds=60.0, level=9),
         ev.Ready(sent),
-        ev.Accepted(),
+        ev.Moment.ACCEPTED,
     ]
     for event in events:
         trip.on(event, now=0.0)

@@ -16,7 +16,7 @@ from bench.fuzz_parts.spoiling import garbage, spoil_bytes, spoil_fields, tree_o
 from bench.fuzz_parts.storing import Desk
 
 from sterna.home.away.inbox import Inbox
-from sterna.home.away.receipts import Countersigning, Witnessed, dispute
+from sterna.home.away.receipts import Witnessed, countersign, dispute
 from sterna.model import Ended, Parcel, Usage
 from sterna.wire.parcels import pack_parcel
 from sterna.wire.receipts import Receipt, decode_receipt
@@ -136,10 +136,10 @@ async def test_every_receipt_is_signed_kept_or_cleanly_refused() -> None:
     words: Counter[str] = Counter()
     for number in range(1_500):
         packed = spoiled_receipt(chance_of(SEED, "receipt", number))
-        outcome = await Countersigning(HOME, keep=keep).take(packed, SEEN)
-        assert "\n" not in outcome.reason, number
-        words["signed" if outcome.signature else "refused"] += 1
-        if outcome.signature:
+        signature, reason = await countersign(packed, SEEN, HOME, keep=keep)
+        assert "\n" not in reason, number
+        words["signed" if signature else "refused"] += 1
+        if signature:
             signed = decode_receipt(kept[-1]).open()
             assert dispute(signed, SEEN) == "", number
             assert (signed.home, signed.host) == (RECEIPT.home, RECEIPT.host), number

@@ -15,7 +15,7 @@ from sterna.model import Ended
 VISIT = visit(target("/"), target("/b"))
 PATIENCE = Patience(tries=3, pause_seconds=1.0)
 GREETED = ev.Greeted(seconds=0.0, ticket_seconds=60.0, level=9)
-TO_THE_STREAM: tuple[ev.Event, ...] = (GREETED, ev.Ready(VISIT), ev.Accepted())
+TO_THE_STREAM: tuple[ev.Event, ...] = (GREETED, ev.Ready(VISIT), ev.Moment.ACCEPTED)
 FIRST = ev.Came(parcel(VISIT, 1, "/"), 100)
 LAST = ev.Came(parcel(VISIT, 2, "/b", ended=Ended.FINISHED), 100)
 CUT = ev.Failed(LineBroken("cut"))
@@ -24,7 +24,7 @@ CUT = ev.Failed(LineBroken("cut"))
 def begun(opened: ev.Opened | None = None, **fields: object) -> Trip:
     departure = Departure(visit=VISIT, patience=PATIENCE, **fields)  # type: ignore[arg-type]
     trip = Trip(departure, now=0.0)
-    replay(trip, [ev.Begun(), opened or ev.Opened()])
+    replay(trip, [ev.Moment.BEGUN, opened or ev.Opened()])
     return trip
 
 
@@ -38,12 +38,20 @@ def replay(trip: Trip, events: Iterable[ev.Event], *, now: float = 1.0) -> list[
 
 def test_crawler_is_written_down_before_anything_is_asked() -> None:
     trip = Trip(Departure(visit=VISIT), now=0.0)
-    assert trip.on(ev.Begun(), now=0.0) == (ev.WriteOut(), ev.Open())
+    assert trip.on(ev.Moment.BEGUN, now=0.0) == (ev.Step.WRITE_OUT, ev.Step.OPEN)
 
 
 def test_trip_goes_through_its_stages_to_the_end() -> None:
     trip = begun()
-    events = [*TO_THE_STREAM, FIRST, ev.Stored(), LAST, ev.Stored(), ev.StreamOver(True), ev.Signed("signed")]
+    events = [
+        *TO_THE_STREAM,
+        FIRST,
+        ev.Moment.STORED,
+        LAST,
+        ev.Moment.STORED,
+        ev.StreamOver(True),
+        ev.Signed("signed"),
+    ]
     stages = []
     for event in events:
         replay(trip, [event])
@@ -60,28 +68,34 @@ def test_parcel_is_acknowledged_only_after_it_is_stored() -> None:
     trip = begun()
     (commit,) = replay(trip, [*TO_THE_STREAM, FIRST])
     assert isinstance(commit, ev.Commit)
-    assert replay(trip, [ev.Stored()]) == [ev.Acknowledge(1, 100), ev.Read()]
+    assert replay(trip, [ev.Moment.STORED]) == [ev.Acknowledge(1, 100), ev.Step.READ]
 
 
 def test_cut_stream_is_resumed_where_it_was_cut() -> None:
     trip = begun()
-    assert replay(trip, [*TO_THE_STREAM, FIRST, ev.Stored(), CUT]) == [ev.Sleep(1.0)]
+    assert replay(trip, [*TO_THE_STREAM, FIRST, ev.Moment.STORED, CUT]) == [ev.Sleep(1.0)]
     assert trip.stage is Stage.CUT
-    assert replay(trip, [ev.Slept()]) == [ev.Greet(is_known=True)]
+    assert replay(trip, [ev.Moment.SLEPT]) == [ev.Greet(is_known=True)]
     assert replay(trip, [GREETED]) == [ev.Order(resume_from=2, level=3)]
 
 
 def test_tries_without_a_parcel_between_them_have_an_end_and_pauses_grow() -> None:
     trip = begun()
-    pauses = [replay(trip, [*TO_THE_STREAM, CUT]), replay(trip, [ev.Slept(), GREETED, ev.Accepted(), CUT])]
+    pauses = [
+        replay(trip, [*TO_THE_STREAM, CUT]),
+        replay(trip, [ev.Moment.SLEPT, GREETED, ev.Moment.ACCEPTED, CUT]),
+    ]
     assert pauses == [[ev.Sleep(1.0)], [ev.Sleep(2.0)]]
-    assert replay(trip, [ev.Slept(), CUT]) == [ev.Discard(), ev.LookForKill()]
+    assert replay(trip, [ev.Moment.SLEPT, CUT]) == [ev.Step.DISCARD, ev.Step.LOOK_FOR_KILL]
     assert trip.stage is Stage.LOST
 
 
 def test_host_that_keeps_no_visits_is_lost_with_the_line() -> None:
     trip = begun(is_live_only=True)
-    assert replay(trip, [*TO_THE_STREAM, FIRST, ev.Stored(), CUT]) == [ev.Discard(), ev.LookForKill()]
+    assert replay(trip, [*TO_THE_STREAM, FIRST, ev.Moment.STORED, CUT]) == [
+        ev.Step.DISCARD,
+        ev.Step.LOOK_FOR_KILL,
+    ]
     blame, close = replay(trip, [ev.Looked(is_killed=False)])
     assert isinstance(blame, ev.Blame)
     assert isinstance(close, ev.Close)
@@ -92,7 +106,7 @@ def test_refused_crawler_is_still_to_be_sent_and_keeps_its_lease() -> None:
     trip = begun()
     refusal = Refused("busy", "the queue is full", retry_after=30.0)
     discard, blame, close = replay(trip, [ev.Failed(refusal)])
-    assert discard == ev.Discard()
+    assert discard == ev.Step.DISCARD
     assert isinstance(blame, ev.Blame)
     assert (blame.fault.problem, blame.fault.seconds) == ("busy", 30.0)
     assert isinstance(close, ev.Close)
@@ -104,7 +118,7 @@ def test_refused_crawler_is_still_to_be_sent_and_keeps_its_lease() -> None:
 def test_order_that_never_arrived_is_shaped_and_sent_again() -> None:
     trip = begun()
     gone = ev.Failed(Refused("gone"))
-    replay(trip, [GREETED, ev.Ready(VISIT), CUT, ev.Slept(), GREETED, gone, ev.Slept()])
+    replay(trip, [GREETED, ev.Ready(VISIT), CUT, ev.Moment.SLEPT, GREETED, gone, ev.Moment.SLEPT])
     assert replay(trip, [GREETED]) == [ev.Shape(is_new=True)]
     assert replay(trip, [ev.Ready(VISIT)]) == [ev.Order(resume_from=0, level=3)]
 
@@ -120,16 +134,16 @@ def test_host_that_makes_no_progress_is_killed_and_lost() -> None:
     trip = begun()
     replay(trip, TO_THE_STREAM, now=1.0)
     kill, *rest = replay(trip, [ev.Said()], now=1e6)
-    assert (kill, rest) == (ev.Kill(), [ev.Discard(), ev.LookForKill()])
+    assert (kill, rest) == (ev.Kill(), [ev.Step.DISCARD, ev.Step.LOOK_FOR_KILL])
 
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_stopped_run_kills_a_visit_that_is_there_and_takes_what_still_comes(number: int) -> None:
     trip = begun()
-    came: list[ev.Event] = [FIRST, ev.Stored()]
+    came: list[ev.Event] = [FIRST, ev.Moment.STORED]
     replay(trip, [*TO_THE_STREAM, *came[: 2 * number]])
     assert replay(trip, [ev.Stopped()]) == [ev.Kill(is_beside=True), ev.Wait(PATIENCE.stop_seconds)]
-    (close,) = replay(trip, [ev.TimeUp()])
+    (close,) = replay(trip, [ev.Moment.TIME_UP])
     assert close == ev.Close(out=Out.RETURNED, reason="stopped", promised=0)
 
 
@@ -141,7 +155,7 @@ def test_visit_stopped_before_it_left_is_over_at_once() -> None:
 def test_refused_parcel_kills_the_visit() -> None:
     trip = begun()
     kill, discard, close = replay(trip, [*TO_THE_STREAM, FIRST, ev.Failed(ParcelRefused("stale"))])
-    assert (kill, discard) == (ev.Kill(), ev.Discard())
+    assert (kill, discard) == (ev.Kill(), ev.Step.DISCARD)
     assert isinstance(close, ev.Close)
     assert close.out is Out.LOST
 
@@ -154,31 +168,31 @@ HELD = ev.Opened(is_checked=True, is_held=True)
 def test_parcels_of_an_unknown_host_are_held_until_it_is_believed() -> None:
     trip = begun(HELD)
     assert replay(trip, [*TO_THE_STREAM, FIRST]) == [ev.Hold(FIRST.parcel, 100)]
-    prove, check = replay(trip, [ev.Stored(), LAST, ev.Stored(), ev.StreamOver(True), ev.Signed()])
-    assert (prove, check) == (ev.Prove(), ev.Check(VISIT, is_whole=True))
+    prove, check = replay(trip, [ev.Moment.STORED, LAST, ev.Moment.STORED, ev.StreamOver(True), ev.Signed()])
+    assert (prove, check) == (ev.Step.PROVE, ev.Check(VISIT, is_whole=True))
     assert trip.stage is Stage.WAITING
-    assert replay(trip, [ev.Judged()]) == [ev.Release()]
+    assert replay(trip, [ev.Judged()]) == [ev.Step.RELEASE]
     (commit,) = replay(trip, [ev.Released(FIRST.parcel, 100)])
     assert isinstance(commit, ev.Commit)
-    assert replay(trip, [ev.Stored()]) == [ev.Release()]
-    replay(trip, [ev.Released(LAST.parcel, 100), ev.Stored()])
+    assert replay(trip, [ev.Moment.STORED]) == [ev.Step.RELEASE]
+    replay(trip, [ev.Released(LAST.parcel, 100), ev.Moment.STORED])
     discard, close = replay(trip, [ev.Released()])
-    assert (discard, close) == (ev.Discard(), ev.Close(out=Out.RETURNED, reason="finished", promised=0))
+    assert (discard, close) == (ev.Step.DISCARD, ev.Close(out=Out.RETURNED, reason="finished", promised=0))
 
 
 def test_nothing_of_a_lying_host_is_committed() -> None:
     trip = begun(HELD)
-    replay(trip, [*TO_THE_STREAM, LAST, ev.Stored(), ev.StreamOver(True), ev.Signed()])
-    assert replay(trip, [ev.Judged(HostGone("it lied"))]) == [ev.Discard(), ev.LookForKill()]
+    replay(trip, [*TO_THE_STREAM, LAST, ev.Moment.STORED, ev.StreamOver(True), ev.Signed()])
+    assert replay(trip, [ev.Judged(HostGone("it lied"))]) == [ev.Step.DISCARD, ev.Step.LOOK_FOR_KILL]
 
 
 def test_what_came_before_a_host_broke_off_is_checked_and_used() -> None:
     trip = begun(HELD)
     gone = ev.Failed(HostGone("it gave up"))
-    (check,) = replay(trip, [*TO_THE_STREAM, FIRST, ev.Stored(), gone])
+    (check,) = replay(trip, [*TO_THE_STREAM, FIRST, ev.Moment.STORED, gone])
     assert isinstance(check, ev.Check)
-    replay(trip, [ev.Judged(), ev.Released(FIRST.parcel, 100), ev.Stored()])
-    assert replay(trip, [ev.Released()]) == [ev.Discard(), ev.Discard(), ev.LookForKill()]
+    replay(trip, [ev.Judged(), ev.Released(FIRST.parcel, 100), ev.Moment.STORED])
+    assert replay(trip, [ev.Released()]) == [ev.Step.DISCARD, ev.Step.DISCARD, ev.Step.LOOK_FOR_KILL]
 
 
 def test_restart_goes_on_behind_what_is_in_quarantine() -> None:
@@ -190,4 +204,4 @@ def test_restart_goes_on_behind_what_is_in_quarantine() -> None:
 def test_restart_after_the_proven_end_asks_the_host_nothing() -> None:
     trip = Trip(Departure(visit=VISIT, resume_from=1), now=0.0)
     opened = ev.Opened(is_checked=True, is_held=True, last=2, is_proven=True, pages=2)
-    assert replay(trip, [ev.Begun(), opened]) == [ev.Check(VISIT, is_whole=True)]
+    assert replay(trip, [ev.Moment.BEGUN, opened]) == [ev.Check(VISIT, is_whole=True)]

@@ -259,7 +259,7 @@ async def test_lost_last_acknowledgement_is_no_harm() -> None:
 async def test_look_and_kill_bring_a_report() -> None:
     outing = Outing(LyingHost(parcels()))
     lines = outing.courier().lines
-    assert (await lines.look(outing.host.offer, "v1")).state == "running"
+    assert (await lines.to(outing.host.offer).ask(Look("v1"))).state == "running"
     assert (await lines.kill(outing.host.offer, "v1")).visit == "v1"
     assert outing.host.orders == [Look("v1"), Kill("v1")]
 

@@ -33,6 +33,7 @@ from sterna.transport.interface import Call, Transport
 from sterna.web.clock import SystemClock
 from sterna.wire.discovery import Offer, decode_offer
 from sterna.wire.keys import Identity
+from sterna.wire.orders import Look
 
 ENDPOINT = f"{SITE}/sterna"
 QUICK = Patience(silence_seconds=20.0, stop_seconds=10.0, tries=3, pause_seconds=0.01)
@@ -121,7 +122,7 @@ ALL = {"/", *(f"/{number}" for number in range(12))}
 async def test_visit_brings_the_site_home_and_proves_it(tmp_path: Path) -> None:
     async with outing_at(tmp_path) as outing:
         trip = await outing.go()
-        report = await outing.courier.lines.look(await outing.offer(), "v1")
+        report = await outing.courier.lines.to(await outing.offer()).ask(Look("v1"))
     assert set(outing.paths) == ALL
     assert len(outing.paths) == len(ALL)
     assert (trip.ended, trip.is_proven, trip.cuts) == (Ended.FINISHED, True, 0)
@@ -239,9 +240,8 @@ async def test_visit_that_is_killed_from_elsewhere_comes_home(tmp_path: Path) ->
 async def test_unknown_visit_is_gone(tmp_path: Path) -> None:
     async with outing_at(tmp_path) as outing:
         offer = await outing.offer()
-        for ask in (outing.courier.lines.look, outing.courier.lines.kill):
-            with pytest.raises(HostGone, match="does not know visit v9"):
-                await ask(offer, "v9")
+        with pytest.raises(HostGone, match="does not know visit v9"):
+            await outing.courier.lines.kill(offer, "v9")
         with pytest.raises(HostGone):
             await outing.go(resume_from=1)
 

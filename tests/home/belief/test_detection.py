@@ -22,7 +22,7 @@ from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
 PAGES = 1_000
-TRIALS = 200
+TRIALS = 100
 
 
 async def visited() -> list[Parcel]:

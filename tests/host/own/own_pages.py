@@ -57,7 +57,7 @@ def survey(state: Path, *pages: Page, now: float = NOW, is_whole: bool = True) -
     """A survey that brought these pages, made at that time."""
     index = Index(state, site=SITE)
     try:
-        plan = SurveyPlan.begin(index, starts=(), now=now)
+        plan = SurveyPlan(index, starts=(), now=now)
         brought = tuple(replace(each, fetched=now) for each in pages)
         usage = Usage(pages=len(pages), requests=len(pages))
         plan.take(making.parcel(site=SITE, pages=brought, usage=usage))

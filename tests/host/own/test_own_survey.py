@@ -197,10 +197,10 @@ async def test_survey_rests_while_the_machine_is_busy(tmp_path: Path) -> None:
         asked = len(site.asked)
         await asyncio.sleep(0.3)
         assert len(site.asked) <= asked + 1  # what was under way came to its end
-        assert owner.said[0].startswith("the survey rests: other work takes ")
+        assert owner.said[0].startswith("the survey is paused: other work takes ")
         busy = False
         outcome = await running
-    assert (outcome.is_over, owner.said[-1]) == (True, "the survey goes on")
+    assert (outcome.is_over, owner.said[-1]) == (True, "the survey continues")
     assert len(listed(tmp_path)) == 4
 
 

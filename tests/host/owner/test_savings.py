@@ -19,7 +19,7 @@ from sterna.host.owner.savings import (
     compare,
     days_of,
     fewer,
-    is_loopback,
+    is_this_machine,
     product,
     svg_of,
     text_of,
@@ -175,7 +175,7 @@ def test_agent_is_known_by_its_product(agent: str, expected: str) -> None:
     ],
 )
 def test_this_machine_is_known_by_its_address(client: str, expected: bool) -> None:
-    assert is_loopback(client) is expected
+    assert is_this_machine(client) is expected
 
 
 def test_share_by_which_it_became_less() -> None:
@@ -185,36 +185,32 @@ def test_share_by_which_it_became_less() -> None:
 # -- the picture -------------------------------------------------------------------------------------------
 
 
-def size(count: float) -> str:
-    return f"{count:.0f} B"
-
-
 def test_bars_are_as_long_as_days_are_busy() -> None:
     (tern, _) = compare(traffic(*[hit(-2)] * 80, *[hit(-1)] * 40, hit(0), hit(1)), [kept(0)], UTC_DAYS)
-    plain = text_of(tern, size, has_blocks=False)
+    plain = text_of(tern, has_blocks=False)
     assert plain[0] == "requests of Tern (ada); first visit at the host: 2023-11-14"
     assert [line.count("#") for line in plain[1:5]] == [TEXT_WIDTH, TEXT_WIDTH // 2, 1, 1]
     assert "2023-11-14 *" in plain[3]
     assert plain[-3:] == [
-        "  before  60.0 requests, 60000 B a day (2 days)",
-        "  after   1.0 requests, 1000 B a day (1 day)",
+        "  before  60.0 requests, 60.0 kB a day (2 days)",
+        "  after   1.0 requests, 1.0 kB a day (1 day)",
         "  change  98.3% fewer requests, 98.3% fewer bytes",
     ]
-    blocks = text_of(tern, size, has_blocks=True)
+    blocks = text_of(tern, has_blocks=True)
     assert [line.count("█") for line in blocks[1:5]] == [TEXT_WIDTH, TEXT_WIDTH // 2, 0, 0]
     assert not any("#" in line for line in blocks)
 
 
 def test_picture_says_where_the_log_has_no_day_to_compare() -> None:
     (tern, _) = compare(traffic(hit(1)), [kept(0)], UTC_DAYS)
-    lines = text_of(tern, size, has_blocks=False)
+    lines = text_of(tern, has_blocks=False)
     assert "  before  the log covers no day of it" in lines
     assert not any("change" in line for line in lines)
 
 
 def test_more_after_than_before_is_said_too() -> None:
     (tern, _) = compare(traffic(hit(-1), hit(1), hit(1), hit(1)), [kept(0)], UTC_DAYS)
-    assert "  change  200.0% more requests, 200.0% more bytes" in text_of(tern, size, has_blocks=False)
+    assert "  change  200.0% more requests, 200.0% more bytes" in text_of(tern, has_blocks=False)
 
 
 def test_drawing_is_xml_whatever_the_names_hold() -> None:
@@ -222,7 +218,7 @@ def test_drawing_is_xml_whatever_the_names_hold() -> None:
     rows = [kept(0, name=evil, agent=f"{evil}/1")]
     comparisons = compare(traffic(hit(-1, f"{evil}/2"), agents=(f"{evil}/1",)), rows, UTC_DAYS)
     assert len(comparisons) == 2
-    drawn = svg_of(comparisons, f"http://{evil}", size)
+    drawn = svg_of(comparisons, f"http://{evil}")
     root = Xml.fromstring(drawn)
     assert {element.tag.partition("}")[2] for element in root.iter()} == {
         "svg", "title", "style", "rect", "text", "line",
@@ -231,4 +227,4 @@ def test_drawing_is_xml_whatever_the_names_hold() -> None:
 
 
 def test_drawing_of_nothing_is_a_drawing() -> None:
-    assert Xml.fromstring(svg_of([], "", size)).tag.endswith("svg")
+    assert Xml.fromstring(svg_of([], "")).tag.endswith("svg")

@@ -30,8 +30,8 @@ def test_policy_is_said_in_words(tmp_path: Path) -> None:
     assert "open      to the homes below; everybody else is refused" in said
     assert "engine-a: may come now, until Mon 02 Nov 2026 04:00 CET" in said
     assert "Mon 00:00-04:00; outside of them kept and run later, its parcels wait for home" in said
-    assert "a visit rests while other work takes more than 25% of the machine, until below 20%" in said
-    assert "and while the web server answers / more than 40 ms later than when calm" in said
+    assert "a visit is paused while other work takes more than 25% of the machine, until below 20%" in said
+    assert "and while the web server answers / more than 40 ms later than when the load is low" in said
     assert "  visit     500 pages, 3,600 s" in said
     assert "  day       9 visits, 5,000 pages" in said
     assert "robots.txt is ignored" in said
@@ -39,7 +39,7 @@ def test_policy_is_said_in_words(tmp_path: Path) -> None:
     assert "engine-c: never" in said
     assert "promising priority 7 or more: 9,000 pages, 60 s" in said
     assert said.endswith(
-        "next change: Mon 02 Nov 2026 04:00 CET, the hours of engine-a end: a visit that runs then rests"
+        "next change: Mon 02 Nov 2026 04:00 CET, the hours of engine-a end: a visit that runs then is paused"
     )
 
 

@@ -38,7 +38,6 @@ def test_hours_hold_from_their_first_minute_to_their_last() -> None:
 
 def test_no_hours_are_always() -> None:
     always = hours()
-    assert always.is_always
     assert always.contains(0.0)
     assert (always.next_begin(5.0), always.ends(5.0)) == (5.0, None)
 

@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ import pytest
 from tests.host.knocking import GatedSite, Stream, limits_of, open_home, send, until
 
 from sterna.host.policy import load as load_module
-from sterna.host.policy.load import Governor, Load, LoadMeter, MachineTimes, Probe, family_of, read_machine
+from sterna.host.policy.load import Governor, Load, LoadMeter, MachineTimes, family_of, probe, read_machine
 from sterna.host.policy.policy import LoadRules, Policy
 from sterna.host.site.upstream import Upstream
 from sterna.host.visiting import overseer
@@ -168,7 +169,9 @@ def test_who_gives_way_runs_only_when_a_core_is_idle_and_so_do_its_children() ->
 
 
 @asynccontextmanager
-async def answering(reply: bytes, *, seconds: float = 0.0) -> AsyncIterator[tuple[Probe, list[bytes]]]:
+async def answering(
+    reply: bytes, *, seconds: float = 0.0
+) -> AsyncIterator[tuple[Callable[[], Awaitable[float]], list[bytes]]]:
     asked: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -180,28 +183,29 @@ async def answering(reply: bytes, *, seconds: float = 0.0) -> AsyncIterator[tupl
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server:
-        yield Probe("https://www.example.org", Upstream("http", "127.0.0.1", port), "/front"), asked
+        upstream = Upstream("http", "127.0.0.1", port)
+        yield partial(probe, "https://www.example.org", upstream, "/front"), asked
 
 
 async def test_probe_asks_by_the_sites_name_and_takes_the_time() -> None:
-    async with answering(b"HTTP/1.1 200 OK\r\n\r\n", seconds=0.05) as (probe, asked):
-        assert 0.05 <= await probe() < 2.0
+    async with answering(b"HTTP/1.1 200 OK\r\n\r\n", seconds=0.05) as (ask, asked):
+        assert 0.05 <= await ask() < 2.0
         assert asked[0].startswith(b"GET /front HTTP/1.1\r\nHost: www.example.org\r\n")
 
 
 @pytest.mark.parametrize("reply", [b"HTTP/1.1 503 Busy\r\n\r\n", b"", b"nonsense\r\n\r\n", b"x" * 100_000])
 async def test_server_that_has_no_time_is_infinitely_slow(reply: bytes) -> None:
-    async with answering(reply) as (probe, _):
-        assert await probe() == math.inf
+    async with answering(reply) as (ask, _):
+        assert await ask() == math.inf
 
 
 async def test_server_that_is_not_there_or_keeps_silent_is_infinitely_slow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(load_module, "PROBE_SECONDS", 0.05)
-    assert await Probe("http://x", Upstream("http", "127.0.0.1", 1), "/")() == math.inf
-    async with answering(b"HTTP/1.1 200 OK\r\n\r\n", seconds=1.0) as (probe, _):
-        assert await probe() == math.inf
+    assert await probe("http://x", Upstream("http", "127.0.0.1", 1), "/") == math.inf
+    async with answering(b"HTTP/1.1 200 OK\r\n\r\n", seconds=1.0) as (ask, _):
+        assert await ask() == math.inf
 
 
 # -- a visit rests and goes on -----------------------------------------------------------------------------

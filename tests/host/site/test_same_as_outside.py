@@ -20,7 +20,7 @@ from tests import making
 from tests.servers import apache, nginx
 from tests.servers.apache import OUTSIDE_HEADER, open_folder
 
-from sterna.host.config import Alias, HostConfig
+from sterna.host.config import HostConfig
 from sterna.host.policy.policy import Policy
 from sterna.host.site import source as source_module
 from sterna.host.site.source import LoopbackResolver, open_source, resolver_of
@@ -36,7 +36,8 @@ from sterna.model import (
     Target,
     Visit,
 )
-from sterna.runtime.runtime import RuntimeConfig, open_runtime
+from sterna.runtime.access import RuntimeConfig
+from sterna.runtime.runtime import open_runtime
 from sterna.web.clock import SystemClock
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.http import Fetcher, Request, Response
@@ -59,7 +60,7 @@ class Site:
 
     url: str
     root: Path
-    aliases: tuple[Alias, ...]
+    aliases: tuple[tuple[str, Path], ...]
     paths: tuple[str, ...]
     log_path: Path
 
@@ -312,7 +313,7 @@ def odd_site(request: pytest.FixtureRequest) -> Iterator[Site]:
         root = build(folder)
         paths = (*(f"/{name}" for name in FILES), *ODD_PATHS)
         with serve(kind, root, folder=folder / kind, rules=rules, aliases={"/files": folder}) as (url, log):
-            yield Site(url, root, (Alias("/files", folder),), (*paths, "/files/secret.html"), log)
+            yield Site(url, root, (("/files", folder),), (*paths, "/files/secret.html"), log)
 
 
 @pytest.fixture(scope="module")
@@ -393,7 +394,7 @@ def real_site(request: pytest.FixtureRequest) -> Iterator[Site]:
         opened = serve(kind, root, folder=folder, rules=rules, aliases=with_slashes(kind, aliases))
         with opened as (url, log):
             starts = ("/index.html", "/manual/en/index.html", "/manual/en", "/book/en-US/", "/gone.html")
-            yield Site(url, root, tuple(Alias(path, to) for path, to in aliases.items()), starts, log)
+            yield Site(url, root, tuple(aliases.items()), starts, log)
 
 
 def with_slashes(kind: Server, aliases: dict[str, Path]) -> dict[str, Path]:

@@ -9,12 +9,13 @@ from tests import making
 from tests.servers.nginx import serve
 
 from sterna.errors import ConfigError, FetchError
-from sterna.host.config import Alias, HostConfig
+from sterna.host.config import HostConfig
 from sterna.host.policy.policy import Policy
 from sterna.host.site.closed import Closed
 from sterna.host.site.source import LoopbackResolver, SiteFetcher, open_source, resolver_of
 from sterna.model import Ended, Etiquette, Parcel, Target
-from sterna.runtime.runtime import RuntimeConfig, open_runtime
+from sterna.runtime.access import RuntimeConfig
+from sterna.runtime.runtime import open_runtime
 from sterna.web.clock import SystemClock
 from sterna.web.http import Request, Response
 from sterna.web.politeness import NO_LIMITS
@@ -128,10 +129,10 @@ async def test_name_leads_to_the_upstream(tmp_path: Path) -> None:
         ({"check": "sometimes"}, "check .*every, folder, never"),
         ({"upstream": "http://backend"}, "upstream"),
         ({"check": "never"}, "need a document root"),
-        ({"aliases": (Alias("/files", Path("/")),)}, "need a document root"),
+        ({"aliases": (("/files", Path("/")),)}, "need a document root"),
         ({"root": Path("/nowhere/at/all")}, "not a folder"),
         ({"root": Path("/nowhere/at/all"), "check": "never"}, "not a folder"),
-        ({"root": Path("/"), "aliases": (Alias("files", Path("/")),)}, "alias"),
+        ({"root": Path("/"), "aliases": (("files", Path("/")),)}, "alias"),
     ],
 )
 async def test_configuration_that_cannot_be_says_so(
@@ -150,7 +151,7 @@ async def test_files_alone_are_read_where_there_is_no_server(tmp_path: Path) -> 
     config = config_of(
         tmp_path,
         root=tmp_path / "root",
-        aliases=(Alias("/more/", tmp_path / "more"),),
+        aliases=(("/more/", tmp_path / "more"),),
         check="never",
         policy=Policy(closed=("/drafts/",)),
     )

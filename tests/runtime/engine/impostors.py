@@ -8,7 +8,7 @@ from sterna.model import Program, Source
 from sterna.runtime.cell import frame
 from sterna.runtime.cell.frame import HEAD_BYTES
 from sterna.runtime.cell.jail import JailLimits
-from sterna.runtime.cell.pool import CellUsage, Death
+from sterna.runtime.cell.pool import Death
 from sterna.runtime.engine.client import Engine, Engines
 from sterna.runtime.engine.messages import (
     MAX_REPLY_BYTES,
@@ -52,8 +52,8 @@ class Impostor:
     async def wait(self) -> Death:
         return Death(ended="exit", detail="exit code 3")
 
-    def usage(self) -> CellUsage:
-        return CellUsage(0.0, 0)
+    def memory_bytes(self, *, is_peak: bool) -> int:
+        return 0
 
     def kill(self) -> None:
         self.is_killed = True

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from sterna.crawler.facts import Fact, decode
-from sterna.model import Source, State, StateChange
+from sterna.model import Budget, Source, State, StateChange
 from sterna.runtime.engine.clips import Clips
 from sterna.runtime.engine.engine import RuleEngine
-from sterna.runtime.engine.messages import EngineLimits, PageView, Start, Verdict
+from sterna.runtime.engine.messages import PageView, Start, Verdict
 
 _NEW = State()
 
@@ -28,12 +30,12 @@ def start_of(
     scratch_bytes: int = 0,
     drives_loading: bool = False,
 ) -> Start:
-    limits = EngineLimits(page_seconds=5.0, cpu_seconds=0.0, facts=most_facts, scratch_bytes=scratch_bytes)
     return Start(
         rules=(Source("rules.clp", rules),),
         state=state,
         facts=tuple(facts),
-        limits=limits,
+        budget=Budget(facts=most_facts, scratch_bytes=scratch_bytes),
+        page_seconds=5.0,
         drives_loading=drives_loading,
     )
 
@@ -60,16 +62,7 @@ class Running:
 
     def moved(self) -> "Running":
         """The same crawler, saved and gone on elsewhere."""
-        start = self._start
-        return Running(
-            Start(
-                rules=start.rules,
-                state=self.state(),
-                facts=start.facts,
-                limits=start.limits,
-                drives_loading=start.drives_loading,
-            )
-        )
+        return Running(msgspec.structs.replace(self._start, state=self.state()))
 
 
 def merged(state: State, change: StateChange) -> State:

@@ -85,13 +85,6 @@ class QueryPlan(Record, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
 
 
-class ConditionPlan(Record, frozen=True):
-    """A condition that is judged at the site alone."""
-
-    prune: Predicate | None
-    select: Predicate | None
-
-
 class _Judged(NamedTuple):
     """A condition, its shipped form, whether home repeats it, and whether the shipped form is weaker."""
 
@@ -101,10 +94,6 @@ class _Judged(NamedTuple):
     is_weaker: bool
     why: str
 
-    @classmethod
-    def only_at_home(cls, part: Conjunct, why: str) -> "_Judged":
-        return cls(part, TRUE, is_again=True, is_weaker=True, why=why)
-
 
 def plan_query(sql: str) -> QueryPlan:
     """The plan of a query; UsageError, in one line, if it is invalid."""
@@ -112,8 +101,8 @@ def plan_query(sql: str) -> QueryPlan:
         return _plan(trimmed(sql))
 
 
-def plan_condition(text: str) -> ConditionPlan:
-    """The plan of a condition that is shipped whole; UsageError if the site cannot judge it exactly."""
+def plan_condition(text: str) -> Predicate:
+    """The condition as it is shipped, whole; UsageError if the site cannot judge it exactly."""
     with _bounded_depth():
         node = read_condition(text)
         check_names(node.root(), {"page": PAGE_COLUMNS})
@@ -121,7 +110,7 @@ def plan_condition(text: str) -> ConditionPlan:
     for mark in marks_of(found):
         raise UsageError(f"the site cannot judge {text!r}: {mark.values[0]}")
     check(found)
-    return ConditionPlan(prune_of(found), or_none(found))
+    return found
 
 
 @contextmanager
@@ -165,23 +154,22 @@ def _plan(sql: str) -> QueryPlan:
 
 
 def _judged(query: exp.Expr, reader: PageReader, where: Where | None) -> list[_Judged]:
-    if reader.select is None:
-        return [_Judged.only_at_home(part, reader.why) for part in _parts(query, where)]
-    is_outer = reader.select is query and where is not None
-    parts = _parts(reader.select, where if is_outer else None)
-    found = [_judge(part, reader.names, is_outer=is_outer) for part in parts]
-    try:
-        check(joined("and", (each.shipped for each in found)))
-    except UsageError as error:
-        return [_Judged.only_at_home(part, str(error)) for part in parts]
-    return found
-
-
-def _parts(select: exp.Expr, where: Where | None) -> Sequence[Conjunct]:
-    if where:
-        return where.parts
-    node = select.args.get("where")
-    return [Conjunct(each, each.sql(dialect="duckdb")) for each in conjuncts(node.this)] if node else []
+    select = reader.select or query
+    parts: Sequence[Conjunct] = ()
+    if where and select is query:
+        parts = where.parts
+    elif node := select.args.get("where"):
+        parts = [Conjunct(each, each.sql(dialect="duckdb")) for each in conjuncts(node.this)]
+    why = reader.why
+    if reader.select:
+        is_outer = select is query and where is not None
+        found = [_judge(part, reader.names, is_outer=is_outer) for part in parts]
+        try:
+            check(joined("and", (each.shipped for each in found)))
+            return found
+        except UsageError as error:
+            why = str(error)
+    return [_Judged(part, TRUE, is_again=True, is_weaker=True, why=why) for part in parts]
 
 
 def _judge(part: Conjunct, names: Names, *, is_outer: bool) -> _Judged:
@@ -193,20 +181,18 @@ def _judge(part: Conjunct, names: Names, *, is_outer: bool) -> _Judged:
 
 
 def _step(judged: _Judged) -> Step:
-    text, prune = judged.part.text, prune_of(judged.shipped)
+    prune, why = prune_of(judged.shipped), judged.why
+    stage: Stage = "at the site"
     if judged.is_weaker:
-        is_home = judged.shipped == TRUE
-        return Step(text, "at home" if is_home else "at the site, weakened, and again at home", judged.why)
-    if judged.is_again:
-        return Step(text, "at the site, and again at home", judged.why)
-    if prune == judged.shipped:
-        return Step(
-            text, "before the fetch", "a page that fails it, or is found through one, is not in the result"
-        )
-    if prune:
-        why = f"a URL is fetched only if {describe(prune)}; the rest is judged at the site"
-        return Step(text, "before the fetch", why)
-    return Step(text, "at the site", judged.why)
+        stage = "at home" if judged.shipped == TRUE else "at the site, weakened, and again at home"
+    elif judged.is_again:
+        stage = "at the site, and again at home"
+    elif prune:
+        stage = "before the fetch"
+        why = "a page that fails it, or is found through one, is not in the result"
+        if prune != judged.shipped:
+            why = f"a URL is fetched only if {describe(prune)}; the rest is judged at the site"
+    return Step(judged.part.text, stage, why)
 
 
 def _home_steps(query: exp.Expr) -> Iterator[Step]:
@@ -228,31 +214,22 @@ def _home_steps(query: exp.Expr) -> Iterator[Step]:
 
 def explain_query(sql: str) -> str:
     """The plan of a query in words, step by step."""
-    return "\n".join(_lines(plan_query(sql)))
-
-
-def _lines(plan: QueryPlan) -> Iterator[str]:
-    yield "How the query is carried out:"
+    plan = plan_query(sql)
+    lines = ["How the query is carried out:"]
     for number, step in enumerate(plan.steps, start=1):
-        yield f"{number:2}. {step.text}"
-        yield from _wrapped(f"{step.stage}: {step.why}" if step.why else step.stage)
+        lines.append(f"{number:2}. {step.text}")
+        lines += _wrapped(f"{step.stage}: {step.why}" if step.why else step.stage)
     if not plan.steps:
-        yield from _wrapped("no conditions: every page is wanted")
-    yield ""
-    yield from _wrapped(f"Columns that travel home: {', '.join(plan.columns) or 'none'}.", "")
-    yield from _wrapped(_of_rows(plan), "")
+        lines += _wrapped("no conditions: every page is wanted")
+    rows = "Rows are printed at the end of the crawl: they need all pages."
+    if plan.is_streamable:
+        end = f"; the crawl ends after {plan.limit + plan.offset} rows" if plan.limit is not None else ""
+        rows = f"Rows are printed as pages arrive{end}."
+    lines += ["", *_wrapped(f"Columns that travel home: {', '.join(plan.columns) or 'none'}.", "")]
+    lines += _wrapped(rows, "")
     if plan.home_sql:
-        yield ""
-        yield "At home, over the pages kept:"
-        yield f"    {plan.home_sql}"
-
-
-def _of_rows(plan: QueryPlan) -> str:
-    if not plan.is_streamable:
-        return "Rows are printed at the end of the crawl: they need all pages."
-    if plan.limit is None:
-        return "Rows are printed as pages arrive."
-    return f"Rows are printed as pages arrive; the crawl ends after {plan.limit + plan.offset} rows."
+        lines += ["", "At home, over the pages kept:", f"    {plan.home_sql}"]
+    return "\n".join(lines)
 
 
 def _wrapped(text: str, indent: str = "      ") -> list[str]:

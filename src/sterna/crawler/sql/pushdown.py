@@ -6,14 +6,16 @@ that only home can judge, `weak` for one of which the site can judge a weaker fo
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from sqlglot import exp
 
 from sterna.crawler.algebra import joined, negated, unknown, weakened
-from sterna.crawler.grammar import COLUMNS, check, is_term, term_of
+from sterna.crawler.grammar import COLUMNS, TERMS, check, term_of
+from sterna.crawler.sql.query import has_more
 from sterna.crawler.sql.reads import Names
-from sterna.crawler.text_tests import LikeToken, Wild, is_stable, lowered, read_like
+from sterna.crawler.text_tests import LikeToken, Wild, affixed, is_stable, lowered, read_like
 from sterna.errors import UsageError
 from sterna.model import Predicate, Scalar
 
@@ -41,13 +43,16 @@ def translate(node: exp.Expr, names: Names) -> Predicate:
         return joined(op, [translate(each, names) for each in node.flatten(unnest=False)])
     if isinstance(node, exp.Not):
         return negated(translate(node.this, names))
-    if isinstance(node, exp.Boolean):
-        return Predicate("true" if node.this else "false")
-    if isinstance(node, exp.Null):
-        return Predicate("null")
     read = _READERS.get(type(node))
     found = read(node, names) if read else None
-    return _affordable(found) if found else _home(_why(node, names))
+    if found is None:
+        return _home(_why(node, names))
+    if next(marks_of(found), None) is None:
+        try:
+            check(found)
+        except UsageError as error:  # it is too large, for instance
+            return _home(str(error))
+    return found
 
 
 def marks_of(predicate: Predicate) -> Iterator[Predicate]:
@@ -72,19 +77,6 @@ def shipped(predicate: Predicate) -> Predicate:
 
 def _home(why: str) -> Predicate:
     return Predicate(HOME, values=(why,))
-
-
-def _weak(part: Predicate, why: str) -> Predicate:
-    return Predicate(WEAK, values=(why,), parts=(part,))
-
-
-def _affordable(found: Predicate) -> Predicate:
-    if next(marks_of(found), None) is None:
-        try:
-            check(found)
-        except UsageError as error:
-            return _home(str(error))
-    return found
 
 
 def _why(node: exp.Expr, names: Names) -> str:
@@ -124,7 +116,7 @@ def read_term(node: exp.Expr, names: Names) -> str | None:
         return name if name in COLUMNS and name not in LATE and is_page_column(node, names) else None
     if isinstance(node, exp.Anonymous) and len(node.expressions) == 1:
         name = f"{_FUNCTIONS.get(node.name.lower())}({read_term(node.expressions[0], names)})"
-        return name if is_term(name) else None
+        return name if name in TERMS else None
     return None
 
 
@@ -182,25 +174,15 @@ def value_for(term: str, constant: Constant) -> Constant | None:
 # --- operators
 
 
-def _extras(node: exp.Expr, *known: str) -> bool:
-    """True if the operator has arguments other than the known ones."""
-    return any(value for name, value in node.args.items() if name not in known)
-
-
 def _comparison(node: exp.Expr, names: Names) -> Predicate | None:
-    if _extras(node, "this", "expression"):
+    if has_more(node, "this", "expression"):
         return None
     op, left, right = COMPARISONS[type(node)], node.this, node.args["expression"]
     if read_term(left, names) is None:
         op, left, right = FLIPPED.get(op, op), right, left
-    return _between_sides(op, read_term(left, names), constant_of(right))
-
-
-def _between_sides(op: str, term: str | None, constant: Constant | None) -> Predicate | None:
-    if term is None or constant is None:
-        return None
-    value = value_for(term, constant)
-    return _compared(op, term, value.value) if value else None
+    term, constant = read_term(left, names), constant_of(right)
+    value = value_for(term, constant) if term and constant else None
+    return _compared(op, term, value.value) if term and value else None
 
 
 COMPARISONS: dict[type[exp.Expr], str] = {
@@ -229,42 +211,39 @@ def _compared(op: str, term: str, value: Scalar) -> Predicate | None:
 
 def _cased(term: str, written: str, tokens: Sequence[LikeToken]) -> Predicate:
     """A LIKE in lower or upper case; letters whose case depends on the version of Unicode match any."""
-    if is_stable(written):
-        return Predicate("like", term, (_pattern(tokens), _ESCAPE))
-    loose = [token if isinstance(token, Wild) or is_stable(token) else Wild.ONE for token in tokens]
-    part = Predicate("like", term, (_pattern(loose), _ESCAPE))
-    return _weak(part, "the case of some letters differs between versions of Unicode")
-
-
-def _pattern(tokens: Sequence[LikeToken]) -> str:
-    return "".join(token.value if isinstance(token, Wild) else _literally(token) for token in tokens)
-
-
-def _literally(char: str) -> str:
-    return _ESCAPE + char if char in "%_\\" else char
+    is_exact = is_stable(written)
+    pattern = ""
+    for char in tokens:
+        if isinstance(char, Wild):
+            pattern += char.value
+        elif is_exact or is_stable(char):
+            pattern += _ESCAPE + char if char in "%_\\" else char
+        else:
+            pattern += Wild.ONE.value
+    part = Predicate("like", term, (pattern, _ESCAPE))
+    why = "the case of some letters differs between versions of Unicode"
+    return part if is_exact else Predicate(WEAK, values=(why,), parts=(part,))
 
 
 def _between(node: exp.Expr, names: Names) -> Predicate | None:
     term = read_term(node.this, names)
     ends = _alike(term, [node.args["low"], node.args["high"]])
-    if _extras(node, "this", "low", "high") or term is None or ends is None:
+    if has_more(node, "this", "low", "high") or term is None or ends is None:
         return None
-    parts = [_compared(op, term, end) for op, end in zip((">=", "<="), ends, strict=True)]
-    return joined("and", _all(parts)) if _all(parts) else None
+    return _all("and", [_compared(op, term, end) for op, end in zip((">=", "<="), ends, strict=True)])
 
 
 def _in(node: exp.Expr, names: Names) -> Predicate | None:
     if field := node.args.get("field"):
-        found = None if _extras(node, "this", "field") else _contains([field, node.this], names)
+        found = None if has_more(node, "this", "field") else _contains([field, node.this], names)
         return found if found and found.op == "list_contains" else None
     term = read_term(node.this, names)
     values = _alike(term, node.expressions)
-    if _extras(node, "this", "expressions") or term is None or not values:
+    if has_more(node, "this", "expressions") or term is None or not values:
         return None
     if not term_of(term).case:
         return Predicate("in", term, tuple(values))
-    parts = [_compared("=", term, value) for value in values]
-    return joined("or", _all(parts)) if _all(parts) else None
+    return _all("or", [_compared("=", term, value) for value in values])
 
 
 def _alike(term: str | None, nodes: Sequence[exp.Expr]) -> list[Scalar] | None:
@@ -276,14 +255,15 @@ def _alike(term: str | None, nodes: Sequence[exp.Expr]) -> list[Scalar] | None:
     return [each.value for each in checked if each] if checked == constants else None
 
 
-def _all(parts: Sequence[Predicate | None]) -> list[Predicate]:
-    """The parts if none is missing, else an empty list."""
-    return [part for part in parts if part] if all(parts) else []
+def _all(op: str, parts: Sequence[Predicate | None]) -> Predicate | None:
+    """The parts joined; None if one is missing or there are none."""
+    found = [part for part in parts if part]
+    return joined(op, found) if found and len(found) == len(parts) else None
 
 
 def _is(node: exp.Expr, names: Names) -> Predicate | None:
     term = read_term(node.this, names)
-    is_null = isinstance(node.args["expression"], exp.Null) and not _extras(node, "this", "expression")
+    is_null = isinstance(node.args["expression"], exp.Null) and not has_more(node, "this", "expression")
     return Predicate("is_null", term_of(term).column) if term and is_null else None
 
 
@@ -291,40 +271,30 @@ def _like(node: exp.Expr, names: Names, escape: str = "") -> Predicate | None:
     term, pattern = read_term(node.this, names), text_of(node.args["expression"])
     if term is None or term_of(term).type != "text" or pattern is None:
         return None
-    if _extras(node, "this", "expression", "negate"):
+    if has_more(node, "this", "expression", "negate"):
         return None
-    found = _liked(node, term, pattern, escape)
-    return negated(found) if found and node.args.get("negate") else found
-
-
-def _liked(node: exp.Expr, term: str, pattern: str, escape: str) -> Predicate | None:
     tokens = read_like(pattern, escape)
-    if isinstance(node, exp.Like):
-        if term_of(term).case:
-            return _cased(term, pattern, tokens)
-        return Predicate("like", term, (pattern, escape) if escape else (pattern,))
-    # DuckDB lower-cases the pattern before it looks for the escape.
-    if term_of(term).case or escape.isalpha() or not escape.isascii():
-        return None
-    small = [token if isinstance(token, Wild) else lowered(token) for token in tokens]
-    return _cased(f"lower({term})", pattern, small)
+    if isinstance(node, exp.ILike):
+        # DuckDB lower-cases the pattern before it looks for the escape.
+        if term_of(term).case or escape.isalpha() or not escape.isascii():
+            return None
+        small = [token if isinstance(token, Wild) else lowered(token) for token in tokens]
+        found = _cased(f"lower({term})", pattern, small)
+    elif term_of(term).case:
+        found = _cased(term, pattern, tokens)
+    else:
+        found = Predicate("like", term, (pattern, escape) if escape else (pattern,))
+    return negated(found) if node.args.get("negate") else found
 
 
 def _escape(node: exp.Expr, names: Names) -> Predicate | None:
     escape = text_of(node.args["expression"])
-    if (
-        not isinstance(node.this, exp.Like | exp.ILike)
-        or escape is None
-        or _extras(node, "this", "expression")
-    ):
+    is_like = isinstance(node.this, exp.Like | exp.ILike)
+    if not is_like or escape is None or has_more(node, "this", "expression"):
         return None
     if len(escape) > 1 or not escape.isascii():
         raise UsageError(f"ESCAPE {escape!r} is not a single ASCII character")
     return _like(node.this, names, escape)
-
-
-def _starts_with(node: exp.Expr, names: Names) -> Predicate | None:
-    return _affix("starts_with", [node.this, node.args["expression"]], names)
 
 
 def _affix(op: str, sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
@@ -333,9 +303,7 @@ def _affix(op: str, sides: Sequence[exp.Expr], names: Names) -> Predicate | None
         return None
     if not term_of(term).case:
         return Predicate(op, term, (text,))
-    before = [Wild.MANY] if op in ("contains", "ends_with") else []
-    after = [Wild.MANY] if op in ("contains", "starts_with") else []
-    return _cased(term, text, [*before, *text, *after])
+    return _cased(term, text, affixed(op, text))
 
 
 def _contains(sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
@@ -350,30 +318,9 @@ def _list_contains(sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
     return Predicate("list_contains", term, (text,)) if term and is_list and text is not None else None
 
 
-def _has_several(op: str) -> "_FunctionReader":
-    def read(sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
-        items = sides[1].expressions if isinstance(sides[1], exp.Array) else []
-        parts = [_list_contains([sides[0], item], names) for item in items]
-        return joined(op, _all(parts)) if _all(parts) else None
-
-    return read
-
-
-def _overlap(node: exp.Expr, names: Names) -> Predicate | None:
-    return _has_several("or")([node.this, node.args["expression"]], names)
-
-
-def _regexp(op: str) -> "_FunctionReader":
-    def read(sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
-        term, pattern = read_term(sides[0], names), text_of(sides[1])
-        options = text_of(sides[2]) if len(sides) > 2 else ""
-        if term not in COLUMNS or COLUMNS[term] != "text" or pattern is None:
-            return None
-        if options not in ("", "i", "s", "is", "si") or not _is_same_everywhere(pattern, options):
-            return None
-        return Predicate(op, term, (pattern, options) if options else (pattern,))
-
-    return read
+def _has_several(op: str, sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
+    items = sides[1].expressions if isinstance(sides[1], exp.Array) else []
+    return _all(op, [_list_contains([sides[0], item], names) for item in items])
 
 
 # Versions of RE2 differ in Unicode classes, in the case of letters beyond ASCII and in the syntax of named
@@ -382,17 +329,23 @@ _UNLIKE = re.compile(r"\\[pPC]|\(\?<")
 _IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
 
 
-def _is_same_everywhere(pattern: str, options: str) -> bool:
-    if _UNLIKE.search(pattern):
-        return False
+def _regexp(op: str, sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
+    term, pattern = read_term(sides[0], names), text_of(sides[1])
+    options = text_of(sides[2]) if len(sides) > 2 else ""
+    if term not in COLUMNS or COLUMNS[term] != "text" or pattern is None or _UNLIKE.search(pattern):
+        return None
+    if options not in ("", "i", "s", "is", "si"):
+        return None
     ignores_case = "i" in options or _IGNORES_CASE.search(pattern)
-    return not ignores_case or (pattern.isascii() and "\\x" not in pattern)
+    if ignores_case and not (pattern.isascii() and "\\x" not in pattern):
+        return None
+    return Predicate(op, term, (pattern, options) if options else (pattern,))
 
 
 def _function(node: exp.Expr, names: Names) -> Predicate | None:
     least, most, read = _FUNCTION_READERS.get(node.name.lower(), (0, 0, None))
     sides = node.expressions
-    if read is None or not least <= len(sides) <= most or _extras(node, "this", "expressions"):
+    if read is None or not least <= len(sides) <= most or has_more(node, "this", "expressions"):
         return None
     return read(sides, names)
 
@@ -401,21 +354,19 @@ _Reader = Callable[[exp.Expr, Names], Predicate | None]
 _FunctionReader = Callable[[Sequence[exp.Expr], Names], Predicate | None]
 
 
-def _affix_reader(op: str) -> _FunctionReader:
-    return lambda sides, names: _affix(op, sides, names)
-
-
 _FUNCTION_READERS: dict[str, tuple[int, int, _FunctionReader]] = {
     "contains": (2, 2, _contains),
-    **dict.fromkeys(("starts_with", "prefix"), (2, 2, _affix_reader("starts_with"))),
-    **dict.fromkeys(("ends_with", "suffix"), (2, 2, _affix_reader("ends_with"))),
+    **dict.fromkeys(("starts_with", "prefix"), (2, 2, partial(_affix, "starts_with"))),
+    **dict.fromkeys(("ends_with", "suffix"), (2, 2, partial(_affix, "ends_with"))),
     **dict.fromkeys(("list_contains", "list_has", "array_contains", "array_has"), (2, 2, _list_contains)),
-    **dict.fromkeys(("list_has_any", "array_has_any"), (2, 2, _has_several("or"))),
-    **dict.fromkeys(("list_has_all", "array_has_all"), (2, 2, _has_several("and"))),
-    "regexp_matches": (2, 3, _regexp("regexp")),
-    "regexp_full_match": (2, 3, _regexp("regexp_full")),
+    **dict.fromkeys(("list_has_any", "array_has_any"), (2, 2, partial(_has_several, "or"))),
+    **dict.fromkeys(("list_has_all", "array_has_all"), (2, 2, partial(_has_several, "and"))),
+    "regexp_matches": (2, 3, partial(_regexp, "regexp")),
+    "regexp_full_match": (2, 3, partial(_regexp, "regexp_full")),
 }
 _READERS: dict[type[exp.Expr], _Reader] = {
+    exp.Boolean: lambda node, _: Predicate("true" if node.this else "false"),
+    exp.Null: lambda *_: Predicate("null"),
     **dict.fromkeys(COMPARISONS, _comparison),
     exp.Between: _between,
     exp.In: _in,
@@ -423,7 +374,8 @@ _READERS: dict[type[exp.Expr], _Reader] = {
     exp.Like: _like,
     exp.ILike: _like,
     exp.Escape: _escape,
-    exp.StartsWith: _starts_with,
-    exp.ArrayOverlaps: _overlap,
+    # sqlglot has nodes of its own for these two functions.
+    exp.StartsWith: lambda node, names: _affix("starts_with", [node.this, node.expression], names),
+    exp.ArrayOverlaps: lambda node, names: _has_several("or", [node.this, node.expression], names),
     exp.Anonymous: _function,
 }

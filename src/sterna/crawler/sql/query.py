@@ -22,10 +22,10 @@ _STARTS = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN}
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 _AFTER_WHERE = {
-    *(TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW, TokenType.ORDER_BY),
-    *(TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, TokenType.USING, TokenType.SELECT),
-    *(TokenType.SEMICOLON, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT),
-}
+    TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW, TokenType.ORDER_BY,
+    TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, TokenType.USING, TokenType.SELECT,
+    TokenType.SEMICOLON, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT,
+}  # fmt: skip
 _CHANGES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Copy, exp.Into)
 
 
@@ -67,7 +67,10 @@ def read_query(sql: str) -> exp.Expr:
         raise UsageError(
             f"only SELECT is allowed, and the query begins with {tokens[0].text!r}: try {_EXAMPLE}"
         )
-    statements = [each for each in _parsed(sql) if each]
+    try:
+        statements = [each for each in sqlglot.parse(sql, dialect=Dialect) if each]
+    except ParseError as error:
+        raise UsageError(_wrong(error)) from error
     if len(statements) != 1:
         raise UsageError(f"the query has {len(statements)} statements: write one")
     if not isinstance(statements[0], exp.Query) or statements[0].find(*_CHANGES):
@@ -79,19 +82,14 @@ def read_condition(text: str) -> exp.Expr:
     """The parsed condition of a WHERE; UsageError if the text is empty or more than a condition."""
     query = read_query(f"SELECT * FROM page WHERE\n{text}")  # noqa: S608 - parsed, never run
     where = query.args.get("where")
-    others = [
-        name for name, value in query.args.items() if value and name not in ("expressions", "from_", "where")
-    ]
-    if where is None or others:
+    if where is None or has_more(query, "expressions", "from_", "where"):
         raise UsageError(f"{text!r} is not a condition: write only what follows WHERE")
     return where.this  # type: ignore[no-any-return]
 
 
-def _parsed(sql: str) -> Sequence[exp.Expr | None]:
-    try:
-        return sqlglot.parse(sql, dialect=Dialect)
-    except ParseError as error:
-        raise UsageError(_wrong(error)) from error
+def has_more(node: exp.Expr, *known: str) -> bool:
+    """True if the node has arguments other than the known ones."""
+    return any(value for name, value in node.args.items() if name not in known)
 
 
 def _wrong(error: ParseError) -> str:
@@ -123,13 +121,8 @@ def check_names(query: exp.Expr, tables: Mapping[str, Sequence[str]]) -> None:
             table.db or table.name.lower() not in own | tables.keys()
         ):
             raise UsageError(f"unknown table {table.sql()}: {_nearest(table.name, tables)}")
-    _check_columns(query, tables)
-
-
-def _check_columns(query: exp.Expr, tables: Mapping[str, Sequence[str]]) -> None:
-    made = (exp.Unnest, exp.Lateral, exp.Values, exp.Pivot, exp.Anonymous)
-    sources = [table.this for table in query.find_all(exp.Table)]
-    if query.find(*made[:-1]) or any(isinstance(source, made) for source in sources):
+    calls = any(isinstance(table.this, exp.Anonymous) for table in query.find_all(exp.Table))
+    if calls or query.find(exp.Unnest, exp.Lateral, exp.Values, exp.Pivot):
         return  # only DuckDB knows the columns of such tables
     read = {table.name.lower() for table in query.find_all(exp.Table)}
     columns = [name for table in tables if table in read for name in tables[table]]
@@ -250,10 +243,7 @@ def _split(tokens: Sequence[Token]) -> list[Sequence[Token]]:
 
 def _unwrapped(tokens: Sequence[Token]) -> list[Sequence[Token]]:
     """The parts of a condition in parentheses if it has several, else the condition."""
-    inner = _split(tokens[1:-1]) if _is_wrapped(tokens) else []
-    return inner if len(inner) > 1 else [tokens]
-
-
-def _is_wrapped(tokens: Sequence[Token]) -> bool:
     is_open = len(tokens) > 2 and tokens[0].token_type == TokenType.L_PAREN
-    return is_open and [at for at, _ in _outermost(tokens)] == [0, len(tokens) - 1]
+    is_wrapped = is_open and [at for at, _ in _outermost(tokens)] == [0, len(tokens) - 1]
+    inner = _split(tokens[1:-1]) if is_wrapped else []
+    return inner if len(inner) > 1 else [tokens]

@@ -1,31 +1,20 @@
 """What a query reads: its tables and columns, and which pages and rows it needs at once."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, get_args
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from sqlglot import exp
 
-from sterna.crawler.sql.query import conjuncts
-from sterna.model import Field
+from sterna.crawler.sql.query import conjuncts, has_more
+from sterna.model import Field, fields_among
 
 Names = frozenset[str]  # under which a query knows the table `page`
 
 PAGE_COLUMNS = (
-    *("url", "site", "status", "error", "content_type", "title", "text", "language", "digest", "size"),
-    *(
-        "depth",
-        "fetched",
-        "modified",
-        "etag",
-        "referrer",
-        "description",
-        "keywords",
-        "headings",
-        "html",
-        "headers",
-    ),
-    *("extracts", "visit", "crawler"),
-)
+    "url", "site", "status", "error", "content_type", "title", "text", "language", "digest", "size", "depth",
+    "fetched", "modified", "etag", "referrer", "description", "keywords", "headings", "html", "headers",
+    "extracts", "visit", "crawler",
+)  # fmt: skip
 TABLES: dict[str, tuple[str, ...]] = {
     "page": PAGE_COLUMNS,
     "page_history": PAGE_COLUMNS,
@@ -33,49 +22,47 @@ TABLES: dict[str, tuple[str, ...]] = {
     "event": ("url", "site", "kind", "fetched", "status", "digest", "digest_before", "visit"),
     "fact": ("kind", "crawler", "site", "visit", "template", "data", "received"),
     "site": (
-        *("site", "pages", "requests", "bytes_received", "errors", "robots", "robots_failures"),
-        *("robots_retry_at", "reason", "next_turn"),
+        "site", "pages", "requests", "bytes_received", "errors", "robots", "robots_failures",
+        "robots_retry_at", "reason", "next_turn",
     ),
     "visit": (
-        *("visit", "site", "part", "epoch", "place", "began", "over", "ended", "parcels", "pages"),
-        *("requests", "bytes_received", "kept", "cpu_seconds"),
+        "visit", "site", "part", "epoch", "place", "began", "over", "ended", "parcels", "pages",
+        "requests", "bytes_received", "kept", "cpu_seconds",
     ),
-}
+}  # fmt: skip
 PAGES = ("page", "page_history")
 
 
 class PageReader(NamedTuple):
     """The one SELECT that reads page; or the reason why nothing of the query can be shipped."""
 
-    select: exp.Select | None
-    names: Names
+    select: exp.Select | None = None
+    names: Names = frozenset()
     why: str = ""
 
 
 def find_reader(query: exp.Expr) -> PageReader:
     """The SELECT that reads page, if pages that fail its WHERE can be dropped at the site."""
-    nothing = PageReader(None, frozenset())
     tables = [table for table in query.find_all(exp.Table) if table.name.lower() in (*PAGES, "link")]
     pages = [table for table in tables if table.name.lower() in PAGES]
     if len(pages) != 1 or pages[0].name.lower() != "page":
-        return nothing._replace(why="only a query that reads page exactly once can be shipped")
+        return PageReader(why="only a query that reads page exactly once can be shipped")
     page, select = pages[0], pages[0].parent_select
     if not isinstance(select, exp.Select) or not is_first_table(page, select):
-        return nothing._replace(why="page is not first in the FROM")
+        return PageReader(why="page is not first in the FROM")
     if query.find(exp.TableSample, exp.Pivot):
-        return nothing._replace(why="a sample or a pivot needs all pages")
-    names = frozenset({page.alias_or_name.lower()})
-    links = [table for table in tables if table is not page]
-    if not all(_joins_own_links(link, select, names) for link in links):
-        return nothing._replace(why="it reads links, and the links of dropped pages would be missing")
+        return PageReader(why="a sample or a pivot needs all pages")
+    name = page.alias_or_name.lower()
+    if not all(table is page or _joins_own_links(table, select, name) for table in tables):
+        return PageReader(why="it reads links, and the links of dropped pages would be missing")
     if not all(map(_keeps_first, select.args.get("joins") or ())):
-        return nothing._replace(why="dropped pages would change the result of its join")
-    return PageReader(select, names)
+        return PageReader(why="dropped pages would change the result of its join")
+    return PageReader(select, frozenset({name}))
 
 
 def is_first_table(page: exp.Table, select: exp.Select) -> bool:
     """True if the table is the first of the SELECT's FROM; joins may follow."""
-    is_plain = not any(value for name, value in page.args.items() if name not in ("this", "alias"))
+    is_plain = not has_more(page, "this", "alias")
     return is_plain and isinstance(page.parent, exp.From) and page.parent is select.args.get("from_")
 
 
@@ -88,12 +75,12 @@ def _keeps_first(join: exp.Join) -> bool:
     )
 
 
-def _joins_own_links(link: exp.Table, select: exp.Select, names: Names) -> bool:
+def _joins_own_links(link: exp.Table, select: exp.Select, page: str) -> bool:
     """True if each page is joined only with its own links, so that those of other pages are not needed."""
     join = link.parent
     if not isinstance(join, exp.Join) or join.parent is not select or not join.args.get("on"):
         return False
-    own, page = link.alias_or_name.lower(), next(iter(names))
+    own = link.alias_or_name.lower()
     for each in conjuncts(join.args["on"]):
         if isinstance(each, exp.EQ):
             for one, other in ((each.this, each.expression), (each.expression, each.this)):
@@ -103,9 +90,7 @@ def _joins_own_links(link: exp.Table, select: exp.Select, names: Names) -> bool:
 
 
 def _is_column(node: exp.Expr, table: str, name: str) -> bool:
-    if not isinstance(node, exp.Column):
-        return False
-    return node.name.lower() == name and node.table.lower() in ("", table)
+    return isinstance(node, exp.Column) and node.name.lower() == name and node.table.lower() in ("", table)
 
 
 # --- what travels home, and whether it can be streamed
@@ -122,9 +107,8 @@ _ROW_FUNCTIONS = frozenset(
     """.split()  # noqa: SIM905 - one per line would fill a page
 )
 _ROW_NODES = (
-    *(exp.Cast, exp.Case, exp.If, exp.Extract, exp.Trim, exp.Substring),
-    *(exp.Ceil, exp.Floor, exp.StrPosition),
-)
+    exp.Cast, exp.Case, exp.If, exp.Extract, exp.Trim, exp.Substring, exp.Ceil, exp.Floor, exp.StrPosition
+)  # fmt: skip
 
 
 def columns_read(query: exp.Expr, exact: set[int]) -> Iterator[str]:
@@ -140,20 +124,17 @@ def columns_read(query: exp.Expr, exact: set[int]) -> Iterator[str]:
         node = waiting.pop()
         if id(node) not in exact:
             found.update(_read_by(node, names[False] - names[True]))
-            waiting += _below(node)
+            leaves_out = isinstance(node, exp.Star) and node.args.get("except_")
+            waiting += () if leaves_out else node.iter_expressions()
     return (name for name in PAGE_COLUMNS if name in found)
-
-
-def _below(node: exp.Expr) -> Iterable[exp.Expr]:
-    leaves_out = isinstance(node, exp.Star) and node.args.get("except_")
-    return () if leaves_out else node.iter_expressions()
 
 
 def _read_by(node: exp.Expr, others: set[str]) -> Sequence[str]:
     owner = node if isinstance(node, exp.Column) else node.parent
     if isinstance(owner, exp.Column) and owner.table.lower() in others:
         return ()
-    if isinstance(node, exp.Star) and not _is_counted(node):
+    call = node.parent if isinstance(node.parent, exp.Anonymous) else None
+    if isinstance(node, exp.Star) and not (call and call.name.lower() == "count"):
         gone = {column.name.lower() for column in node.args.get("except_") or ()}
         return [name for name in PAGE_COLUMNS if name not in gone]
     if isinstance(node, exp.Anonymous) and node.name.lower() == "columns":
@@ -162,44 +143,33 @@ def _read_by(node: exp.Expr, others: set[str]) -> Sequence[str]:
         return [column.name.lower() for column in node.args.get("using") or ()]
     if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
         # A table's name is a row with all its columns.
-        is_row = not node.table and node.name.lower() not in PAGE_COLUMNS
-        return PAGE_COLUMNS if is_row and _is_table(node) else [node.name.lower()]
+        name = node.name.lower()
+        may_be_row = not node.table and name not in PAGE_COLUMNS
+        tables = node.root().find_all(exp.Table) if may_be_row else ()
+        return PAGE_COLUMNS if any(table.alias_or_name.lower() == name for table in tables) else [name]
     return ()
-
-
-def _is_counted(star: exp.Star) -> bool:
-    return isinstance(star.parent, exp.Anonymous) and star.parent.name.lower() == "count"
-
-
-def _is_table(column: exp.Column) -> bool:
-    tables = column.root().find_all(exp.Table)
-    return any(table.alias_or_name.lower() == column.name.lower() for table in tables)
 
 
 def fields_read(query: exp.Expr, columns: Sequence[str]) -> tuple[Field, ...]:
     """The columns as fields that a crawler keeps, and links if the query reads them."""
     reads_links = any(table.name.lower() == "link" for table in query.find_all(exp.Table))
-    wanted = {*columns, "links"} if reads_links else set(columns)
-    return tuple(field for field in get_args(Field) if field in wanted)
+    return fields_among([*columns, "links"] if reads_links else columns)
 
 
 def is_streamable(query: exp.Expr) -> bool:
     """True if each page yields its result rows independently of other pages."""
     allowed = ("expressions", "from_", "where", "limit", "offset")
-    if not isinstance(query, exp.Select) or any(v for k, v in query.args.items() if k not in allowed):
+    if not isinstance(query, exp.Select) or has_more(query, *allowed):
         return False
+    tables = list(query.find_all(exp.Table))
+    is_page = len(tables) == 1 and tables[0].name.lower() == "page" and is_first_table(tables[0], query)
     bounds = (query.args.get("limit"), query.args.get("offset"))
     return (
-        _reads_page_alone(query)
+        is_page
+        and len(list(query.find_all(exp.Query))) == 1
         and all(map(_is_plain, filter(None, bounds)))
         and not any(map(needs_other_rows, query.expressions))
     )
-
-
-def _reads_page_alone(query: exp.Select) -> bool:
-    tables = list(query.find_all(exp.Table))
-    is_page = len(tables) == 1 and tables[0].name.lower() == "page" and is_first_table(tables[0], query)
-    return is_page and len(list(query.find_all(exp.Query))) == 1
 
 
 def needs_other_rows(column: exp.Expr) -> bool:
@@ -217,9 +187,8 @@ def needs_other_rows(column: exp.Expr) -> bool:
 
 def _is_plain(bound: exp.Expr) -> bool:
     """True if a LIMIT or OFFSET is a plain number."""
-    others = [value for name, value in bound.args.items() if name != "expression"]
     number = bound.args.get("expression")
-    return isinstance(number, exp.Literal) and number.is_int and not any(others)
+    return isinstance(number, exp.Literal) and number.is_int and not has_more(bound, "expression")
 
 
 def bounds_of(query: exp.Expr) -> tuple[int | None, int]:

@@ -7,13 +7,13 @@ duplicate facts, so duplicate rows come once.
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from sterna.crawler.sql.pushdown import COMPARISONS, FLIPPED, constant_of
-from sterna.crawler.sql.query import conjuncts, read_query
+from sterna.crawler.sql.query import conjuncts, has_more, read_query
 from sterna.errors import UsageError
-from sterna.model import Record
 
 RESULT = "QUERY_RESULT"
 
@@ -21,7 +21,7 @@ _ALLOWED = "SELECT columns FROM one table WHERE comparisons by =, <>, <, >, <=, 
 _SYMBOL = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 
-class Comparison(Record, frozen=True):
+class _Comparison(NamedTuple):
     """A column compared with a constant."""
 
     column: str
@@ -29,21 +29,21 @@ class Comparison(Record, frozen=True):
     value: str | int
 
 
-class SimpleSelect(Record, frozen=True):
-    """A simple query; an empty list of columns means all."""
-
-    columns: tuple[str, ...]
-    table: str
-    comparisons: tuple[Comparison, ...]
-
-
 def query_rule(sql: str, template_slots: Mapping[str, Sequence[str]]) -> str:
     """The rule for a query over one template; `template_slots` has each one's single-value slots."""
-    query = _read_simple(sql)
-    template, slots = _template(query.table, template_slots)
-    wanted = [_slot(column, slots) for column in query.columns] if query.columns else list(slots)
+    query = read_query(sql)
+    table = _table(query)
+    names = {"", table.alias_or_name.lower()}
+    is_all = [type(each) for each in query.expressions] == [exp.Star]
+    columns = [] if is_all else [_column(each, names) for each in query.expressions]
+    where = query.args.get("where")
+    comparisons = [_comparison(each, names) for each in conjuncts(where.this)] if where else []
+
+    template = _template(table.name, template_slots)
+    slots = template_slots[template]
+    wanted = list(slots) if is_all else [_slot(column, slots) for column in columns]
     tests: dict[str, list[str]] = {}
-    for each in query.comparisons:
+    for each in comparisons:
         slot = _slot(each.column, slots)
         tests.setdefault(slot, []).append(_test(slot, each))
     patterns = [
@@ -54,7 +54,7 @@ def query_rule(sql: str, template_slots: Mapping[str, Sequence[str]]) -> str:
     return f"(defrule Query\n  ({template} {' '.join(patterns)})\n  =>\n  (assert ({RESULT} {results})))"
 
 
-def _template(name: str, known: Mapping[str, Sequence[str]]) -> tuple[str, Sequence[str]]:
+def _template(name: str, known: Mapping[str, Sequence[str]]) -> str:
     for template, slots in known.items():
         if template.lower() == name.lower():
             for symbol in (template, *slots):
@@ -62,7 +62,7 @@ def _template(name: str, known: Mapping[str, Sequence[str]]) -> tuple[str, Seque
                     raise UsageError(
                         f"{symbol!r} is not a valid name in a rule: use letters, digits, '-' and '_'"
                     )
-            return template, slots
+            return template
     raise UsageError(f"unknown template {name!r}: choose one of {', '.join(known)}")
 
 
@@ -74,54 +74,30 @@ def _slot(column: str, slots: Sequence[str]) -> str:
     raise UsageError(f"unknown slot {column!r}: choose one of {', '.join(slots)}")
 
 
-def _test(slot: str, comparison: Comparison) -> str:
+def _test(slot: str, comparison: _Comparison) -> str:
     """A constraint on the slot's variable; values of another type fail it, and so does nil."""
     variable, op, value = f"?{slot}", comparison.op, comparison.value
-    if isinstance(value, str):
-        text = f"(str-compare {variable} {_quoted(value)})"
-        return f":(and (lexemep {variable}) (neq {variable} nil) ({op} {text} 0))"
-    return f":(and (numberp {variable}) ({op} {variable} {value}))"
-
-
-def _quoted(text: str) -> str:
-    if "\0" in text:
+    if not isinstance(value, str):
+        return f":(and (numberp {variable}) ({op} {variable} {value}))"
+    if "\0" in value:
         raise UsageError("a text in a rule must not contain a NUL character")
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    text = f'(str-compare {variable} "{quoted}")'
+    return f":(and (lexemep {variable}) (neq {variable} nil) ({op} {text} 0))"
 
 
 # --- reading the limited SQL
 
 
-def _read_simple(sql: str) -> SimpleSelect:
-    """The parsed query; UsageError if it exceeds the limited SQL."""
-    query = read_query(sql)
-    table = _table(query)
-    names = {"", table.alias_or_name.lower()}
-    where = query.args.get("where")
-    return SimpleSelect(
-        columns=_columns(query, names),
-        table=table.name,
-        comparisons=tuple(_comparison(each, names) for each in conjuncts(where.this)) if where else (),
-    )
-
-
 def _table(query: exp.Expr) -> exp.Table:
     source = query.args.get("from_")
-    extra = [
-        name for name, value in query.args.items() if value and name not in ("expressions", "from_", "where")
-    ]
-    if not isinstance(query, exp.Select) or extra or source is None or not isinstance(source.this, exp.Table):
+    table = source.this if source else None
+    is_plain = isinstance(query, exp.Select) and not has_more(query, "expressions", "from_", "where")
+    if not is_plain or not isinstance(table, exp.Table):
         raise _refusal("the query")
-    table: exp.Table = source.this
-    if any(value for name, value in table.args.items() if name not in ("this", "alias")):
+    if has_more(table, "this", "alias"):
         raise _refusal(table.sql())
     return table
-
-
-def _columns(query: exp.Expr, names: set[str]) -> tuple[str, ...]:
-    if [type(each) for each in query.expressions] == [exp.Star]:
-        return ()
-    return tuple(_column(each, names) for each in query.expressions)
 
 
 def _column(node: exp.Expr, names: set[str]) -> str:
@@ -134,7 +110,7 @@ def _column(node: exp.Expr, names: set[str]) -> str:
     return node.name
 
 
-def _comparison(node: exp.Expr, names: set[str]) -> Comparison:
+def _comparison(node: exp.Expr, names: set[str]) -> _Comparison:
     plain = node.unnest()
     op = COMPARISONS.get(type(plain), "")
     if not op or op not in ("=", "<>", "<", ">", "<=", ">="):
@@ -146,7 +122,7 @@ def _comparison(node: exp.Expr, names: set[str]) -> Comparison:
     value = constant.value if constant and constant.is_whole else None
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise _refusal(node.sql())
-    return Comparison(_column(left, names), op, value)
+    return _Comparison(_column(left, names), op, value)
 
 
 def _refusal(what: str) -> UsageError:

@@ -18,9 +18,8 @@ Send = Callable[[int, bytes], Awaitable[None]]
 class Acknowledgements:
     """note() collects parcels; run() sends, and parcels noted meanwhile go with the next call."""
 
-    def __init__(self, send: Send, *, every_seconds: float = EVERY_SECONDS) -> None:
+    def __init__(self, send: Send) -> None:
         self._send = send
-        self._every_seconds = every_seconds
         # Changed by note(), run() and finish(), all in the loop's thread.
         self._noted = 0
         self._sent = 0
@@ -45,12 +44,12 @@ class Acknowledgements:
         while True:
             await self._news.wait()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._every_seconds):
+                async with asyncio.timeout(EVERY_SECONDS):
                     await self._enough.wait()
             try:
                 await self._send_noted()
             except LineBroken:
-                await asyncio.sleep(self._every_seconds)  # the next call covers these parcels too
+                await asyncio.sleep(EVERY_SECONDS)  # the next call covers these parcels too
             except (Refused, WireError) as error:
                 self.failure = error
                 return

@@ -7,6 +7,7 @@ network are asked too, if the visit may go there.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -66,44 +67,33 @@ class Stationary:
         return True
 
 
+@dataclass(eq=False, repr=False)
 class Migrating:
     """Sends crawlers to hosts; visits without a host, or not worth a trip, are carried out here."""
 
-    def __init__(  # noqa: PLR0913 - each is a collaborator
-        self,
-        here: Here,
-        hosts: Hosts,
-        courier: Courier,
-        *,
-        ledger: LedgerDesk,
-        clock: Clock,
-        is_host_required: bool = False,
-        tell: Callable[[Placement], None] = lambda placement: None,
-        warn: Callable[[str], None] = lambda line: None,
-        welcome: Callable[[], str] = str,  # the command by which a host's owner admits this home
-    ) -> None:
-        self._here = here
-        self._hosts = hosts
-        self._courier = courier
-        self._ledger = ledger
-        self._clock = clock
-        self._is_host_required = is_host_required
-        self._tell = tell
-        self._warn = warn
-        self._welcome = welcome
-        self._room = asyncio.Semaphore(AWAY_AT_ONCE)
-        self._weighed: tuple[Crawler, int] | None = None  # the last crawler, and its size
-        self._under_way: dict[str, TripRequest] = {}  # filled by unfinished(), emptied by carry_out()
+    here: Here
+    hosts: Hosts
+    courier: Courier
+    _: KW_ONLY
+    ledger: LedgerDesk
+    clock: Clock
+    is_host_required: bool = False
+    tell: Callable[[Placement], None] = lambda placement: None
+    warn: Callable[[str], None] = lambda line: None
+    welcome: Callable[[], str] = str  # the command by which a host's owner admits this home
+    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AWAY_AT_ONCE))
+    _weighed: tuple[Crawler, int] | None = None  # the last crawler, and its size
+    _under_way: dict[str, TripRequest] = field(default_factory=dict)  # of an earlier run, not yet resumed
 
     def may_visit(self, site: str) -> bool:
         """False if a crawler of this run was killed there: the site waits for the next run."""
-        return site not in self._courier.killed_sites
+        return site not in self.courier.killed_sites
 
     async def unfinished(self) -> list[Visit]:
         """Visits of an earlier run that are still at their hosts."""
-        requests = await self._courier.unfinished()
+        requests = await self.courier.unfinished()
         for request in requests:
-            self._hosts.let_reach(request.visit, request.offer)
+            self.hosts.let_reach(request.visit, request.offer)
         self._under_way = {request.visit.id: request for request in requests}
         return [request.visit for request in requests]
 
@@ -118,7 +108,7 @@ class Migrating:
             deliver = deliver if visit is before else _counting_discovery(deliver)
         if request and await self._send(request, deliver=deliver, stop=stop, leave=leave):
             return Place("host", request.offer.endpoint)
-        await self._here.carry_out(visit, deliver=deliver, stop=stop)
+        await self.here.carry_out(visit, deliver=deliver, stop=stop)
         return HERE
 
     async def _send(
@@ -127,10 +117,10 @@ class Migrating:
         """False if the host did not take the crawler; raises HostGone if a required host failed."""
         async with self._room:
             leave()
-            outcome = await self._courier.travel(request, deliver=deliver, stop=stop, blame=self._blame)
+            outcome = await self.courier.travel(request, deliver=deliver, stop=stop, blame=self._blame)
         if isinstance(outcome.failure, ParcelRefused):
             raise outcome.failure
-        if outcome.faults and self._is_host_required:
+        if outcome.faults and self.is_host_required:
             raise _unserved(request.visit.site, f"its host failed: {outcome.faults[0].reason}")
         return outcome.was_taken
 
@@ -139,18 +129,18 @@ class Migrating:
         site = fault.site
         self._say(site, "here", fault.reason)
         if fault.problem == "unknown-home":
-            self._warn(f"the host of {site} does not know this home; ask its owner to run: {self._welcome()}")
-        if fault.problem == "closed-now" and not self._is_host_required:
+            self.warn(f"the host of {site} does not know this home; ask its owner to run: {self.welcome()}")
+        if fault.problem == "closed-now" and not self.is_host_required:
             closed = closed_words(fault.seconds)
-            self._warn(f"the host of {site} is closed {closed}: crawling the site from here")
-        await self._hosts.fail(site, fault.reason, seconds=fault.seconds or FAILED_SECONDS)
+            self.warn(f"the host of {site} is closed {closed}: crawling the site from here")
+        await self.hosts.fail(site, fault.reason, seconds=fault.seconds or FAILED_SECONDS)
 
     # -- where to ----------------------------------------------------------------------------------------
 
     async def _plan(self, visit: Visit) -> tuple[TripRequest | None, Visit]:
         """The trip to make, if any, and the visit, with a hold if the site was asked for its host."""
         choice = self._choose(visit)
-        if choice.place == "here" and not self._is_host_required:
+        if choice.place == "here" and not self.is_host_required:
             self._say(visit.site, "here", f"not worth a trip, {choice.reason}")
             return None, visit
         before = visit
@@ -161,12 +151,12 @@ class Migrating:
                 visit=visit, offer=offer, is_live_only=offer.is_live_only, order_bytes=choice.order_bytes
             )
             return request, visit
-        if self._is_host_required:
+        if self.is_host_required:
             raise _unserved(visit.site, "the site has no host" + (f" ({reason})" if reason else ""))
         self._say(visit.site, "here", reason or "the site has no host")
         if visit is not before:
             # Before the visit begins: its crawler may have a short time limit.
-            await self._clock.sleep(visit.etiquette.delay_seconds)
+            await self.clock.sleep(visit.etiquette.delay_seconds)
         return None, visit
 
     def _choose(self, visit: Visit) -> Choice:
@@ -176,33 +166,33 @@ class Migrating:
 
     async def _find(self, visit: Visit) -> tuple[Offer | None, Visit, str]:
         """The host's offer if any, the visit, and why there is no offer; asks the site if need be."""
-        is_known = (row := await self._row(visit.site)) is not None and row.until > self._clock.now()
+        is_known = (row := await self._row(visit.site)) is not None and row.until > self.clock.now()
         if not is_known and (refusal := await self._take_turn(visit)):
             return None, visit, refusal
-        asked_at = self._clock.now()
-        offer = await self._hosts.find(visit)
+        asked_at = self.clock.now()
+        offer = await self.hosts.find(visit)
         row = await self._row(visit.site)
         if row and row.checked_at >= asked_at:
-            until = self._clock.now() + visit.etiquette.delay_seconds
+            until = self.clock.now() + visit.etiquette.delay_seconds
             visit = msgspec.structs.replace(visit, holds=(*visit.holds, Hold(site_key(visit.site), until)))
         return offer, visit, row.reason if row else ""
 
     async def _take_turn(self, visit: Visit) -> str:
         """Waits until the site may be asked; returns the reason if it may not."""
         held = max((hold.until for hold in visit.holds if hold.key == site_key(visit.site)), default=0.0)
-        if held > self._clock.now() + visit.budget.patience_seconds:
+        if held > self.clock.now() + visit.budget.patience_seconds:
             return "the site asked for a pause"
         try:
-            await self._here.take_turn(visit)
+            await self.here.take_turn(visit)
         except FetchError as error:
             return str(error)
         return ""
 
     async def _row(self, site: str) -> HostRow | None:
-        return await self._ledger.do(lambda ledger: ledger.host_row(site))
+        return await self.ledger.do(lambda ledger: ledger.host_row(site))
 
     def _say(self, site: str, place: PlaceKind, reason: str) -> None:
-        self._tell(Placement(site=site, place=place, reason=reason))
+        self.tell(Placement(site=site, place=place, reason=reason))
 
 
 def _counting_discovery(deliver: Deliver) -> Deliver:

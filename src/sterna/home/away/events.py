@@ -1,5 +1,7 @@
 """The events and actions of a trip to a host: the input and output of `trip`."""
 
+from enum import Enum, auto
+
 from sterna.errors import SternaError
 from sterna.home.ledger.records import Out
 from sterna.model import Ended, Parcel, Record, Visit
@@ -34,8 +36,14 @@ class Outcome(Record, frozen=True, kw_only=True):
 # -- events ------------------------------------------------------------------------------------------------
 
 
-class Begun(Record, frozen=True):
-    """The trip begins."""
+class Moment(Enum):
+    """Events without a value."""
+
+    BEGUN = auto()  # the trip begins
+    ACCEPTED = auto()  # the host accepted the order: its stream begins
+    STORED = auto()  # a parcel is on the disk: committed, or in quarantine
+    SLEPT = auto()  # the pause before the next try is over
+    TIME_UP = auto()  # the host did not end a killed visit in time
 
 
 class Opened(Record, frozen=True, kw_only=True):
@@ -63,10 +71,6 @@ class Ready(Record, frozen=True):
     visit: Visit
 
 
-class Accepted(Record, frozen=True):
-    """The host accepted the order: its stream begins."""
-
-
 class Came(Record, frozen=True):
     """A complete parcel was received, in `size_bytes` of the stream."""
 
@@ -92,10 +96,6 @@ class Signed(Record, frozen=True):
     receipt: str = ""
 
 
-class Stored(Record, frozen=True):
-    """A parcel is on the disk: committed, or in quarantine."""
-
-
 class Released(Record, frozen=True):
     """The next parcel out of quarantine; None after the last."""
 
@@ -115,18 +115,10 @@ class Looked(Record, frozen=True):
     is_killed: bool
 
 
-class Slept(Record, frozen=True):
-    """The pause before the next try is over."""
-
-
 class Stopped(Record, frozen=True):
     """The run is stopped, or quarantine is full."""
 
     is_run: bool = True
-
-
-class TimeUp(Record, frozen=True):
-    """The host did not end a killed visit in time."""
 
 
 class Failed(Record, frozen=True):
@@ -142,31 +134,35 @@ class Closed(Record, frozen=True):
 
 
 Event = (
-    Begun
+    Moment
     | Opened
     | Greeted
     | Ready
-    | Accepted
     | Came
     | Said
     | StreamOver
     | Signed
-    | Stored
     | Released
     | Judged
     | Looked
-    | Slept
     | Stopped
-    | TimeUp
     | Failed
     | Closed
 )
 
-# -- actions without an event ------------------------------------------------------------------------------
+# -- actions, with the event that each brings after the colon ----------------------------------------------
 
 
-class WriteOut(Record, frozen=True):
-    """Write the crawler into the outbox, before anything is sent."""
+class Step(Enum):
+    """Actions without a value."""
+
+    WRITE_OUT = auto()  # write the crawler into the outbox, before anything is sent
+    PROVE = auto()  # note in quarantine that nothing more will come
+    DISCARD = auto()  # delete the visit's quarantine
+    OPEN = auto()  # look up how far the host is trusted: Opened
+    READ = auto()  # read on in the stream: Came, Said or StreamOver
+    RELEASE = auto()  # take the next parcel out of quarantine: Released
+    LOOK_FOR_KILL = auto()  # look whether the user has killed the crawler: Looked
 
 
 class Acknowledge(Record, frozen=True):
@@ -194,21 +190,6 @@ class Blame(Record, frozen=True):
     fault: Fault
 
 
-class Prove(Record, frozen=True):
-    """Note in quarantine that nothing more will come."""
-
-
-class Discard(Record, frozen=True):
-    """Delete the visit's quarantine."""
-
-
-# -- actions with an event, named after the colon ----------------------------------------------------------
-
-
-class Open(Record, frozen=True):
-    """Look up how far the host is trusted: Opened."""
-
-
 class Greet(Record, frozen=True):
     """Open a session: Greeted. If `is_known`, it must be the host that has the visit."""
 
@@ -222,18 +203,14 @@ class Shape(Record, frozen=True):
 
 
 class Order(Record, frozen=True, kw_only=True):
-    """Send the visit, or resume it from a parcel: Accepted."""
+    """Send the visit, or resume it from a parcel: ACCEPTED."""
 
     resume_from: int  # 0: send
     level: int
 
 
-class Read(Record, frozen=True):
-    """Read on in the stream: Came, Said or StreamOver."""
-
-
 class Wait(Record, frozen=True):
-    """Wait this long for the action under way: its event, or TimeUp."""
+    """Wait this long for the action under way: its event, or TIME_UP."""
 
     seconds: float
 
@@ -245,20 +222,20 @@ class Sign(Record, frozen=True):
 
 
 class Hold(Record, frozen=True):
-    """Put a parcel into quarantine: Stored."""
+    """Put a parcel into quarantine: STORED."""
 
     parcel: Parcel
     size_bytes: int
 
 
 class Commit(Record, frozen=True):
-    """Commit a parcel: Stored."""
+    """Commit a parcel: STORED."""
 
     parcel: Parcel
 
 
 class Sleep(Record, frozen=True):
-    """Pause before the next try: Slept."""
+    """Pause before the next try: SLEPT."""
 
     seconds: float
 
@@ -270,14 +247,6 @@ class Check(Record, frozen=True):
     is_whole: bool  # all its parcels were seen, in this run or in quarantine
 
 
-class Release(Record, frozen=True):
-    """Take the next parcel out of quarantine: Released."""
-
-
-class LookForKill(Record, frozen=True):
-    """Look whether the user has killed the crawler: Looked."""
-
-
 class Close(Record, frozen=True, kw_only=True):
     """Write the end of the trip into the outbox: Closed."""
 
@@ -287,21 +256,20 @@ class Close(Record, frozen=True, kw_only=True):
     promised: int | None = None  # the revisit priority that home promised the site
 
 
-Effect = WriteOut | Acknowledge | Tell | Kill | Blame | Prove | Discard
-Question = (
-    Open
+Action = (
+    Step
+    | Acknowledge
+    | Tell
+    | Kill
+    | Blame
     | Greet
     | Shape
     | Order
-    | Read
     | Wait
     | Sign
     | Hold
     | Commit
     | Sleep
     | Check
-    | Release
-    | LookForKill
     | Close
 )
-Action = Effect | Question

@@ -1,6 +1,7 @@
 """Discovery of hosts: each site is asked once, the answer is cached, the key pinned on first contact."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 
 from msgspec.structs import replace
 
@@ -30,81 +31,74 @@ class Configured(Record, frozen=True, kw_only=True):
     key: str = ""
 
 
-def _ignore(text: str) -> None:
-    pass
-
-
+@dataclass(eq=False, repr=False)
 class Hosts:
     """Finds the host of a site; caches answers in the ledger, negative ones too."""
 
-    def __init__(
-        self,
-        ledger: LedgerDesk,
-        transport: Transport,
-        *,
-        clock: Clock,
-        configured: Mapping[str, Configured] | None = None,
-        let_private: Callable[[str], None] = _ignore,  # allows a hostname on a private network
-        warn: Callable[[str], None] = _ignore,  # called once for each site
-    ) -> None:
-        self._ledger = ledger
-        self._transport = transport
-        self._clock = clock
-        self._configured = configured or {}
-        self._let_private = let_private
-        self._warn = warn
-        self._warned: set[str] = set()  # sites; changed by _distrust() alone
+    ledger: LedgerDesk
+    transport: Transport
+    _: KW_ONLY
+    clock: Clock
+    configured: Mapping[str, Configured]
+    let_private: Callable[[str], None]  # allows a hostname on a private network
+    warn: Callable[[str], None]  # called once for each site
+    _warned: set[str] = field(default_factory=set)  # sites; changed by _distrust() alone
 
     async def find(self, visit: Visit) -> Offer | None:
         """The offer of the host at the visit's site; None if it has none, or none to be trusted now."""
-        site, now = visit.site, self._clock.now()
-        configured = self._configured.get(site, Configured())
+        site, now = visit.site, self.clock.now()
+        configured = self.configured.get(site, Configured())
         row = await self._row(site)
         if row.failed_until > now:
             return None
         if visit.may_be_private or visit.allow_private:
-            self._let_private(hostname_of(site))
+            self.let_private(hostname_of(site))
         if configured.endpoint:
-            self._let_private(hostname_of(configured.endpoint))
-        offer = _kept_offer(row) if row.until > now else None
+            self.let_private(hostname_of(configured.endpoint))
+        offer = kept_offer(row) if row.until > now else None
         if offer is None and self._is_due(visit, row, configured):
             row, offer = await self._ask(visit, row, configured)
-            await self._ledger.do(lambda ledger: ledger.set_host(row))
-        return self._believed(offer, row, configured) if offer else None
+            await self.ledger.do(lambda ledger: ledger.set_host(row))
+        # The configuration may have changed since the offer was cached.
+        if offer is None or self._distrust(offer, row, configured):
+            return None
+        return replace(offer, endpoint=configured.endpoint.rstrip("/")) if configured.endpoint else offer
 
     def let_reach(self, visit: Visit, offer: Offer) -> None:
         """Allows calls to the host of a visit that may be on a private network."""
         if visit.may_be_private or visit.allow_private:
-            self._let_private(hostname_of(offer.endpoint))
+            self.let_private(hostname_of(offer.endpoint))
 
     async def fail(self, site: str, reason: str, *, seconds: float) -> None:
         """Notes that the host refused, was unreachable or lied: no crawler is sent there for a while."""
         row = await self._row(site)
-        failed_until = max(row.failed_until, self._clock.now() + seconds)
+        failed_until = max(row.failed_until, self.clock.now() + seconds)
         # Discovery is repeated afterwards: the host may have moved, or have another key.
         row = replace(row, failed_until=failed_until, until=0.0, reason=reason[:MAX_REASON])
-        await self._ledger.do(lambda ledger: ledger.set_host(row))
+        await self.ledger.do(lambda ledger: ledger.set_host(row))
 
     # -- asking ------------------------------------------------------------------------------------------
 
     def _is_due(self, visit: Visit, row: HostRow, configured: Configured) -> bool:
         """Whether to ask a site without a cached offer: sooner if somebody says that it has a host."""
-        age = self._clock.now() - row.checked_at
-        if row.offer or self._clock.now() >= row.until:
+        now = self.clock.now()
+        if row.offer or now >= row.until:
             return True
+        age = now - row.checked_at
         if configured != Configured():
             return age >= CONFIGURED_SECONDS
         return age >= ERROR_SECONDS and self._address(visit, configured)[1]
 
     async def _ask(self, visit: Visit, row: HostRow, configured: Configured) -> tuple[HostRow, Offer | None]:
         """The new row, and the offer if there is one to be trusted."""
-        now, site = self._clock.now(), visit.site
+        now, site = self.clock.now(), visit.site
         row = replace(row, checked_at=now, offer=b"", reason="")
         address, is_named = self._address(visit, configured)
         if not is_named and _is_closed(visit):
             return _without(row, now + NONE_SECONDS, f"its robots.txt disallows {WELL_KNOWN}"), None
         try:
-            data, seconds = await self._discover(address)
+            async with self.transport.exchange(address, Call("discover")) as answer:
+                data, seconds = await read_whole(answer.chunks, most=MAX_OFFER_BYTES), answer.max_age
             offer = decode_offer(data, site)
         except LineBroken as error:
             return _without(row, now + ERROR_SECONDS, str(error)), None
@@ -114,16 +108,11 @@ class Hosts:
         except WireError as error:  # usually a page that a site serves for every path
             wait = ERROR_SECONDS if is_named else NONE_SECONDS
             return _without(row, now + wait, str(error)), None
-        distrust = self._distrust(offer, row, configured)
-        if distrust:
+        if distrust := self._distrust(offer, row, configured):
             return _without(row, now + ERROR_SECONDS, distrust), None
         keep = min(float(offer.max_age), MOST_SECONDS if seconds is None else seconds)
         until = now + min(max(keep, LEAST_SECONDS), MOST_SECONDS)
         return replace(row, offer=data, key=offer.key, until=until), offer
-
-    async def _discover(self, address: str) -> tuple[bytes, float | None]:
-        async with self._transport.exchange(address, Call("discover")) as answer:
-            return await read_whole(answer.chunks, most=MAX_OFFER_BYTES), answer.max_age
 
     def _address(self, visit: Visit, configured: Configured) -> tuple[str, bool]:
         """Where to ask for the document, and whether the configuration or robots.txt names it."""
@@ -153,24 +142,19 @@ class Hosts:
             )
         if line and site not in self._warned:
             self._warned.add(site)
-            self._warn(line)
+            self.warn(line)
         return line
 
-    def _believed(self, offer: Offer, row: HostRow, configured: Configured) -> Offer | None:
-        """The offer to use; None if the configuration has changed since it was cached, and rules it out."""
-        if self._distrust(offer, row, configured):
-            return None
-        return replace(offer, endpoint=configured.endpoint.rstrip("/")) if configured.endpoint else offer
-
     async def _row(self, site: str) -> HostRow:
-        return await self._ledger.do(lambda ledger: ledger.host_row(site)) or HostRow(site=site)
+        return await self.ledger.do(lambda ledger: ledger.host_row(site)) or HostRow(site=site)
 
 
-def _kept_offer(row: HostRow) -> Offer | None:
+def kept_offer(row: HostRow) -> Offer | None:
+    """The offer in a row; None if there is none, or if an earlier version of Sterna stored it."""
     try:
         return decode_offer(row.offer, row.site) if row.offer else None
     except WireError:
-        return None  # stored by an earlier version: asked for again
+        return None
 
 
 def _without(row: HostRow, until: float, reason: str) -> HostRow:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from sterna.errors import HostGone, WireError
-from sterna.home.away.patience import is_of_rest
+from sterna.home.away.patience import PAUSED, RESUMED
 from sterna.home.away.receipts import Witnessed
 from sterna.model import Ended, Parcel, Target, Usage, Visit
 from sterna.wire.keys import PublicKey
@@ -13,15 +13,7 @@ from sterna.wire.known import Marks
 from sterna.wire.merkle import Tree, leaf_of
 from sterna.wire.parcels import Unpacker
 from sterna.wire.problems import decode_problem, refusal_of
-from sterna.wire.stream import (
-    Came,
-    Ending,
-    LineCame,
-    ParcelCame,
-    ProblemCame,
-    ReceiptCame,
-    StreamReader,
-)
+from sterna.wire.stream import Ending, LineCame, ParcelCame, ProblemCame, ReceiptCame, StreamReader
 
 MIB = 1 << 20
 MAX_LINES = 1_000  # of a host's log, in one visit
@@ -67,11 +59,6 @@ class Inbox:
         self._earlier_bytes = 0  # of earlier streams
         self.receipt: ReceiptCame | None = None  # of the last stream
 
-    @property
-    def has_all(self) -> bool:
-        """True if the last parcel was received, whether its end was proven or not."""
-        return self.ended is not None
-
     def begin(self, key: bytes, *, ahead_seconds: float = 0.0) -> None:
         """Begins a new stream with the next parcel; `ahead_seconds`: of the host's clock before ours."""
         if self._reader:
@@ -88,8 +75,17 @@ class Inbox:
         for came in self._reader.feed(data):
             if isinstance(came, ParcelCame):
                 yield self._parcel(came.packed, now)
-            else:
-                self._note(came)
+            elif isinstance(came, Ending):
+                self._end(came)
+            elif isinstance(came, ProblemCame):
+                raise _as_gone(came.json)
+            elif isinstance(came, ReceiptCame):
+                self.receipt = came
+            elif isinstance(came, LineCame) and (
+                self._line_count < MAX_LINES or came.text.startswith((PAUSED, RESUMED))
+            ):
+                self._line_count += 1
+                self.lines.append(came.text)
 
     def witnessed(self, *, now: float, lost_streams: int) -> Witnessed:
         """What a receipt of the visit is compared with; `lost_streams` may have lost bytes on the way."""
@@ -115,18 +111,12 @@ class Inbox:
 
     def _parcel(self, packed: bytes, now: float) -> Parcel:
         self._left_bytes -= len(packed)
-        if self.has_all:
+        if self.ended is not None:
             raise WireError("malformed", "parcel after the last one")
         assert self._unpacker
         parcel = self._unpacker.unpack(packed, now=now + self._ahead_seconds)
         if parcel.number != self.next:
             raise WireError("malformed", f"parcel {parcel.number} instead of parcel {self.next}")
-        self._count(parcel)
-        self.next += 1
-        self.ended = parcel.ended
-        return in_our_time(parcel, self._ahead_seconds) if self._ahead_seconds else parcel
-
-    def _count(self, parcel: Parcel) -> None:
         self.pages += len(parcel.pages)
         self._costs = self._costs.plus(parcel.usage)
         for page in parcel.pages:
@@ -135,17 +125,9 @@ class Inbox:
         is_too_much = self.pages > self._most_pages or self._urls > self._most_urls
         if is_too_much or parcel.number > self._most_parcels:
             raise WireError("too-large", "more pages, URLs or parcels than the visit's budget allows")
-
-    def _note(self, came: Came) -> None:
-        if isinstance(came, Ending):
-            self._end(came)
-        elif isinstance(came, ProblemCame):
-            raise _as_gone(came.json)
-        elif isinstance(came, ReceiptCame):
-            self.receipt = came
-        elif isinstance(came, LineCame) and (self._line_count < MAX_LINES or is_of_rest(came.text)):
-            self._line_count += 1
-            self.lines.append(came.text)
+        self.next += 1
+        self.ended = parcel.ended
+        return in_our_time(parcel, self._ahead_seconds) if self._ahead_seconds else parcel
 
     def _end(self, ending: Ending) -> None:
         """Raises WireError unless the host signed exactly what was received."""
@@ -153,14 +135,12 @@ class Inbox:
             raise WireError("malformed", "end of another visit")
         ending.check(self._host_key.verify)
         if ending.parcels != self.next - 1 or ending.ended != self.ended:
-            raise WireError(
-                "malformed", f"the host counts {ending.parcels} parcels, but {self.next - 1} were received"
-            )
+            received = f"{self.next - 1} were received"
+            raise WireError("malformed", f"the host counts {ending.parcels} parcels, but {received}")
         if self._is_from_start:  # else an earlier run received the first pages
             if ending.pages != self.pages:
-                raise WireError(
-                    "malformed", f"the host counts {ending.pages} pages, but {self.pages} were received"
-                )
+                received = f"{self.pages} were received"
+                raise WireError("malformed", f"the host counts {ending.pages} pages, but {received}")
             if ending.root != self._tree.root():
                 raise WireError("bad-signature", "the pages do not match the root that the host signed")
             self.is_proven = True
@@ -177,20 +157,19 @@ def most_bytes(visit: Visit) -> int:
 
 def in_our_time(parcel: Parcel, ahead_seconds: float) -> Parcel:
     """The parcel with its times converted from a clock that is ahead."""
+
+    def ours(targets: tuple[Target, ...]) -> tuple[Target, ...]:
+        return tuple(
+            replace(each, not_before=each.not_before - ahead_seconds) if each.not_before else each
+            for each in targets
+        )
+
     checkpoint = parcel.checkpoint
     return replace(
         parcel,
         pages=tuple(replace(page, fetched=page.fetched - ahead_seconds) for page in parcel.pages),
-        checkpoint=replace(
-            checkpoint,
-            found=tuple(_earlier(target, ahead_seconds) for target in checkpoint.found),
-            again=tuple(_earlier(target, ahead_seconds) for target in checkpoint.again),
-        ),
+        checkpoint=replace(checkpoint, found=ours(checkpoint.found), again=ours(checkpoint.again)),
     )
-
-
-def _earlier(target: Target, seconds: float) -> Target:
-    return replace(target, not_before=target.not_before - seconds) if target.not_before else target
 
 
 def _as_gone(json: bytes) -> HostGone:

@@ -5,21 +5,23 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from sterna.errors import HostGone, LineBroken, Refused, WireError
 from sterna.home.away import events as ev
 from sterna.home.away.acknowledgements import Acknowledgements
 from sterna.home.away.inbox import Inbox
-from sterna.home.away.luggage import Cargo
+from sterna.home.away.luggage import luggage
 from sterna.home.away.negotiation import Facts
 from sterna.home.away.patience import Patience
-from sterna.home.away.receipts import Countersigning, Keep, forget
-from sterna.model import Budget, Etiquette, Visit
+from sterna.home.away.receipts import Keep, countersign, forget
+from sterna.model import Budget, Etiquette, Target, Visit
 from sterna.transport.interface import Call, Transport, read_whole
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import MAX_WELCOME_BYTES, Greeting, Session
 from sterna.wire.keys import Identity
+from sterna.wire.known import Marks, pack_known
 from sterna.wire.orders import (
     MAX_SMALL_BYTES,
     Agent,
@@ -79,26 +81,19 @@ class Lines:
         self.clock = clock
         self.patience = patience or Patience()
         self.priority_of = priority_of
-        self.countersigning = Countersigning(identity, keep=keep_receipt)
+        self.keep_receipt = keep_receipt
 
     def to(self, offer: Offer) -> "Line":
         return Line(self, offer)
 
-    async def look(self, offer: Offer, visit: str) -> Report:
-        """The state of a visit at its host; raises HostGone if the host does not know it."""
-        return await self._ask(offer, Look(visit))
-
     async def kill(self, offer: Offer, visit: str) -> Report:
         """Ends a visit at its host, and returns its state; raises HostGone if the host does not know it."""
-        return await self._ask(offer, Kill(visit))
-
-    async def _ask(self, offer: Offer, order: Look | Kill) -> Report:
         try:
-            return await self.to(offer).ask(order)
+            return await self.to(offer).ask(Kill(visit))
         except Refused as refusal:
             if refusal.problem != "gone":
                 raise
-            raise HostGone(f"the host of {offer.site} does not know visit {order.visit}") from refusal
+            raise HostGone(f"the host of {offer.site} does not know visit {visit}") from refusal
 
 
 class Line:
@@ -111,7 +106,8 @@ class Line:
         # Set by greet(), load() and order(), which are called in this order; then read() ..., sign().
         self._contact: Contact | None = None
         self._visit: Visit | None = None
-        self._cargo: Cargo | None = None
+        self._starts: tuple[Target, ...] = ()
+        self._known = b""
         self._inbox: Inbox | None = None
         self._stream = AsyncExitStack()
         self._events: AsyncGenerator[StreamEvent, None] | None = None
@@ -167,7 +163,7 @@ class Line:
     async def ask(self, order: Look | Kill) -> Report:
         """Gives an order that is answered by a report, in a session of its own."""
         contact = await self.contact(Budget())
-        async with self._order(contact, order) as chunks:
+        async with self._exchange(_order_call(contact.session, order)) as (chunks, _):
             data = await read_whole(chunks, most=MAX_SMALL_BYTES)
         return open_report(contact.session.keys, data)
 
@@ -182,32 +178,27 @@ class Line:
     async def load(self, visit: Visit, *, first: int, began: float) -> None:
         """Packs a visit for the next order; its first parcel has number `first`. Slow if much is known."""
         self._visit = visit
-        self._cargo = await asyncio.to_thread(Cargo.of, visit)
-        self._inbox = Inbox(
-            visit, self._cargo.marks, host_key=self._offer.public_key, began=began, first=first
-        )
+        self._starts, self._known, marks = await asyncio.to_thread(_packed, visit)
+        self._inbox = Inbox(visit, marks, host_key=self._offer.public_key, began=began, first=first)
 
-    async def order(self, *, resume_from: int, level: int) -> ev.Accepted:
+    async def order(self, *, resume_from: int, level: int) -> None:
         """Sends the visit, or resumes it; the stream is then read with read()."""
         assert self._contact
         assert self._inbox
         contact = self._contact
         await self._stream.aclose()
         with self._translated():
-            chunks = await self._stream.enter_async_context(
-                self._order(contact, self._order_of(contact, resume_from, level))
-            )
+            call = _order_call(contact.session, self._order_of(contact.session, resume_from, level))
+            chunks, _ = await self._stream.enter_async_context(self._exchange(call))
             self._inbox.begin(contact.session.keys.stream, ahead_seconds=contact.ahead_seconds)
         self._acknowledgements = Acknowledgements(partial(self._acknowledge, contact))
         sending = asyncio.create_task(self._acknowledgements.run())
-        self._stream.push_async_callback(_end, sending)
+        self._stream.push_async_callback(cancel, sending)
         self._events = self._read(chunks)
-        return ev.Accepted()
 
-    def _order_of(self, contact: Contact, resume_from: int, level: int) -> Order:
-        visit, cargo = self._visit, self._cargo
+    def _order_of(self, session: Session, resume_from: int, level: int) -> Order:
+        visit = self._visit
         assert visit
-        assert cargo
         if resume_from:
             return Resume(visit.id, resume_from, level)
         return Send(
@@ -216,12 +207,12 @@ class Line:
             epoch=visit.epoch,
             crawler=visit.crawler,
             agent=_agent(visit.etiquette),
-            starts=cargo.starts,
-            known=cargo.known,
+            starts=self._starts,
+            known=self._known,
             state=visit.state,
             budget=visit.budget,  # the host reduces it to what it granted
             level=level,
-            priority=contact.session.priority,
+            priority=session.priority,
             within=visit.within,
         )
 
@@ -278,13 +269,13 @@ class Line:
         signature, result = b"", ""
         if self._inbox.receipt:
             seen = self._inbox.witnessed(now=self._lines.clock.now(), lost_streams=lost_streams)
-            signing = await self._lines.countersigning.take(self._inbox.receipt.packed, seen)
-            signature, result = signing.signature, signing.reason or "signed"
+            packed, lines = self._inbox.receipt.packed, self._lines
+            signature, reason = await countersign(packed, seen, lines.identity, keep=lines.keep_receipt)
+            result = reason or "signed"
         await self._acknowledgements.finish(signature)
         return ev.Signed(result)
 
     async def close(self) -> None:
-        """Ends the stream."""
         await self._stream.aclose()
 
     # -- messages ----------------------------------------------------------------------------------------
@@ -295,13 +286,6 @@ class Line:
         body = seal_acknowledgement(contact.session.keys, self._visit.id, number, receipt=receipt)
         async with self._exchange(Call("acknowledge", body)) as (chunks, _):
             await read_whole(chunks, most=MAX_SMALL_BYTES)
-
-    @asynccontextmanager
-    async def _order(self, contact: Contact, order: Order) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Gives the session's one order; its reply comes in chunks while the context is open."""
-        body = seal_order(contact.session.keys, contact.session.ticket, order)
-        async with self._exchange(Call("order", body)) as (chunks, _):
-            yield chunks
 
     @asynccontextmanager
     async def _exchange(self, call: Call) -> AsyncIterator[tuple[AsyncIterator[bytes], float]]:
@@ -324,9 +308,21 @@ class Line:
             raise HostGone(f"the host of {self._offer.site} sent a malformed stream: {error}") from error
 
 
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+async def cancel(*tasks: asyncio.Task[Any] | None) -> None:
+    """Returns when the tasks are over."""
+    under_way = [task for task in tasks if task]
+    for task in under_way:
+        task.cancel()
+    await asyncio.gather(*under_way, return_exceptions=True)
+
+
+def _packed(visit: Visit) -> tuple[tuple[Target, ...], bytes, Marks]:
+    starts, known = luggage(visit)
+    return starts, pack_known(known), Marks(known)
+
+
+def _order_call(session: Session, order: Order) -> Call:
+    return Call("order", seal_order(session.keys, session.ticket, order))
 
 
 def _agent(etiquette: Etiquette) -> Agent:

@@ -6,7 +6,6 @@ URLs with the next visit.
 """
 
 from collections.abc import Container
-from dataclasses import dataclass
 
 import msgspec
 import zstandard
@@ -15,10 +14,8 @@ from sterna.errors import HostGone, WireError
 from sterna.model import Budget, Ended, Known, Parcel, Record, Target, Visit
 from sterna.web.urls import fingerprint
 from sterna.wire.discovery import Offer, decode_offer, encode_offer
-from sterna.wire.known import Marks, pack_known
 
 _LEVEL = 3
-_ENCODER = msgspec.msgpack.Encoder()
 
 
 class Packed(Record, frozen=True):
@@ -27,9 +24,6 @@ class Packed(Record, frozen=True):
     visit: Visit
     offer: bytes
     own: Budget | None = None
-
-
-_DECODER = msgspec.msgpack.Decoder(Packed)
 
 
 def luggage(visit: Visit) -> tuple[tuple[Target, ...], Known]:
@@ -42,31 +36,15 @@ def luggage(visit: Visit) -> tuple[tuple[Target, ...], Known]:
     lowest = min((start.depth for start in visit.starts), default=0)
     # Rules that drive loading follow no links, and links of some parts do not reach every page.
     is_led = visit.crawler.program.drives_loading or bool(visit.within)
-    return tuple(
+    starts = tuple(
         start
         for start in visit.starts
-        if is_led or _goes_by_name(start, lowest) or fingerprint(start.url) not in marks
-    ), known
-
-
-@dataclass(frozen=True, slots=True)
-class Cargo:
-    """The luggage of a visit, packed for its order."""
-
-    starts: tuple[Target, ...]
-    known: bytes
-    marks: Marks
-
-    @classmethod
-    def of(cls, visit: Visit) -> "Cargo":
-        """Slow if much is known."""
-        starts, known = luggage(visit)
-        return cls(starts, pack_known(known), Marks(known))
-
-
-def _goes_by_name(start: Target, lowest: int) -> bool:
-    """True of roots, from which the rest is found, and of URLs that were missed before: see with_missed()."""
-    return start.depth <= lowest or start.attempts > 0 or start.kind != "page"
+        # Roots, from which the rest is found, and URLs that were missed before: see with_missed().
+        if is_led
+        or (start.depth <= lowest or start.attempts > 0 or start.kind != "page")
+        or fingerprint(start.url) not in marks
+    )
+    return starts, known
 
 
 def with_missed(parcel: Parcel, visit: Visit, *, reported: Container[int]) -> Parcel:
@@ -94,14 +72,14 @@ def is_negligent(visit: Visit, *, reported: Container[int]) -> bool:
 
 def pack(visit: Visit, offer: Offer, own: Budget | None = None) -> bytes:
     """All that is needed to resume the visit after a restart of home: for the ledger's outbox."""
-    data = _ENCODER.encode(Packed(visit, encode_offer(offer), own))
+    data = msgspec.msgpack.encode(Packed(visit, encode_offer(offer), own))
     return zstandard.ZstdCompressor(level=_LEVEL).compress(data)
 
 
 def unpack(data: bytes) -> tuple[Visit, Offer, Budget | None]:
     """What pack() was given; raises HostGone if another version of Sterna packed it."""
     try:
-        packed = _DECODER.decode(zstandard.ZstdDecompressor().decompress(data))
+        packed = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(data), type=Packed)
         return packed.visit, decode_offer(packed.offer, packed.visit.site), packed.own
     except (zstandard.ZstdError, msgspec.MsgspecError, WireError) as error:
         raise HostGone(f"cannot read the crawler's entry in the outbox: {error}") from error

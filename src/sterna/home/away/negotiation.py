@@ -21,7 +21,7 @@ MAX_LEVEL = 22  # of zstd
 SHOWN = 5  # parts, in a message
 URL_BYTES = 200  # of memory, for each URL that a visit holds
 # The limits that start again with another visit. Those of memory, scratch store and facts would be as tight.
-_RENEWED = frozenset(
+RENEWED = frozenset(
     {Ended.CPU_SECONDS, Ended.WALL_SECONDS, Ended.REQUESTS, Ended.FETCHED_BYTES, Ended.SENT_BYTES}
 )
 
@@ -63,7 +63,10 @@ def shape(visit: Visit, grants: Budget, facts: Facts, estimate: Estimate) -> Vis
         raise Refused("refused", f"all pending URLs are deeper than the {budget.depth} links that it allows")
     room = room_for(budget, estimate, wanted=visit.budget)
     visit = msgspec.structs.replace(visit, budget=budget, starts=near)
-    return visit if _has_an_order(visit) else _narrowed(visit, room, estimate)
+    program = visit.crawler.program
+    # If the crawler's rules set the order of pages, no part may be left for later.
+    is_ordered = program.is_best_first or program.drives_loading
+    return visit if is_ordered else _narrowed(visit, room, estimate)
 
 
 def bounded(wanted: Budget, granted: Budget, facts: Facts) -> Budget:
@@ -132,17 +135,6 @@ def is_hosts_own(ended: Ended, *, own: Budget, granted: Budget) -> bool:
     return bool(limit) and (not here or limit < here)
 
 
-def is_renewed(ended: Ended) -> bool:
-    """True of a limit that starts again with another visit to the same host."""
-    return ended in _RENEWED
-
-
-def _has_an_order(visit: Visit) -> bool:
-    """True if the crawler's rules set the order of pages, so that no part may be left for later."""
-    program = visit.crawler.program
-    return program.is_best_first or program.drives_loading
-
-
 def _narrowed(visit: Visit, room: int, estimate: Estimate) -> Visit:
     needs = needs_of(visit.starts, estimate)
     if sum(needs.values()) <= room:
@@ -155,7 +147,15 @@ def _narrowed(visit: Visit, room: int, estimate: Estimate) -> Visit:
         return visit
     starts = tuple(start for start in in_order if start.kind != "page" or part_of(start.url) in chosen)
     budget = msgspec.structs.replace(visit.budget, depth=min(depth, visit.budget.depth))
-    known = _known_beside(visit, starts)
+    # The starts that are left out count as known: home has them, so they must not be reported again.
+    marks = {fingerprint(start.url) for start in starts}
+    done = array("q")
+    done.frombytes(visit.known.fingerprints)
+    others = {fingerprint(start.url) for start in visit.starts} - marks
+    known = Known(
+        array("q", sorted(others.union(done))).tobytes(),
+        tuple(each for each in visit.known.validators if each.fingerprint in marks),
+    )
     return msgspec.structs.replace(visit, starts=starts, known=known, budget=budget, within=chosen)
 
 
@@ -173,18 +173,5 @@ def _exact_depth(visit: Visit) -> int:
     return max(min(unread, default=visit.budget.depth) + 1, deepest)
 
 
-def _known_beside(visit: Visit, starts: tuple[Target, ...]) -> Known:
-    """What is known, and the starts that are left out: home has them, so they must not be reported again."""
-    marks = {fingerprint(start.url) for start in starts}
-    others = {fingerprint(start.url) for start in visit.starts} - marks
-    done = array("q")
-    done.frombytes(visit.known.fingerprints)
-    return Known(
-        array("q", sorted(others.union(done))).tobytes(),
-        tuple(each for each in visit.known.validators if each.fingerprint in marks),
-    )
-
-
 def _number(text: str) -> int:
-    """The number in a text; 0 if it is not a number."""
     return int(text) if text.isascii() and text.isdigit() else 0

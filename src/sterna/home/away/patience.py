@@ -1,15 +1,8 @@
 """Timeouts of a visit at a host, which stand still while the host pauses it. Pure: the time is passed in."""
 
-from collections.abc import Callable
-
 from sterna.model import Record
 
 PAUSED, RESUMED = "paused:", "resumed:"  # prefixes of lines of a host's log
-
-
-def is_of_rest(line: str) -> bool:
-    """True of a line that reports a pause or its end."""
-    return line.startswith((PAUSED, RESUMED))
 
 
 class Patience(Record, frozen=True, kw_only=True):
@@ -42,7 +35,6 @@ class Clocks:
         self._idle_at = now + self._spell
 
     def note_parcel(self, now: float) -> None:
-        """The visit makes progress."""
         self._resume(now)
         self._idle_at = now + self._spell
 
@@ -54,7 +46,6 @@ class Clocks:
             self._resume(now)
 
     def is_over(self, now: float) -> bool:
-        """True if a timeout has passed."""
         if self._paused_at is not None:
             return now - self._paused_at > self._pause_left
         return now > min(self._late_at, self._idle_at)
@@ -66,17 +57,3 @@ class Clocks:
         self._pause_left -= paused
         self._late_at += paused
         self._idle_at = now + self._spell
-
-
-class Pauses:
-    """Warns that a host paused a visit, and why: once for each site, because hosts may repeat it often."""
-
-    def __init__(self, warn: Callable[[str], None]) -> None:
-        self._warn = warn
-        self._warned: set[str] = set()  # sites; added by note()
-
-    def note(self, site: str, line: str) -> None:
-        """Takes a line of the host's log."""
-        if line.startswith(PAUSED) and site not in self._warned:
-            self._warned.add(site)
-            self._warn(f"the host of {site} paused the crawler: {line.removeprefix(PAUSED).strip()}")

@@ -75,7 +75,12 @@ class Placement(Record, frozen=True, array_like=False, kw_only=True):
 
 def choose(prospect: Prospect) -> Choice:
     """The host if a trip is expected to save more than it costs."""
-    new, again = _expected(prospect)
+    new, again = prospect.new, prospect.known_again
+    if prospect.follows_links and not again:  # with pages to visit again, the size of the site is known
+        new = max(new, TYPICAL_PAGES - prospect.done)
+    if prospect.pages:
+        again = min(again, prospect.pages)
+        new = min(new, prospect.pages - again)
     ordinary = new * PAGE_BYTES + again * CONDITIONAL_BYTES
     saved = ordinary - new * (RETURNED_BYTES + prospect.kept_bytes) - again // 8
     order = (
@@ -86,7 +91,9 @@ def choose(prospect: Prospect) -> Choice:
         + prospect.known_again * VALIDATED_BYTES
     )
     place: PlaceKind = "host" if saved > order else "here"
-    return Choice(place=place, reason=_words(new, again, saved, order), saved_bytes=saved, order_bytes=order)
+    pages = f"about {new + again:,} page{'s' * (new + again != 1)} expected"
+    reason = f"{pages}: a trip saves {saved / 1000:,.1f} kB and costs {order / 1000:,.1f} kB"
+    return Choice(place=place, reason=reason, saved_bytes=saved, order_bytes=order)
 
 
 def prospect_of(visit: Visit, *, crawler_bytes: int, named: int) -> Prospect:
@@ -122,23 +129,3 @@ def closed_words(seconds: float | None) -> str:
     hours, days = round(minutes / 60), round(minutes / 1440)
     count, unit = (days, "day") if hours >= 48 else (hours, "hour") if minutes >= 90 else (minutes, "minute")
     return f"for about {count} {unit}{'s' * (count != 1)}"
-
-
-def _expected(prospect: Prospect) -> tuple[int, int]:
-    """The expected number of pages to read for the first time, and of those to read again."""
-    new, again = prospect.new, prospect.known_again
-    if prospect.follows_links and not again:  # with pages to visit again, the size of the site is known
-        new = max(new, TYPICAL_PAGES - prospect.done)
-    if not prospect.pages:
-        return new, again
-    again = min(again, prospect.pages)
-    return min(new, prospect.pages - again), again
-
-
-def _words(new: int, again: int, saved: int, order: int) -> str:
-    pages = f"about {new + again:,} page{'s' * (new + again != 1)} expected"
-    return f"{pages}: a trip saves {_kilobytes(saved)} and costs {_kilobytes(order)}"
-
-
-def _kilobytes(count: int) -> str:
-    return f"{count / 1000:,.1f} kB"

@@ -31,54 +31,33 @@ class Witnessed(Record, frozen=True, kw_only=True):
     latest: float
 
 
-class Signing(Record, frozen=True):
-    """The result of countersigning a receipt."""
-
-    signature: bytes = b""  # home's, if it signed
-    reason: str = ""  # why it did not
-
-
 async def forget(visit: str, site: str, data: bytes) -> None:
     """Stores nothing: for commands that only look at a visit."""
 
 
 def kept_in(desk: LedgerDesk) -> Keep:
-    """Stores receipts in the ledger."""
-
     async def keep(visit: str, site: str, data: bytes) -> None:
         await desk.do(lambda ledger: ledger.add_receipt(visit, site, data))
 
     return keep
 
 
-class Countersigning:
-    """Checks, signs and stores the receipts of this home's visits."""
-
-    def __init__(self, identity: Identity, *, keep: Keep = forget) -> None:
-        self._identity = identity
-        self._keep = keep
-
-    async def take(self, packed: bytes, seen: Witnessed) -> Signing:
-        """Stores the receipt, countersigned if it agrees with what was seen; an invalid one is not stored."""
-        try:
-            signed = decode_receipt(packed)
-            receipt = signed.open()
-            check_parties(receipt, seen, home=self._identity.public.data)
-        except WireError as error:
-            return Signing(reason=f"invalid receipt: {error}")
-        reason = dispute(receipt, seen)
-        if not reason:
-            signed = signed.countersign(self._identity)
-        await self._keep(seen.visit, seen.site, signed.encode())
-        return Signing(b"" if reason else signed.by_home, reason)
-
-
-def check_parties(receipt: Receipt, seen: Witnessed, *, home: bytes) -> None:
-    """Raises WireError unless it is the receipt of this visit, between this home and this host."""
-    if (receipt.visit, receipt.site) != (seen.visit, seen.site):
-        raise WireError("malformed", "it belongs to another visit")
-    if (receipt.home, receipt.host) != (home, seen.host):
-        raise WireError("bad-signature", "it names another home or host")
+async def countersign(packed: bytes, seen: Witnessed, identity: Identity, *, keep: Keep) -> tuple[bytes, str]:
+    """Stores a valid receipt; home's signature if it agrees with what was seen, or why home did not sign."""
+    try:
+        signed = decode_receipt(packed)
+        receipt = signed.open()
+        if (receipt.visit, receipt.site) != (seen.visit, seen.site):
+            raise WireError("malformed", "it belongs to another visit")
+        if (receipt.home, receipt.host) != (identity.public.data, seen.host):
+            raise WireError("bad-signature", "it names another home or host")
+    except WireError as error:
+        return b"", f"invalid receipt: {error}"
+    reason = dispute(receipt, seen)
+    if not reason:
+        signed = signed.countersign(identity)
+    await keep(seen.visit, seen.site, signed.encode())
+    return b"" if reason else signed.by_home, reason
 
 
 def dispute(receipt: Receipt, seen: Witnessed) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused, SternaError
 from sterna.home.away import events as ev
 from sterna.home.away.luggage import is_negligent, with_missed
-from sterna.home.away.negotiation import is_hosts_own, is_renewed
+from sterna.home.away.negotiation import RENEWED, is_hosts_own
 from sterna.home.away.patience import Clocks, Patience
 from sterna.home.ledger.records import Out
 from sterna.model import Arrival, Budget, Ended, Hold, Parcel, Record, Visit
@@ -98,16 +98,19 @@ class Trip:
     def on(self, event: ev.Event, *, now: float) -> Actions:  # noqa: PLR0911, PLR0912 - a case for each
         """The actions to carry out next."""
         match event:
-            case ev.Begun():
-                return (ev.Open(),) if self._departure.resume_from else (ev.WriteOut(), ev.Open())
+            case ev.Moment.BEGUN:
+                return (ev.Step.OPEN,) if self._departure.resume_from else (ev.Step.WRITE_OUT, ev.Step.OPEN)
             case ev.Opened():
                 return self._open(event)
             case ev.Greeted():
                 return self._greeted(event, now)
             case ev.Ready():
                 return self._ready(event.visit, now)
-            case ev.Accepted():
-                return self._accepted(now)
+            case ev.Moment.ACCEPTED:
+                self.stage = Stage.STREAMING
+                self._is_taken = True
+                self._clocks.begin(now)
+                return (ev.Step.READ,)
             case ev.Came():
                 return self._came(event, now)
             case ev.Said():
@@ -118,20 +121,22 @@ class Trip:
             case ev.Signed():
                 self.outcome = msgspec.structs.replace(self.outcome, receipt=event.receipt)
                 return self._arrive(self._ended)
-            case ev.Stored():
+            case ev.Moment.STORED:
                 return self._stored(now)
             case ev.Judged():
-                return self._judged(event)
+                if event.error:
+                    return self._lose(event.error)
+                return (ev.Step.RELEASE,) if self._is_held else self._finish()
             case ev.Released():
                 return self._released(event, now)
             case ev.Looked():
                 return self._looked(event)
-            case ev.Slept():
+            case ev.Moment.SLEPT:
                 self._tried_at = self.next
                 return (ev.Greet(self._was_sent),)
             case ev.Stopped():
                 return self._stop(event)
-            case ev.TimeUp():
+            case ev.Moment.TIME_UP:
                 return self._arrive(None)
             case ev.Failed():
                 return self._failed(event.error)
@@ -190,12 +195,6 @@ class Trip:
 
     # -- the stream --------------------------------------------------------------------------------------
 
-    def _accepted(self, now: float) -> Actions:
-        self.stage = Stage.STREAMING
-        self._is_taken = True
-        self._clocks.begin(now)
-        return (ev.Read(),)
-
     def _came(self, came: ev.Came, now: float) -> Actions:
         if self._clocks.is_over(now):
             return self._give_up()
@@ -212,21 +211,20 @@ class Trip:
         if self._clocks.is_over(now):
             return self._give_up()
         self._clocks.note_line(line, now)
-        return (ev.Tell(line), ev.Read()) if line else (ev.Read(),)
+        return (ev.Tell(line), ev.Step.READ) if line else (ev.Step.READ,)
 
     def _stored(self, now: float) -> Actions:
         if self._last:
             self._final = self._last[0].ended
         if self.stage is Stage.WAITING:
-            return (ev.Release(),)
+            return (ev.Step.RELEASE,)
         self._clocks.note_parcel(now)
         if self._departure.is_live_only:  # it keeps no parcels, so it needs no acknowledgements
-            return (ev.Read(),)
-        return ev.Acknowledge(self.next - 1, self._size_bytes), ev.Read()
+            return (ev.Step.READ,)
+        return ev.Acknowledge(self.next - 1, self._size_bytes), ev.Step.READ
 
     def _give_up(self) -> Actions:
-        pages = self._pages
-        gone = HostGone(f"the host of {self.visit.site} makes no progress: {pages} pages so far")
+        gone = HostGone(f"the host of {self.visit.site} makes no progress: {self._pages} pages so far")
         return (ev.Kill(), *(self._arrive(None) if self._is_stopping else self._break(gone)))
 
     # -- delivering --------------------------------------------------------------------------------------
@@ -242,7 +240,7 @@ class Trip:
         parcel = self._completed(parcel, now)
         self._last = (parcel, fault)
         if parcel.ended is Ended.STOPPED:  # by its host, or by the user
-            return (ev.LookForKill(),)
+            return (ev.Step.LOOK_FOR_KILL,)
         return self._deliver_last(is_killed=False)
 
     def _deliver_last(self, *, is_killed: bool) -> Actions:
@@ -259,7 +257,7 @@ class Trip:
             return f"the visit to its host ended as {ended} without results"
         if ended is Ended.FINISHED and is_negligent(self.visit, reported=self._reported):
             return "its host did not report URLs that it was sent"
-        if self._is_hosts_own(ended) and not is_renewed(ended):
+        if self._is_hosts_own(ended) and ended not in RENEWED:
             return f"its host grants too little for this crawler: {ended}"
         return ""
 
@@ -282,7 +280,11 @@ class Trip:
     def _failed(self, error: SternaError) -> Actions:
         if isinstance(error, ParcelRefused):
             self._failure = error
-            return ev.Kill(), ev.Discard(), ev.Close(out=Out.LOST, reason=str(error), promised=self._promised)
+            return (
+                ev.Kill(),
+                ev.Step.DISCARD,
+                ev.Close(out=Out.LOST, reason=str(error), promised=self._promised),
+            )
         if self._is_stopping:
             return self._arrive(None)  # the host may break off a visit that it was asked to end
         if isinstance(error, (Refused, LineBroken)):
@@ -335,7 +337,7 @@ class Trip:
         self.outcome = msgspec.structs.replace(self.outcome, ended=ended)
         if not self._is_checked:
             return self._finish()
-        return (ev.Prove(), *self._check()) if self._is_held else self._check()
+        return (ev.Step.PROVE, *self._check()) if self._is_held else self._check()
 
     def _break(self, error: SternaError) -> Actions:
         """The visit failed; the pages received before are checked and used all the same."""
@@ -346,16 +348,11 @@ class Trip:
         self.stage = Stage.WAITING
         return (ev.Check(self.visit, is_whole=self._is_held or self._departure.resume_from <= 1),)
 
-    def _judged(self, judged: ev.Judged) -> Actions:
-        if judged.error:
-            return self._lose(judged.error)
-        return (ev.Release(),) if self._is_held else self._finish()
-
     def _released(self, released: ev.Released, now: float) -> Actions:
         if released.parcel is None:
-            return (ev.Discard(), *self._finish())
+            return (ev.Step.DISCARD, *self._finish())
         if released.parcel.number < self._departure.resume_from:
-            return (ev.Release(),)  # an earlier run delivered it
+            return (ev.Step.RELEASE,)  # an earlier run delivered it
         self._size_bytes = released.size_bytes
         return self._deliver(released.parcel, now)
 
@@ -368,14 +365,14 @@ class Trip:
         self._failure = error
         self.stage = Stage.LOST
         if not isinstance(error, (Refused, LineBroken)):
-            return ev.Discard(), ev.LookForKill()
+            return ev.Step.DISCARD, ev.Step.LOOK_FOR_KILL
         # The host does not have the visit, unless an earlier run sent it.
         was_taken = self._departure.resume_from > 0
         self.outcome = msgspec.structs.replace(self.outcome, was_taken=was_taken)
         close = ev.Close(
             out=Out.LOST, reason=f"not taken: {error}", is_over=was_taken, promised=self._promised
         )
-        return ev.Discard(), *self._blame(self._fault_of(error)), close
+        return ev.Step.DISCARD, *self._blame(self._fault_of(error)), close
 
     def _looked(self, looked: ev.Looked) -> Actions:
         if self.stage is not Stage.LOST:
@@ -389,11 +386,10 @@ class Trip:
         return (ev.Blame(fault),)
 
     def _fault_of(self, error: SternaError) -> ev.Fault:
+        fault = ev.Fault(site=self.visit.site, reason=str(error))
         if isinstance(error, Refused):
-            return ev.Fault(
-                site=self.visit.site, reason=str(error), problem=error.problem, seconds=error.retry_after
-            )
-        return ev.Fault(site=self.visit.site, reason=str(error))
+            return msgspec.structs.replace(fault, problem=error.problem, seconds=error.retry_after)
+        return fault
 
     def _closed(self, out: Out) -> Actions:
         self.stage = Stage.LOST if self._failure else Stage.DONE

@@ -21,10 +21,8 @@ from sterna.model import (
     Deliver,
     Ended,
     Etiquette,
-    Field,
     Keep,
     Known,
-    Links,
     Page,
     Parcel,
     Program,
@@ -36,6 +34,7 @@ from sterna.model import (
 )
 from sterna.trust.judgement import (
     BAD,
+    COMPARED,
     GOOD,
     Finding,
     Judgement,
@@ -54,6 +53,7 @@ from sterna.wire.discovery import Offer
 MOST_SECOND_LOOKS = 16  # at pages that differ: more would not change the result
 MOST_OMISSIONS = 5
 _NOT_THERE = (404, 410)
+_EMPTY = Page(url="", fingerprint=0, depth=0, fetched=0.0)
 READ_SECONDS = 600.0  # for the visit that reads a sample
 STOP_SECONDS = 5.0  # for which a check continues after the run was stopped
 # Used only if the user asks for strict checks, to see what browsers are shown.
@@ -137,6 +137,11 @@ class Check:
         )
         self._select = Judge(program.select) if program.select and not program.rules else None
         self._reads: list[_Read] = []
+        # Pages by fingerprint, filled by _find(): as read here, as a browser, a second time, and referrers.
+        self._seen: dict[int, Page] = {}
+        self._as_browser: dict[int, Page] = {}
+        self._again: dict[int, Page] = {}
+        self._referrers: dict[int, Page] = {}
         self._robots = visit.robots  # replaced by what the first read finds; hosts do not report it
 
     async def run(self, count: int, stop: asyncio.Event) -> Report:
@@ -154,67 +159,60 @@ class Check:
             requests=sum(read.requests for read in self._reads),
             bytes_received=sum(read.bytes_received for read in self._reads),
         )
-        return Report(findings=tuple(weighed(findings)), usage=usage, late=self._late(sample))
-
-    def _late(self, sample: Sequence[ReportedPage]) -> int:
-        """The number of pages that were not requested in time: a site may require long delays."""
         first = self._reads[0]
-        if first.ended is not Ended.BUDGET:
-            return 0
-        return sum(each.page.fingerprint not in first.pages for each in sample)
+        is_cut = first.ended is Ended.BUDGET  # a site may require long delays
+        late = sum(each.page.fingerprint not in first.pages for each in sample) if is_cut else 0
+        return Report(findings=tuple(weighed(findings)), usage=usage, late=late)
 
     async def _find(self, sample: Sequence[ReportedPage], halt: asyncio.Event) -> list[Finding]:
         pages = [each.page for each in sample]
         first = await self._read(pages, halt)
-        as_browser = await self._read_as_browser(pages, halt)
-        seen = first.pages
-        suspects = [page for page in pages if self._is_suspect(page, seen.get(page.fingerprint), as_browser)]
+        self._seen = first.pages
+        if self._is_strict:
+            etiquette = replace(self._visit.etiquette, user_agent=BROWSER, sender="")
+            self._as_browser = (await self._read(pages, halt, etiquette=etiquette)).pages
+        suspects = [page for page in pages if self._is_suspect(page)][:MOST_SECOND_LOOKS]
         missed = self._missed_starts()
-        again = await self._read([*suspects[:MOST_SECOND_LOOKS], *missed], halt)
-        referrers = await self._read_referrers(suspects[:MOST_SECOND_LOOKS], seen, halt)
-        findings = [self._judged(each, seen, again.pages, referrers) for each in sample]
-        findings = [
-            self._cloaked(each, seen.get(fingerprint(each.url)), as_browser, again.pages) for each in findings
-        ]
+        self._again = (await self._read([*suspects, *missed], halt)).pages
+        await self._read_referrers(suspects, halt)
+        findings = [self._judged(each) for each in sample]
         same = {each.url for each in findings if each.verdict is Judgement.SAME}
         # A host need not read the links of an unchanged page again.
         true = {page.url: page.depth for page in pages if page.url in same and not page.is_unchanged}
-        findings += [_omitted(page, again.pages.get(page.fingerprint)) for page in missed]
+        findings += [_omitted(page, self._again.get(page.fingerprint)) for page in missed]
         return findings + self._omissions(first.found, true)
 
     # -- one page ----------------------------------------------------------------------------------------
 
-    def _is_suspect(self, reported: Page, seen: Page | None, as_browser: Mapping[int, Page]) -> bool:
+    def _is_suspect(self, reported: Page) -> bool:
+        seen = self._seen.get(reported.fingerprint)
         if seen is None:
             return False
         if needs_second_look(reported, trimmed(seen, self._visit.crawler.program.keep), self._manner):
             return True
-        return cloaked(seen, as_browser.get(reported.fingerprint), seen) is not None
+        return cloaked(seen, self._as_browser.get(reported.fingerprint), seen) is not None
 
-    def _judged(
-        self,
-        reported: ReportedPage,
-        seen: Mapping[int, Page],
-        again: Mapping[int, Page],
-        referrers: Mapping[int, Page],
-    ) -> Finding:
-        page, keep = reported.page, self._visit.crawler.program.keep
-        ours, second = seen.get(page.fingerprint), again.get(page.fingerprint)
+    def _judged(self, reported: ReportedPage) -> Finding:
+        page, mark, keep = reported.page, reported.page.fingerprint, self._visit.crawler.program.keep
+        ours, second = self._seen.get(mark), self._again.get(mark)
         finding = judge(
             page,
             trimmed(ours, keep) if ours else None,
             trimmed(second, keep) if second else None,
             manner=self._manner,
             now=self._clock.now(),
-            referrer=referrers.get(fingerprint(page.referrer)) if page.referrer else None,
+            referrer=self._referrers.get(fingerprint(page.referrer)) if page.referrer else None,
         )
-        if finding.verdict is not Judgement.SAME or ours is None:
+        if ours is None or finding.verdict not in GOOD:
             return finding
-        if reported.has_false_raw:
-            return Finding(page.url, Judgement.ALTERED, "its digest matches, but its raw response does not")
-        if not page.is_kept and ours.digest == page.digest and self._wants(page, ours):
-            return Finding(page.url, Judgement.MISSING, "the crawler selects it, but the host withheld it")
-        return finding
+        if finding.verdict is Judgement.SAME:
+            if reported.has_false_raw:
+                detail = "its digest matches, but its raw response does not"
+                return Finding(page.url, Judgement.ALTERED, detail)
+            if not page.is_kept and ours.digest == page.digest and self._wants(page, ours):
+                detail = "the crawler selects it, but the host withheld it"
+                return Finding(page.url, Judgement.MISSING, detail)
+        return cloaked(ours, self._as_browser.get(mark), second) or finding
 
     def _wants(self, reported: Page, seen: Page) -> bool:
         """Whether the crawler selects the page, with the depth and referrer that the visit reported."""
@@ -222,14 +220,6 @@ class Check:
             return False
         page = replace(seen, depth=reported.depth, referrer=reported.referrer)
         return self._select.judge(row_of(page, self._visit.site)) is True
-
-    def _cloaked(
-        self, finding: Finding, seen: Page | None, as_browser: Mapping[int, Page], again: Mapping[int, Page]
-    ) -> Finding:
-        mark = fingerprint(finding.url)
-        if seen is None or finding.verdict not in GOOD:
-            return finding
-        return cloaked(seen, as_browser.get(mark), again.get(mark)) or finding
 
     # -- what the host did not mention -------------------------------------------------------------------
 
@@ -273,21 +263,14 @@ class Check:
 
     # -- reading -----------------------------------------------------------------------------------------
 
-    async def _read_as_browser(self, pages: Sequence[Page], halt: asyncio.Event) -> dict[int, Page]:
-        if not self._is_strict:
-            return {}
-        etiquette = replace(self._visit.etiquette, user_agent=BROWSER, sender="")
-        return (await self._read(pages, halt, etiquette=etiquette)).pages
-
-    async def _read_referrers(
-        self, suspects: Sequence[Page], seen: Mapping[int, Page], halt: asyncio.Event
-    ) -> dict[int, Page]:
+    async def _read_referrers(self, suspects: Sequence[Page], halt: asyncio.Event) -> None:
         """Reads the referrers that the host reported for pages that do not exist."""
+        seen = self._seen
         urls = {page.referrer for page in suspects if seen[page.fingerprint].status in _NOT_THERE}
         inside = sorted(url for url in urls if url.startswith(f"{self._visit.site}/"))
         pages = [Page(url=url, fingerprint=fingerprint(url), depth=0, fetched=0.0) for url in inside]
         missing = [page for page in pages if page.fingerprint not in seen]
-        return {**seen, **(await self._read(missing, halt)).pages}
+        self._referrers = {**seen, **(await self._read(missing, halt)).pages}
 
     async def _read(
         self, pages: Sequence[Page], halt: asyncio.Event, *, etiquette: Etiquette | None = None
@@ -331,37 +314,24 @@ def reading(visit: Visit, pages: Sequence[Page], *, is_first: bool) -> Visit:
         known=Known(
             validators=tuple(each for each in visit.known.validators if each.fingerprint in unchanged)
         ),
-        budget=Budget(
-            pages=2 * len(pages),  # redirects are followed
-            seconds=READ_SECONDS,
-            depth=0,
-        ),
+        budget=Budget(pages=2 * len(pages), seconds=READ_SECONDS, depth=0),  # redirects are followed
         within=(),
     )
 
 
 def trimmed(page: Page, keep: Keep) -> Page:
     """The page as read here, without the fields that a crawler would not have sent home."""
-    empty: dict[Field, object] = {
-        "title": "",
-        "description": "",
-        "keywords": (),
-        "headings": (),
-        "text": "",
-        "language": "",
-        "links": Links(),
-        "html": "",
-    }
     is_redirect = 300 <= page.status < 400  # its link is its target, which is always sent home
     gone = {
-        name: value
-        for name, value in empty.items()
+        name: getattr(_EMPTY, name)
+        for name in COMPARED
         if name not in keep.fields and not (is_redirect and name == "links")
     }
     page = replace(page, **gone)
     if keep.share >= 1.0:
         return page
-    return replace(page, text=_begin(page.text, keep.share), html=_begin(page.html, keep.share))
+    text, html = (text[: round(len(text) * keep.share)] for text in (page.text, page.html))
+    return replace(page, text=text, html=html)
 
 
 def _reader(crawler: Crawler) -> Crawler:
@@ -375,7 +345,3 @@ def _reader(crawler: Crawler) -> Crawler:
         facts=(),
         keeps_raw=False,
     )
-
-
-def _begin(text: str, share: float) -> str:
-    return text[: round(len(text) * share)]

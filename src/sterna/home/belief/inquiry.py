@@ -1,7 +1,7 @@
 """The inquiry into a visit at a host: its parcels are witnessed, quarantined if need be, and checked."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from sterna.errors import HostGone, Refused
 from sterna.home.belief.check import Check, Here, Report
-from sterna.home.belief.quarantine import Held, HeldVisit, Quarantine
+from sterna.home.belief.quarantine import HeldVisit, Quarantine
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import SampleRow, TrustRow
 from sterna.home.progress import Progress
-from sterna.model import Parcel, Visit
+from sterna.model import Visit
 from sterna.trust.sampling import Witness, sample_count
 from sterna.trust.score import Belief, Score, alone_seconds, belief, counted, succeeded
 from sterna.web.clock import Clock
@@ -47,7 +47,7 @@ class Inquiries:
         held = await self.quarantine.open(visit.id) if is_held else None
         inquiry = Inquiry(self, offer, of, held)
         for each in held.parcels() if held else ():
-            inquiry.see(each.parcel)
+            inquiry.witness.see(each.parcel)
         return inquiry
 
     async def row(self, offer: Offer) -> TrustRow:
@@ -68,61 +68,13 @@ class Inquiry:
         self._inquiries = inquiries
         self._offer = offer
         self._belief = of
-        self._held = held
-        self._waiting: Iterator[Held] | None = None  # begun by next_held()
-        self._witness = Witness(inquiries.random)
-
-    @property
-    def is_held(self) -> bool:
-        """True if parcels are quarantined until they are checked."""
-        return self._held is not None
-
-    @property
-    def last_held(self) -> int:
-        """The number of the last parcel in quarantine; 0 if there is none."""
-        return self._held.last if self._held else 0
-
-    @property
-    def is_proven(self) -> bool:
-        """True if an earlier run received the end of the visit."""
-        return self._held is not None and self._held.is_proven
-
-    @property
-    def pages(self) -> int:
-        return self._witness.pages
+        self.held = held  # the parcels wait there until they are checked; None: they are used at once
+        self.witness = Witness(inquiries.random)  # sees every parcel as its host sent it
 
     @property
     def full(self) -> asyncio.Event | None:
         """Set while quarantine is full; None if nothing is held."""
-        return self._inquiries.quarantine.full if self._held else None
-
-    def see(self, parcel: Parcel) -> None:
-        """Takes note of a parcel as its host sent it."""
-        self._witness.see(parcel)
-
-    async def hold(self, parcel: Parcel, size_bytes: int) -> None:
-        assert self._held
-        await self._held.add(parcel, size_bytes)
-
-    async def prove(self) -> None:
-        """Notes in quarantine that the visit is complete."""
-        if self._held:
-            await self._held.prove()
-
-    async def next_held(self) -> Held | None:
-        assert self._held
-        self._waiting = self._waiting or self._held.parcels()
-        return await asyncio.to_thread(next, self._waiting, None)
-
-    def discard(self) -> None:
-        if self._held:
-            self._held.leave()
-
-    def close(self) -> None:
-        if self._held:
-            self._held.close()
-
-    # -- judging -----------------------------------------------------------------------------------------
+        return self._inquiries.quarantine.full if self.held else None
 
     async def judge(self, visit: Visit, *, is_whole: bool, stop: asyncio.Event) -> HostGone | None:
         """Checks some pages and stores the result; returns the error if the visit must not be used.
@@ -132,14 +84,15 @@ class Inquiry:
         report = await self._check(visit, is_whole=is_whole, stop=stop)
         if report.bad:
             return await self._reject(visit, report)
-        if self._held and report.seen < _least(report, is_stopped=stop.is_set()):
-            line = f"cannot check the pages from the host of {visit.site} ({_reasons(report)})"
+        if self.held and report.seen < _least(report, is_stopped=stop.is_set()):
+            reasons = ", ".join(dict.fromkeys(each.detail for each in report.findings))
+            line = f"cannot check the pages from the host of {visit.site} ({reasons})"
             self._inquiries.warn(f"{line}: they are discarded; to use them unchecked, use --check none")
             return HostGone(line)
         return None
 
     async def _check(self, visit: Visit, *, is_whole: bool, stop: asyncio.Event) -> Report:
-        inquiries, witness = self._inquiries, self._witness
+        inquiries, witness = self._inquiries, self.witness
         count = sample_count(self._belief, witness.checkable, is_strict=inquiries.is_strict)
         check = Check(
             visit,
@@ -185,8 +138,8 @@ class Inquiry:
 
     async def _reject(self, visit: Visit, report: Report) -> HostGone:
         inquiries, site = self._inquiries, visit.site
-        since, now = self._witness.earliest, inquiries.clock.now()
-        if self._held is None and since is not None:
+        since, now = self.witness.earliest, inquiries.clock.now()
+        if self.held is None and since is not None:
             await inquiries.ledger.do(lambda ledger: ledger.trust.put_back(site, since=since, now=now))
         false = f"{len(report.bad)} of {len(report.findings)} checked pages"
         details = "; ".join(f"{each.url}: {each.detail[:MAX_DETAIL]}" for each in report.bad[:SHOWN])
@@ -205,7 +158,3 @@ def _least(report: Report, *, is_stopped: bool) -> int:
     wanted = len(report.findings)
     asked = 1 if is_stopped else wanted - report.late
     return min(wanted, max((asked + 1) // 2, 1))
-
-
-def _reasons(report: Report) -> str:
-    return ", ".join(dict.fromkeys(each.detail for each in report.findings))

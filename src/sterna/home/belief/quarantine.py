@@ -77,6 +77,7 @@ class HeldVisit:
         self._path = path
         self._note = note
         self._file: BinaryIO | None = None
+        self._unread: Iterator[Held] | None = None  # begun by next()
         # Changed by begin(), add(), prove() and leave().
         self.size_bytes = 0
         self.last = 0  # the number of the last parcel
@@ -88,20 +89,14 @@ class HeldVisit:
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             self._file = self._path.open("a+b")
             sync_folder(self._path.parent)
-            self.size_bytes = self._scan()
+            try:
+                for end, data in self._records():
+                    self.is_proven = data == _END
+                    self.last = self.last if self.is_proven else _decoded(data).parcel.number
+                    self.size_bytes = end
+            except (msgspec.MsgspecError, zstandard.ZstdError):  # another version of Sterna wrote the file
+                self.last, self.is_proven, self.size_bytes = 0, False, 0
             self._file.truncate(self.size_bytes)
-
-    def _scan(self) -> int:
-        """The end of the last whole record; 0 if another version of Sterna wrote the file."""
-        whole = 0
-        try:
-            for end, data in self._records():
-                self.is_proven = data == _END
-                self.last = self.last if self.is_proven else _decoded(data).parcel.number
-                whole = end
-        except (msgspec.MsgspecError, zstandard.ZstdError):
-            self.last, self.is_proven, whole = 0, False, 0
-        return whole
 
     async def add(self, parcel: Parcel, size_bytes: int) -> None:
         """Returns when the parcel is on the disk."""
@@ -119,6 +114,11 @@ class HeldVisit:
         for _, data in self._records():
             if data != _END:
                 yield _decoded(data)
+
+    async def next(self) -> Held | None:
+        """The next parcel; None after the last."""
+        self._unread = self._unread or self.parcels()
+        return await asyncio.to_thread(next, self._unread, None)
 
     def close(self) -> None:
         """Keeps the parcels for the next run."""

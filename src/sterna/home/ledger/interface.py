@@ -36,10 +36,7 @@ class SitesAndLeases(Protocol):
     """Sites, their turns and their leases."""
 
     def seed(self, targets: Sequence[Target], *, now: float, private_sites: Collection[str] = ()) -> int:
-        """Adds the user's start URLs, and returns the number of new ones.
-
-        `private_sites` are named by a private address, so they may be visited there.
-        """
+        """Adds start URLs, and returns the number of new ones; `private_sites` may have private addresses."""
 
     def seed_sites(self) -> frozenset[str]:
         """The sites of the user's start URLs, and those that start pages were redirected to."""
@@ -56,28 +53,19 @@ class SitesAndLeases(Protocol):
     ) -> list[Lease]:
         """Leases the parts that are due, each under a new epoch; at most one for each of `visits`.
 
-        Each may fetch `pages`, or `host_pages` if that is more and its site has a known host. A visit
-        starts from the URLs of the highest priority, among these from the lowest depth.
-        Sites that `may_visit` rejects are idle until the next wake().
+        Each may fetch `pages`, or `host_pages` if that is more and its site has a known host, and starts from
+        the URLs of the highest priority, then of the lowest depth. Sites that `may_visit` rejects are idle
+        until the next wake().
         """
 
     def recover(self, *, now: float, least_pause: float) -> int:
-        """Ends the leases that an earlier run left open, and returns their number; their sites are held.
-
-        Visits at hosts that keep them continue there, and stay leased.
-        """
+        """Ends the leases of an earlier run, but for hosts that keep visits; holds their sites: how many."""
 
     def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
-        """Ends the lease of a visit that will not come back; False if it has none.
-
-        Its stored parcels are kept; all other URLs are still in the frontier.
-        """
+        """Ends the lease of a visit that will not come back, and keeps its parcels; False without a lease."""
 
     def refresh(self, *, older_than: float, now: float) -> int:
-        """Puts pages fetched before a time back into the frontier, and returns their number.
-
-        Sites that were given up are tried again.
-        """
+        """Puts older pages back into the frontier: their number. Sites given up are tried again."""
 
     def wake(self, *, now: float) -> None:
         """Gives every idle part with URLs in its frontier a turn: limits may have changed."""
@@ -93,10 +81,7 @@ class PagesAndParcels(Protocol):
         """Whether to store the parcel."""
 
     def commit(self, change: Change, *, now: float) -> None:
-        """Stores the parcels that are new, and skips the others.
-
-        Raises ValueError if its batch does not follow the last one.
-        """
+        """Stores the parcels that are new; raises ValueError if its batch does not follow the last one."""
 
     def batch(self) -> int:
         """The number of the last committed batch of rows; 0 if there is none."""
@@ -139,7 +124,7 @@ class HostsAndOutbox(Protocol):
     def set_host(self, row: HostRow) -> None: ...
 
     def forgive_hosts(self, *, and_ask: bool) -> None:
-        """Lets hosts that failed be tried again, except those that said when they open.
+        """Lets failed hosts be tried again, except those that said when they open.
 
         With `and_ask` these are tried too, and sites without a host are asked again.
         """
@@ -148,10 +133,7 @@ class HostsAndOutbox(Protocol):
         """Stores the revisit priority that home promised a site; set_host() does not change it."""
 
     def write_out(self, row: OutboxRow, luggage: bytes) -> None:
-        """Stores a leased crawler that is about to leave, with all that is needed to resume its visit.
-
-        Must be called before anything is sent.
-        """
+        """Stores a crawler before anything is sent, with all that is needed to resume its visit."""
 
     def mark_out(
         self,
@@ -163,10 +145,7 @@ class HostsAndOutbox(Protocol):
         bytes_received: int = 0,
         reason: str = "",
     ) -> Out:
-        """Sets the state of a crawler and returns the state it has now; adds the bytes to those before.
-
-        A final state never changes: another process may have set it.
-        """
+        """Sets a state, unless it is final, and adds the bytes; returns what the state is now."""
 
     def outbox(self, *, states: Collection[Out] = tuple(Out)) -> list[OutboxRow]:
         """The crawlers in these states, in the order in which they left."""

@@ -5,9 +5,7 @@ must not keep homes waiting.
 """
 
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from sterna.errors import UsageError
@@ -118,7 +116,7 @@ class Change(Record, frozen=True, array_like=False):
     created: float | None = None
 
 
-class Index:
+class Index(Database):
     """One connection to the file; used by one thread at a time."""
 
     def __init__(self, state: Path, *, site: str = "") -> None:
@@ -126,7 +124,7 @@ class Index:
 
         UsageError if there is none to read, or if it is the index of another site.
         """
-        self._database = Database(state / NAME, FORMAT, is_reader=not site)
+        super().__init__(state / NAME, FORMAT, is_reader=not site)
         if site:
             with self.transaction() as db:
                 if not db.execute("SELECT 1 FROM about").fetchone():
@@ -136,23 +134,11 @@ class Index:
                 self.close()
                 raise UsageError(f"{state / NAME} is the index of {other}: name another folder with --state")
 
-    def close(self) -> None:
-        self._database.close()
-
-    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Commits everything or nothing."""
-        return self._database.transaction()
-
-    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A consistent view for several reads."""
-        return self._database.snapshot()
-
     def site(self) -> str:
-        """The site of this index."""
         with self.snapshot() as db:
             row = db.execute("SELECT site FROM about").fetchone()
         if row is None:  # its creation was interrupted
-            raise UsageError(FORMAT.missing.format(self._database.path.parent))
+            raise UsageError(FORMAT.missing.format(self.path.parent))
         return str(row[0])
 
     def last_survey(self, *, is_over: bool = True) -> Survey | None:
@@ -185,10 +171,7 @@ class Index:
             " LEFT JOIN page USING (mark) WHERE told >= ?"
             " AND (kind = 'deleted' OR mark NOT IN (SELECT mark FROM copy)) ORDER BY n * ?"
         )
-        with self.snapshot() as db:
-            for row in db.execute(statement, (since, -1 if newest_first else 1)):
-                if row[1] not in closed:
-                    yield Change(*row)
+        return self._changes(statement, (since, -1 if newest_first else 1), closed)
 
     def latest(self, closed: Closed = OPEN) -> Iterator[Change]:
         """The last change of each page that is there or was deleted, the newest first."""
@@ -198,8 +181,11 @@ class Index:
             " WHERE n = (SELECT max(n) FROM change AS other WHERE other.mark = change.mark)"
             " AND (kind = 'deleted' OR shown.id IS NOT NULL) ORDER BY told DESC, n DESC"
         )
+        return self._changes(statement, (), closed)
+
+    def _changes(self, statement: str, values: tuple[float, ...], closed: Closed) -> Iterator[Change]:
         with self.snapshot() as db:
-            for row in db.execute(statement):
+            for row in db.execute(statement, values):
                 if row[1] not in closed:
                     yield Change(*row)
 
@@ -248,11 +234,12 @@ def search(index: Index, query: str, *, most: int = 10, closed: Closed = OPEN) -
         for expression in (exact, begun, any_begun):
             if expression is any_begun and found:
                 break
-            for digest, page in _ask(db, expression):
+            rows = db.execute(_STATEMENT, (_BEGIN, _END, EXCERPT_WORDS, expression, _RANK))
+            for digest, url, title, lastmod, score, snippet in rows:
                 if len(found) >= most:
                     break
-                if page.url not in closed:
-                    found.setdefault(digest, page)
+                if url not in closed and digest not in found:
+                    found[digest] = Found(url, title, lastmod, round(score, 3), *_unmarked(unspaced(snippet)))
     return list(found.values())
 
 
@@ -261,13 +248,6 @@ def phrases_of(query: str) -> list[str]:
     asked = (phrase or word for phrase, word in _ASKED.findall(query[:MAX_QUERY]))
     words = (spaced(text) for text in asked if any(map(str.isalnum, text)))
     return [f'"{word}"' for _, word in zip(range(MAX_WORDS), words, strict=False)]
-
-
-def _ask(db: sqlite3.Connection, expression: str) -> Iterator[tuple[bytes, Found]]:
-    rows = db.execute(_STATEMENT, (_BEGIN, _END, EXCERPT_WORDS, expression, _RANK))
-    for digest, url, title, lastmod, score, snippet in rows:
-        excerpt, marked = _unmarked(unspaced(snippet))
-        yield digest, Found(url, title, lastmod, round(score, 3), excerpt, marked)
 
 
 def _unmarked(snippet: str) -> tuple[str, tuple[tuple[int, int], ...]]:

@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing, suppress
+from pathlib import Path
 
 from sterna.errors import SternaError
 from sterna.host.config import HostConfig
 from sterna.host.own.index import Index, Survey
 from sterna.host.own.survey import Outcome, Surveyor
+from sterna.host.premises import Announce
 from sterna.host.visiting.workshop import Workshop
 from sterna.web.clock import SystemClock
 
@@ -20,74 +22,58 @@ HOUR = 3600.0
 
 _log = logging.getLogger(__name__)
 
-Announce = Callable[[str], None]
-
 
 @asynccontextmanager
 async def keeping(config: HostConfig, *, hours: float, announce: Announce) -> AsyncIterator[None]:
     """Surveys the site at this interval while the context lasts; failures are logged."""
-    keeper = Keeper(config, hours=hours, announce=announce)
-    task = asyncio.create_task(keeper.run())
+    stop = asyncio.Event()
+    task = asyncio.create_task(_keep(config, hours=hours, announce=announce, stop=stop))
     try:
         yield
     finally:
-        keeper.stop.set()
+        stop.set()
         await asyncio.wait({task}, timeout=END_SECONDS)
         task.cancel()
         await asyncio.wait({task})
 
 
-class Keeper:
-    """Makes a survey when one is due."""
+async def _keep(config: HostConfig, *, hours: float, announce: Announce, stop: asyncio.Event) -> None:
+    """Makes a survey whenever one is due, until `stop` is set."""
+    not_before = 0.0
+    while not stop.is_set():
+        now = time.time()
+        last = await asyncio.to_thread(_last_survey, config.state)
+        wait = max(due_at(last, hours=hours, now=now), not_before) - now
+        if wait > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(wait, LOOK_SECONDS)):
+                    await stop.wait()
+        elif not await _survey(config, announce=announce, stop=stop):
+            not_before = time.time() + min(AGAIN_SECONDS, hours * HOUR)
 
-    def __init__(self, config: HostConfig, *, hours: float, announce: Announce) -> None:
-        self._config = config
-        self._hours = hours
-        self._announce = announce
-        self.stop = asyncio.Event()
 
-    async def run(self) -> None:
-        """Runs until `stop` is set."""
-        not_before = 0.0
-        while not self.stop.is_set():
-            now = time.time()
-            last = await asyncio.to_thread(self._last_survey)
-            wait = max(due_at(last, hours=self._hours, now=now), not_before) - now
-            if wait > 0:
-                await self._rest(min(wait, LOOK_SECONDS))
-            elif not await self._survey():
-                not_before = time.time() + min(AGAIN_SECONDS, self._hours * HOUR)
+async def _survey(config: HostConfig, *, announce: Announce, stop: asyncio.Event) -> bool:
+    """True if the survey came to its end."""
+    clock = SystemClock()  # a new one, which shows the current time
+    workshop = Workshop(config, clock)
+    try:
+        outcome = await Surveyor(config, workshop, clock, announce=announce).survey(stop=stop)
+    except Exception as error:  # a survey that fails must not end the host
+        is_known = isinstance(error, SternaError)
+        _log.error("the survey of the site failed: %s", error, exc_info=None if is_known else error)
+        return False
+    finally:
+        await workshop.close()
+    announce(said_of(outcome))
+    return outcome.is_over
 
-    async def _survey(self) -> bool:
-        """True if the survey came to its end."""
-        clock = SystemClock()  # a new one, which shows the current time
-        workshop = Workshop(self._config, clock)
-        try:
-            surveyor = Surveyor(self._config, workshop, clock, announce=self._announce)
-            outcome = await surveyor.survey(stop=self.stop)
-        except Exception as error:  # a survey that fails must not end the host
-            is_known = isinstance(error, SternaError)
-            _log.error("the survey of the site failed: %s", error, exc_info=None if is_known else error)
-            return False
-        finally:
-            await workshop.close()
-        self._announce(said_of(outcome))
-        return outcome.is_over
 
-    def _last_survey(self) -> Survey | None:
-        try:
-            index = Index(self._config.state)
-        except SternaError:  # there is none; if it is damaged, the survey says so
-            return None
-        try:
+def _last_survey(state: Path) -> Survey | None:
+    try:
+        with closing(Index(state)) as index:
             return index.last_survey(is_over=False)
-        finally:
-            index.close()
-
-    async def _rest(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.stop.wait()
+    except SternaError:  # there is none; if it is damaged, the survey says so
+        return None
 
 
 def due_at(last: Survey | None, *, hours: float, now: float) -> float:
@@ -99,10 +85,7 @@ def due_at(last: Survey | None, *, hours: float, now: float) -> float:
 
 
 def said_of(outcome: Outcome) -> str:
-    """A survey in one line."""
     survey = outcome.survey
     changes = f"{survey.created:,} created, {survey.updated:,} updated, {survey.deleted:,} deleted"
-    if outcome.is_over:
-        end = f" ({outcome.why})" if outcome.why else ""
-        return f"the survey of the site is over{end}: {survey.pages:,} pages read, {changes}"
-    return f"the survey of the site is not over ({outcome.why}): {survey.pages:,} pages read, {changes}"
+    end = f"{'over' if outcome.is_over else 'not over'}{f' ({outcome.why})' if outcome.why else ''}"
+    return f"the survey of the site is {end}: {survey.pages:,} pages read, {changes}"

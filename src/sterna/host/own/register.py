@@ -54,7 +54,6 @@ class Standing(Enum):
 
 
 def standing_of(page: Page) -> Standing:
-    """What the answer to a survey says about a page."""
     if page.error:
         return Standing.CLOSED if page.error in _CLOSED else Standing.UNKNOWN
     if page.status == 304 or 200 <= page.status < 300:
@@ -69,20 +68,20 @@ def standing_of(page: Page) -> Standing:
     return Standing.UNKNOWN if is_passing else Standing.MISSING
 
 
-class Before(Record, frozen=True, kw_only=True):
+class Before(Record, frozen=True):
     """A page of the index."""
 
+    id: int
     title: str
-    text: str  # as the last survey saw it; set only if the digest differs now
     digest: bytes
     likeness: bytes  # as of the last real change: small changes add up
     modified: str  # as the server wrote it
     lastmod: float | None
     read: float  # when its content was last read, with that date
     seen: float
-    id: int = 0
-    missing: float | None = None
-    missed: int | None = None
+    missing: float | None
+    missed: int | None
+    text: str = ""  # as the last survey saw it; set only if the digest differs now
 
 
 class Dating(Record, frozen=True):
@@ -91,7 +90,6 @@ class Dating(Record, frozen=True):
     kind: str  # "created", "updated" or ""
     at: float  # when it changed
     lastmod: float | None  # None if unknown
-    is_soft: bool = False  # the bytes differ, but the page is the same
 
 
 class Register:
@@ -128,21 +126,21 @@ class Register:
         if standing is Standing.SHOWN:
             return self._show(db, page, row)
         if standing is Standing.CLOSED:
-            _hide(db, page, row)
+            if row:
+                _drop(db, row.id)
+            db.execute("DELETE FROM change WHERE mark = ?", (page.fingerprint,))
         elif row and standing is not Standing.UNKNOWN:
             return self._miss(db, page, row, is_gone=standing is Standing.GONE)
         return ""
 
     def _show(self, db: sqlite3.Connection, page: Page, row: Before | None) -> str:
-        is_first_sight = row is None and self._since is None
-        if row:
-            dating = date_again(row, page)
-            _renew(db, page, dating, row=row)
-        elif page.status == 304:  # unchanged since it was hidden, and its content is no longer known
+        if page.status == 304:  # if it was hidden meanwhile, its content is no longer known
+            seen = (page.fetched, page.fingerprint)
+            db.execute("UPDATE page SET seen = ?, missing = NULL, missed = NULL WHERE mark = ?", seen)
             return ""
-        else:
-            dating = date_new(page, since=self._since)
-            _add(db, page, dating)
+        dating = date_again(row, page) if row else date_new(page, since=self._since)
+        _write(db, page, dating, row)
+        is_first_sight = row is None and self._since is None
         if dating.kind:
             # A change dated before the first survey could have been published ever since.
             told = dating.at if is_first_sight else page.fetched
@@ -163,7 +161,6 @@ class Register:
 
 
 def _row_of(db: sqlite3.Connection, page: Page) -> Before | None:
-    names = ("id", "title", "digest", "likeness", "modified", "lastmod", "read", "seen", "missing", "missed")
     found = db.execute(
         "SELECT id, title, digest, likeness, modified, lastmod, read, seen, missing, missed FROM page"
         " WHERE mark = ?",
@@ -171,7 +168,7 @@ def _row_of(db: sqlite3.Connection, page: Page) -> Before | None:
     ).fetchone()
     if found is None:
         return None
-    row = Before(text="", **dict(zip(names, found, strict=True)))
+    row = Before(*found)
     if page.digest == row.digest:
         return row
     (text,) = db.execute("SELECT text FROM words WHERE rowid = ?", (row.id,)).fetchone()
@@ -187,65 +184,40 @@ def _todo_of(target: Target) -> tuple[int, int, bytes]:
     return fingerprint(target.url), target.depth, msgspec.msgpack.encode(target)
 
 
-def _add(db: sqlite3.Connection, page: Page, dating: Dating) -> None:
-    created = dating.at if dating.kind == "created" else None
+def _write(db: sqlite3.Connection, page: Page, dating: Dating, row: Before | None) -> None:
+    """Adds a page, or renews it; its likeness stays that of the last real change."""
+    folder, _, name = page.url.rpartition("/")
     cursor = db.execute(
         "INSERT INTO page (mark, url, depth, title, canonical, folder, digest, likeness, etag, modified,"
-        " lastmod, created, read, seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " lastmod, created, read, seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (mark) DO UPDATE SET title = excluded.title, canonical = excluded.canonical,"
+        " digest = excluded.digest, likeness = excluded.likeness, etag = excluded.etag,"
+        " modified = excluded.modified, lastmod = excluded.lastmod, read = excluded.read,"
+        " seen = excluded.seen, missing = NULL, missed = NULL",
         (
             page.fingerprint,
             page.url,
             page.depth,
             page.title,
             _canonical_of(page),
-            _folder_of(page),
+            fingerprint(f"{folder}/") if name in _FOLDER_PAGES else None,
             page.digest,
-            page.likeness,
+            page.likeness if row is None or dating.kind else row.likeness,
             page.etag,
             page.modified,
             dating.lastmod,
-            created,
+            dating.at if dating.kind == "created" else None,
             page.fetched,
             page.fetched,
         ),
     )
-    assert cursor.lastrowid
-    _write_words(db, page, cursor.lastrowid)
-
-
-def _renew(db: sqlite3.Connection, page: Page, dating: Dating, *, row: Before) -> None:
-    if page.status == 304:
+    if row is None or page.digest != row.digest:
+        id = row.id if row else cursor.lastrowid
+        texts = (page.title, "\n".join(page.headings), page.text[:MAX_TEXT])
+        db.execute("DELETE FROM words WHERE rowid = ?", (id,))
         db.execute(
-            "UPDATE page SET seen = ?, missing = NULL, missed = NULL WHERE id = ?", (page.fetched, row.id)
+            "INSERT INTO words (rowid, title, headings, text) VALUES (?, ?, ?, ?)", (id, *map(spaced, texts))
         )
-        return
-    db.execute(
-        "UPDATE page SET title = ?, canonical = ?, digest = ?, etag = ?, modified = ?, lastmod = ?, read = ?,"
-        " seen = ?, missing = NULL, missed = NULL WHERE id = ?",
-        (
-            page.title,
-            _canonical_of(page),
-            page.digest,
-            page.etag,
-            page.modified,
-            dating.lastmod,
-            page.fetched,
-            page.fetched,
-            row.id,
-        ),
-    )
-    if dating.kind:
-        db.execute("UPDATE page SET likeness = ? WHERE id = ?", (page.likeness, row.id))
-    if page.digest != row.digest:
-        db.execute("DELETE FROM words WHERE rowid = ?", (row.id,))
-        _write_words(db, page, row.id)
-
-
-def _write_words(db: sqlite3.Connection, page: Page, id: int) -> None:
-    texts = (page.title, "\n".join(page.headings), page.text[:MAX_TEXT])
-    db.execute(
-        "INSERT INTO words (rowid, title, headings, text) VALUES (?, ?, ?, ?)", (id, *map(spaced, texts))
-    )
 
 
 def _canonical_of(page: Page) -> int:
@@ -255,18 +227,6 @@ def _canonical_of(page: Page) -> int:
             if "canonical" in link.rel.split() and site_of(link.url) == site_of(page.url):
                 return fingerprint(link.url)
     return page.fingerprint
-
-
-def _folder_of(page: Page) -> int | None:
-    """The mark of the folder whose page this may be."""
-    folder, _, name = page.url.rpartition("/")
-    return fingerprint(f"{folder}/") if name in _FOLDER_PAGES else None
-
-
-def _hide(db: sqlite3.Connection, page: Page, row: Before | None) -> None:
-    if row:
-        _drop(db, row.id)
-    db.execute("DELETE FROM change WHERE mark = ?", (page.fingerprint,))
 
 
 def _drop(db: sqlite3.Connection, id: int) -> None:
@@ -281,15 +241,14 @@ def _tell(db: sqlite3.Connection, page: Page, kind: str, *, title: str, at: floa
     )
 
 
-def forget_hidden(db: sqlite3.Connection, may_show: Callable[[str], bool]) -> None:
-    """Deletes the changes of deleted pages that would be hidden now: no survey asks for these again."""
+def forget_changes(db: sqlite3.Connection, may_show: Callable[[str], bool]) -> None:
+    """Deletes the oldest changes, and those of deleted pages that would be hidden now.
+
+    No survey asks for the latter again.
+    """
     urls = db.execute("SELECT DISTINCT mark, url FROM change WHERE kind = 'deleted'").fetchall()
     hidden = [(mark,) for mark, url in urls if not may_show(url)]
     db.executemany("DELETE FROM change WHERE mark = ?", hidden)
-
-
-def forget_old_changes(db: sqlite3.Connection) -> None:
-    """Bounds the number of changes."""
     db.execute("DELETE FROM change WHERE n <= (SELECT max(n) FROM change) - ?", (MAX_CHANGES,))
 
 
@@ -316,23 +275,16 @@ def date_new(page: Page, *, since: float | None) -> Dating:
 
 
 def date_again(before: Before, page: Page) -> Dating:
-    """Dates a page of the index that was read again."""
-    if page.status == 304 or page.digest == before.digest:
+    if page.digest == before.digest:
         return Dating("", page.fetched, before.lastmod)
-    if not (_is_dated(before, page) or _is_other(before, page)):
-        return Dating("", page.fetched, before.lastmod, is_soft=True)
     date = date_of(page.modified, page.fetched)
+    # A date of just now may be the time of the request, but not if the page had a date of its own before.
+    has_date = date is not None or date_of(before.modified, before.read) is not None
+    is_dated = bool(page.modified) and page.modified != before.modified and has_date
+    if not (is_dated or _is_other(before, page)):
+        return Dating("", page.fetched, before.lastmod)
     at = date if date and date > before.seen else page.fetched
     return Dating("updated", at, at)
-
-
-def _is_dated(before: Before, page: Page) -> bool:
-    """Whether the server says that the page changed."""
-    if not page.modified or page.modified == before.modified:
-        return False
-    # A date of just now may be the time of the request, but not if the page had a date of its own before.
-    dates = date_of(page.modified, page.fetched), date_of(before.modified, before.read)
-    return any(date is not None for date in dates)
 
 
 def _is_other(before: Before, page: Page) -> bool:

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import closing, suppress
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -73,23 +74,19 @@ class Shelf:
             index = Index(self._config.state)
         except UsageError:  # there is none yet
             return None
-        try:
+        with closing(index):
             survey = index.last_survey()
             if survey is None:
                 return None
             self._policy.look()
             closed = self._policy.policy.closed
-            folder = self._config.state / FOLDER / self._key(survey, closed)
+            key = (FORMAT, survey.number, survey.ended, sorted(closed), self._config.address)
+            digest = blake2b(repr(key).encode(), digest_size=12).hexdigest()
+            folder = self._config.state / FOLDER / digest
             if not folder.is_dir():
                 self._make(index, survey, folder, closed=Closed(closed))
-        finally:
-            index.close()
         path = folder / name
         return path if path.is_file() else None
-
-    def _key(self, survey: Survey, closed: tuple[str, ...]) -> str:
-        seen = (FORMAT, survey.number, survey.ended, sorted(closed), self._config.address)
-        return blake2b(repr(seen).encode(), digest_size=12).hexdigest()
 
     def _make(self, index: Index, survey: Survey, folder: Path, *, closed: Closed) -> None:
         """Makes all files or none: several processes may do so at once."""
@@ -117,18 +114,13 @@ class Shelf:
 
 
 def _sweep(folder: Path) -> None:
-    """Deletes older files."""
     for other in folder.parent.iterdir():
-        is_in_the_making = other.name.startswith(".") and time.time() - _time_of(other) < STALE_SECONDS
-        if other != folder and not is_in_the_making:
-            shutil.rmtree(other, ignore_errors=True)
-
-
-def _time_of(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
+        with suppress(FileNotFoundError):  # another process deleted it
+            is_in_the_making = (
+                other.name.startswith(".") and time.time() - other.stat().st_mtime < STALE_SECONDS
+            )
+            if other != folder and not is_in_the_making:
+                shutil.rmtree(other, ignore_errors=True)
 
 
 async def _reply(path: Path, known: str) -> Reply:
@@ -174,7 +166,7 @@ def atom_of(latest: Iterable[Change], *, site: str, url: str, now: float) -> Ite
     yield f"<author><name>{text(site)}</name></author>\n"
     yield f'<generator version="{__version__}">Sterna</generator>\n'
     for change in entries:
-        yield _tombstone(change) if change.kind == "deleted" else _entry(change)
+        yield _entry(change)
     yield "</feed>\n"
 
 
@@ -194,13 +186,11 @@ def lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
 
 def _entry(change: Change) -> str:
     url = address(change.url)
+    if change.kind == "deleted":
+        return f'<at:deleted-entry ref="{url}" when="{time_text(change.at)}"/>\n'
     published = "" if change.created is None else f"<published>{time_text(change.created)}</published>"
     title = change.title or path_of(change.url)
     return (
         f"<entry><id>{url}</id><title>{text(title)}</title><updated>{time_text(change.at)}</updated>{published}"
         f'<link rel="alternate" href="{url}"/><category term="{change.kind}"/></entry>\n'
     )
-
-
-def _tombstone(change: Change) -> str:
-    return f'<at:deleted-entry ref="{address(change.url)}" when="{time_text(change.at)}"/>\n'

@@ -7,12 +7,10 @@ policy closes is closed to it too.
 import asyncio
 import logging
 import os
-import sqlite3
 from array import array
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing, suppress
 from itertools import count
-from pathlib import Path
 
 import msgspec
 
@@ -20,20 +18,12 @@ from sterna.errors import UsageError
 from sterna.host.config import HostConfig
 from sterna.host.files import lock
 from sterna.host.own.index import MAX_PAGES, OPEN, Index, Survey
-from sterna.host.own.register import (
-    EVERYBODY,
-    LEAST_CHANGE,
-    Register,
-    forget_hidden,
-    forget_old_changes,
-    line_up,
-)
+from sterna.host.own.register import EVERYBODY, LEAST_CHANGE, Register, forget_changes, line_up
 from sterna.host.owner.control import Doors
-from sterna.host.policy.load import Governor, LoadMeter, Probe
+from sterna.host.policy.load import Governor, LoadMeter, meter_of
 from sterna.host.policy.policy import PolicyFile
 from sterna.host.site.closed import Closed
 from sterna.host.site.source import ShieldedFetcher
-from sterna.host.site.upstream import Upstream
 from sterna.host.visiting.workshop import Workshop
 from sterna.model import (
     Budget,
@@ -56,7 +46,6 @@ from sterna.model import (
 from sterna.runtime.reins import Reins
 from sterna.version import __version__
 from sterna.web.clock import Clock
-from sterna.web.http import Fetcher
 from sterna.web.robots import Rules
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint, site_of
 
@@ -95,15 +84,9 @@ class Outcome(Record, frozen=True):
 class SurveyPlan:
     """What one survey still has to do, kept in the index so that a killed one goes on; waits for the disk."""
 
-    def __init__(self, index: Index, survey: Survey, *, since: float | None) -> None:
-        self._index = index
-        self._number = survey.number
-        self._register = Register(survey.number, since=since)
-        self._rules = Rules.parse(b"", EVERYBODY)  # of the last robots.txt; set by take()
-
-    @classmethod
-    def begin(cls, index: Index, *, starts: tuple[str, ...], now: float) -> "SurveyPlan":
+    def __init__(self, index: Index, *, starts: tuple[str, ...], now: float) -> None:
         """The survey to be continued; if there is none, a new one over all known pages."""
+        self._index = index
         with index.transaction() as db:
             row = db.execute("SELECT number FROM survey WHERE ended IS NULL").fetchone()
             if row is None:
@@ -114,9 +97,10 @@ class SurveyPlan:
                 db.execute("DELETE FROM todo WHERE mark = ? AND target IS NOT NULL", (fingerprint(url),))
                 line_up(db, [Target(url)])
             since = db.execute("SELECT max(began) FROM survey WHERE is_whole").fetchone()[0]
-        survey = index.last_survey(is_over=False)
-        assert survey
-        return cls(index, survey, since=since)
+        self._register = Register(self.standing().number, since=since)
+        # Both are set by take(), from the last parcel and the last robots.txt.
+        self.ended: Ended | None = None
+        self.robots = Robots()
 
     def next(self, *, is_anew: bool, now: float) -> tuple[tuple[Target, ...], Known]:
         """The starts of the next visit and what it knows; no starts if nothing is left."""
@@ -128,13 +112,15 @@ class SurveyPlan:
             starts = {mark: _decode(target) for mark, target in rows}
             marks = db.execute("SELECT mark FROM todo ORDER BY mark")
             others = array("q", (mark for (mark,) in marks if mark not in starts))
-            validators = _validators(db, starts, is_anew=is_anew, now=now)
+            pages = db.execute(
+                "SELECT mark, etag, modified, digest FROM page WHERE read > ?", (now - WHOLE_SECONDS,)
+            )
+            validators = () if is_anew else tuple(Validator(*row) for row in pages if row[0] in starts)
         return tuple(starts.values()), Known(others.tobytes(), validators)
 
     def take(self, parcel: Parcel) -> None:
-        """Writes a parcel."""
-        if parcel.robots:
-            self._rules = Rules.parse(parcel.robots.rules, EVERYBODY)
+        self.ended = parcel.ended
+        self.robots = parcel.robots or self.robots
         with self._index.transaction() as db:
             self._register.take(db, parcel)
 
@@ -144,49 +130,17 @@ class SurveyPlan:
             return int(db.execute("SELECT count(*) FROM todo WHERE target IS NOT NULL").fetchone()[0])
 
     def standing(self) -> Survey:
-        """The survey with its current counts."""
         survey = self._index.last_survey(is_over=False)
         assert survey
         return survey
 
     def finish(self, *, is_whole: bool, now: float, closed: Closed = OPEN) -> None:
         """Ends the survey; from now on sitemap and feed are made from it."""
+        rules = Rules.parse(self.robots.rules, EVERYBODY)
         with self._index.transaction() as db:
-            db.execute(
-                "UPDATE survey SET ended = ?, is_whole = ? WHERE number = ?", (now, is_whole, self._number)
-            )
+            db.execute("UPDATE survey SET ended = ?, is_whole = ? WHERE ended IS NULL", (now, is_whole))
             db.execute("DELETE FROM todo")
-            forget_hidden(db, lambda url: url not in closed and self._rules.may_fetch(url))
-            forget_old_changes(db)
-
-
-def _validators(
-    db: sqlite3.Connection, starts: dict[int, Target], *, is_anew: bool, now: float
-) -> tuple[Validator, ...]:
-    rows = db.execute("SELECT mark, etag, modified, digest FROM page WHERE read > ?", (now - WHOLE_SECONDS,))
-    return () if is_anew else tuple(Validator(*row) for row in rows if row[0] in starts)
-
-
-class Pace:
-    """Whether a survey may work now: the owner's load rules apply to it too, and may change meanwhile."""
-
-    def __init__(self, config: HostConfig, policy: PolicyFile, meter: LoadMeter | None = None) -> None:
-        self._config = config
-        self._policy = policy
-        self._meter = meter or LoadMeter()
-        self._governor = Governor(policy.policy.load)
-        self._probed = ""  # the path of the meter's probe; changed by why_not()
-
-    async def why_not(self) -> str:
-        """Why it must rest now; "" if it may work."""
-        self._policy.look()
-        rules = self._policy.policy.load
-        self._governor.rules = rules
-        if rules.latency_ms and rules.probe != self._probed:
-            upstream = Upstream.of(self._config.site, self._config.upstream)
-            self._meter.probe = Probe(self._config.site, upstream, rules.probe)
-            self._probed = rules.probe
-        return self._governor.judge(await self._meter.measure(has_probe=bool(rules.latency_ms)))
+            forget_changes(db, lambda url: url not in closed and rules.may_fetch(url))
 
 
 class Surveyor:
@@ -205,7 +159,8 @@ class Surveyor:
         self._workshop = workshop
         self._clock = clock
         self._policy = PolicyFile(config.policy_file, config.policy)
-        self._pace = Pace(config, self._policy, meter)
+        self._meter = meter or meter_of(config, self._policy)
+        self._governor = Governor(self._policy.policy.load)
         self._doors = Doors(config.state)
         self._announce = announce
 
@@ -219,10 +174,13 @@ class Surveyor:
     ) -> Outcome:
         """Begins a survey or continues the last one; what was read stays, however this ends."""
         urls = tuple(_url_of(self._config.site, start) for start in starts)
-        with _locked(self._config.state):
-            index = await asyncio.to_thread(Index, self._config.state, site=self._config.site)
-            try:
-                plan = await asyncio.to_thread(SurveyPlan.begin, index, starts=urls, now=self._clock.now())
+        state = self._config.state
+        descriptor = lock(state / LOCK)
+        if descriptor is None:
+            raise UsageError(f"another survey is under way in {state}: wait until it ends")
+        try:
+            with closing(await asyncio.to_thread(Index, state, site=self._config.site)) as index:
+                plan = await asyncio.to_thread(SurveyPlan, index, starts=urls, now=self._clock.now())
                 why = await self._visit(plan, stop=stop, max_pages=max_pages, is_anew=is_anew)
                 left = await asyncio.to_thread(plan.left)
                 is_cut = bool(why) and plan.standing().pages >= max_pages
@@ -232,8 +190,8 @@ class Surveyor:
                         plan.finish, is_whole=not why, now=self._clock.now(), closed=closed
                     )
                 return Outcome(plan.standing(), left, why)
-            finally:
-                index.close()
+        finally:
+            os.close(descriptor)
 
     async def _visit(self, plan: SurveyPlan, *, stop: asyncio.Event, max_pages: int, is_anew: bool) -> str:
         """Makes visits until the frontier is empty; returns the reason for an early end, or ""."""
@@ -251,19 +209,29 @@ class Surveyor:
                 return "the site does not answer"
             before = progress
             visit = self._visit_of(f"own-{standing.number}-{number}", starts, known, pages=room)
-            delivery = _Delivery(plan)
             reins = Reins(self._clock)
             async with self._workshop.use() as runtime, self._held(reins, stop) as halt:
                 await runtime.carry_out(
-                    visit, deliver=delivery, stop=halt, reins=reins, through=self._through
+                    visit,
+                    deliver=lambda parcel: asyncio.to_thread(plan.take, parcel),
+                    stop=halt,
+                    reins=reins,
+                    # What the policy closes now, not only what it closed when the host started.
+                    through=lambda fetcher: ShieldedFetcher(fetcher, lambda: self._policy.policy.closed),
                 )
-            if delivery.ended not in _GOES_ON:
-                return delivery.why(self._doors)
+            if plan.ended not in _GOES_ON:
+                return self._why(plan)
         raise AssertionError  # there is always a next number
 
-    def _through(self, fetcher: Fetcher) -> Fetcher:
-        """Refuses what the policy closes now, not only what it closed when the host started."""
-        return ShieldedFetcher(fetcher, lambda: self._policy.policy.closed)
+    def _why(self, plan: SurveyPlan) -> str:
+        if plan.ended is Ended.STOPPED:
+            reason = self._doors.are_closed()
+            return f"the doors are closed ({reason})" if reason else "stopped"
+        if plan.robots.state is RobotsState.DISQUALIFIED:
+            return f"cannot read robots.txt: {plan.robots.reason}"
+        if plan.ended is Ended.BLOCKED:
+            return "the site asks for a long pause"
+        return "the site does not answer"
 
     def _visit_of(self, id: str, starts: tuple[Target, ...], known: Known, *, pages: int) -> Visit:
         policy = self._policy.policy
@@ -307,9 +275,11 @@ class Surveyor:
 
     async def _hold(self, reins: Reins, stop: asyncio.Event, halt: asyncio.Event) -> None:
         while not (stop.is_set() or self._doors.are_closed()):
-            reason = await self._pace.why_not()
+            self._policy.look()  # the owner's load rules apply to a survey too, and may change meanwhile
+            self._governor.rules = rules = self._policy.policy.load
+            reason = self._governor.judge(await self._meter.measure(has_probe=bool(rules.latency_ms)))
             if bool(reason) != reins.is_paused:
-                self._announce(f"the survey rests: {reason}" if reason else "the survey goes on")
+                self._announce(f"the survey is paused: {reason}" if reason else "the survey continues")
                 reins.pause() if reason else reins.go_on()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -318,45 +288,8 @@ class Surveyor:
         reins.go_on()  # so that it can end
 
 
-class _Delivery:
-    """Takes the parcels of one visit and notes how it ended."""
-
-    def __init__(self, plan: SurveyPlan) -> None:
-        self._plan = plan
-        self.ended: Ended | None = None
-        self._robots = Robots()
-
-    async def __call__(self, parcel: Parcel) -> None:
-        self.ended = parcel.ended
-        self._robots = parcel.robots or self._robots
-        await asyncio.to_thread(self._plan.take, parcel)
-
-    def why(self, doors: Doors) -> str:
-        """Why the visit ended early."""
-        if self.ended is Ended.STOPPED:
-            reason = doors.are_closed()
-            return f"the doors are closed ({reason})" if reason else "stopped"
-        if self._robots.state is RobotsState.DISQUALIFIED:
-            return f"cannot read robots.txt: {self._robots.reason}"
-        if self.ended is Ended.BLOCKED:
-            return "the site asks for a long pause"
-        return "the site does not answer"
-
-
 def _url_of(site: str, start: str) -> str:
     url = Canonical()(start, f"{site}/")
     if url is None or site_of(url) != site:
         raise UsageError(f"--start {start} is not a page of {site}: name one such as /news/")
     return url
-
-
-@contextmanager
-def _locked(state: Path) -> Iterator[None]:
-    """One survey at a time; UsageError if there is another."""
-    descriptor = lock(state / LOCK)
-    if descriptor is None:
-        raise UsageError(f"another survey is under way in {state}: wait until it ends")
-    try:
-        yield
-    finally:
-        os.close(descriptor)

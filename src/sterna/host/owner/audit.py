@@ -122,20 +122,18 @@ class Notes:
 
     def refusal(self, error: Refused, **fields: Value) -> None:
         """Notes that a home was refused; bounded, because strangers can cause any number of these."""
-        if self._is_due():
-            self.note("home-refused", problem=error.problem, why=error.detail, **fields)
-
-    def _is_due(self) -> bool:
         if self._may_note_refusal:
-            return self._may_note_refusal()
-        now = self._now()
-        if abs(now - self._window_began) >= WINDOW_SECONDS:
-            self.flush()
-            self._window_began, self._refusals = now, 0
-        self._refusals += 1
-        is_due = self._refusals <= REFUSALS_A_MINUTE
-        self._unsaid += not is_due
-        return is_due
+            is_due = self._may_note_refusal()
+        else:
+            now = self._now()
+            if abs(now - self._window_began) >= WINDOW_SECONDS:
+                self.flush()
+                self._window_began, self._refusals = now, 0
+            self._refusals += 1
+            is_due = self._refusals <= REFUSALS_A_MINUTE
+            self._unsaid += not is_due
+        if is_due:
+            self.note("home-refused", problem=error.problem, why=error.detail, **fields)
 
     def flush(self) -> None:
         """Writes how many refusals had no line of their own."""
@@ -170,12 +168,7 @@ class _Writer:
 
     def _write(self, head: Head, event: str, fields: dict[str, Value], now: float) -> Head:
         line = line_of(event, fields, n=head.n + 1, time=now, before=head.hash)
-        descriptor = open_private(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        try:
-            _append(descriptor, line + b"\n", size=head.size)
-            os.fdatasync(descriptor)  # before the head: one that is ahead of the log looks like tampering
-        finally:
-            os.close(descriptor)
+        _append(self._path, line + b"\n", size=head.size)
         head = Head(n=head.n + 1, hash=hash_of(line), size=head.size + len(line) + 1, first=head.first)
         write_head(self._head_descriptor, head)
         if head.n == 1:
@@ -187,7 +180,9 @@ class _Writer:
     def _catch_up(self, head: Head, now: float) -> Head:
         """The head after all lines that were written without it; closes a torn line."""
         size = _size(self._path)
-        if size < head.size and (size or not _was_rotated(self._path, head.size)):
+        full = full_files(self._path)
+        was_rotated = bool(full) and not size and _size(full[-1]) == head.size
+        if size < head.size and not was_rotated:
             _log.warning("audit log %s is shorter than its head says: lines are missing", self._path)
         known = head.size if head.size <= size else 0  # this much need not be read
         whole, torn = _lines_after(self._path, max(known, size - 16 * MAX_LINE_BYTES))
@@ -195,17 +190,11 @@ class _Writer:
             entry = entry_of(line)
             if entry and entry.n > head.n:
                 head = msgspec.structs.replace(head, n=entry.n, hash=hash_of(line))
-        head = msgspec.structs.replace(head, size=size)
-        return self._close(head, torn, now) if torn else head
-
-    def _close(self, head: Head, torn: bytes, now: float) -> Head:
+        if not torn:
+            return msgspec.structs.replace(head, size=size)
         _log.warning("audit log %s ended within a line, which is now closed", self._path)
-        descriptor = open_private(self._path, os.O_WRONLY | os.O_APPEND)
-        try:
-            _append(descriptor, b"\n", size=head.size)
-        finally:
-            os.close(descriptor)
-        head = msgspec.structs.replace(head, size=head.size + 1)
+        _append(self._path, b"\n", size=size)
+        head = msgspec.structs.replace(head, size=size + 1)
         return self._write(head, TORN, {"bytes": len(torn), "torn": hash_of(torn)}, now)
 
     def _rotate(self, head: Head) -> Head:
@@ -217,7 +206,9 @@ class _Writer:
         full.append(aside)
         while len(full) > MAX_FILES:
             full.pop(0).unlink()
-            head = msgspec.structs.replace(head, first=_first_number(full[0]) or head.first)
+            with full[0].open("rb") as file:
+                entry = entry_of(file.readline(MAX_LINE_BYTES).rstrip(b"\n"))
+            head = msgspec.structs.replace(head, first=entry.n if entry and entry.n else head.first)
         head = msgspec.structs.replace(head, size=0)
         write_head(self._head_descriptor, head)
         return head
@@ -323,15 +314,23 @@ def full_files(path: Path) -> list[Path]:
     return sorted(found, key=lambda each: int(each.suffix[1:]))
 
 
-def _append(descriptor: int, data: bytes, *, size: int) -> None:
-    """Writes everything or nothing."""
-    view = memoryview(data)
+def _append(path: Path, data: bytes, *, size: int) -> None:
+    """Writes everything or nothing.
+
+    It is on the disk before the head is: a head that is ahead of the log looks like tampering.
+    """
+    descriptor = open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
-        while view:
-            view = view[os.write(descriptor, view) :]
-    except OSError:
-        os.ftruncate(descriptor, size)
-        raise
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(descriptor, view) :]
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _lines_after(path: Path, offset: int) -> tuple[list[bytes], bytes]:
@@ -342,17 +341,6 @@ def _lines_after(path: Path, offset: int) -> tuple[list[bytes], bytes]:
         file.seek(offset)
         *whole, torn = file.read().split(b"\n")
     return whole, torn
-
-
-def _was_rotated(path: Path, size: int) -> bool:
-    full = full_files(path)
-    return bool(full) and _size(full[-1]) == size
-
-
-def _first_number(path: Path) -> int:
-    with path.open("rb") as file:
-        entry = entry_of(file.readline(MAX_LINE_BYTES).rstrip(b"\n"))
-    return entry.n if entry else 0
 
 
 def _size(path: Path) -> int:

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -63,7 +64,12 @@ class Doors:
                 os.fsync(file.fileno())
             beside.replace(self._path)
         except OSError as error:
-            self._close_anyhow(error)
+            try:
+                self._path.touch(
+                    mode=0o600
+                )  # an empty file takes no space on a full disk, and closes them too
+            except OSError:
+                raise StorageError(f"cannot write {self._path}: {error.strerror}") from error
 
     def open(self) -> None:
         """Lets homes in again; StorageError if the file cannot be deleted."""
@@ -71,13 +77,6 @@ class Doors:
             self._path.unlink(missing_ok=True)
         except OSError as error:
             raise StorageError(f"cannot delete {self._path}: {error.strerror}") from error
-
-    def _close_anyhow(self, error: OSError) -> None:
-        """An empty file takes no space on a full disk, and closes them as well."""
-        try:
-            self._path.touch(mode=0o600)
-        except OSError:
-            raise StorageError(f"cannot write {self._path}: {error.strerror}") from error
 
 
 def _one_line(text: str) -> str:
@@ -117,8 +116,8 @@ class ControlResponse(Record, frozen=True, array_like=False, kw_only=True):
 async def open_control(service: Controlled, state: Path) -> AsyncIterator[None]:
     """Answers the owner while the context lasts; StorageError if the socket cannot be created."""
     listener = _listener(state / CONTROL)
-    control = _Control(service)
-    server = await asyncio.start_unix_server(control.answer, sock=listener, limit=MAX_REQUEST_BYTES)
+    serve = partial(_serve, service)
+    server = await asyncio.start_unix_server(serve, sock=listener, limit=MAX_REQUEST_BYTES)
     try:
         yield
     finally:
@@ -126,43 +125,37 @@ async def open_control(service: Controlled, state: Path) -> AsyncIterator[None]:
         (state / CONTROL).unlink(missing_ok=True)
 
 
-class _Control:
-    def __init__(self, service: Controlled) -> None:
-        self._service = service
+async def _serve(service: Controlled, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers one request; a client that goes away is ignored."""
+    try:
+        async with asyncio.timeout(REQUEST_SECONDS):
+            line = await reader.readline()
+        answer = await _answer(service, line)
+        writer.write(msgspec.json.encode(answer) + b"\n")
+        async with asyncio.timeout(REQUEST_SECONDS):
+            await writer.drain()
+    except (OSError, TimeoutError, ValueError):  # ValueError: the line is too long
+        return
+    finally:
+        writer.close()
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one request; a client that goes away is ignored."""
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                line = await reader.readline()
-            answer = await self._answer(line)
-            writer.write(msgspec.json.encode(answer) + b"\n")
-            async with asyncio.timeout(REQUEST_SECONDS):
-                await writer.drain()
-        except (OSError, TimeoutError, ValueError):  # ValueError: the line is too long
-            return
-        finally:
-            writer.close()
 
-    async def _answer(self, line: bytes) -> ControlResponse:
-        try:
-            request = msgspec.json.decode(line, type=ControlRequest)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return ControlResponse(error=f"invalid request: {error}")
-        try:
-            if request.ask == "status":
-                return ControlResponse(status=self._service.status())
-            if request.ask == "stop-all":
-                return ControlResponse(count=await self._service.stop_all())
-            return await self._stop(request.crawler)
-        except SternaError as error:
-            return ControlResponse(error=str(error))
-
-    async def _stop(self, crawler: str) -> ControlResponse:
-        wanted = meant(self._service.status(), crawler)
-        done = await asyncio.gather(*(self._service.stop_visit(each.visit) for each in wanted))
-        stopped = tuple(each for each, is_done in zip(wanted, done, strict=True) if is_done)
-        return ControlResponse(stopped=stopped, count=len(stopped))
+async def _answer(service: Controlled, line: bytes) -> ControlResponse:
+    try:
+        request = msgspec.json.decode(line, type=ControlRequest)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return ControlResponse(error=f"invalid request: {error}")
+    try:
+        if request.ask == "status":
+            return ControlResponse(status=service.status())
+        if request.ask == "stop-all":
+            return ControlResponse(count=await service.stop_all())
+        wanted = meant(service.status(), request.crawler)
+        done = await asyncio.gather(*(service.stop_visit(each.visit) for each in wanted))
+    except SternaError as error:
+        return ControlResponse(error=str(error))
+    stopped = tuple(each for each, is_done in zip(wanted, done, strict=True) if is_done)
+    return ControlResponse(stopped=stopped, count=len(stopped))
 
 
 def meant(status: HostStatus, crawler: str) -> list[VisitStatus]:
@@ -194,25 +187,19 @@ def _listener(path: Path) -> socket.socket:
 def ask(state: Path, request: ControlRequest) -> ControlResponse:
     """The response of the host that works in this folder; LineBroken if none answers."""
     try:
-        line = _exchange(state / CONTROL, msgspec.json.encode(request) + b"\n")
-        return msgspec.json.decode(line, type=ControlResponse)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(RESPONSE_SECONDS)
+            with _short(state / CONTROL) as name:
+                line.connect(name)
+            line.sendall(msgspec.json.encode(request) + b"\n")
+            response = bytearray()
+            while len(response) <= MAX_RESPONSE_BYTES and (piece := line.recv(1 << 16)):
+                response += piece
+        return msgspec.json.decode(response, type=ControlResponse)
     except PermissionError as error:
         raise LineBroken(f"the host in {state} runs as another user: become that user, or root") from error
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LineBroken(f"no host answers in {state}") from error
-
-
-def _exchange(path: Path, line: bytes) -> bytes:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line_to_host:
-        line_to_host.settimeout(RESPONSE_SECONDS)
-        with _short(path) as name:
-            line_to_host.connect(name)
-        line_to_host.sendall(line)
-        pieces, size = [], 0
-        while size <= MAX_RESPONSE_BYTES and (piece := line_to_host.recv(1 << 16)):
-            pieces.append(piece)
-            size += len(piece)
-        return b"".join(pieces)
 
 
 @contextmanager

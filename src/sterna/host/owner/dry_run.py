@@ -50,13 +50,7 @@ class DryRun(Record, frozen=True, array_like=False, kw_only=True):
 
 
 async def dry_run(
-    order: Send,
-    *,
-    config: HostConfig,
-    terms: Terms,
-    clock: Clock,
-    write: Write,
-    stop: asyncio.Event,
+    order: Send, *, config: HostConfig, terms: Terms, clock: Clock, write: Write, stop: asyncio.Event
 ) -> DryRun:
     """Carries out the order under these terms; UsageError if the host would refuse it.
 
@@ -70,7 +64,7 @@ async def dry_run(
         raise JailError("the host would refuse this crawler: it has rules, and this machine has no seccomp")
     began = clock.now()
     output = _Output(visit, level=min(order.level, config.limits.level), clock=clock, write=write)
-    redirect_rules(output.line)
+    redirect_rules(output.written.append)
     workshop = Workshop(config, clock)
     try:
         async with workshop.use() as runtime:
@@ -95,20 +89,24 @@ class _Output:
         self._marks = Marks(visit.known)
         self._unpacker = Unpacker(visit, self._marks)
         self._stream = StreamWriter(secrets.token_bytes(32), level=level)
-        # Changed by take(), of which one runs at a time; line() changes _written alone.
+        # Changed by take(), of which one runs at a time.
         self._sent_bytes = len(self._stream.begin())
         self._plain_bytes = 0
         self._page_bytes = 0
         self._parcels = 0
         self._usage = Usage()
         self._lines = Counter[str]()
-        self._written: deque[str] = deque(maxlen=MAX_LINES)  # by rules since the last parcel
+        # Lines that rules wrote since the last parcel, which would go to home too.
+        self.written: deque[str] = deque(maxlen=MAX_LINES)
         self._ended: Ended | None = None
 
     async def take(self, parcel: Parcel) -> None:
         """Takes a parcel that would go into the stream."""
         packed = await asyncio.to_thread(self._pack, parcel)
-        self._write_lines()
+        while self.written:
+            text = self.written.popleft()
+            self._sent_bytes += len(self._stream.line(text))
+            self._write_one({"kind": "line", "text": text})
         self._plain_bytes += len(packed)
         self._page_bytes += sum(page.size for page in parcel.pages)
         self._parcels += 1
@@ -116,10 +114,6 @@ class _Output:
         self._usage = self._usage.plus(parcel.usage)
         for line in lines_of(self._unpacker.unpack(packed, now=self._clock.now())):
             self._write_one(line)
-
-    def line(self, text: str) -> None:
-        """Takes a line that the crawler's rules wrote, which would go to its home too."""
-        self._written.append(text)
 
     def sum(self, seconds: float) -> DryRun:
         assert self._ended
@@ -144,12 +138,6 @@ class _Output:
         packed = pack_parcel(as_sent(parcel, self._marks), self._marks)
         self._sent_bytes += len(self._stream.parcel(packed))
         return packed
-
-    def _write_lines(self) -> None:
-        while self._written:
-            text = self._written.popleft()
-            self._sent_bytes += len(self._stream.line(text))
-            self._write_one({"kind": "line", "text": text})
 
     def _write_one(self, line: dict[str, object]) -> None:
         self._lines[str(line["kind"])] += 1

@@ -14,15 +14,7 @@ from typing import Protocol
 import msgspec
 
 from sterna.host.owner.receipts import HomeTotal
-from sterna.host.owner.status import (
-    Amount,
-    HostStatus,
-    VisitStatus,
-    amounts_of,
-    host_amounts,
-    seconds_text,
-    size_text,
-)
+from sterna.host.owner.status import Amount, HostStatus, amounts_of, host_amounts, seconds_text, size_text
 from sterna.host.owner.verification import tail
 from sterna.web.http_app import App, HttpRequest, HttpResponse
 from sterna.web.http_server import make_server, serving
@@ -54,16 +46,9 @@ class Watched(Protocol):
     def status(self) -> HostStatus: ...
 
 
-SumReceipts = Callable[[], Sequence[HomeTotal]]
-
-
-def _none() -> Sequence[HomeTotal]:
-    return ()
-
-
 @asynccontextmanager
 async def open_page(
-    service: Watched, audit: Path, listener: socket.socket, *, spared: SumReceipts = _none
+    service: Watched, audit: Path, listener: socket.socket, *, spared: Callable[[], Sequence[HomeTotal]]
 ) -> AsyncIterator[None]:
     """Serves the page on the socket as long as the context lasts."""
 
@@ -88,7 +73,6 @@ async def open_page(
 
 
 def format_page(status: HostStatus, lines: Sequence[bytes], spared: Sequence[HomeTotal]) -> str:
-    """The page as HTML."""
     parts = [
         "<!doctype html>",
         f'<html lang="en"><head><meta charset="utf-8"><title>Host of {_text(status.site)}</title>',
@@ -114,7 +98,7 @@ def _doors(status: HostStatus) -> str:
     if status.doors:
         said.append(f'<p class="closed">The doors are closed: {_text(status.doors)}</p>')
     if status.paused:
-        said.append(f'<p class="paused">All visits rest: {_text(status.paused)}</p>')
+        said.append(f'<p class="paused">All visits are paused: {_text(status.paused)}</p>')
     if status.load:
         said.append(f"<p>Load: {_text(status.load)}</p>")
     return "\n".join(said)
@@ -124,29 +108,28 @@ def _visits(status: HostStatus) -> str:
     if not status.visits:
         return "<p>None.</p>"
     labels = [each.label for each in amounts_of(status.visits[0], now=status.now)]
-    rows = [_visit(each, status.now) for each in status.visits[:MAX_VISITS]]
+    rows = []
+    for visit in status.visits[:MAX_VISITS]:
+        paused = f' <span class="paused">paused: {_text(visit.paused)}</span>' if visit.paused else ""
+        names = [_text(visit.visit), _text(visit.name), _text(visit.crawler), _text(visit.state) + paused]
+        rows.append([*names, *map(_amount, amounts_of(visit, now=status.now))])
     more = len(status.visits) - len(rows)
     note = f"<p>And {more:,} more.</p>" if more else ""
     return _table(("visit", "home", "crawler", "state", *labels), rows) + note
-
-
-def _visit(visit: VisitStatus, now: float) -> list[str]:
-    paused = f' <span class="paused">rests: {_text(visit.paused)}</span>' if visit.paused else ""
-    names = [_text(visit.visit), _text(visit.name), _text(visit.crawler), _text(visit.state) + paused]
-    return [*names, *(_amount(each) for each in amounts_of(visit, now=now))]
 
 
 def _spared(spared: Sequence[HomeTotal]) -> str:
     if not spared:
         return "<p>No receipts yet.</p>"
     heads = ("home", "visits", "signed by both", "requests spared", "bytes spared", "CPU")
-    return _table(heads, [_spared_by(each) for each in spared[:MAX_HOMES]])
-
-
-def _spared_by(home: HomeTotal) -> list[str]:
-    total = home.total
-    counts = (f"{count:,}" for count in (total.visits, total.countersigned, total.spared_requests))
-    return [_text(home.home), *counts, size_text(total.spared_bytes), seconds_text(total.cpu_seconds)]
+    rows = []
+    for home in spared[:MAX_HOMES]:
+        total = home.total
+        counts = (f"{count:,}" for count in (total.visits, total.countersigned, total.spared_requests))
+        rows.append(
+            [_text(home.home), *counts, size_text(total.spared_bytes), seconds_text(total.cpu_seconds)]
+        )
+    return _table(heads, rows)
 
 
 def _entry(line: bytes) -> list[str]:

@@ -9,13 +9,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 from msgspec.structs import astuple
 
 from sterna.errors import Refused, StorageError, UsageError, WireError
 from sterna.host.files import Database
-from sterna.host.state import FORMAT, NAME, has_old_files, open_state
+from sterna.host.state import FORMAT, KEEP_RECEIPT, NAME, has_old_files, open_state
 from sterna.model import Ended, Record, Usage, Visit
 from sterna.wire.keys import Identity, PublicKey
 from sterna.wire.receipts import LEAST_CALLS, MAX_TIME, Receipt, SignedReceipt, spared
@@ -39,7 +41,6 @@ class KeptReceipt(Record, frozen=True):
 
     @property
     def is_countersigned(self) -> bool:
-        """True if the home signed it too."""
         return bool(self.signed.by_home)
 
 
@@ -66,19 +67,14 @@ class Receipts:
         return self._identity.public.data
 
     def sign(self, receipt: Receipt) -> SignedReceipt:
-        """The receipt with the host's signature."""
         return SignedReceipt.make(receipt, self._identity)
 
     def note(self, signed: SignedReceipt, *, name: str = "", agent: str = "") -> None:
         """Keeps a receipt; it is on the disk when this returns. StorageError if that fails."""
         receipt = signed.open()
         with self._database.transaction(is_durable=True) as db:
-            db.execute(
-                "INSERT INTO receipt (visit, home, payload, by_host, by_home, name, agent)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)"
-                " ON CONFLICT (payload) DO UPDATE SET by_home = excluded.by_home WHERE by_home = x''",
-                (receipt.visit, receipt.home, *astuple(signed), name[:MAX_NAME], agent[:MAX_AGENT]),
-            )
+            about = (receipt.visit, receipt.home, *astuple(signed), name[:MAX_NAME], agent[:MAX_AGENT])
+            db.execute(KEEP_RECEIPT, about)
 
     def countersign(self, visit: str, home: PublicKey, signature: bytes) -> None:
         """Keeps the home's signature under the newest receipt of its visit; may be repeated.
@@ -92,15 +88,10 @@ class Receipts:
             ).fetchone()
         if row is None:
             raise Refused("gone", f"there is no receipt of visit {visit} for your key")
-        payload, by_host = row
-        signed = SignedReceipt(payload, by_host, signature)
+        signed = SignedReceipt(row[0], row[1], signature)
         signed.open()
         with self._database.transaction(is_durable=True) as db:
             db.execute("UPDATE receipt SET by_home = ? WHERE payload = ?", (signature, signed.payload))
-
-    def read(self) -> Book:
-        """All receipts; StorageError if the file cannot be read."""
-        return _read(self._database)
 
 
 def read_book(state: Path) -> Book:
@@ -149,7 +140,7 @@ def _read(database: Database) -> Book:
 class Account:
     """What one visit costs its site; changed in the loop's thread only."""
 
-    def __init__(self, visit: Visit, *, home: str, name: str, receipts: Receipts | None) -> None:
+    def __init__(self, visit: Visit, *, home: str, name: str, receipts: Receipts) -> None:
         self._visit = visit.id
         self._site = visit.site
         self._agent = visit.etiquette.user_agent
@@ -183,7 +174,7 @@ class Account:
         self._root = root
 
     async def bill(self) -> bytes:
-        """The encoded receipt of a visit that is over, after keeping it; b"" if this host keeps none.
+        """The encoded receipt of a visit that is over, after keeping it; b"" if it never began.
 
         It counts what all streams have written so far, so a stream that is resumed gets another one.
         """
@@ -199,10 +190,10 @@ class Account:
 
     def _now(self) -> float:
         # A clock may show anything; a receipt may not.
-        return min(max(self._receipts.wall(), 0.0), MAX_TIME) if self._receipts else 0.0
+        return min(max(self._receipts.wall(), 0.0), MAX_TIME)
 
     def _make(self) -> SignedReceipt | None:
-        if self._receipts is None or self._began is None:
+        if self._began is None:
             return None
         usage, calls = self._usage, max(CALLS_OF_A_STREAM * self.streams + self.calls, LEAST_CALLS)
         receipt = Receipt(
@@ -228,7 +219,6 @@ class Account:
         return self._bill
 
     def _note(self, made: SignedReceipt) -> None:
-        assert self._receipts
         try:
             self._receipts.note(made, name=self._name, agent=self._agent)
         except StorageError as error:
@@ -253,19 +243,8 @@ class Total(Record, frozen=True, array_like=False):
     spared_bytes: int = 0
 
     def plus(self, kept: KeptReceipt) -> "Total":
-        """With one more."""
-        receipt = kept.receipt
-        return Total(
-            self.visits + 1,
-            self.countersigned + kept.is_countersigned,
-            self.pages + receipt.pages,
-            self.requests + receipt.requests,
-            self.read_bytes + receipt.read_bytes,
-            self.sent_bytes + receipt.sent_bytes,
-            self.cpu_seconds + receipt.cpu_seconds,
-            self.spared_requests + receipt.spared_requests,
-            self.spared_bytes + receipt.spared_bytes,
-        )
+        numbers = (getattr(kept.receipt, name) for name in Total.__struct_fields__[2:])
+        return Total(*map(add, astuple(self), (1, kept.is_countersigned, *numbers)))
 
 
 class HomeTotal(Record, frozen=True, array_like=False):
@@ -278,11 +257,7 @@ class HomeTotal(Record, frozen=True, array_like=False):
 
 
 def total_of(rows: Iterable[KeptReceipt]) -> Total:
-    """The sum over all of them."""
-    total = Total()
-    for kept in rows:
-        total = total.plus(kept)
-    return total
+    return reduce(Total.plus, rows, Total())
 
 
 def by_home(rows: Sequence[KeptReceipt]) -> list[HomeTotal]:
@@ -323,20 +298,18 @@ class HomeTotals:
     def __init__(self, state: Path) -> None:
         self._state = state
         # Changed by a call alone.
-        self._seen: tuple[int, int] = (0, 0)
+        self._seen: tuple[float, ...] = (0, 0)  # receipts, and those that are countersigned
         self._due = 0.0
         self._totals: Sequence[HomeTotal] = ()
 
     def __call__(self) -> Sequence[HomeTotal]:
         with _opened(self._state) as database:
-            if database and time.monotonic() >= self._due and (seen := _counts(database)) != self._seen:
+            if database is None or time.monotonic() < self._due:
+                return self._totals
+            with database.snapshot() as db:
+                seen = db.execute("SELECT count(*), total(by_home <> x'') FROM receipt").fetchone()
+            if seen != self._seen:
                 totals = by_home(_read(database).rows)
                 self._totals = sorted(totals, key=lambda each: -each.total.spared_bytes)
                 self._seen, self._due = seen, time.monotonic() + SUM_SECONDS
         return self._totals
-
-
-def _counts(database: Database) -> tuple[int, int]:
-    with database.snapshot() as db:
-        receipts, countersigned = db.execute("SELECT count(*), total(by_home <> x'') FROM receipt").fetchone()
-    return receipts, int(countersigned)

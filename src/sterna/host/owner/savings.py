@@ -1,6 +1,5 @@
 """What visits spared the site: the web server's log before and after, in words and as a picture. No I/O."""
 
-import ipaddress
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, tzinfo
 from functools import lru_cache
@@ -8,7 +7,9 @@ from html import escape
 
 from sterna.host.owner.access_log import Hit
 from sterna.host.owner.receipts import KeptReceipt, grouped, name_of
+from sterna.host.owner.status import size_text
 from sterna.model import Record
+from sterna.web.http_app import is_loopback
 
 SOME_DAYS = 14  # shown on each side of the first visit
 EVERYBODY = ""  # in place of an agent: all of them together
@@ -25,7 +26,6 @@ _STYLE = (
 )
 
 DayOf = Callable[[float], date]
-SizeText = Callable[[float], str]  # such as 12.3 MB
 
 
 def days_of(zone: tzinfo | None) -> DayOf:
@@ -55,12 +55,11 @@ class Traffic:
         self.has_outsiders = False  # requests came from other machines
 
     def add(self, hit: Hit) -> None:
-        """Counts a request."""
         day = self.days.setdefault(self._day_of(hit.time), {})
         self.has_agents |= hit.agent is not None
         agent = product(hit.agent or "")
         is_known = agent in self._agents
-        is_local = hit.client in self._here or is_loopback(hit.client)
+        is_local = hit.client in self._here or is_this_machine(hit.client)
         self.has_outsiders |= not is_local
         if is_local and (is_known or agent == OWN_AGENT):
             self.local_requests += 1
@@ -80,12 +79,10 @@ class Side(Record, frozen=True, array_like=False):
 
     @property
     def daily_requests(self) -> float:
-        """On average."""
         return self.requests / self.days if self.days else 0.0
 
     @property
     def daily_bytes(self) -> float:
-        """On average."""
         return self.size_bytes / self.days if self.days else 0.0
 
 
@@ -165,31 +162,25 @@ def product(agent: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def is_loopback(client: str) -> bool:
-    """True if the request came from this machine."""
-    try:
-        address = ipaddress.ip_address(client)
-    except ValueError:
-        return client in ("localhost", "unix:")
-    mapped = getattr(address, "ipv4_mapped", None)  # as a server logs it that listens on both
-    return (mapped or address).is_loopback
+def is_this_machine(client: str) -> bool:
+    """True if a request with this client in the log came from this machine."""
+    return client in ("localhost", "unix:") or is_loopback(client)
 
 
 # -- in words ----------------------------------------------------------------------------------------------
 
 
 def title_of(comparison: Comparison) -> str:
-    """The title of a comparison."""
     homes = ", ".join(comparison.homes)
     if comparison.agent == EVERYBODY:
         return f"all requests; first visit at the host: {comparison.first} ({homes})"
     return f"requests of {comparison.agent} ({homes}); first visit at the host: {comparison.first}"
 
 
-def summary_of(comparison: Comparison, size_text: SizeText) -> list[str]:
+def summary_of(comparison: Comparison) -> list[str]:
     """Before and after in words."""
     before, after = comparison.before, comparison.after
-    lines = [f"before  {_side_text(before, size_text)}", f"after   {_side_text(after, size_text)}"]
+    lines = [f"before  {_side_text(before)}", f"after   {_side_text(after)}"]
     if before.days and after.days:
         lines.append(
             f"change  {_change(fewer(before.daily_requests, after.daily_requests), 'requests')},"
@@ -198,7 +189,7 @@ def summary_of(comparison: Comparison, size_text: SizeText) -> list[str]:
     return lines
 
 
-def _side_text(side: Side, size_text: SizeText) -> str:
+def _side_text(side: Side) -> str:
     if not side.days:
         return "the log covers no day of it"
     days = "1 day" if side.days == 1 else f"{side.days:,} days"
@@ -214,7 +205,7 @@ def _change(share: float | None, what: str) -> str:
 # -- text --------------------------------------------------------------------------------------------------
 
 
-def text_of(comparison: Comparison, size_text: SizeText, *, has_blocks: bool) -> list[str]:
+def text_of(comparison: Comparison, *, has_blocks: bool) -> list[str]:
     """A line for each day, with a bar for its requests."""
     most = max((bar.requests for bar in comparison.bars), default=0)
     lines = [title_of(comparison)]
@@ -223,7 +214,7 @@ def text_of(comparison: Comparison, size_text: SizeText, *, has_blocks: bool) ->
         drawn = _drawn(bar.requests, most, has_blocks=has_blocks)
         text = f"{bar.requests:>9,} requests  {size_text(bar.size_bytes):>9}"
         lines.append(f"  {bar.day} {mark} {drawn:<{TEXT_WIDTH}} {text}")
-    return [*lines, *(f"  {line}" for line in summary_of(comparison, size_text))]
+    return [*lines, *(f"  {line}" for line in summary_of(comparison))]
 
 
 def _drawn(count: int, most: int, *, has_blocks: bool) -> str:
@@ -239,10 +230,10 @@ def _drawn(count: int, most: int, *, has_blocks: bool) -> str:
 # -- SVG ---------------------------------------------------------------------------------------------------
 
 
-def svg_of(comparisons: Sequence[Comparison], site: str, size_text: SizeText) -> str:
+def svg_of(comparisons: Sequence[Comparison], site: str) -> str:
     """One picture with a panel for each comparison, without scripts and external content."""
     height = PANEL * max(len(comparisons), 1) + 40
-    panels = "".join(_panel(each, size_text, 40 + PANEL * at) for at, each in enumerate(comparisons))
+    panels = "".join(_panel(each, 40 + PANEL * at) for at, each in enumerate(comparisons))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"'
         f' viewBox="0 0 {WIDTH} {height}"><title>{_text(f"Requests to {site}")}</title>'
@@ -252,7 +243,7 @@ def svg_of(comparisons: Sequence[Comparison], site: str, size_text: SizeText) ->
     )
 
 
-def _panel(comparison: Comparison, size_text: SizeText, top: int) -> str:
+def _panel(comparison: Comparison, top: int) -> str:
     most = max((bar.requests for bar in comparison.bars), default=0) or 1
     step = (WIDTH - 2 * LEFT) / max(len(comparison.bars), 1)
     base = top + TOP + BARS
@@ -260,10 +251,10 @@ def _panel(comparison: Comparison, size_text: SizeText, top: int) -> str:
         f'<text class="t" x="{LEFT}" y="{top + 18}">{_text(title_of(comparison))}</text>',
         *(
             f'<text x="{LEFT}" y="{top + 20 + LINE * at}">{_text(line)}</text>'
-            for at, line in enumerate(summary_of(comparison, size_text), start=1)
+            for at, line in enumerate(summary_of(comparison), start=1)
         ),
         *(
-            _bar(bar, comparison, LEFT + step * at, base, step, BARS * bar.requests / most, size_text)
+            _bar(bar, comparison, LEFT + step * at, base, step, BARS * bar.requests / most)
             for at, bar in enumerate(comparison.bars)
         ),
         f'<line x1="{LEFT}" y1="{base}" x2="{WIDTH - LEFT}" y2="{base}" stroke="#222"/>',
@@ -275,9 +266,7 @@ def _panel(comparison: Comparison, size_text: SizeText, top: int) -> str:
     return "".join(parts)
 
 
-def _bar(
-    bar: Bar, comparison: Comparison, x: float, base: int, step: float, height: float, size_text: SizeText
-) -> str:
+def _bar(bar: Bar, comparison: Comparison, x: float, base: int, step: float, height: float) -> str:
     side = "b" if bar.day < comparison.first else "a" if bar.day > comparison.first else "f"
     text = f"{bar.day}: {bar.requests:,} requests, {size_text(bar.size_bytes)}"
     return (

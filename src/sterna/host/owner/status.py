@@ -1,5 +1,7 @@
 """The state of a host for its owner: the visits that are here, and what they use of their limits."""
 
+from collections.abc import Callable
+
 from sterna.model import Budget, Record
 
 UNDER_WAY = ("waiting", "queued", "running")  # the states of a visit that is not over
@@ -67,49 +69,31 @@ def amounts_of(visit: VisitStatus, *, now: float) -> tuple[Amount, ...]:
     """What a visit has used of its limits, in words for terminal and status page."""
     limits = visit.limits
     return (
-        _amount("pages", visit.pages, limits.pages, f"{visit.pages:,}", f"{limits.pages:,}"),
-        _amount("requests", visit.requests, limits.requests, f"{visit.requests:,}", f"{limits.requests:,}"),
-        _bytes("read", visit.read_bytes, limits.fetched_bytes),
-        _bytes("sent", visit.sent_bytes, limits.sent_bytes),
-        _bytes("kept", visit.kept_bytes, 0),
-        _seconds("cpu", visit.cpu_seconds, limits.cpu_seconds),
-        _bytes("memory", visit.memory_bytes, limits.memory_bytes),
-        _time(visit, now),
+        _amount("pages", visit.pages, limits.pages),
+        _amount("requests", visit.requests, limits.requests),
+        _amount("read", visit.read_bytes, limits.fetched_bytes, size_text),
+        _amount("sent", visit.sent_bytes, limits.sent_bytes, size_text),
+        _amount("kept", visit.kept_bytes, 0, size_text),
+        _amount("cpu", visit.cpu_seconds, limits.cpu_seconds, seconds_text),
+        _amount("memory", visit.memory_bytes, limits.memory_bytes, size_text),
+        _amount("time", max(now - visit.since, 0.0), limits.seconds, seconds_text)
+        if visit.state in UNDER_WAY
+        else Amount("time", 0, 0, "over"),
     )
-
-
-def _time(visit: VisitStatus, now: float) -> Amount:
-    if visit.state not in UNDER_WAY:
-        return Amount("time", 0, 0, "over")
-    return _seconds("time", max(now - visit.since, 0.0), visit.limits.seconds)
 
 
 def host_amounts(status: HostStatus) -> tuple[Amount, ...]:
     """The same for the host as a whole."""
     return (
-        _amount(
-            "crawlers",
-            status.crawlers,
-            status.most_crawlers,
-            f"{status.crawlers:,}",
-            f"{status.most_crawlers:,}",
-        ),
-        _amount("queue", status.queue, status.most_queue, f"{status.queue:,}", f"{status.most_queue:,}"),
-        _bytes("kept", status.kept_bytes, status.most_kept_bytes),
-        _bytes("memory", status.memory_bytes, 0),
+        _amount("crawlers", status.crawlers, status.most_crawlers),
+        _amount("queue", status.queue, status.most_queue),
+        _amount("kept", status.kept_bytes, status.most_kept_bytes, size_text),
+        _amount("memory", status.memory_bytes, 0, size_text),
     )
 
 
-def _amount(label: str, used: float, most: float, used_text: str, most_text: str) -> Amount:
-    return Amount(label, used, most, f"{used_text} of {most_text}" if most > 0 else used_text)
-
-
-def _bytes(label: str, used: float, most: float) -> Amount:
-    return _amount(label, used, most, size_text(used), size_text(most))
-
-
-def _seconds(label: str, used: float, most: float) -> Amount:
-    return _amount(label, used, most, seconds_text(used), seconds_text(most))
+def _amount(label: str, used: float, most: float, text: Callable[[float], str] = "{:,}".format) -> Amount:
+    return Amount(label, used, most, f"{text(used)} of {text(most)}" if most > 0 else text(used))
 
 
 def size_text(count: float) -> str:

@@ -5,9 +5,11 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec.structs import replace
 
 from sterna.errors import StorageError
 from sterna.host.files import open_private
@@ -28,6 +30,7 @@ MAX_FAULTS = 100  # that are reported one by one
 MAX_HOMES = 1_000  # that are summed one by one: strangers choose their names and number
 OTHERS, STRANGERS = "(others)", "(strangers)"  # not valid names of a home
 REFUSED = "home-refused"
+USED = ("pages", "requests", "read_bytes", "sent_bytes", "cpu_seconds")  # by a visit
 ENDS = frozenset({"visit-ended", "visit-killed"})
 
 
@@ -151,16 +154,6 @@ def _rows(file: BinaryIO, size: int, name: str) -> Iterator[_Row]:
         yield _Row(name, number, data.removesuffix(b"\n"), digest.hexdigest(), is_whole, is_too_long)
 
 
-def _with_next(rows: Iterable[_Row]) -> Iterator[tuple[_Row, _Row | None]]:
-    before: _Row | None = None
-    for row in rows:
-        if before:
-            yield before, row
-        before = row
-    if before:
-        yield before, None
-
-
 class _Reader:
     """Goes through the lines and checks each against the one before."""
 
@@ -172,8 +165,7 @@ class _Reader:
         self._last_row: _Row | None = None
         self._hash = ""
         self._lines = 0
-        self._first = 0
-        self._began = ""
+        self._first: AuditEntry | None = None
         self._faults: list[Fault] = []
         self._fault_count = 0
         self._remarks: list[Fault] = []
@@ -182,9 +174,11 @@ class _Reader:
         self._seen: dict[int, str] = {}  # hashes of the lines that the head and the caller name
 
     def read(self, rows: Iterable[_Row]) -> None:
-        for row, following in _with_next(rows):
+        for row, following in pairwise(chain(rows, (None,))):
+            assert row
             entry = None if row.is_too_long else entry_of(row.data)
-            if following and _closes(following, row):
+            after = entry_of(following.data) if following and not following.is_too_long else None
+            if after and after.event == TORN and after.torn == row.hash:
                 self._remark(row, "is incomplete; the next line closes it")
             elif not row.is_whole:
                 self._remark(row, "is incomplete: the host was killed while it wrote, and will close it")
@@ -209,8 +203,7 @@ class _Reader:
             self._fault(row, "says that the head file was lost: lines may have been cut off before it")
         self._last, self._last_row, self._hash = entry, row, row.hash
         self._lines += 1
-        self._first = self._first or entry.n
-        self._began = self._began or entry.time
+        self._first = self._first or entry
         self._sum(entry)
         if entry.n in (self._head.n if self._head else 0, self._expected[0] if self._expected else 0):
             self._seen[entry.n] = row.hash
@@ -226,16 +219,14 @@ class _Reader:
             what = f"is the last, but {missing} after it: the end was cut off" if last else f"{missing}: all"
             self._fault(where, what)
         elif head.n and self._seen.get(head.n) not in (None, head.hash):
-            what = "is not the one in the head file: it was changed, or the log was replaced"
-            self._fault(None, f"line {head.n} {what}")
+            why = "it was changed, or the log was replaced"
+            self._fault(None, f"line {head.n} is not the one in the head file: {why}")
         elif head.n < last:
             count = last - head.n
             self._remark(where, f"is {count} after the one in the head file: the machine lost power")
-        if self._expected:
-            number, hash = self._expected
-            if self._seen.get(number) != hash:
-                what = f"line {number} does not have the hash that was noted: the log was replaced"
-                self._fault(None, what)
+        if self._expected and self._seen.get(self._expected[0]) != self._expected[1]:
+            what = "does not have the hash that was noted: the log was replaced"
+            self._fault(None, f"line {self._expected[0]} {what}")
 
     def _sum(self, entry: AuditEntry) -> None:
         self._events[entry.event] += entry.count
@@ -244,16 +235,12 @@ class _Reader:
             return
         name = name if name in self._homes or len(self._homes) < MAX_HOMES else OTHERS
         sums = self._homes.get(name, Sums())
-        is_end = entry.event in ENDS
-        self._homes[name] = Sums(
-            visits=sums.visits + is_end,
-            refused=sums.refused + (entry.count if entry.event == REFUSED else 0),
-            pages=sums.pages + is_end * entry.pages,
-            requests=sums.requests + is_end * entry.requests,
-            read_bytes=sums.read_bytes + is_end * entry.read_bytes,
-            sent_bytes=sums.sent_bytes + is_end * entry.sent_bytes,
-            cpu_seconds=round(sums.cpu_seconds + is_end * entry.cpu_seconds, 3),
-        )
+        if entry.event == REFUSED:
+            sums = replace(sums, refused=sums.refused + entry.count)
+        elif entry.event in ENDS:
+            used = {name: round(getattr(sums, name) + getattr(entry, name), 3) for name in USED}
+            sums = replace(sums, visits=sums.visits + 1, **used)
+        self._homes[name] = sums
 
     def _fault(self, row: _Row | None, what: str) -> None:
         self._fault_count += 1
@@ -268,10 +255,10 @@ class _Reader:
         return AuditReport(
             files=tuple(files),
             lines=self._lines,
-            first=self._first,
+            first=self._first.n if self._first else 0,
             last=self._last.n if self._last else 0,
             hash=self._hash,
-            began=self._began,
+            began=self._first.time if self._first else "",
             over=self._last.time if self._last else "",
             faults=tuple(self._faults),
             more_faults=self._fault_count - len(self._faults),
@@ -279,12 +266,6 @@ class _Reader:
             events=dict(sorted(self._events.items())),
             homes=dict(sorted(self._homes.items())),
         )
-
-
-def _closes(row: _Row, torn: _Row) -> bool:
-    """Whether a line closes the torn one before it."""
-    entry = None if row.is_too_long else entry_of(row.data)
-    return bool(entry and entry.event == TORN and entry.torn == torn.hash)
 
 
 def _numbers(first: int, last: int) -> str:

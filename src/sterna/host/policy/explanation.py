@@ -6,7 +6,7 @@ from datetime import datetime, tzinfo
 from sterna.errors import UsageError
 from sterna.host.policy.hours import zone_of
 from sterna.host.policy.load import EASE
-from sterna.host.policy.policy import Caps, DayCaps, LoadRules, Policy, SomeCaps, rules_of
+from sterna.host.policy.policy import Caps, DayCaps, HomeRules, LoadRules, Policy, rules_of
 from sterna.host.policy.terms import Terms, terms_of, with_some
 from sterna.model import Record
 
@@ -18,7 +18,8 @@ class _Home(Record, frozen=True):
 
     name: str
     terms: Terms
-    is_here: bool  # a key is allowed under this name
+    is_here: bool = True  # a key is allowed under this name
+    rules: HomeRules = HomeRules()  # of its own
 
 
 def explain(policy: Policy, allowed: Mapping[str, str], *, at: float, home: str = "") -> list[str]:
@@ -44,16 +45,16 @@ def explain(policy: Policy, allowed: Mapping[str, str], *, at: float, home: str 
 
 
 def _homes(policy: Policy, allowed: Mapping[str, str]) -> Iterator[_Home]:
-    tables = {name: rules_of(home) for name, home in policy.homes.items()}
-    for name, table in tables.items():
-        is_here = bool(table.key) or name in allowed.values()
-        yield _Home(name, terms_of(policy, name, table), is_here)
-    others = sorted(set(allowed.values()) - tables.keys())
+    for name, home in policy.homes.items():
+        rules = rules_of(home)
+        is_here = bool(rules.key) or name in allowed.values()
+        yield _Home(name, terms_of(policy, name, rules), is_here, rules)
+    others = sorted(set(allowed.values()) - policy.homes.keys())
     for name in others:
-        yield _Home(name, terms_of(policy, name), is_here=True)
+        yield _Home(name, terms_of(policy, name))
     if policy.open == "everybody" or not others:
         name = "everybody else" if policy.open == "everybody" else "any other that is allowed"
-        yield _Home(name, terms_of(policy, name), is_here=True)
+        yield _Home(name, terms_of(policy, name))
 
 
 def _who(policy: Policy, allowed: Mapping[str, str]) -> list[str]:
@@ -74,21 +75,17 @@ def _of_home(home: _Home, policy: Policy, at: float) -> Iterator[str]:
         yield f"  key       none: sterna keys allow KEY --name {home.name}"
     if terms.never:
         return
-    yield f"  hours     {_hours(terms, policy, home.name)}"
+    yield f"  hours     {_hours(home, policy)}"
     yield f"  load      {_load(terms.load)}"
     yield f"  visit     {_caps(terms.caps)}"
     for rules in sorted(policy.priority, key=lambda each: each.least):
-        more = with_some(terms.caps, rules.budget, _own_caps(policy, home.name))
+        more = with_some(terms.caps, rules.budget, home.rules.budget)
         if more != terms.caps:
             yield f"            promising priority {rules.least} or more: {_caps(more)}"
     yield f"  day       {_day(terms.day)}"
     yield f"  robots    {'robots.txt is obeyed' if terms.obey_robots else 'robots.txt is ignored'}"
     closed = ", ".join(terms.closed)
     yield f"  closed    {closed or 'nothing'} (and what web servers show to their own machine only)"
-
-
-def _own_caps(policy: Policy, name: str) -> SomeCaps:
-    return rules_of(policy.homes[name]).budget if name in policy.homes else SomeCaps()
 
 
 def _now(terms: Terms, at: float) -> str:
@@ -104,12 +101,11 @@ def _now(terms: Terms, at: float) -> str:
     return f"not now: refused{until}"
 
 
-def _hours(terms: Terms, policy: Policy, name: str) -> str:
-    own = rules_of(policy.homes[name]).hours if name in policy.homes else None
-    texts = policy.hours if own is None else own
+def _hours(home: _Home, policy: Policy) -> str:
+    texts = policy.hours if home.rules.hours is None else home.rules.hours
     if not texts:
         return "at any time"
-    keeps = terms.outside_hours == "keep"
+    keeps = home.terms.outside_hours == "keep"
     outside = "kept and run later, its parcels wait for home" if keeps else "refused until the next ones"
     return f"{', '.join(texts)}; outside of them {outside}"
 
@@ -123,9 +119,10 @@ def _load(load: LoadRules) -> str:
         )
     if load.latency_ms:
         bounds.append(
-            f"while the web server answers {load.probe} more than {load.latency_ms:g} ms later than when calm"
+            f"while the web server answers {load.probe} more than {load.latency_ms:g} ms later"
+            " than when the load is low"
         )
-    return f"a visit rests {' and '.join(bounds)}" if bounds else "not measured"
+    return f"a visit is paused {' and '.join(bounds)}" if bounds else "not measured"
 
 
 def _caps(caps: Caps) -> str:
@@ -154,11 +151,11 @@ def _next_change(homes: list[_Home], at: float, zone: tzinfo) -> str:
     changes = list[tuple[float, str]]()
     for home in homes:
         terms = home.terms
-        if terms.never or terms.hours.is_always:
+        if terms.never:
             continue
         if terms.hours.contains(at):
             end = terms.hours.ends(at)
-            stays = "rests" if terms.outside_hours == "keep" else "ends"
+            stays = "is paused" if terms.outside_hours == "keep" else "ends"
             changes += [(end, f"the hours of {home.name} end: a visit that runs then {stays}")] if end else []
         elif begin := terms.hours.next_begin(at):
             changes.append((begin, f"{home.name} may come"))

@@ -53,10 +53,6 @@ class Hours:
         """The hours in these texts; ValueError if one is malformed."""
         return cls([slot for text in texts for slot in _slots_of(text)], zone)
 
-    @property
-    def is_always(self) -> bool:
-        return not self._slots
-
     def contains(self, time: float) -> bool:
         """Whether this moment is within; a local time that occurs twice counts both times."""
         if not self._slots:

@@ -15,7 +15,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from sterna.host.policy.policy import LoadRules
+from sterna.host.config import HostConfig
+from sterna.host.policy.policy import LoadRules, PolicyFile
 from sterna.host.site.upstream import Upstream
 from sterna.model import Record
 from sterna.web.urls import hostname_of
@@ -55,7 +56,11 @@ class Load(Record, frozen=True, kw_only=True):
             said.append(f"other work takes {self.machine:.0%} of the machine")
         if self.latency_ms is not None:
             is_there = math.isfinite(self.latency_ms)
-            slow = f"answers {self.latency_ms:.0f} ms later than when calm" if is_there else "does not answer"
+            slow = (
+                f"answers {self.latency_ms:.0f} ms later than when the load is low"
+                if is_there
+                else "does not answer"
+            )
             said.append(f"the web server {slow}")
         return ", ".join(said) or "not measured"
 
@@ -71,7 +76,7 @@ class LoadMeter:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._machine = machine or read_machine
-        self.probe = probe  # seconds until an answer; a survey replaces it when the policy changes
+        self._probe = probe  # seconds until an answer
         self._now = now
         # All of these are changed by measure() alone.
         self._before: tuple[float, MachineTimes] | None = None
@@ -82,8 +87,14 @@ class LoadMeter:
 
     async def measure(self, *, has_probe: bool = False) -> Load:
         """The load now; the web server is probed only with `has_probe`."""
-        latency = await self._latency_ms() if has_probe and self.probe else None
-        self.load = Load(machine=self._machine_share(), latency_ms=latency)
+        latency_ms = None
+        if has_probe and self._probe:
+            seconds = await self._probe()
+            self._last.append(seconds)
+            if math.isfinite(seconds):
+                self._calm.append(seconds)
+            latency_ms = 1000.0 * max(median(self._last) - min(self._calm, default=0.0), 0.0)
+        self.load = Load(machine=self._machine_share(), latency_ms=latency_ms)
         return self.load
 
     def _machine_share(self) -> float | None:
@@ -105,13 +116,13 @@ class LoadMeter:
         self._smoothed = before_share + weight * (share - before_share)
         return self._smoothed
 
-    async def _latency_ms(self) -> float:
-        assert self.probe
-        seconds = await self.probe()
-        self._last.append(seconds)
-        if math.isfinite(seconds):
-            self._calm.append(seconds)
-        return 1000.0 * max(median(self._last) - min(self._calm, default=0.0), 0.0)
+
+def meter_of(config: HostConfig, policy: PolicyFile) -> LoadMeter:
+    """The meter of the site's load; a document root without a web server has nothing to probe."""
+    if config.root and config.check == "never":
+        return LoadMeter()
+    upstream = Upstream.of(config.site, config.upstream)
+    return LoadMeter(probe=lambda: probe(config.site, upstream, policy.policy.load.probe))
 
 
 class Governor:
@@ -195,41 +206,34 @@ def give_way() -> None:
 # -- the web server ----------------------------------------------------------------------------------------
 
 
-class Probe:
-    """Asks the web server for one of its pages."""
+async def probe(site: str, upstream: Upstream, path: str) -> float:
+    """Seconds until the web server's head for this page arrives; infinite if none does, or a server error."""
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            status = await _ask(site, upstream, path)
+    except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        return math.inf
+    return math.inf if status >= 500 else time.monotonic() - began
 
-    def __init__(self, site: str, upstream: Upstream, path: str) -> None:
-        self._upstream = upstream
-        self._path = path
-        self._name = site.partition("://")[2]
-        self._hostname = hostname_of(site)
 
-    async def __call__(self) -> float:
-        """Seconds until the head of the answer arrives; infinite if there is none, or a server error."""
-        began = time.monotonic()
-        try:
-            async with asyncio.timeout(PROBE_SECONDS):
-                status = await self._ask()
-        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            return math.inf
-        return math.inf if status >= 500 else time.monotonic() - began
-
-    async def _ask(self) -> int:
-        upstream = self._upstream
-        reader, writer = await asyncio.open_connection(
-            upstream.address,
-            upstream.port,
-            ssl=_unverified() if upstream.scheme == "https" else None,
-            server_hostname=self._hostname if upstream.scheme == "https" else None,
-            limit=MAX_HEAD_BYTES,
-        )
-        try:
-            lines = (f"GET {self._path} HTTP/1.1", f"Host: {self._name}", AGENT, "Connection: close", "", "")
-            writer.write("\r\n".join(lines).encode())
-            head = await reader.readuntil(b"\r\n\r\n")
-            return int(head.partition(b" ")[2][:3])
-        finally:
-            writer.close()
+async def _ask(site: str, upstream: Upstream, path: str) -> int:
+    has_tls = upstream.scheme == "https"
+    reader, writer = await asyncio.open_connection(
+        upstream.address,
+        upstream.port,
+        ssl=_unverified() if has_tls else None,
+        server_hostname=hostname_of(site) if has_tls else None,
+        limit=MAX_HEAD_BYTES,
+    )
+    try:
+        host = site.partition("://")[2]
+        lines = (f"GET {path} HTTP/1.1", f"Host: {host}", AGENT, "Connection: close", "", "")
+        writer.write("\r\n".join(lines).encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        return int(head.partition(b" ")[2][:3])
+    finally:
+        writer.close()
 
 
 def _unverified() -> "ssl.SSLContext":

@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -211,7 +211,11 @@ def read_policy(path: Path) -> Policy:
     """The policy in a file; ConfigError names the line, the field and what is wrong."""
     text, written = toml.read(path)
     try:
-        policy = _policy_of(written)
+        homes = written.get("homes", {})
+        if isinstance(homes, dict):  # one by one, so that the error can name the wrong one
+            for name, home in homes.items():
+                toml.convert(home, str | HomeRules, ("homes", name))  # type: ignore[arg-type]
+        policy: Policy = toml.convert(written, Policy, ())
         for place, words in _faults(policy):
             raise Wrong(place, words)
     except Wrong as wrong:
@@ -219,94 +223,66 @@ def read_policy(path: Path) -> Policy:
     return policy
 
 
-def _policy_of(written: dict[str, Any]) -> Policy:
-    homes = written.get("homes", {})
-    if isinstance(homes, dict):  # one by one, so that the error can name the wrong one
-        for name, home in homes.items():
-            toml.convert(home, str | HomeRules, ("homes", name))  # type: ignore[arg-type]
-    policy: Policy = toml.convert(written, Policy, ())
-    return policy
-
-
 # -- checks beyond the types -------------------------------------------------------------------------------
 
 
 def _faults(policy: Policy) -> Iterator[Fault]:
-    yield from _zone_fault(policy)
-    yield from _hours_faults(policy.hours, ("hours",))
-    yield from _closed_faults(policy.closed, ("closed",))
-    yield from _load_faults(policy.load, ("load",))
-    yield from _range_faults(policy)
-    for table in ("budget", "day", "limits"):
-        yield from _number_faults(getattr(policy, table), (table,))
-    for number, priority in enumerate(policy.priority):
-        if not 1 <= priority.least <= MAX_PRIORITY:
-            yield ("priority", number, "least"), f"{priority.least} is out of range (1 to {MAX_PRIORITY})"
-        yield from _number_faults(priority.budget, ("priority", number, "budget"))
-    keys: dict[str, str] = {}
-    for name, home in policy.homes.items():
-        yield from _home_faults(name, rules_of(home))
-        key = rules_of(home).key
-        if key and keys.setdefault(key, name) != name:
-            yield ("homes", name), f"has the same key as {keys[key]}: each home needs a key of its own"
-
-
-def _zone_fault(policy: Policy) -> Iterator[Fault]:
     try:
         zone_of(policy.zone)
     except ValueError as error:
         yield ("zone",), str(error)
-
-
-def _range_faults(policy: Policy) -> Iterator[Fault]:
-    limits = policy.limits
+    yield from _rule_faults(policy, ())
+    if not re.fullmatch(r"/[!-~]*", policy.load.probe):
+        yield ("load", "probe"), f"{policy.load.probe!r} is not a path of the site, such as /"
     if not 1 <= policy.connections <= MAX_CONNECTIONS:
         yield ("connections",), f"{policy.connections} is out of range (1 to {MAX_CONNECTIONS})"
     if not 0 <= policy.delay_seconds <= 3600:
         yield ("delay_seconds",), f"{policy.delay_seconds} is out of range (0 to 3600)"
     for name in ("crawlers_at_once", "connections", "readers"):
-        if getattr(limits, name) < 1:
-            yield ("limits", name), f"{getattr(limits, name)} is too small (at least 1)"
+        if getattr(policy.limits, name) < 1:
+            yield ("limits", name), f"{getattr(policy.limits, name)} is too small (at least 1)"
+    yield from _number_faults(policy.limits, ("limits",))
+    for number, priority in enumerate(policy.priority):
+        if not 1 <= priority.least <= MAX_PRIORITY:
+            yield ("priority", number, "least"), f"{priority.least} is out of range (1 to {MAX_PRIORITY})"
+        yield from _number_faults(priority.budget, ("priority", number, "budget"))
+    yield from _home_faults(policy)
 
 
-def _home_faults(name: str, home: HomeRules) -> Iterator[Fault]:
-    place: KeyPath = ("homes", name)
+def _home_faults(policy: Policy) -> Iterator[Fault]:
+    keys: dict[str, str] = {}
+    for name, home in policy.homes.items():
+        rules, place = rules_of(home), ("homes", name)
+        try:
+            check_name(name)
+        except ValueError as error:
+            yield place, str(error)
+        try:
+            if rules.key:
+                PublicKey.parse(rules.key)
+        except WireError as error:
+            yield (*place, "key"), f"the key of {name} is invalid: {error.detail}"
+        yield from _rule_faults(rules, place)
+        if rules.key and keys.setdefault(rules.key, name) != name:
+            yield place, f"has the same key as {keys[rules.key]}: each home needs a key of its own"
+
+
+def _rule_faults(rules: Policy | HomeRules, place: KeyPath) -> Iterator[Fault]:
+    """In the rules that exist for all homes and for one."""
     try:
-        check_name(name)
+        Hours.parse(rules.hours or (), zone_of(""))
     except ValueError as error:
-        yield place, str(error)
-    try:
-        if home.key:
-            PublicKey.parse(home.key)
-    except WireError as error:
-        yield (*place, "key"), f"the key of {name} is invalid: {error.detail}"
-    yield from _hours_faults(home.hours or (), (*place, "hours"))
-    yield from _closed_faults(home.closed, (*place, "closed"))
-    yield from _load_faults(home.load, (*place, "load"))
-    yield from _number_faults(home.budget, (*place, "budget"))
-    yield from _number_faults(home.day, (*place, "day"))
-
-
-def _hours_faults(texts: tuple[str, ...], place: KeyPath) -> Iterator[Fault]:
-    try:
-        Hours.parse(texts, zone_of(""))
-    except ValueError as error:
-        yield place, str(error)
-
-
-def _closed_faults(paths: tuple[str, ...], place: KeyPath) -> Iterator[Fault]:
-    for path in paths:
+        yield (*place, "hours"), str(error)
+    for path in rules.closed:
         if not path.startswith("/"):
-            yield place, f"closed path {path!r} does not begin with /"
-
-
-def _load_faults(load: LoadRules | SomeLoadRules, place: KeyPath) -> Iterator[Fault]:
-    if isinstance(load.machine, int | float) and not 0 <= load.machine <= 1:
-        yield (*place, "machine"), f"{load.machine} is out of range (a share of the cores, 0 to 1)"
-    if isinstance(load.latency_ms, int | float) and not 0 <= load.latency_ms <= 60_000:
-        yield (*place, "latency_ms"), f"{load.latency_ms} is out of range (0 to 60000)"
-    if isinstance(load, LoadRules) and not re.fullmatch(r"/[!-~]*", load.probe):
-        yield (*place, "probe"), f"{load.probe!r} is not a path of the site, such as /"
+            yield (*place, "closed"), f"closed path {path!r} does not begin with /"
+    machine, latency_ms = rules.load.machine, rules.load.latency_ms
+    if isinstance(machine, int | float) and not 0 <= machine <= 1:
+        yield (*place, "load", "machine"), f"{machine} is out of range (a share of the cores, 0 to 1)"
+    if isinstance(latency_ms, int | float) and not 0 <= latency_ms <= 60_000:
+        yield (*place, "load", "latency_ms"), f"{latency_ms} is out of range (0 to 60000)"
+    yield from _number_faults(rules.budget, (*place, "budget"))
+    yield from _number_faults(rules.day, (*place, "day"))
 
 
 def _number_faults(table: msgspec.Struct, place: KeyPath) -> Iterator[Fault]:

@@ -18,12 +18,12 @@ from sterna.host.policy.policy import (
     LoadRules,
     OutsideHours,
     Policy,
-    PriorityRules,
     SomeCaps,
     rules_of,
 )
 from sterna.host.state import Left
 from sterna.model import Budget, Record
+from sterna.toml import stamp
 from sterna.wire.handshake import Hello
 from sterna.wire.keys import PublicKey
 
@@ -58,7 +58,8 @@ def terms_of(policy: Policy, name: str, home: HomeRules | None = None, *, priori
     Rules for a home come before those for a priority, and these before those for all.
     """
     home = home or HomeRules()
-    earned = max((each for each in policy.priority if each.least <= priority), key=_least, default=None)
+    reached = (each for each in policy.priority if each.least <= priority)
+    earned = max(reached, key=lambda rules: rules.least, default=None)
     zone = zone_of(policy.zone)
     return Terms(
         name,
@@ -86,10 +87,6 @@ def with_some(base: T, *parts: msgspec.Struct) -> T:
     return msgspec.structs.replace(base, **given)
 
 
-def _least(rules: PriorityRules) -> int:
-    return rules.least
-
-
 class AllowedHomes:
     """The homes that may send crawlers: those of the policy, and those of the list of keys as it is now."""
 
@@ -101,7 +98,6 @@ class AllowedHomes:
         self._list: dict[str, str] = {}
 
     def adopt(self, policy: Policy) -> None:
-        """Puts a policy into force."""
         self._policy = policy
         self._homes = {name: rules_of(home) for name, home in policy.homes.items()}
         self._of_policy = {rules.key: name for name, rules in self._homes.items() if rules.key}
@@ -133,11 +129,7 @@ class AllowedHomes:
         return {key: name for key, name in named.items() if name not in never}
 
     def _listed(self) -> dict[str, str]:
-        try:
-            status = self._path.stat()
-        except FileNotFoundError:
-            return {}
-        seen = (status.st_mtime_ns, status.st_size, status.st_ino)
+        seen = stamp(self._path)
         if seen != self._seen:
             self._list, self._seen = read_allowed(self._path), seen
         return self._list

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from http import HTTPStatus
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -93,7 +92,6 @@ class LoopbackResolver:
 
 
 def resolver_of(config: HostConfig) -> LoopbackResolver:
-    """The resolver of a runtime at this site."""
     return LoopbackResolver(hostname_of(config.site), Upstream.of(config.site, config.upstream).address)
 
 
@@ -104,7 +102,7 @@ def check_source(config: HostConfig) -> None:
     if config.check not in ("", *CHECKS):
         raise ConfigError(f"unknown check {config.check!r}: one of {', '.join(CHECKS)}")
     if config.root:
-        DocumentRoot(config.root, _aliases(config))
+        DocumentRoot(config.root, config.aliases)
     elif config.check or config.aliases:
         raise ConfigError("check and aliases need a document root: name it with --root")
     Upstream.of(config.site, config.upstream)
@@ -118,22 +116,18 @@ async def open_source(config: HostConfig, clock: Clock) -> AsyncIterator[Fetcher
     if config.root and config.check == "never":
         if await upstream.is_there():
             _log.warning("a web server answers for %s but is not asked: its rules do not apply", config.site)
-        files = RootFetcher(config.root, _aliases(config))
+        files = RootFetcher(config.root, config.aliases)
         yield SiteFetcher(files, site=config.site, closed=closed)
         return
     curl = CurlFetcher(CurlConfig(connections=config.limits.connections, ca_file=config.ca_file))
     try:
         fetcher: Fetcher = UpstreamFetcher(curl, site=config.site, upstream=upstream)
         if config.root:
-            root = DocumentRoot(config.root, _aliases(config))
+            root = DocumentRoot(config.root, config.aliases)
             fetcher = RootedFetcher(root, fetcher, clock, checks_every=config.check != "folder")
         yield SiteFetcher(fetcher, site=config.site, closed=closed)
     finally:
         await curl.close()
-
-
-def _aliases(config: HostConfig) -> list[tuple[str, Path]]:
-    return [(alias.path, alias.folder) for alias in config.aliases]
 
 
 # -- a document root beside its web server ------------------------------------------------------------------
@@ -165,8 +159,8 @@ class RootedFetcher:
         self._trusted: dict[tuple[str, str], _Trust] = {}  # by folder and suffixes; changed by _trust() alone
 
     async def fetch(self, request: Request) -> Response:
-        names = _plain_names(request)
-        if names is None:
+        names = names_of(path_of(request.url).partition("?")[0])
+        if names is None or b"" in names or request.may_cut:  # it may be more than a file
             return await self._server.fetch(request)
         with self._root.find(names) as entry:
             is_fit = entry.kind is PathKind.FILE and 0 < entry.size <= request.max_bytes
@@ -179,10 +173,12 @@ class RootedFetcher:
         trust = self._trusted.get(kind) if kind and not self._checks_every else None
         if trust and trust.until > self._clock.now():
             body = await entry.read(entry.size)
-            return _unchecked(entry, body, trust) if body else None
+            fields = (("last-modified", entry.modified), ("content-length", str(entry.size)))
+            return answer_of(HTTPStatus.OK, body, (*trust.headers, *fields)) if body else None
         if self._checks_every and entry.size < WORTH_BYTES:
             return None
-        answer = await self._server.fetch(_for_beginning(request))
+        beginning = ("Range", f"bytes=0-{PROOF_BYTES - 1}")
+        answer = await self._server.fetch(replace(request, headers=(*request.headers, beginning)))
         if answer.status != HTTPStatus.PARTIAL_CONTENT:
             return answer if answer.status != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE else None
         body = await entry.read(entry.size)
@@ -199,12 +195,6 @@ class RootedFetcher:
         self._trusted[kind] = _Trust(shared, self._clock.now() + TRUST_SECONDS)
 
 
-def _plain_names(request: Request) -> list[bytes] | None:
-    """The names in the URL's path; None where the URL may be more than a file."""
-    names = names_of(path_of(request.url).partition("?")[0])
-    return None if names is None or b"" in names or request.may_cut else names
-
-
 def _kind_of(request: Request) -> tuple[str, str] | None:
     """Folder and suffixes; None for a URL that no other file stands for."""
     path = path_of(request.url)
@@ -212,10 +202,6 @@ def _kind_of(request: Request) -> tuple[str, str] | None:
         return None
     folder, _, name = path.rpartition("/")
     return folder, ".".join(suffix for suffix in name.split(".")[1:] if len(suffix) <= MAX_SUFFIX)
-
-
-def _for_beginning(request: Request) -> Request:
-    return replace(request, headers=(*request.headers, ("Range", f"bytes=0-{PROOF_BYTES - 1}")))
 
 
 def _is_of(answer: Response, entry: RootEntry, body: bytes) -> bool:
@@ -234,8 +220,3 @@ def _whole(answer: Response, body: bytes) -> Response:
     fields = [field for field in answer.headers if field[0] not in _OF_THE_RANGE]
     whole = answer_of(HTTPStatus.OK, body, (*fields, ("content-length", str(len(body)))))
     return replace(whole, seconds=answer.seconds, wire_bytes=answer.wire_bytes, is_http2=answer.is_http2)
-
-
-def _unchecked(entry: RootEntry, body: bytes, trust: _Trust) -> Response:
-    fields = (("last-modified", entry.modified), ("content-length", str(len(body))))
-    return answer_of(HTTPStatus.OK, body, (*trust.headers, *fields))

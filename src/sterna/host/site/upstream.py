@@ -33,16 +33,14 @@ class Upstream(Record, frozen=True):
     def of(cls, site: str, written: str = "") -> "Upstream":
         """The upstream as written, or else the site's own port on this machine; ConfigError if invalid."""
         parts = _parts(written or site, "upstream" if written else "site")
-        hostname = parts.hostname or ""
-        address = _address(hostname)
+        address = _address(parts.hostname or "")
         if not address and written:
             raise ConfigError(f"upstream {written!r} has no IP address: write it as http://127.0.0.1:8080")
         return cls(parts.scheme, address or LOOPBACK, parts.port or _PORTS[parts.scheme])
 
     def origin(self, hostname: str) -> str:
-        """The origin of this server under that name."""
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
-        return f"{self.scheme}://{_bracketed(hostname)}{port}"
+        return f"{self.scheme}://{f'[{hostname}]' if ':' in hostname else hostname}{port}"
 
     async def is_there(self) -> bool:
         """Whether anything accepts a connection there."""
@@ -119,7 +117,3 @@ def _address(hostname: str) -> str:
         return str(ipaddress.ip_address(hostname))
     except ValueError:
         return ""
-
-
-def _bracketed(hostname: str) -> str:
-    return f"[{hostname}]" if ":" in hostname else hostname

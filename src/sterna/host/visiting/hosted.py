@@ -39,8 +39,8 @@ class HostedVisit:
         home: str,
         spool: Spool,
         clock: Clock,
-        name: str = "",
-        receipts: Receipts | None = None,
+        name: str,
+        receipts: Receipts,
         slot: Slot,
         governor: Governor,
     ) -> None:
@@ -88,7 +88,6 @@ class HostedVisit:
         return self.reins.paused_seconds - self._rested_before if self.state == "running" else 0.0
 
     def status(self) -> VisitStatus:
-        """Its current state, for the owner."""
         used = self.reins.look()
         return VisitStatus(
             visit=self.visit.id,
@@ -111,17 +110,12 @@ class HostedVisit:
     # -- what the visit does -------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """It starts to work."""
         self.state = "running"
         self._rested_before = self.reins.paused_seconds
         self.account.begin()
 
-    async def pack(self, parcel: Parcel) -> bytes:
-        """The parcel as it travels; its pages count from now on."""
-        return await asyncio.to_thread(self._pack, parcel)
-
-    def _pack(self, parcel: Parcel) -> bytes:
-        # Parcels come one after the other, so no two threads are here at once.
+    def pack(self, parcel: Parcel) -> bytes:
+        """The parcel as it travels; its pages count from now on. For a thread, one at a time."""
         sent = as_sent(parcel, self._marks)
         packed = pack_parcel(sent, self._marks)
         for page in sent.pages:
@@ -149,7 +143,6 @@ class HostedVisit:
             self._news.set()
 
     def go_on(self) -> None:
-        """Ends its rest."""
         self.reins.go_on()
         self.paused = ""
         self._news.set()
@@ -272,17 +265,13 @@ class HostedVisit:
             elif self.paused != said or (said and self._clock.now() - said_at >= SAY_PAUSED_SECONDS):
                 said, said_at = self.paused, self._clock.now()
                 yield writer.line(f"{PAUSED} {said}" if said else RESUMED)
-            elif not await self._has_news():
-                yield writer.alive()
+            else:
+                try:
+                    async with asyncio.timeout(ALIVE_SECONDS):
+                        await self._news.wait()
+                except TimeoutError:
+                    yield writer.alive()
         yield writer.problem(_encoded("gone", "another stream of this visit replaced this one"))
-
-    async def _has_news(self) -> bool:
-        try:
-            async with asyncio.timeout(ALIVE_SECONDS):
-                await self._news.wait()
-        except TimeoutError:
-            return False
-        return True
 
 
 def _encoded(name: str, detail: str) -> bytes:

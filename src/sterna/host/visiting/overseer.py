@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
 
 from sterna.errors import SternaError
 from sterna.host.policy.load import Load, LoadMeter
@@ -10,6 +9,7 @@ from sterna.host.policy.terms import Decision, Terms, decide
 from sterna.host.premises import Premises
 from sterna.host.state import Left
 from sterna.host.visiting.hosted import HostedVisit
+from sterna.host.visiting.visits import Visits
 from sterna.wire.keys import PublicKey
 
 LOOK_SECONDS = 1.0
@@ -19,22 +19,12 @@ _log = logging.getLogger(__name__)
 
 
 class Overseer:
-    """Controls visits by their reins; `give_up` ends one that never began, `kill_all` ends all."""
+    """Controls visits by their reins."""
 
-    def __init__(
-        self,
-        premises: Premises,
-        meter: LoadMeter,
-        *,
-        under_way: Callable[[], Iterable[HostedVisit]],
-        give_up: Callable[[HostedVisit, str], None],
-        kill_all: Callable[[], int],
-    ) -> None:
+    def __init__(self, premises: Premises, visits: Visits, meter: LoadMeter) -> None:
         self._premises = premises
+        self._visits = visits
         self._meter = meter
-        self._under_way = under_way
-        self._give_up = give_up
-        self._kill_all = kill_all
 
     async def run(self) -> None:
         """Runs until cancelled; errors are logged, and the next look is tried."""
@@ -47,28 +37,24 @@ class Overseer:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Looks once."""
         premises = self._premises
         premises.refresh()
-        here = list(self._under_way())
+        here = self._visits.under_way()
         if here and (reason := premises.doors.are_closed()) is not None:
-            if count := self._kill_all():
+            if count := self._visits.kill_all():
                 premises.notes.note("owner-stopped", count=count, why=reason)
             return
         visits = [hosted for hosted in here if not hosted.reins.is_over]
         if not visits:
             return
         terms = {hosted: premises.terms(hosted.home) for hosted in visits}
-        load = await self._measure(each for each in terms.values() if each)
+        rules = [each.load for each in terms.values() if each]
+        load = Load()
+        if any(each.machine or each.latency_ms for each in rules):
+            load = await self._meter.measure(has_probe=any(each.latency_ms for each in rules))
         for hosted in visits:
             if not hosted.is_over:
                 self._carry_out(hosted, self._decide(hosted, terms[hosted], load))
-
-    async def _measure(self, terms: Iterable[Terms]) -> Load:
-        rules = [each.load for each in terms]
-        if not any(each.machine or each.latency_ms for each in rules):
-            return Load()
-        return await self._meter.measure(has_probe=any(each.latency_ms for each in rules))
 
     def _decide(self, hosted: HostedVisit, terms: Terms | None, load: Load) -> Decision:
         premises = self._premises
@@ -92,11 +78,15 @@ class Overseer:
             if hosted.state == "running":
                 hosted.reins.end()
             else:
-                self._give_up(hosted, decision.why)
+                self._visits.give_up(hosted, decision.why)
         elif decision.does == "rest":
             self._rest(hosted, decision)
         elif hosted.reins.is_paused:
-            self._go_on(hosted)
+            if hosted.state == "running" and not hosted.slot.take_now():
+                hosted.rest(NO_SLOT)
+                return
+            hosted.go_on()
+            self._premises.notes.note("visit-resumed", **hosted.names)
 
     def _rest(self, hosted: HostedVisit, decision: Decision) -> None:
         if not hosted.reins.is_paused:
@@ -108,10 +98,3 @@ class Overseer:
             if hosted.state == "queued":
                 hosted.state = "waiting"
         hosted.rest(decision.why)
-
-    def _go_on(self, hosted: HostedVisit) -> None:
-        if hosted.state == "running" and not hosted.slot.take_now():
-            hosted.rest(NO_SLOT)
-            return
-        hosted.go_on()
-        self._premises.notes.note("visit-resumed", **hosted.names)

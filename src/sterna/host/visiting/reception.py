@@ -17,16 +17,16 @@ from sterna.errors import Refused, UsageError
 from sterna.host.config import HostConfig
 from sterna.host.files import lock
 from sterna.host.owner.receipts import Receipts
-from sterna.host.policy.load import LoadMeter, Probe
+from sterna.host.policy.load import LoadMeter
 from sterna.host.policy.terms import Terms, check_open, granted, rationed
 from sterna.host.premises import Premises
-from sterna.host.site.upstream import Upstream
 from sterna.host.state import Session
 from sterna.host.visiting.hosted import HostedVisit
+from sterna.host.visiting.overseer import Overseer
 from sterna.host.visiting.room import RETRY_SECONDS, Streams
 from sterna.host.visiting.visits import Visits
 from sterna.host.visiting.workshop import Workshop
-from sterna.model import Budget, Crawler, Etiquette, Known, Robots, State, Target, Usage, Visit
+from sterna.model import Budget, Crawler, Etiquette, Known, Robots, Target, Usage, Visit
 from sterna.runtime.cell.jail import protection
 from sterna.web.urls import Canonical, site_of
 from sterna.wire.handshake import SessionKeys
@@ -53,12 +53,7 @@ class Reception:
     """Carries out the orders of authenticated homes; created inside a running loop."""
 
     def __init__(
-        self,
-        premises: Premises,
-        workshop: Workshop,
-        *,
-        meter: LoadMeter,
-        receipts: Receipts | None = None,
+        self, premises: Premises, workshop: Workshop, *, meter: LoadMeter, receipts: Receipts
     ) -> None:
         self._premises = premises
         self._workshop = workshop
@@ -66,7 +61,8 @@ class Reception:
         folder = state / (f"{_LIVE}{os.getpid()}" if premises.is_live_only else "visits")
         if premises.is_live_only:
             _sweep_live(state)
-        self.visits = Visits(premises, workshop, folder=folder, meter=meter, receipts=receipts)
+        self.visits = Visits(premises, workshop, folder=folder, receipts=receipts)
+        self._overseeing = asyncio.create_task(Overseer(premises, self.visits, meter).run())
         self._has_jail: bool | None = None  # set by _can_jail(); None: not tried yet
         self._streams = Streams(lambda: premises.limits)
 
@@ -98,6 +94,8 @@ class Reception:
 
     async def close(self) -> None:
         """Ends everything that is under way."""
+        self._overseeing.cancel()
+        await asyncio.wait({self._overseeing})
         await self.visits.close()
         await self._workshop.close()
 
@@ -140,19 +138,6 @@ class Reception:
         return self._streams.counted(open_stream, level=level, home=session.home)
 
 
-def meter_of(premises: Premises) -> LoadMeter:
-    """The meter of the site's load; a document root without a web server has nothing to probe."""
-    config = premises.config
-    if config.root and config.check == "never":
-        return LoadMeter()
-    upstream = Upstream.of(config.site, config.upstream)
-
-    async def probe() -> float:
-        return await Probe(config.site, upstream, premises.policy.load.probe)()
-
-    return LoadMeter(probe=probe)
-
-
 def _sweep_live(folder: Path) -> None:
     """Deletes what CGI processes left that the web server killed."""
     for path in folder.glob(f"{_LIVE}*"):
@@ -180,7 +165,8 @@ def visit_of(order: Send, *, config: HostConfig, terms: Terms, grants: Budget) -
     """
     _check_crawler(order.crawler)
     _check_starts(order.starts, config.site)
-    _check_state(order.state)
+    _check_size("own facts", (data for _, data in order.state.facts))
+    _check_size("memory", (order.state.memory,))
     known = _known(order.known, most=terms.caps.urls)
     policy = config.policy
     return Visit(
@@ -224,11 +210,15 @@ def _check_crawler(crawler: Crawler) -> None:
     ):
         _check_texts(what, texts, most=3 * MAX_LIST)
     _check_texts("seed_sites", scope.seed_sites, most=MAX_SITES)
-    _check_expressions((*scope.include, *scope.exclude))
+    expressions = (*scope.include, *scope.exclude)
+    _check_texts("include and exclude", expressions, most=MAX_LIST)
     if not 0 <= program.keep.share <= 1 or not 0 <= program.least_change <= 1:
         raise Refused("refused", "a share of a page is a number from 0 to 1")
     _check_size("facts", crawler.facts)
     try:
+        # All of them are tried on every URL, in the loop in which all homes are answered.
+        if sum(compiled(each).programsize for each in expressions) > MAX_PROGRAM:
+            raise Refused("refused", "the crawler's include and exclude are too complex in sum")
         check_crawler(crawler)
     except UsageError as error:
         raise Refused("refused", f"invalid crawler: {error}") from error
@@ -237,17 +227,6 @@ def _check_crawler(crawler: Crawler) -> None:
 def _check_texts(what: str, texts: tuple[str, ...], *, most: int) -> None:
     if len(texts) > most or any(len(text) > MAX_TEXT for text in texts):
         raise Refused("refused", f"the crawler's {what} exceed {most:,} entries of {MAX_TEXT:,} characters")
-
-
-def _check_expressions(expressions: tuple[str, ...]) -> None:
-    """All of them are tried on every URL, in the loop in which all homes are answered."""
-    _check_texts("include and exclude", expressions, most=MAX_LIST)
-    try:
-        size = sum(compiled(each).programsize for each in expressions)
-    except UsageError as error:
-        raise Refused("refused", f"invalid crawler: {error}") from error
-    if size > MAX_PROGRAM:
-        raise Refused("refused", "the crawler's include and exclude are too complex in sum")
 
 
 def _check_size(what: str, facts: Iterable[bytes]) -> None:
@@ -277,8 +256,3 @@ def _known(packed: bytes, *, most: int) -> Known:
     if len(known.fingerprints) // 8 + len(known.validators) > most:
         raise too_much
     return known
-
-
-def _check_state(state: State) -> None:
-    _check_size("own facts", [data for _, data in state.facts])
-    _check_size("memory", (state.memory,))

@@ -38,7 +38,6 @@ class Slots:
         return True
 
     async def take(self) -> None:
-        """Waits for a slot."""
         if self.take_now():
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -54,7 +53,6 @@ class Slots:
             raise
 
     def leave(self) -> None:
-        """Gives a slot back."""
         self.taken -= 1
         self.hand_out()
 
@@ -81,7 +79,6 @@ class Slot:
             self._is_taken = True
 
     def take_now(self) -> bool:
-        """True if it is taken now."""
         self._is_taken = self._is_taken or self._slots.take_now()
         return self._is_taken
 
@@ -173,14 +170,15 @@ class Spool:
         return is_within and self._space.taken_bytes + size <= self._space.most_bytes
 
     async def wait_for_room(self, size: int) -> None:
-        """Returns when a parcel of this size fits."""
         while not self.has_room(size):
             self._space.freed.clear()
             await self._space.freed.wait()
 
     async def put(self, number: int, data: bytes) -> None:
         """Keeps a parcel; the caller has waited for room. StorageError if it cannot be written."""
-        self._take(number, len(data))
+        self._sizes[number] = len(data)
+        self.kept_bytes += len(data)
+        self._space.taken_bytes += len(data)
         try:
             await asyncio.to_thread(self._path(number).write_bytes, data)
         except OSError as error:
@@ -208,15 +206,9 @@ class Spool:
             self._path(each).unlink(missing_ok=True)
 
     def delete(self) -> None:
-        """Deletes all parcels and the folder."""
         for number in list(self._sizes):
             self._free(number)
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _take(self, number: int, size: int) -> None:
-        self._sizes[number] = size
-        self.kept_bytes += size
-        self._space.taken_bytes += size
 
     def _free(self, number: int) -> None:
         size = self._sizes.pop(number)

@@ -8,17 +8,15 @@ from pathlib import Path
 
 from sterna.errors import JailError, Refused, SternaError, StorageError
 from sterna.host.owner.receipts import Receipts
-from sterna.host.policy.load import Governor, LoadMeter
+from sterna.host.policy.load import Governor
 from sterna.host.policy.terms import LATE_SECONDS, Terms, outside
 from sterna.host.premises import Premises
 from sterna.host.site.source import ShieldedFetcher
 from sterna.host.visiting.hosted import HostedVisit
-from sterna.host.visiting.overseer import Overseer
 from sterna.host.visiting.room import RETRY_SECONDS, DiskSpace, Slot, Slots, Spool
 from sterna.host.visiting.workshop import Workshop, redirect_rules
 from sterna.model import Parcel, Visit
 from sterna.runtime.cell.kernel import give_back_memory
-from sterna.web.http import Fetcher
 from sterna.wire.keys import PublicKey
 from sterna.wire.problems import problem
 
@@ -34,15 +32,7 @@ _log = logging.getLogger(__name__)
 class Visits:
     """Begins, finds, ends and forgets visits; created inside a running loop."""
 
-    def __init__(
-        self,
-        premises: Premises,
-        workshop: Workshop,
-        *,
-        folder: Path,
-        meter: LoadMeter,
-        receipts: Receipts | None = None,
-    ) -> None:
+    def __init__(self, premises: Premises, workshop: Workshop, *, folder: Path, receipts: Receipts) -> None:
         self._premises = premises
         self._folder = folder  # used by this process alone: its content was left by one that is gone
         self._workshop = workshop
@@ -56,10 +46,7 @@ class Visits:
         self._is_closing = False  # set by stop() and close()
         self._has_garbage = False  # visits have ended since memory was last given back
         shutil.rmtree(folder, ignore_errors=True)
-        overseer = Overseer(
-            premises, meter, under_way=self.under_way, give_up=self._give_up, kill_all=self.kill_all
-        )
-        self._keepers = [asyncio.create_task(self._sweep()), asyncio.create_task(overseer.run())]
+        self._sweeping = asyncio.create_task(self._sweep())
 
     def begin(self, visit: Visit, *, home: PublicKey, terms: Terms) -> HostedVisit:
         """Takes a visit on; Refused if there is no room for it, or if it is here already."""
@@ -88,13 +75,6 @@ class Visits:
 
     def check(self, visit: Visit, *, home: PublicKey, terms: Terms) -> bool:
         """Refused if the visit cannot be taken on; true if it has to wait for its hours."""
-        self._check_room(visit, home)
-        is_early = not terms.hours.contains(self._premises.wall())
-        if is_early:
-            self._check_deferral(visit, terms)
-        return is_early
-
-    def _check_room(self, visit: Visit, home: PublicKey) -> None:
         limits = self._premises.limits
         under_way = self.under_way()
         if (home.text, visit.id) in self._visits:
@@ -107,6 +87,10 @@ class Visits:
             raise Refused("busy", detail, retry_after=RETRY_SECONDS)
         if sum(len(each.visit.starts) for each in under_way) + len(visit.starts) > MAX_STARTS_TOTAL:
             raise Refused("busy", "the visits here have too many start URLs", retry_after=RETRY_SECONDS)
+        is_early = not terms.hours.contains(self._premises.wall())
+        if is_early:
+            self._check_deferral(visit, terms)
+        return is_early
 
     def _check_deferral(self, visit: Visit, terms: Terms) -> None:
         """Refused if no more visits can wait for their hours."""
@@ -119,16 +103,11 @@ class Visits:
             raise Refused("closed-now", "too many crawlers wait for their hours", retry_after=retry)
 
     def under_way(self) -> list[HostedVisit]:
-        """The visits that are not over."""
         return [each for each in self._visits.values() if not each.is_over]
 
     def all(self) -> list[HostedVisit]:
         """All visits, also those that are over and kept."""
         return list(self._visits.values())
-
-    def named(self, visit: str) -> list[HostedVisit]:
-        """The visits under way with this id; several homes may use the same."""
-        return [each for each in self.under_way() if each.visit.id == visit]
 
     def has_any(self, home: str) -> bool:
         """True if a visit of this home is under way, or parcels of one that is over are kept."""
@@ -171,7 +150,6 @@ class Visits:
         return len(visits)
 
     async def wait_for_kills(self) -> None:
-        """Returns when all visits that are being killed are over."""
         await asyncio.gather(*self._killing, return_exceptions=True)
 
     def stop(self) -> None:
@@ -180,9 +158,9 @@ class Visits:
         for hosted in self.under_way():
             hosted.stop.set()
             if hosted.state != "running":
-                self._give_up(hosted, "the host was stopped")
+                self.give_up(hosted, "the host was stopped")
 
-    def _give_up(self, hosted: HostedVisit, why: str) -> None:
+    def give_up(self, hosted: HostedVisit, why: str) -> None:
         """Ends a visit that has not begun."""
         hosted.fail(problem("gone", f"the visit did not begin: {why}"))
         self._tasks[hosted].cancel()
@@ -190,7 +168,7 @@ class Visits:
     async def close(self) -> None:
         """Ends all visits at once."""
         self._is_closing = True
-        tasks = [*self._keepers, *self._killing, *self._tasks.values()]
+        tasks = [self._sweeping, *self._killing, *self._tasks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -214,10 +192,10 @@ class Visits:
             async with self._workshop.use() as runtime:
                 await runtime.carry_out(
                     hosted.visit,
-                    deliver=Delivery(hosted, premises),
+                    deliver=lambda parcel: self._keep(hosted, parcel),
                     stop=hosted.stop,
                     reins=hosted.reins,
-                    through=lambda fetcher: self._shielded(fetcher, hosted.home),
+                    through=lambda fetcher: ShieldedFetcher(fetcher, lambda: self._closed_to(hosted)),
                 )
             hosted.finish(premises.identity.sign)
         except asyncio.CancelledError:
@@ -240,15 +218,21 @@ class Visits:
             asyncio.get_running_loop().call_soon(gc.collect)
             self._has_garbage = True
 
-    def _shielded(self, fetcher: Fetcher, home: str) -> Fetcher:
-        """Refuses what the policy closes to this home at the time of each request."""
-        premises = self._premises
+    def _closed_to(self, hosted: HostedVisit) -> tuple[str, ...]:
+        """What the policy closes to the visit's home now."""
+        terms = self._premises.terms(hosted.home)
+        return terms.closed if terms else self._premises.policy.closed
 
-        def closed() -> tuple[str, ...]:
-            terms = premises.terms(home)
-            return terms.closed if terms else premises.policy.closed
-
-        return ShieldedFetcher(fetcher, closed)
+    async def _keep(self, hosted: HostedVisit, parcel: Parcel) -> None:
+        """Takes a parcel; while the spool is full, the crawler is paused and another has its slot."""
+        terms = self._premises.terms(hosted.home)
+        await asyncio.to_thread(self._premises.spend, PublicKey.parse(hosted.home), terms, parcel.usage)
+        packed = await asyncio.to_thread(hosted.pack, parcel)
+        while not hosted.spool.has_room(len(packed)):
+            hosted.slot.leave()
+            await hosted.spool.wait_for_room(len(packed))
+            await hosted.slot.take()
+        await hosted.keep(parcel, packed)
 
     def _say_farewell(self, hosted: HostedVisit) -> None:
         why = hosted.ended or (hosted.problem.detail if hosted.problem else "")
@@ -290,7 +274,10 @@ class Visits:
         surplus = {key for _, key in over[: max(len(over) - MAX_KEPT, 0)]}
         for key, hosted in list(self._visits.items()):
             if now - hosted.heard > self._patience_with(hosted) or key in surplus:
-                self._expire(key, hosted)
+                if not hosted.is_over:
+                    _log.warning("visit %s expired: its home has not called", hosted.visit.id)
+                    hosted.fail(problem("gone", "the visit expired"), "expired")
+                self._forget(key)
 
     def _patience_with(self, hosted: HostedVisit) -> float:
         """Seconds without hearing from its home after which a visit expires."""
@@ -299,38 +286,11 @@ class Visits:
             return LATE_SECONDS
         return limits.deferred_seconds if hosted.is_deferred else limits.kept_seconds
 
-    def _expire(self, key: tuple[str, str], hosted: HostedVisit) -> None:
-        if not hosted.is_over:
-            _log.warning("visit %s expired: its home has not called", hosted.visit.id)
-            hosted.fail(problem("gone", "the visit expired"), "expired")
-        self._forget(key)
-
     def _forget(self, key: tuple[str, str]) -> None:
         hosted = self._visits.pop(key)
-        task = self._tasks.pop(hosted)
-        task.cancel()
+        self._tasks.pop(hosted).cancel()
         hosted.spool.delete()
         hosted.account.close()
-
-
-class Delivery:
-    """Takes the parcels of a visit; while the spool is full, the crawler rests and another has its slot."""
-
-    def __init__(self, hosted: HostedVisit, premises: Premises) -> None:
-        self._hosted = hosted
-        self._premises = premises
-        self._home = PublicKey.parse(hosted.home)
-
-    async def __call__(self, parcel: Parcel) -> None:
-        hosted, premises = self._hosted, self._premises
-        terms = premises.terms(hosted.home)
-        await asyncio.to_thread(premises.spend, self._home, terms, parcel.usage)
-        packed = await hosted.pack(parcel)
-        while not hosted.spool.has_room(len(packed)):
-            hosted.slot.leave()
-            await hosted.spool.wait_for_room(len(packed))
-            await hosted.slot.take()
-        await hosted.keep(parcel, packed)
 
 
 async def _wait_for_turn(hosted: HostedVisit) -> None:

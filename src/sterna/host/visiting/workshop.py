@@ -10,8 +10,9 @@ from contextvars import ContextVar
 from sterna.host.config import HostConfig
 from sterna.host.policy.load import give_way
 from sterna.host.site.source import open_source, resolver_of
+from sterna.runtime.access import RuntimeConfig
 from sterna.runtime.cell.kernel import give_back_memory
-from sterna.runtime.runtime import Runtime, RuntimeConfig, open_runtime
+from sterna.runtime.runtime import Runtime, open_runtime
 from sterna.web.clock import Clock
 from sterna.web.http import Fetcher
 from sterna.web.politeness import NO_LIMITS
@@ -115,23 +116,18 @@ _rules_log = logging.getLogger("sterna.runtime.handler")
 _write_line: ContextVar[Callable[[str], None] | None] = ContextVar("write_line", default=None)
 
 
-class _RulesLog(logging.Filter):
+def _divert(record: logging.LogRecord) -> bool:
     """Sends the lines that a crawler's rules write to its home: strangers must not fill the owner's log."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        write = _write_line.get()
-        if not write or record.levelno != logging.INFO:
-            return True
-        write(record.getMessage())
-        return False
-
-
-_RULES_LOG = _RulesLog()
+    write = _write_line.get()
+    if not write or record.levelno != logging.INFO:
+        return True
+    write(record.getMessage())
+    return False
 
 
 def redirect_rules(write: Callable[[str], None]) -> None:
     """From now on `write` takes the lines that rules write in this task and in those that it starts."""
-    if _RULES_LOG not in _rules_log.filters:
-        _rules_log.addFilter(_RULES_LOG)
+    if _divert not in _rules_log.filters:
+        _rules_log.addFilter(_divert)
         _rules_log.setLevel(logging.INFO)
     _write_line.set(write)

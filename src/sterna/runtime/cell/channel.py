@@ -6,14 +6,17 @@ Whatever comes out of a cell is treated as a stranger's: its size, its form, wha
 import asyncio
 import socket
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 from sterna.errors import SternaError
 from sterna.runtime.cell.frame import cut_frames
 from sterna.runtime.cell.jail import JailLimits
-from sterna.runtime.cell.pool import CellUsage, Death
+from sterna.runtime.cell.pool import Death
 
 CHUNK_BYTES = 1024 * 1024
+
+_Message = TypeVar("_Message")
 
 
 class Process(Protocol):
@@ -21,14 +24,11 @@ class Process(Protocol):
 
     socket: socket.socket
 
-    async def wait(self) -> Death:
-        """How it ended."""
+    async def wait(self) -> Death: ...
 
-    def kill(self) -> None:
-        """Ends it at once."""
+    def kill(self) -> None: ...
 
-    def usage(self) -> CellUsage:
-        """What it has used until now."""
+    def memory_bytes(self, *, is_peak: bool) -> int: ...
 
 
 class Starter(Protocol):
@@ -46,72 +46,81 @@ class CellEnded(SternaError):
         self.death = death
 
 
-class Channel:
-    """Frames to and from one process. Any failure ends the process and raises CellEnded."""
+class Channel(Generic[_Message]):
+    """Frames to one process, and messages from it. Any failure ends the process and raises CellEnded."""
 
-    def __init__(self, process: Process, *, most_bytes: int) -> None:
+    def __init__(
+        self,
+        process: Process,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        decode: Callable[[bytes], _Message],
+        most_bytes: int,
+    ) -> None:
         self._process = process
+        self._reader, self._writer = streams
+        self._decode = decode
         self._most_bytes = most_bytes  # of one frame that comes from it
-        # Both streams are set by open(); what was received is changed by receive() only.
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        # What was received is changed by receive() only.
         self._received = bytearray()  # of a frame that is not whole yet
         self._frames: deque[bytes] = deque()
         self._is_closed = False
 
-    async def open(self) -> None:
-        """Connects the streams to the process's socket."""
-        self._reader, self._writer = await asyncio.open_unix_connection(
-            sock=self._process.socket, limit=CHUNK_BYTES
-        )
+    @classmethod
+    async def open(
+        cls, process: Process, decode: Callable[[bytes], _Message], *, most_bytes: int
+    ) -> "Channel[_Message]":
+        """Connects to the process's socket; `decode` raises ValueError if a message is malformed."""
+        try:
+            streams = await asyncio.open_unix_connection(sock=process.socket, limit=CHUNK_BYTES)
+        except BaseException:
+            process.kill()
+            await process.wait()
+            process.socket.close()
+            raise
+        return cls(process, streams, decode, most_bytes)
 
-    def usage(self) -> CellUsage:
-        """What the process has used until now."""
-        return self._process.usage()
+    def memory_bytes(self, *, is_peak: bool = False) -> int:
+        """The resident memory of the process, now or at its peak; 0 if it is over."""
+        return self._process.memory_bytes(is_peak=is_peak)
 
     @property
     def is_at_end(self) -> bool:
         """True once the process has closed its end and all of its frames were received."""
-        return self._is_closed or not self._reader or (self._reader.at_eof() and not self._frames)
+        return self._is_closed or (self._reader.at_eof() and not self._frames)
 
     def write(self, frame: bytearray) -> None:
         """Queues a frame; does nothing if the process is gone, which receive() reports."""
-        if self._writer and not self._writer.is_closing():
+        if not self._writer.is_closing():
             self._writer.write(frame)
 
-    async def receive(self, *, seconds: float) -> bytes:
-        """The next frame, which must come within `seconds`."""
-        if not self._frames:
-            try:
+    async def receive(self, *, seconds: float) -> _Message:
+        """The next message, which must come within `seconds`."""
+        try:
+            if not self._frames:
                 async with asyncio.timeout(seconds):
-                    await self._fill()
-            except TimeoutError:
-                detail = f"killed: no answer within {seconds:g} seconds"
-                raise await self.kill(Death(ended="wall_seconds", detail=detail)) from None
-            except (EOFError, OSError):
-                raise await self._bury() from None
-            except ValueError as error:
-                raise await self.condemn(str(error)) from error
-        return self._frames.popleft()
-
-    async def _fill(self) -> None:
-        if not self._reader:
-            raise EOFError
-        while not self._frames:
-            data = await self._reader.read(CHUNK_BYTES)
-            if not data:
-                raise EOFError
-            self._received += data
-            self._frames.extend(cut_frames(self._received, most_bytes=self._most_bytes))
+                    while not self._frames:
+                        data = await self._reader.read(CHUNK_BYTES)
+                        if not data:
+                            raise EOFError
+                        self._received += data
+                        self._frames.extend(cut_frames(self._received, most_bytes=self._most_bytes))
+            return self._decode(self._frames.popleft())
+        except TimeoutError:
+            await self.close()
+            detail = f"killed: no answer within {seconds:g} seconds"
+            raise CellEnded(Death(ended="wall_seconds", detail=detail)) from None
+        except (EOFError, OSError):
+            self._is_closed = True
+            death = await self._process.wait()
+            self._disconnect()
+            raise CellEnded(death) from None
+        except ValueError as error:
+            raise await self.condemn(str(error)) from error
 
     async def condemn(self, detail: str) -> CellEnded:
         """Ends a process that breaks the protocol; returns the error to raise."""
-        return await self.kill(Death(ended="violation", detail=f"invalid answer: {detail}"))
-
-    async def kill(self, death: Death) -> CellEnded:
-        """Ends the process for this reason; returns the error to raise."""
         await self.close()
-        return CellEnded(death)
+        return CellEnded(Death(ended="violation", detail=f"invalid answer: {detail}"))
 
     async def close(self) -> None:
         """Ends the process, unless it is over."""
@@ -121,13 +130,6 @@ class Channel:
             await self._process.wait()
             self._disconnect()
 
-    async def _bury(self) -> CellEnded:
-        self._is_closed = True
-        death = await self._process.wait()
-        self._disconnect()
-        return CellEnded(death)
-
     def _disconnect(self) -> None:
-        if self._writer:
-            self._writer.transport.abort()
+        self._writer.transport.abort()
         self._process.socket.close()

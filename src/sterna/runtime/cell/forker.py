@@ -28,6 +28,7 @@ from sterna.runtime.cell.jail import JailLimits
 
 MAX_CELLS = 500
 MAX_MESSAGE_BYTES = 64 * 1024
+GARBAGE_OBJECTS = 100_000  # before the collector runs: a page makes thousands of objects and no cycles
 # Exit codes of a cell; below those that shells and signals use.
 EXIT_BROKEN, EXIT_MEMORY, EXIT_NO_JAIL = 70, 77, 78
 
@@ -108,8 +109,12 @@ class _Forker:
         """Serves until the host is gone, then kills the cells that still run."""
         self._poll.register(self._line, select.POLLIN)
         try:
-            while self._turn():
-                pass
+            while True:
+                for descriptor, _ in self._poll.poll():
+                    if descriptor in self._children:
+                        self._bury(descriptor)
+                    elif not self._take_request():
+                        return
         except ConnectionError:
             return
         finally:
@@ -117,16 +122,8 @@ class _Forker:
                 os.kill(child.pid, signal.SIGKILL)
                 os.waitpid(child.pid, 0)
 
-    def _turn(self) -> bool:
-        """Handles one event or more; False if the host is gone."""
-        for descriptor, _ in self._poll.poll():
-            if descriptor in self._children:
-                self._bury(descriptor)
-            elif not self._take_request():
-                return False
-        return True
-
     def _take_request(self) -> bool:
+        """Starts a cell, or reports why not; False if the host is gone."""
         data, descriptors, _, _ = socket.recv_fds(self._line, MAX_MESSAGE_BYTES, 4, socket.MSG_CMSG_CLOEXEC)
         sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
         try:
@@ -141,7 +138,7 @@ class _Forker:
         try:
             request = self._decoder.decode(data)
         except msgspec.MsgspecError as error:
-            self._tell(Failed(0, f"malformed request: {error}"))
+            tell(self._line, Failed(0, f"malformed request: {error}"))
             return
         try:
             if len(self._children) >= MAX_CELLS:
@@ -150,11 +147,12 @@ class _Forker:
                 raise JailError("more than one descriptor came along" if sockets else "no socket came along")
             self._fork(request, sockets[0])
         except (JailError, OSError) as error:
-            self._tell(Failed(request.number, f"cannot start a cell: {error}"))
+            tell(self._line, Failed(request.number, f"cannot start a cell: {error}"))
 
     def _fork(self, request: Request, sock: socket.socket) -> None:
         parent = os.getpid()
-        inherited_bytes = _resident_bytes()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        inherited_bytes = pages * os.sysconf("SC_PAGESIZE")
         pid = os.fork()
         if pid == 0:
             try:
@@ -169,15 +167,22 @@ class _Forker:
             raise
         self._children[process] = _Child(request.number, pid, inherited_bytes)
         self._poll.register(process, select.POLLIN)
-        self._tell(Started(request.number, pid), process)
+        tell(self._line, Started(request.number, pid), process)
 
     def _live(self, request: Request, sock: socket.socket, parent: int) -> None:
-        """The whole life of a cell."""
         try:
-            self._confine(request, sock, parent)
+            gc.enable()
+            gc.set_threshold(GARBAGE_OBJECTS)
+            if request.is_jailed:
+                jail.enter(request.limits, keep=sock.fileno(), parent=parent, prepare=self._prepare)
+            else:
+                jail.limit(request.limits, parent=parent)
+                jail.close_all_but(sock.fileno())
+                if self._prepare:
+                    self._prepare()
         except (JailError, OSError) as error:
             with suppress(OSError):  # the line may be closed already; the exit code says it too
-                self._tell(Unjailed(request.number, str(error)))
+                tell(self._line, Unjailed(request.number, str(error)))
             os._exit(EXIT_NO_JAIL)
         try:
             self._serve(sock)
@@ -185,46 +190,27 @@ class _Forker:
             os._exit(EXIT_MEMORY)
         os._exit(0)
 
-    def _confine(self, request: Request, sock: socket.socket, parent: int) -> None:
-        gc.enable()
-        if request.is_jailed:
-            jail.enter(request.limits, keep=sock.fileno(), parent=parent, prepare=self._prepare)
-            return
-        jail.limit(request.limits, parent=parent)
-        jail.close_all_but(sock.fileno())
-        if self._prepare:
-            self._prepare()
-
     def _bury(self, process: int) -> None:
         child = self._children.pop(process)
         self._poll.unregister(process)
         os.close(process)
         _, status, usage = os.wait4(child.pid, 0)
-        self._tell(
-            Died(
-                number=child.number,
-                status=status,
-                cpu_seconds=usage.ru_utime + usage.ru_stime,
-                memory_bytes=usage.ru_maxrss * 1024,
-                inherited_bytes=child.inherited_bytes,
-            )
+        died = Died(
+            number=child.number,
+            status=status,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            memory_bytes=usage.ru_maxrss * 1024,
+            inherited_bytes=child.inherited_bytes,
         )
-
-    def _tell(self, report: Report, *descriptors: int) -> None:
-        tell(self._line, report, *descriptors)
+        tell(self._line, died)
 
 
 def tell(line: socket.socket, report: Report, *descriptors: int) -> None:
-    """Sends a report, with descriptors if there are any."""
     data = msgspec.msgpack.encode(report)
     if descriptors:
         socket.send_fds(line, [data], list(descriptors))
     else:
         line.send(data)
-
-
-def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def _load(entry: str) -> tuple[Serve, Prepare | None]:
@@ -233,15 +219,6 @@ def _load(entry: str) -> tuple[Serve, Prepare | None]:
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - only their number matters
         raise JailError(f"{name} starts threads when it is imported, and a fork loses them")
     return getattr(module, function), getattr(module, "prepare", None)
-
-
-def _warm_up() -> None:
-    """Does what each cell would otherwise do by itself, or must not do in its jail."""
-    kernel.use_one_heap()
-    warnings.simplefilter("ignore")
-    gc.collect()
-    gc.disable()
-    gc.freeze()  # keeps the memory pages shared
 
 
 def main() -> None:
@@ -256,7 +233,12 @@ def main() -> None:
     except Exception as error:
         tell(line, Broken(f"{type(error).__name__}: {error}"))
         return
-    _warm_up()
+    # What each cell would otherwise do by itself, or must not do in its jail.
+    kernel.use_one_heap()
+    warnings.simplefilter("ignore")
+    gc.collect()
+    gc.disable()
+    gc.freeze()  # keeps the memory pages shared
     tell(line, Ready(seccomp.why_not()))
     _Forker(line, serve, prepare).run()
 

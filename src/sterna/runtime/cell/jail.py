@@ -57,7 +57,6 @@ class JailLimits(Record, frozen=True, kw_only=True):
     cpu_seconds: float = 0.0  # rounded up, because the kernel counts whole seconds; math.inf for no limit
 
     def or_defaults(self) -> "JailLimits":
-        """The same limits with defaults for zeros."""
         return JailLimits(
             memory_bytes=self.memory_bytes or DEFAULT_MEMORY_BYTES,
             cpu_seconds=self.cpu_seconds or DEFAULT_CPU_SECONDS,
@@ -87,7 +86,9 @@ def limit(limits: JailLimits, *, parent: int) -> None:
         seconds = math.ceil(limits.cpu_seconds)
         _lower(resource.RLIMIT_CPU, seconds, seconds + 1)  # SIGXCPU, then SIGKILL if that is blocked
     _lower(resource.RLIMIT_CORE, 0)
-    _die_with(parent)
+    kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # the parent died before prctl took effect
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def enter(limits: JailLimits, *, keep: int, parent: int, prepare: Callable[[], None] | None = None) -> None:
@@ -152,12 +153,6 @@ def _give_up_privileges() -> None:
         kernel.prctl(_PR_SET_MDWE, 1)
 
 
-def _die_with(parent: int) -> None:
-    kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent died before prctl took effect
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 def close_all_but(keep: int) -> None:
     """Closes every descriptor but this one and the three standard ones."""
     try:
@@ -190,11 +185,30 @@ def try_out() -> None:
 
 def protection() -> Protection:
     """What this machine offers; slow, because everything is tried."""
-    why_no_jail = _try_jail()
+    code, why_no_jail = _run(sys.executable, "-P", "-c", _TRIAL)
+    if code == -signal.SIGSYS:
+        why_no_jail = ""
+    elif not why_no_jail:
+        why_no_jail = f"the jail does not hold here (its test ended with exit code {code})"
     version = kernel.landlock_abi()
     path = shutil.which("bwrap") or ""
     works = bool(path) and _run(path, *BUBBLEWRAP, "true")[0] == 0
     machine = os.uname()
+    missing = []
+    if why_no_jail:
+        missing.append(f"{why_no_jail}: foreign crawlers are refused, your own run without a jail")
+    if not version:
+        missing.append("the kernel has no Landlock: the seccomp filter alone denies files to engines")
+    elif version < 6:
+        missing.append(
+            f"Landlock ABI {version} does not cover signals (6 does): the seccomp filter alone stops them"
+        )
+    if not path:
+        missing.append(
+            "bubblewrap is not installed: no namespaces around the engines (apt install bubblewrap)"
+        )
+    elif not works:
+        missing.append(f"{path} does not work here: no namespaces around the engines")
     return Protection(
         has_seccomp=not why_no_jail,
         landlock_abi=version,
@@ -203,33 +217,8 @@ def protection() -> Protection:
         is_root=os.geteuid() == 0,
         kernel=f"{machine.sysname} {machine.release}",
         machine=machine.machine,
-        missing=tuple(_missing(why_no_jail, version, path if not works else "works")),
+        missing=tuple(missing),
     )
-
-
-def _missing(why_no_jail: str, version: int, bubblewrap: str) -> list[str]:
-    words = []
-    if why_no_jail:
-        words.append(f"{why_no_jail}: foreign crawlers are refused, your own run without a jail")
-    if not version:
-        words.append("the kernel has no Landlock: the seccomp filter alone denies files to engines")
-    elif version < 6:
-        words.append(
-            f"Landlock ABI {version} does not cover signals (6 does): the seccomp filter alone stops them"
-        )
-    if not bubblewrap:
-        words.append("bubblewrap is not installed: no namespaces around the engines (apt install bubblewrap)")
-    elif bubblewrap != "works":
-        words.append(f"{bubblewrap} does not work here: no namespaces around the engines")
-    return words
-
-
-def _try_jail() -> str:
-    """Why no process can be jailed here; empty if one can."""
-    code, words = _run(sys.executable, "-P", "-c", _TRIAL)
-    if code == -signal.SIGSYS:
-        return ""
-    return words or f"the jail does not hold here (its test ended with exit code {code})"
 
 
 def _run(*command: str) -> tuple[int, str]:

@@ -42,7 +42,6 @@ def personality(value: int) -> int:
 
 
 def drop_capabilities() -> None:
-    """Gives up every capability of this thread."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()))
 
@@ -74,7 +73,11 @@ def restrict_by_landlock() -> None:
     version = landlock_abi()
     if not version:
         return
-    wanted = _Ruleset(*(_bits(rights, version) for rights in (_FILE_RIGHTS, _NETWORK_RIGHTS, _SCOPES)))
+    counts = (
+        max((count for since, count in rights.items() if since <= version), default=0)
+        for rights in (_FILE_RIGHTS, _NETWORK_RIGHTS, _SCOPES)
+    )
+    wanted = _Ruleset(*((1 << count) - 1 for count in counts))
     try:
         # Fields that an older kernel does not know are zero here, so it accepts the longer structure.
         ruleset = call(_LANDLOCK_CREATE_RULESET, ctypes.addressof(wanted), ctypes.sizeof(wanted), 0)
@@ -84,24 +87,20 @@ def restrict_by_landlock() -> None:
     os.close(ruleset)
 
 
-def _bits(rights: dict[int, int], version: int) -> int:
-    count = max((count for since, count in rights.items() if since <= version), default=0)
-    return (1 << count) - 1
-
-
 # -- memory ------------------------------------------------------------------------------------------------
 
 
-def peak_memory_bytes(process: int | str = "self") -> int:
-    """The peak resident memory of a process since its program began; 0 if it is gone.
+def memory_bytes(process: int | str = "self", *, is_peak: bool) -> int:
+    """The resident memory of a process, now or at its peak since its program began; 0 if it is gone.
 
     Not getrusage's maximum: a process inherits that from its parent.
     """
+    name = "VmHWM" if is_peak else "VmRSS"
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:
         return 0
-    return next((int(line.split()[1]) * 1024 for line in status.splitlines() if "VmHWM" in line), 0)
+    return next((int(line.split()[1]) * 1024 for line in status.splitlines() if name in line), 0)
 
 
 def share_heaps() -> None:

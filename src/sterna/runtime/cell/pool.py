@@ -2,16 +2,13 @@
 
 import asyncio
 import os
-import resource
 import shutil
 import signal
 import socket
 import sys
-import time
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 import msgspec
@@ -33,7 +30,7 @@ from sterna.runtime.cell.forker import (
     Unjailed,
 )
 from sterna.runtime.cell.jail import BUBBLEWRAP, JailLimits
-from sterna.runtime.cell.kernel import peak_memory_bytes
+from sterna.runtime.cell.kernel import memory_bytes
 
 READY_SECONDS = 30.0
 START_SECONDS = 10.0
@@ -66,31 +63,22 @@ class Death(Record, frozen=True, kw_only=True):
 
 def death_of(died: Died, limits: JailLimits) -> Death:
     """The death of a cell that had these limits (none of them 0)."""
-    ended, detail = _cause(died, limits)
-    return Death(ended=ended, detail=detail, cpu_seconds=died.cpu_seconds, memory_bytes=died.memory_bytes)
-
-
-def _cause(died: Died, limits: JailLimits) -> tuple[Cause, str]:
     code = os.waitstatus_to_exitcode(died.status)
+    if code == -signal.SIGKILL and died.cpu_seconds >= limits.cpu_seconds:
+        code = -signal.SIGXCPU  # a second after which the kernel kills a process that blocks that signal
+    ended: Cause
     if code in _BY_CODE:
-        return _BY_CODE[code]
-    if code == -signal.SIGKILL:
-        # The kernel sends it a second after SIGXCPU to a process that blocks that signal.
-        if died.cpu_seconds >= limits.cpu_seconds:
-            return _BY_CODE[-signal.SIGXCPU]
-        return "killed", "not by its host: perhaps the machine ran out of memory"
+        ended, detail = _BY_CODE[code]
+    elif code == -signal.SIGKILL:
+        ended, detail = "killed", "not by its host: perhaps the machine ran out of memory"
     # C code that gets no memory fails in its own way: exit(1), abort(), or a null pointer.
-    if died.memory_bytes - died.inherited_bytes >= FULL_SHARE * limits.memory_bytes:
-        return "memory_bytes", "it failed when its memory was nearly used up"
-    return ("exit", f"exit code {code}") if code > 0 else ("crash", signal.Signals(-code).name)
-
-
-class CellUsage(Record, frozen=True):
-    """What a cell has used until now."""
-
-    cpu_seconds: float
-    memory_bytes: int  # resident now
-    peak_bytes: int = 0
+    elif died.memory_bytes - died.inherited_bytes >= FULL_SHARE * limits.memory_bytes:
+        ended, detail = "memory_bytes", "it failed when its memory was nearly used up"
+    elif code > 0:
+        ended, detail = "exit", f"exit code {code}"
+    else:
+        ended, detail = "crash", signal.Signals(-code).name
+    return Death(ended=ended, detail=detail, cpu_seconds=died.cpu_seconds, memory_bytes=died.memory_bytes)
 
 
 class Cell:
@@ -107,9 +95,7 @@ class Cell:
     async def __aenter__(self) -> "Cell":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.kill()
         await self.wait()
         self.socket.close()
@@ -134,17 +120,9 @@ class Cell:
             with suppress(ProcessLookupError):  # it died a moment ago, and the report is on its way
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
-    def usage(self) -> CellUsage:
-        """What it has used until now."""
-        if self._death.done():
-            return CellUsage(self._death.result().cpu_seconds, 0)
-        try:
-            # clock_getcpuclockid(3): the clock of another process; finer than the ticks in /proc.
-            seconds = time.clock_gettime((~self.pid << 3) | 2)
-            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        except OSError:  # it died a moment ago
-            return CellUsage(0.0, 0)
-        return CellUsage(seconds, pages * resource.getpagesize(), peak_memory_bytes(self.pid))
+    def memory_bytes(self, *, is_peak: bool) -> int:
+        """Its resident memory, now or at its peak; 0 if it is dead."""
+        return 0 if self._death.done() else memory_bytes(self.pid, is_peak=is_peak)
 
     def bury(self, died: Died, words: str) -> None:
         """Records its death, with its last words if it had any."""
@@ -154,7 +132,6 @@ class Cell:
         self.settle(msgspec.structs.replace(death, detail=words) if words else death)
 
     def settle(self, death: Death) -> None:
-        """Wakes everyone who waits for its death."""
         os.close(self._process)
         self._death.set_result(death)
 
@@ -168,8 +145,10 @@ class Forker:
 
     def __init__(self, entry: str, *, wrapper: tuple[str, ...] | None = None) -> None:
         self._entry = entry
-        # Emptied when it turns out not to work here.
-        self._wrapper = _bubblewrap() if wrapper is None else wrapper
+        if wrapper is None:
+            path = shutil.which("bwrap")
+            wrapper = (path, *BUBBLEWRAP) if path else ()
+        self._wrapper = wrapper  # emptied when it turns out not to work here
         self._parent: _Parent | None = None
         self._is_closed = False
         self._spawning = asyncio.Lock()
@@ -178,9 +157,11 @@ class Forker:
     async def __aenter__(self) -> "Forker":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the warm parent and all cells; no other is started."""
         self._is_closed = True
         if self._parent:
             await self._parent.close()
@@ -189,12 +170,13 @@ class Forker:
         """A new cell; JailError if none can be started, or none with a jail."""
         async with self._room:
             for _ in range(2):  # the warm parent may have died unnoticed; then a new one is started
-                parent = await self._warm_parent()
+                parent = await self.warm_parent()
                 with suppress(ConnectionError):
                     return await parent.start(limits, is_jailed)
         raise JailError("cannot start a cell: the warm parent keeps dying")
 
-    async def _warm_parent(self) -> "_Parent":
+    async def warm_parent(self) -> "_Parent":
+        """Starts the warm parent unless it runs: it takes a while, which other work may fill."""
         async with self._spawning:
             if self._is_closed:
                 raise JailError("cannot start a cell: the forker is closed")
@@ -206,13 +188,15 @@ class Forker:
             return self._parent
 
     async def _spawn(self) -> "_Parent":
+        # -P keeps the working directory off the path, so that nothing in it is imported.
+        command = (sys.executable, "-P", "-m", "sterna.runtime.cell.forker", self._entry)
         if self._wrapper:
             try:
-                return await _spawn((*self._wrapper, *_command(self._entry)))
+                return await _spawn((*self._wrapper, *command))
             except OSError:  # it does not start, or ends before the warm parent is ready
                 self._wrapper = ()
         try:
-            return await _spawn(_command(self._entry))
+            return await _spawn(command)
         except OSError as error:
             raise JailError(f"cannot start the warm parent of {self._entry} ({error})") from error
 
@@ -227,24 +211,16 @@ class _Parent:
         self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
         # These are changed by start() and, in the same thread, by what the line brings.
-        self._ready: asyncio.Future[Ready] = self._loop.create_future()
+        self.ready: asyncio.Future[Ready] = self._loop.create_future()
         self._starting: dict[int, _Start] = {}
         self._cells: dict[int, Cell] = {}
         self._last_words: dict[int, str] = {}
         self._decoder = msgspec.msgpack.Decoder(Report)
         self._loop.add_reader(line.fileno(), self._hear)
 
-    async def ready(self) -> None:
-        """Waits until the module is imported; ConnectionError if the process ends before."""
-        try:
-            async with asyncio.timeout(READY_SECONDS):
-                await self._ready
-        except TimeoutError:
-            raise ConnectionError(f"not ready after {READY_SECONDS:g} seconds") from None
-
     async def start(self, limits: JailLimits, is_jailed: bool) -> Cell:
-        if is_jailed and self._ready.result().no_jail:
-            raise JailError(f"cannot sandbox a process: {self._ready.result().no_jail}; see `sterna doctor`")
+        if is_jailed and self.ready.result().no_jail:
+            raise JailError(f"cannot sandbox a process: {self.ready.result().no_jail}; see `sterna doctor`")
         number = next(self._numbers)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -265,7 +241,6 @@ class _Parent:
                     ours.close()
 
     async def close(self) -> None:
-        """Ends the process and its cells."""
         self._end("the warm parent was closed")
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -291,14 +266,20 @@ class _Parent:
 
     def _take(self, report: Report, descriptors: list[int]) -> None:
         match report:
-            case Ready() if not self._ready.done():
-                self._ready.set_result(report)
-            case Broken(words) if not self._ready.done():
-                self._ready.set_exception(
+            case Ready() if not self.ready.done():
+                self.ready.set_result(report)
+            case Broken(words) if not self.ready.done():
+                self.ready.set_exception(
                     JailError(f"cannot start a cell: its program failed to import: {words}")
                 )
             case Started(number, pid):
-                self._welcome(number, pid, *descriptors)
+                start = self._starting.pop(number)
+                cell = Cell(pid, sock=start.socket, process=descriptors[0], limits=start.limits)
+                self._cells[number] = cell
+                if start.cell.done():  # the caller gave up
+                    cell.kill()
+                else:
+                    start.cell.set_result(cell)
             case Failed(number, words) if number in self._starting:
                 self._starting.pop(number).fail(JailError(words))
             case Unjailed(number, words):
@@ -306,23 +287,14 @@ class _Parent:
             case Died(number):
                 self._cells.pop(number).bury(report, self._last_words.pop(number, ""))
 
-    def _welcome(self, number: int, pid: int, process: int) -> None:
-        start = self._starting.pop(number)
-        cell = Cell(pid, sock=start.socket, process=process, limits=start.limits)
-        self._cells[number] = cell
-        if start.cell.done():  # the caller gave up
-            cell.kill()
-        else:
-            start.cell.set_result(cell)
-
     def _end(self, detail: str) -> None:
         if self.is_over:
             return
         self.is_over = True
         self._loop.remove_reader(self._line.fileno())
         self._line.close()
-        if not self._ready.done():
-            self._ready.set_exception(ConnectionError(detail))
+        if not self.ready.done():
+            self.ready.set_exception(ConnectionError(detail))
         for start in self._starting.values():
             start.fail(ConnectionError(detail))
         for cell in self._cells.values():
@@ -348,6 +320,10 @@ class _Start(Record, frozen=True):
 
 
 async def _spawn(command: tuple[str, ...]) -> _Parent:
+    """A warm parent that has imported its module; OSError if it fails to start or ends before."""
+    # What Python needs to find the same modules, and nothing that a cell could leak.
+    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONHOME") if name in os.environ}
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **kept}
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     try:
@@ -355,7 +331,7 @@ async def _spawn(command: tuple[str, ...]) -> _Parent:
             *command,
             stdin=theirs.fileno(),
             stdout=asyncio.subprocess.DEVNULL,
-            env=_environment(),
+            env=environment,
             start_new_session=True,
         )
     except BaseException:
@@ -365,9 +341,12 @@ async def _spawn(command: tuple[str, ...]) -> _Parent:
         theirs.close()
     parent = _Parent(process, ours)
     try:
-        await parent.ready()
-    except BaseException:
+        async with asyncio.timeout(READY_SECONDS):
+            await parent.ready
+    except BaseException as error:
         await parent.close()
+        if isinstance(error, TimeoutError):
+            raise ConnectionError(f"not ready after {READY_SECONDS:g} seconds") from None
         raise
     _send_ahead(process.pid)
     return parent
@@ -379,19 +358,3 @@ def _send_ahead(pid: int) -> None:
         inside = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()  # of the wrapper
         for each in (pid, *inside):
             Path(f"/proc/{each}/oom_score_adj").write_text(OOM_SCORE)
-
-
-def _command(entry: str) -> tuple[str, ...]:
-    # -P keeps the working directory off the path, so that nothing in it is imported.
-    return (sys.executable, "-P", "-m", "sterna.runtime.cell.forker", entry)
-
-
-def _environment() -> dict[str, str]:
-    """What Python needs to find the same modules, and nothing that a cell could leak."""
-    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONHOME") if name in os.environ}
-    return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **kept}
-
-
-def _bubblewrap() -> tuple[str, ...]:
-    path = shutil.which("bwrap")
-    return (path, *BUBBLEWRAP) if path else ()

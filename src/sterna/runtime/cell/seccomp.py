@@ -24,7 +24,7 @@ _PROT_READ_WRITE = 0x3
 _MAP_PRIVATE_ANONYMOUS, _MAP_NORESERVE, _MAP_STACK = 0x22, 0x4000, 0x2_0000
 _MREMAP_MAYMOVE = 0x1
 _MADV_DONTNEED, _MADV_FREE = 4, 8
-_FUTEX_WAIT, _FUTEX_WAKE, _FUTEX_REQUEUE, _FUTEX_WAIT_BITSET, _FUTEX_WAKE_BITSET = 0, 1, 3, 9, 10
+_FUTEX_CALLS = (0, 1, 3, 9, 10)  # WAIT, WAKE, REQUEUE, WAIT_BITSET, WAKE_BITSET
 _FUTEX_FLAGS = 0x180  # private, realtime clock
 
 
@@ -55,79 +55,42 @@ def _null(argument: int) -> tuple[Check, Check]:
 
 _NO_EXEC = _low(2, 0, but=_PROT_READ_WRITE)
 
-ALLOWED: dict[str, tuple[Check, ...]] = {
+# The allowed calls: their numbers on x86_64 and on aarch64, and what their arguments must be.
+ALLOWED: dict[str, tuple[tuple[int, int], tuple[Check, ...]]] = {
     # The one open socket. No sendmsg: it carries descriptors. No address, and none of the flags that reach
     # rarely used corners of the kernel (MSG_OOB on Unix sockets: CVE-2025-38236).
-    "read": (),
-    "write": (),
-    "recvfrom": (_low(3, 0, socket.MSG_WAITALL), *_null(4)),
-    "sendto": (_low(3, 0, socket.MSG_NOSIGNAL), *_null(4)),
-    "close": (),
+    "read": ((0, 63), ()),
+    "write": ((1, 64), ()),
+    "recvfrom": ((45, 207), (_low(3, 0, socket.MSG_WAITALL), *_null(4))),
+    "sendto": ((44, 206), (_low(3, 0, socket.MSG_NOSIGNAL), *_null(4))),
+    "close": ((3, 57), ()),
     # Memory: never executable, shared or mapped from a file.
-    "brk": (),
-    "mmap": (_NO_EXEC, _low(3, _MAP_PRIVATE_ANONYMOUS, but=_MAP_NORESERVE | _MAP_STACK)),
-    "mprotect": (_NO_EXEC,),
-    "mremap": (_low(3, 0, but=_MREMAP_MAYMOVE),),
-    "munmap": (),
-    "madvise": (_low(2, _MADV_DONTNEED, _MADV_FREE),),
+    "brk": ((12, 214), ()),
+    "mmap": ((9, 222), (_NO_EXEC, _low(3, _MAP_PRIVATE_ANONYMOUS, but=_MAP_NORESERVE | _MAP_STACK))),
+    "mprotect": ((10, 226), (_NO_EXEC,)),
+    "mremap": ((25, 216), (_low(3, 0, but=_MREMAP_MAYMOVE),)),
+    "munmap": ((11, 215), ()),
+    "madvise": ((28, 233), (_low(2, _MADV_DONTNEED, _MADV_FREE),)),
     # Locks among threads; not the kinds with priority inheritance.
-    "futex": (
-        _low(
-            1,
-            _FUTEX_WAIT,
-            _FUTEX_WAKE,
-            _FUTEX_REQUEUE,
-            _FUTEX_WAIT_BITSET,
-            _FUTEX_WAKE_BITSET,
-            but=_FUTEX_FLAGS,
-        ),
-    ),
-    "sched_yield": (),
+    "futex": ((202, 98), (_low(1, *_FUTEX_CALLS, but=_FUTEX_FLAGS),)),
+    "sched_yield": ((24, 124), ()),
     # Time: on most machines, but not all, the vDSO answers the first two.
-    "clock_gettime": (),
-    "gettimeofday": (),
-    "clock_nanosleep": (),
-    "restart_syscall": (),
-    "getrandom": (),
-    "getpid": (),
-    "gettid": (),
+    "clock_gettime": ((228, 113), ()),
+    "gettimeofday": ((96, 169), ()),
+    "clock_nanosleep": ((230, 115), ()),
+    "restart_syscall": ((219, 128), ()),
+    "getrandom": ((318, 278), ()),
+    "getpid": ((39, 172), ()),
+    "gettid": ((186, 178), ()),
     # A thread blocks its signals before it ends.
-    "rt_sigprocmask": (),
-    "rt_sigreturn": (),
-    "exit": (),
-    "exit_group": (),
-}
-
-# The numbers of the allowed calls on x86_64 and on aarch64.
-_NUMBERS = {
-    "read": (0, 63),
-    "write": (1, 64),
-    "close": (3, 57),
-    "mmap": (9, 222),
-    "mprotect": (10, 226),
-    "munmap": (11, 215),
-    "brk": (12, 214),
-    "rt_sigprocmask": (14, 135),
-    "rt_sigreturn": (15, 139),
-    "sched_yield": (24, 124),
-    "mremap": (25, 216),
-    "madvise": (28, 233),
-    "getpid": (39, 172),
-    "sendto": (44, 206),
-    "recvfrom": (45, 207),
-    "exit": (60, 93),
-    "gettimeofday": (96, 169),
-    "gettid": (186, 178),
-    "futex": (202, 98),
-    "restart_syscall": (219, 128),
-    "clock_gettime": (228, 113),
-    "clock_nanosleep": (230, 115),
-    "exit_group": (231, 94),
-    "getrandom": (318, 278),
+    "rt_sigprocmask": ((14, 135), ()),
+    "rt_sigreturn": ((15, 139), ()),
+    "exit": ((60, 93), ()),
+    "exit_group": ((231, 94), ()),
 }
 MACHINES = {
     name: Machine(
-        mark=mark, seccomp=seccomp, numbers={call: numbers[at] for call, numbers in _NUMBERS.items()}
+        mark=mark, seccomp=seccomp, numbers={call: numbers[at] for call, (numbers, _) in ALLOWED.items()}
     )
     for at, (name, mark, seccomp) in enumerate((("x86_64", 0xC000_003E, 317), ("aarch64", 0xC000_00B7, 277)))
 }
@@ -148,7 +111,7 @@ def filter_of(machine: Machine) -> bytes:
         _step(_RETURN, KILL),
         _step(_LOAD, _NR),
     ]
-    for name, checks in ALLOWED.items():
+    for name, (_, checks) in ALLOWED.items():
         block = [step for check in checks for step in _check(check)]
         block.append(_step(_RETURN, ALLOW))
         code += [_step(_JUMP_IF_EQUAL, machine.numbers[name], otherwise=len(block)), *block]

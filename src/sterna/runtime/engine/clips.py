@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from clips._clips import ffi, lib
 
 from sterna.crawler.clp import Construct
 from sterna.crawler.facts import Fact, Value, Values
+from sterna.crawler.rules import MULTISLOTS, TEMPLATES
 from sterna.errors import SternaError
 from sterna.model import Record
 from sterna.runtime.engine.library import ALLOWED, C, address_of, check_layout, function_names, hook
+from sterna.runtime.engine.state import OwnFacts
 from sterna.runtime.engine.values import Maker, Pointer, argument_of, text_of, value_of
 
 UNBOUNDED = 65_535  # arguments of a function
@@ -32,10 +34,6 @@ class Native(NamedTuple):
     kinds: tuple[int, ...]  # bits for each argument, the last for all that follow
 
 
-class RuleFault(SternaError):
-    """A rule calls a native function with invalid arguments or at the wrong time."""
-
-
 class Troubles(Record, frozen=True):
     """An error that CLIPS reports, with its rule if known."""
 
@@ -50,19 +48,6 @@ class Template(Record, frozen=True):
     name: str
     pointer: int
     slots: tuple[tuple[str, bool], ...] | None
-
-
-class FactWatch(Protocol):
-    """Gets notice of facts by their addresses."""
-
-    def asserted(self, fact: int) -> None:
-        """It was asserted, and is not matched with any rule yet."""
-
-    def retracted(self, fact: int) -> None:
-        """It is about to be retracted."""
-
-    def modifying(self, fact: int) -> None:
-        """It is retracted and asserted again under its number; 0 when that is over."""
 
 
 class Clips:
@@ -85,9 +70,9 @@ class Clips:
         self._builders: dict[str, Pointer] = {}
         self._strip()
 
-    def watch(self, watch: FactWatch) -> None:
-        """Sends notice of facts to `watch` from now on."""
-        self.asserted, self.retracted, self.modifying = watch.asserted, watch.retracted, watch.modifying
+    def watch(self, own: OwnFacts) -> None:
+        """Sends notice of facts to `own` from now on."""
+        self.asserted, self.retracted, self.modifying = own.asserted, own.retracted, own.modifying
         hook(self._env, self)
 
     def __del__(self) -> None:
@@ -95,7 +80,7 @@ class Clips:
             return
         for builder in self._builders.values():
             lib.FBDispose(builder)
-        self._make.dispose()
+        lib.MBDispose(self._make.fields)
         for name in _ROUTERS:
             C.CloseStringBuilderDestination(self._address, name)
         lib.SBDispose(self._troubles)
@@ -107,21 +92,19 @@ class Clips:
         for name in _ROUTERS:
             C.OpenStringBuilderDestination(self._address, name, address_of(self._troubles))
         check_layout(self._env)
-        for function in self.functions():
+        for function in function_names(self._env):
             if function not in ALLOWED:
                 C.RemoveUDF(self._address, function.encode())
+        for template, slots in TEMPLATES.items():  # those of the facts that the crawl gives
+            written = " ".join(f"({'multislot' if slot in MULTISLOTS else 'slot'} {slot})" for slot in slots)
+            lib.Build(self._env, f"(deftemplate {template} {written})".encode())
         # Of all orders in which rules may fire, the one that facts alone decide: it survives a move.
         lib.SetStrategy(self._env, lib.LEX_STRATEGY)
         C.SetDynamicConstraintChecking(self._address, True)
 
-    def functions(self) -> list[str]:
-        """The names of all functions that rules can call."""
-        return function_names(self._env)
-
     # -- rules ---------------------------------------------------------------------------------------------
 
     def define(self, natives: Iterable[Native]) -> None:
-        """Adds functions of ours."""
         for native in natives:
             name = native.name.encode()
             place = ffi.cast("void *", len(self._natives))
@@ -131,7 +114,6 @@ class Clips:
             lib.AddUDF(self._env, name, b"*", native.least, native.most, ffi.NULL, code, name, place)
 
     def called(self, context: Pointer, output: Pointer) -> None:
-        """A rule calls a native function."""
         native = self._natives[int(ffi.cast("uintptr_t", context.context))]
         arguments = self._arguments(native, context)
         if arguments is None:
@@ -173,7 +155,6 @@ class Clips:
             raise construct.error(_plain(message), construct.form.line + max(line, 1) - 1)
 
     def parser_error(self, line: int, text: str) -> None:
-        """The parser rejects what is loaded."""
         self._parser_errors.append((line, text))
 
     # -- running -------------------------------------------------------------------------------------------
@@ -182,8 +163,8 @@ class Clips:
         """Asserts the first facts of the rules."""
         lib.Reset(self._env)
 
-    def run(self, most: int = -1) -> int:
-        """Lets rules fire until none is left, one fails, or all are halted; returns how many fired."""
+    def run(self, most: int) -> int:
+        """Lets so many rules fire, or all (-1), until one fails or all are halted; returns how many fired."""
         return int(lib.Run(self._env, most))
 
     def choose(self) -> None:
@@ -213,7 +194,6 @@ class Clips:
         return rule, [number.rjust(24) for number in facts.split(",")]
 
     def is_idle(self) -> bool:
-        """True if no rule waits to fire."""
         return bool(lib.GetNextActivation(self._env, ffi.NULL) == ffi.NULL)
 
     def calm(self) -> None:
@@ -245,18 +225,16 @@ class Clips:
         return self._names[name]
 
     def template(self, address: int) -> Template:
-        """The template at an address."""
-        if address not in self._templates:
-            self._templates[address] = self._read_template(ffi.cast("Deftemplate *", address))
-        return self._templates[address]
-
-    def _read_template(self, pointer: Pointer) -> Template:
+        if address in self._templates:
+            return self._templates[address]
+        pointer = ffi.cast("Deftemplate *", address)
         name, slots = text_of(lib.DeftemplateName(pointer)), None
         if not lib.ImpliedDeftemplate(pointer):
             lib.DeftemplateSlotNames(pointer, self._value)
             names = [each.name for each in value_of(self._value)]  # type: ignore[union-attr]
             slots = tuple((each, bool(lib.DeftemplateSlotMultiP(pointer, each.encode()))) for each in names)
-        return Template(name, address_of(pointer), slots)
+        template = self._templates[address] = Template(name, address, slots)
+        return template
 
     def read(self, fact: int, template: Template) -> Fact:
         """The fact at an address; CannotTravel if it holds an address or the like."""
@@ -265,21 +243,11 @@ class Clips:
             lib.GetFactSlot(pointer, ffi.NULL, self._value)
             values = value_of(self._value)
             return Fact(template.name, values if isinstance(values, tuple) else (values,))
-        return Fact(template.name, slots=tuple(self._read_slots(pointer, template.slots)))
-
-    def _read_slots(
-        self, pointer: Pointer, slots: tuple[tuple[str, bool], ...]
-    ) -> Iterator[tuple[str, Value | Values]]:
-        for name, _ in slots:
+        slots = []
+        for name, _ in template.slots:
             lib.GetFactSlot(pointer, name.encode(), self._value)
-            yield name, value_of(self._value)
-
-    def assert_fact(self, fact: Fact) -> None:
-        """Asserts a fact; ValueError if its template does not fit."""
-        if fact.slots is None:
-            self._assert_ordered(fact)
-        else:
-            self.assert_slots(fact.template, fact.slots)
+            slots.append((name, value_of(self._value)))
+        return Fact(template.name, slots=tuple(slots))
 
     def assert_slots(self, template: str, slots: Iterable[tuple[str, Value | Values]]) -> None:
         """Asserts an unordered fact; the slots that are not given have their defaults."""
@@ -291,7 +259,12 @@ class Clips:
             lib.FBAbort(self._filled(fact.template, fact.slots))
 
     def _filled(self, template: str, slots: Iterable[tuple[str, Value | Values]]) -> Pointer:
-        builder = self._builder(template)
+        builder = self._builders.get(template)
+        if builder is None:
+            builder = lib.CreateFactBuilder(self._env, template.encode())
+            if builder == ffi.NULL:
+                raise ValueError(f"the rules have no template {template!r} with slots")
+            self._builders[template] = builder
         for name, value in slots:
             error = lib.FBPutSlot(builder, name.encode(), self._make.cell(value))
             if error:
@@ -301,29 +274,24 @@ class Clips:
                 )
         return builder
 
-    def _builder(self, template: str) -> Pointer:
-        if template not in self._builders:
-            builder = lib.CreateFactBuilder(self._env, template.encode())
-            if builder == ffi.NULL:
-                raise ValueError(f"the rules have no template {template!r} with slots")
-            self._builders[template] = builder
-        return self._builders[template]
-
-    def _assert_ordered(self, fact: Fact) -> None:
+    def assert_fact(self, fact: Fact) -> None:
+        """Asserts a fact; ValueError if its template does not fit."""
+        if fact.slots is not None:
+            self.assert_slots(fact.template, fact.slots)
+            return
         template = self.template_named(fact.template)
         if template and template.slots is not None:
             raise ValueError(f"the template {fact.template!r} has slots: {', '.join(dict(template.slots))}")
-        pointer = template.pointer if template else self._imply(fact.template)
+        if template:
+            pointer = template.pointer
+        else:
+            symbol = address_of(lib.CreateSymbol(self._env, fact.template.encode()))
+            pointer = int(C.CreateImpliedDeftemplate(self._address, symbol, True))
         created = C.CreateFact(pointer)
         C.PutFactSlot(created, None, address_of(self._make.cell(fact.values)))
         C.Assert(created)
 
-    def _imply(self, name: str) -> int:
-        symbol = lib.CreateSymbol(self._env, name.encode())
-        return int(C.CreateImpliedDeftemplate(self._address, address_of(symbol), True))
-
     def retract(self, fact: int) -> None:
-        """Retracts the fact at an address."""
         lib.Retract(ffi.cast("Fact *", fact))
 
     # -- globals -------------------------------------------------------------------------------------------

@@ -1,19 +1,20 @@
 """A crawler's rules at work: they judge pages and requests, and their state can be saved and restored."""
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 import msgspec
 
-from sterna.crawler.clp import Construct, Form, Token, tokens
+from sterna.crawler.clp import tokens
 from sterna.crawler.facts import FALSE, Fact, decode, decode_value, encode, encode_value
-from sterna.crawler.rules import MULTISLOTS, TEMPLATES, check_rules, matches_alike
+from sterna.crawler.rules import TEMPLATES, check_rules, matches_alike
 from sterna.errors import RulesError
 from sterna.model import Ended, Record, State, StateChange
-from sterna.runtime.engine.clips import Clips, RuleFault, Troubles
+from sterna.runtime.engine.clips import Clips
 from sterna.runtime.engine.functions import Functions, Said
 from sterna.runtime.engine.messages import MAX_NUMBER, PageView, RequestView, Start, Verdict
 from sterna.runtime.engine.state import OwnFacts, Scratch
-from sterna.runtime.engine.values import CannotTravel, value_of
+from sterna.runtime.engine.values import CannotTravel, RuleFault, value_of
 
 MAX_FAULTS_IN_A_ROW = 100
 MAX_LINK_FACTS = 100_000  # of a page
@@ -35,14 +36,15 @@ class RuleEngine:
     """A fresh CLIPS with the rules of one crawler; RulesError if they are invalid."""
 
     def __init__(self, start: Start, clips: Clips, *, tell_stopped: Callable[[], None]) -> None:
-        limits = start.limits
         self.ended = ""  # the limit that stopped the rules; set by stop(), also from another thread
         self.detail = ""
         self._tell_stopped = tell_stopped
         self._has_told = False
-        self._most_facts = limits.facts or DEFAULT_FACTS
-        self._own = OwnFacts(most=self._most_facts, is_too_many=self._stop_for_facts)
-        self._scratch = Scratch(limits.scratch_bytes or DEFAULT_SCRATCH_BYTES)
+        most = start.budget.facts or DEFAULT_FACTS
+        self._own = OwnFacts(
+            most=most, is_too_many=lambda: self.stop(Ended.FACTS, f"more than {most:,} facts")
+        )
+        self._scratch = Scratch(start.budget.scratch_bytes or DEFAULT_SCRATCH_BYTES)
         self._clips = clips
         self._functions = Functions(clips, self._scratch)
         self._follows_links = not start.drives_loading
@@ -64,8 +66,6 @@ class RuleEngine:
         constructs = check_rules(start.rules)
         self._clips.watch(self._own)
         self._clips.define(self._functions.natives())
-        for construct in _given_templates():
-            self._clips.load(construct)
         given = [self._clips.template_named(name) for name in TEMPLATES]
         self._own.given_templates = frozenset(template.pointer for template in given if template)
         for construct in constructs:
@@ -117,24 +117,20 @@ class RuleEngine:
     # -- judging -------------------------------------------------------------------------------------------
 
     def judge(self, view: PageView) -> Verdict:
-        """What the rules decide on a page."""
         functions = self._functions
         functions.said, functions.view = Said(follows_links=self._follows_links), view
         self._own.begin_page()
         self._clips.assert_slots("page", [(slot, getattr(view, name)) for slot, name in self._page_slots])
         if self._asserts_links:
-            self._assert_links(view)
+            for link in islice(view.links, MAX_LINK_FACTS):
+                if self.ended:
+                    break
+                slots = (("url", link.url), ("text", link.text), ("rel", link.rel), ("page", view.url))
+                self._clips.assert_slots("link", slots)
         self._run()
         verdict = self._end()
         functions.view = None
         return verdict
-
-    def _assert_links(self, view: PageView) -> None:
-        for link, _ in zip(view.links, range(MAX_LINK_FACTS), strict=False):
-            if self.ended:
-                return
-            slots = (("url", link.url), ("text", link.text), ("rel", link.rel), ("page", view.url))
-            self._clips.assert_slots("link", slots)
 
     def admits(self, request: RequestView) -> tuple[bool, tuple[str, ...]]:
         """True if no rule refuses the URL; and the lines that rules logged."""
@@ -153,14 +149,13 @@ class RuleEngine:
             self.detail, self.ended = detail, ended
         self._clips.halt()
 
-    def _stop_for_facts(self) -> None:
-        self.stop(Ended.FACTS, f"more than {self._most_facts:,} facts")
-
     def _run(self) -> None:
         """Lets rules fire until none is left; a failing rule does not stop the others."""
         self._hear(0)
         while not self.ended and not self._clips.is_idle():
-            self._hear(self._fire())
+            if self._matches_alike:
+                self._clips.choose()
+            self._hear(self._clips.run(1 if self._matches_alike else -1))
             if self._scratch.is_full:
                 self.stop(Ended.SCRATCH_BYTES, "the scratch store is full")
         if self.ended:
@@ -172,18 +167,9 @@ class RuleEngine:
     def _hear(self, fired: int) -> None:
         """Records the errors of the last run, in which `fired` rules fired."""
         troubles = self._clips.troubles()
-        if troubles:
-            self._note(troubles, fired)
-        elif fired:
-            self._faults_in_a_row = 0
-
-    def _fire(self) -> int:
-        if not self._matches_alike:
-            return self._clips.run()
-        self._clips.choose()
-        return self._clips.run(1)
-
-    def _note(self, troubles: Troubles, fired: int) -> None:
+        if troubles is None:
+            self._faults_in_a_row = 0 if fired else self._faults_in_a_row
+            return
         if self.ended:  # stopped on purpose; this only says in which rule
             self.detail += f" (in the rule {troubles.rule})" if troubles.rule else ""
             return
@@ -215,21 +201,13 @@ class RuleEngine:
     # -- the state -----------------------------------------------------------------------------------------
 
     def change(self) -> StateChange:
-        """The change of the state since the last call."""
         added, removed = self._own.take_change()
-        return StateChange(added, removed, self._changed_memory())
-
-    def _changed_memory(self) -> bytes | None:
-        if not self._is_memory_old and not self._scratch.is_changed:
-            return None
-        self._is_memory_old = self._scratch.is_changed = False
-        memory = msgspec.msgpack.encode(
-            Memory(self._own.next_number, self._globals, self._scratch.contents())
-        )
-        if memory == self._saved:
-            return None
-        self._saved = memory
-        return memory
+        before = self._saved
+        if self._is_memory_old or self._scratch.is_changed:
+            self._is_memory_old = self._scratch.is_changed = False
+            memory = Memory(self._own.next_number, self._globals, self._scratch.contents())
+            self._saved = msgspec.msgpack.encode(memory)
+        return StateChange(added, removed, self._saved if self._saved != before else None)
 
     def _drop_unfit(self) -> bool:
         """Encodes fresh facts; True if some were dropped because they cannot be saved."""
@@ -280,10 +258,3 @@ def _page_slots(words: set[str]) -> list[tuple[str, str]]:
     named = {word.rpartition(":")[2] for word in words}  # `?p:title` names a slot too
     sees_all = not named.isdisjoint(_SLOT_READERS)
     return [(slot, slot.replace("-", "_")) for slot in TEMPLATES["page"] if sees_all or slot in named]
-
-
-def _given_templates() -> Iterable[Construct]:
-    for name, slots in TEMPLATES.items():
-        written = " ".join(f"({'multislot' if slot in MULTISLOTS else 'slot'} {slot})" for slot in slots)
-        text = f"(deftemplate {name} {written})"
-        yield Construct("given", "deftemplate", name, text, Form((Token(name, 1),), 1, 0, len(text)))

@@ -11,7 +11,7 @@ from clips._clips import lib
 from sterna.crawler.facts import FALSE, Fact, Symbol, Value, Values, encode
 from sterna.crawler.rules import TEMPLATES
 from sterna.crawler.text_tests import TextTest, any_test, check_words, like_test, read_like, search_test
-from sterna.runtime.engine.clips import UNBOUNDED, Clips, Native, RuleFault
+from sterna.runtime.engine.clips import UNBOUNDED, Clips, Native
 from sterna.runtime.engine.messages import (
     MAX_FOLLOW_CHARS,
     MAX_FOLLOWS,
@@ -22,7 +22,7 @@ from sterna.runtime.engine.messages import (
     Verdict,
 )
 from sterna.runtime.engine.state import Scratch
-from sterna.runtime.engine.values import ANY, LEXEMES, SINGLE
+from sterna.runtime.engine.values import ANY, LEXEMES, SINGLE, RuleFault
 from sterna.web.urls import Canonical, path_of, site_of
 
 _PATTERNS = 512  # tests of texts that are kept ready
@@ -39,23 +39,16 @@ class Said:
         self.is_kept: bool | None = None
         self.follows_links = follows_links
         self.refused: set[str] = set()
-        self._follow: dict[str, int] = {}
-        self._priorities: dict[str, int] = {}
+        self.to_follow: dict[str, int] = {}  # URLs with their priorities
+        self.priorities: dict[str, int] = {}  # of URLs, wherever they wait
         self._url_chars = 0
         self._rows: list[bytes] = []
         self._row_bytes = 0
         self._log: list[str] = []
         self._line = ""  # printed so far without a line end
 
-    def follow(self, url: str, priority: int) -> None:
-        """The URL is to be fetched."""
-        self._note(self._follow, url, priority)
-
-    def raise_to(self, url: str, priority: int) -> None:
-        """The URL has this priority wherever it waits."""
-        self._note(self._priorities, url, priority)
-
-    def _note(self, notes: dict[str, int], url: str, priority: int) -> None:
+    def note(self, notes: dict[str, int], url: str, priority: int) -> None:
+        """Adds a URL to those to follow, or to those whose priority is raised."""
         if len(url) > MAX_URL_CHARS:
             raise RuleFault(f"a URL of {len(url):,} characters is too long")
         if url not in notes:
@@ -65,7 +58,6 @@ class Said:
         notes[url] = priority
 
     def emit(self, row: bytes) -> None:
-        """The row goes home."""
         if self._row_bytes + len(row) > MAX_ROW_BYTES:
             raise RuleFault(f"more than {MAX_ROW_BYTES:,} bytes of rows for one page")
         self._row_bytes += len(row)
@@ -82,21 +74,16 @@ class Said:
         if len(self._log) < MAX_LOG_LINES:
             self._log.append(" ".join(line.split())[:MAX_LINE_CHARS])
 
-    def lines(self) -> tuple[str, ...]:
-        """The log."""
+    def verdict(self, *, error_count: int, ended: str, detail: str) -> Verdict:
         if self._line:
             self.print("\n")
-        return tuple(self._log)
-
-    def verdict(self, *, error_count: int, ended: str, detail: str) -> Verdict:
-        """The decisions as a verdict."""
         return Verdict(
             is_kept=self.is_kept,
             follows_links=self.follows_links,
-            follow=tuple(self._follow.items()),
-            priorities=tuple(self._priorities.items()),
+            follow=tuple(self.to_follow.items()),
+            priorities=tuple(self.priorities.items()),
             rows=tuple(self._rows),
-            log=self.lines(),
+            log=tuple(self._log),
             error_count=error_count,
             ended=ended,
             detail=detail,
@@ -115,7 +102,6 @@ class Functions:
         self.is_asking = False  # a request is judged
 
     def natives(self) -> tuple[Native, ...]:
-        """All of them, with the arguments they take."""
         words = (LEXEMES,)
         any_values = (ANY,)
         return (
@@ -159,7 +145,8 @@ class Functions:
         return self.said
 
     def _follow(self, url: Value, priority: int = 0) -> None:
-        self._decide().follow(_text(url), priority)
+        said = self._decide()
+        said.note(said.to_follow, _text(url), priority)
 
     def _follow_links(self) -> None:
         self._decide().follows_links = True
@@ -168,7 +155,8 @@ class Functions:
         self._decide().follows_links = False
 
     def _priority(self, url: Value, priority: int) -> None:
-        self._decide().raise_to(_text(url), priority)
+        said = self._decide()
+        said.note(said.priorities, _text(url), priority)
 
     def _refuse(self, url: Value) -> None:
         if not self.is_asking:

@@ -73,33 +73,30 @@ _Function._fields_ = (
 )
 
 
-def _declared(library: Any) -> Any:
-    calls: dict[str, tuple[Any, tuple[Any, ...]]] = {
-        "AddAssertFunction": (ctypes.c_bool, (_POINTER, _TEXT, _FACT_HOOK, ctypes.c_int, _POINTER)),
-        "AddRetractFunction": (ctypes.c_bool, (_POINTER, _TEXT, _FACT_HOOK, ctypes.c_int, _POINTER)),
-        "AddModifyFunction": (ctypes.c_bool, (_POINTER, _TEXT, _MODIFY_HOOK, ctypes.c_int, _POINTER)),
-        "Assert": (_POINTER, (_POINTER,)),
-        "CloseStringBuilderDestination": (ctypes.c_bool, (_POINTER, _TEXT)),
-        "CreateFact": (_POINTER, (_POINTER,)),
-        "CreateImpliedDeftemplate": (_POINTER, (_POINTER, _POINTER, ctypes.c_bool)),
-        "GetFunctionList": (ctypes.POINTER(_Function), (_POINTER,)),
-        "LoadFromString": (ctypes.c_int, (_POINTER, _TEXT, ctypes.c_size_t)),
-        "MoveActivationToTop": (ctypes.c_bool, (_POINTER, _POINTER)),
-        "OpenStringBuilderDestination": (ctypes.c_bool, (_POINTER, _TEXT, _POINTER)),
-        "PutFactSlot": (ctypes.c_bool, (_POINTER, _TEXT, _POINTER)),
-        "RemoveUDF": (ctypes.c_bool, (_POINTER, _TEXT)),
-        "SetDynamicConstraintChecking": (ctypes.c_bool, (_POINTER, ctypes.c_bool)),
-        "SetHaltExecution": (None, (_POINTER, ctypes.c_bool)),
-        "SetOutOfMemoryFunction": (_POINTER, (_POINTER, _MEMORY_HOOK)),
-        "SetParserErrorCallback": (_POINTER, (_POINTER, _PARSER_HOOK, _POINTER)),
-    }
-    for name, (result, arguments) in calls.items():
-        call = getattr(library, name)
-        call.restype, call.argtypes = result, arguments
-    return library
+C: Any = ctypes.CDLL(clips._clips.__file__)
+_CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "AddAssertFunction": (ctypes.c_bool, (_POINTER, _TEXT, _FACT_HOOK, ctypes.c_int, _POINTER)),
+    "AddRetractFunction": (ctypes.c_bool, (_POINTER, _TEXT, _FACT_HOOK, ctypes.c_int, _POINTER)),
+    "AddModifyFunction": (ctypes.c_bool, (_POINTER, _TEXT, _MODIFY_HOOK, ctypes.c_int, _POINTER)),
+    "Assert": (_POINTER, (_POINTER,)),
+    "CloseStringBuilderDestination": (ctypes.c_bool, (_POINTER, _TEXT)),
+    "CreateFact": (_POINTER, (_POINTER,)),
+    "CreateImpliedDeftemplate": (_POINTER, (_POINTER, _POINTER, ctypes.c_bool)),
+    "GetFunctionList": (ctypes.POINTER(_Function), (_POINTER,)),
+    "LoadFromString": (ctypes.c_int, (_POINTER, _TEXT, ctypes.c_size_t)),
+    "MoveActivationToTop": (ctypes.c_bool, (_POINTER, _POINTER)),
+    "OpenStringBuilderDestination": (ctypes.c_bool, (_POINTER, _TEXT, _POINTER)),
+    "PutFactSlot": (ctypes.c_bool, (_POINTER, _TEXT, _POINTER)),
+    "RemoveUDF": (ctypes.c_bool, (_POINTER, _TEXT)),
+    "SetDynamicConstraintChecking": (ctypes.c_bool, (_POINTER, ctypes.c_bool)),
+    "SetHaltExecution": (None, (_POINTER, ctypes.c_bool)),
+    "SetOutOfMemoryFunction": (_POINTER, (_POINTER, _MEMORY_HOOK)),
+    "SetParserErrorCallback": (_POINTER, (_POINTER, _PARSER_HOOK, _POINTER)),
+}
+for _name, (_result, _arguments) in _CALLS.items():
+    _call = getattr(C, _name)
+    _call.restype, _call.argtypes = _result, _arguments
 
-
-C = _declared(ctypes.CDLL(clips._clips.__file__))
 _hooked: weakref.WeakValueDictionary[int, Hooked] = weakref.WeakValueDictionary()
 
 
@@ -176,17 +173,14 @@ def function_names(env: Pointer) -> list[str]:
 
 
 def _words_of(fact: int) -> Pointer:
-    """The memory of a fact in words of 64 bits."""
     return ffi.cast("unsigned long long *", fact)
 
 
 def template_of(fact: int) -> int:
-    """The address of a fact's template."""
     return int(_words_of(fact)[_TEMPLATE])
 
 
 def number_of(fact: int) -> int:
-    """The number under which CLIPS has the fact."""
     return int(_words_of(fact)[_NUMBER])
 
 
@@ -217,43 +211,6 @@ def check_layout(env: Pointer) -> None:
 # the same wherever it continues; objects; `format`, which writes past its buffer; `funcall`, which hides from
 # a reader what is called; `try`, which hides errors.
 
-LOGIC = frozenset({"and", "or", "not", "eq", "neq", "if", "switch"})
-NUMBERS = frozenset(
-    {
-        "=", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "**", "div", "mod", "abs", "min", "max",
-        "round", "integer", "float", "sqrt", "exp", "log", "log10", "pi", "sin", "cos", "tan",
-        "atan", "atan2",
-    }
-)  # fmt: skip
-KINDS = frozenset(
-    {
-        "numberp", "integerp", "floatp", "stringp", "symbolp", "lexemep", "multifieldp", "evenp", "oddp",
-        "fact-addressp",
-    }
-)  # fmt: skip
-TEXTS = frozenset(
-    {
-        "str-cat", "sym-cat", "str-length", "str-index", "str-compare", "str-replace", "sub-string", "upcase",
-        "lowcase", "string-to-field",
-    }
-)  # fmt: skip
-MULTIFIELDS = frozenset(
-    {
-        "create$", "nth$", "first$", "rest$", "length$", "member$", "subsetp", "subseq$", "insert$",
-        "delete$", "delete-member$", "replace$", "replace-member$", "union$", "intersection$", "difference$",
-        "explode$", "implode$", "expand$", "sort",
-    }
-)  # fmt: skip
-STEPS = frozenset(
-    {"bind", "progn", "progn$", "foreach", "loop-for-count", "while", "return", "break", "void"}
-)
-FACTS = frozenset(
-    {
-        "assert", "retract", "modify", "duplicate", "fact-existp", "fact-index", "fact-relation",
-        "fact-slot-names", "fact-slot-value", "any-factp", "find-fact", "find-all-facts", "do-for-fact",
-        "do-for-all-facts", "delayed-do-for-all-facts",
-    }
-)  # fmt: skip
 # CLIPS itself puts these into rules that use the above; no rule can name them.
 HIDDEN = frozenset(
     {
@@ -261,5 +218,29 @@ HIDDEN = frozenset(
         "(query-fact-slot)", "(set-evaluation-error)",
     }
 )  # fmt: skip
-
-ALLOWED = LOGIC | NUMBERS | KINDS | TEXTS | MULTIFIELDS | STEPS | FACTS | HIDDEN
+ALLOWED = HIDDEN | frozenset(
+    {
+        # Logic.
+        "and", "or", "not", "eq", "neq", "if", "switch",
+        # Numbers.
+        "=", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "**", "div", "mod", "abs", "min", "max",
+        "round", "integer", "float", "sqrt", "exp", "log", "log10", "pi", "sin", "cos", "tan", "atan",
+        "atan2",
+        # Kinds of values.
+        "numberp", "integerp", "floatp", "stringp", "symbolp", "lexemep", "multifieldp", "evenp", "oddp",
+        "fact-addressp",
+        # Texts.
+        "str-cat", "sym-cat", "str-length", "str-index", "str-compare", "str-replace", "sub-string",
+        "upcase", "lowcase", "string-to-field",
+        # Multifields.
+        "create$", "nth$", "first$", "rest$", "length$", "member$", "subsetp", "subseq$", "insert$",
+        "delete$", "delete-member$", "replace$", "replace-member$", "union$", "intersection$", "difference$",
+        "explode$", "implode$", "expand$", "sort",
+        # Steps.
+        "bind", "progn", "progn$", "foreach", "loop-for-count", "while", "return", "break", "void",
+        # Facts.
+        "assert", "retract", "modify", "duplicate", "fact-existp", "fact-index", "fact-relation",
+        "fact-slot-names", "fact-slot-value", "any-factp", "find-fact", "find-all-facts", "do-for-fact",
+        "do-for-all-facts", "delayed-do-for-all-facts",
+    }
+)  # fmt: skip

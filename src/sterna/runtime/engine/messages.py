@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from sterna.model import Ended, Links, Record, Source, State, StateChange
-from sterna.runtime.cell.frame import framed, message_decoder
+from sterna.model import Budget, Ended, Links, Record, Source, State, StateChange
+from sterna.runtime.cell.frame import message_decoder
 
 MAX_REQUEST_BYTES = 256 * 1024 * 1024  # to an engine: a batch of pages, or a state of many facts
 MAX_REPLY_BYTES = 64 * 1024 * 1024  # from it
@@ -53,15 +53,6 @@ class Verdict(Record, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class EngineLimits(Record, frozen=True, kw_only=True):
-    """Limits that an engine enforces itself; 0 stands for no limit."""
-
-    page_seconds: float
-    cpu_seconds: float
-    facts: int
-    scratch_bytes: int
-
-
 # -- requests of the host ------------------------------------------------------------------------------------
 
 
@@ -71,7 +62,8 @@ class Start(Record, frozen=True, kw_only=True, tag="start"):
     rules: tuple[Source, ...]
     state: State
     facts: tuple[bytes, ...]
-    limits: EngineLimits
+    budget: Budget  # of which the engine enforces CPU time, facts and scratch store itself
+    page_seconds: float
     drives_loading: bool
 
 
@@ -151,26 +143,29 @@ class Over(Record, frozen=True, tag="over"):
 EngineReply = Ready | Stopped | Verdicts | Admitted | Changed | Over
 
 read_request: Callable[[bytes], EngineRequest] = message_decoder(EngineRequest)
-read_reply: Callable[[bytes], EngineReply] = message_decoder(EngineReply)
-
-
-def request_frame(request: EngineRequest) -> bytearray:
-    """A request as it is sent; ValueError if it is too large."""
-    return framed(request, most_bytes=MAX_REQUEST_BYTES)
+_decode_reply: Callable[[bytes], EngineReply] = message_decoder(EngineReply)
 
 
 # -- what a host believes ----------------------------------------------------------------------------------
 
 
-def check_change(change: StateChange) -> None:
-    """ValueError if a change has fact numbers that are out of range."""
-    numbers = (*(number for number, _ in change.added), *change.removed)
-    if numbers and not 0 < min(numbers) <= max(numbers) < MAX_NUMBER:
-        raise ValueError(f"fact numbers out of range (1 to {MAX_NUMBER:,})")
+def read_reply(data: bytes) -> EngineReply:
+    """A reply; ValueError if it is malformed or claims more than rules can say."""
+    reply = _decode_reply(data)
+    match reply:
+        case Verdicts(verdicts):
+            for verdict in verdicts:
+                _check_verdict(verdict)
+        case Ready(first):
+            _check_verdict(first)
+        case Changed(change):
+            numbers = (*(number for number, _ in change.added), *change.removed)
+            if numbers and not 0 < min(numbers) <= max(numbers) < MAX_NUMBER:
+                raise ValueError(f"fact numbers out of range (1 to {MAX_NUMBER:,})")
+    return reply
 
 
-def check_verdict(verdict: Verdict) -> None:
-    """ValueError if a verdict claims more than rules can say."""
+def _check_verdict(verdict: Verdict) -> None:
     urls = [url for url, _ in (*verdict.follow, *verdict.priorities)]
     if len(urls) > 2 * MAX_FOLLOWS or sum(map(len, urls)) > MAX_FOLLOW_CHARS:
         raise ValueError(f"{len(urls):,} URLs for one page")

@@ -7,9 +7,9 @@ and as its recency, so that every order that CLIPS derives from those is the sam
 from collections.abc import Callable, Container
 
 from sterna.crawler.facts import Value, Values, encode_value
-from sterna.runtime.engine.clips import RuleFault
 from sterna.runtime.engine.library import number_of, set_number, template_of
 from sterna.runtime.engine.messages import MAX_NUMBER
+from sterna.runtime.engine.values import RuleFault
 
 # Pages and links come between two own facts: newer than those before, older than those they lead to.
 _RECENCY_BITS = 20
@@ -33,13 +33,10 @@ class OwnFacts:
         self._modified = 0  # the number of the fact that is being modified
         self._places = 0  # of facts of the crawl since the last page began
 
-    def __len__(self) -> int:
-        return len(self._own)
-
-    # -- hooks ---------------------------------------------------------------------------------------------
+    # -- hooks: facts by their addresses -------------------------------------------------------------------
 
     def asserted(self, fact: int) -> None:
-        """Gives the fact its number."""
+        """Gives the fact its number; it is not matched with any rule yet."""
         if template_of(fact) in self.given_templates:
             self._places += 1
             self._given[fact] = None
@@ -56,7 +53,7 @@ class OwnFacts:
             self._is_too_many()
 
     def retracted(self, fact: int) -> None:
-        """Forgets the fact."""
+        """Forgets the fact, which is about to be retracted."""
         if fact in self._given:
             del self._given[fact]
             return
@@ -69,7 +66,7 @@ class OwnFacts:
             self._gone.add(number)
 
     def modifying(self, fact: int) -> None:
-        """The fact keeps its number, if it is the author's own."""
+        """It is retracted and asserted again next, and keeps its number if it is an own one; 0 at the end."""
         self._modified = number_of(fact) if fact and fact not in self._given else 0
 
     # -- between two runs ----------------------------------------------------------------------------------
@@ -84,10 +81,9 @@ class OwnFacts:
 
     def take_fresh(self) -> list[tuple[int, int, int]]:
         """Number, address and template of each fact that is new or modified since the last call."""
-        facts = [(number, self._own[number]) for number in sorted(self._fresh)]
-        fresh = [(number, fact, template_of(fact)) for number, fact in facts]
+        fresh = sorted(self._fresh)
         self._fresh.clear()
-        return fresh
+        return [(number, self._own[number], template_of(self._own[number])) for number in fresh]
 
     def settle(self, number: int, data: bytes) -> None:
         """Records a fresh fact as it is sent home."""
@@ -129,9 +125,7 @@ class Scratch:
         self.is_changed = True
 
     def recall(self, name: str, default: Value | Values) -> Value | Values:
-        """The value stored under the name."""
         return self._values[name][0] if name in self._values else default
 
     def contents(self) -> dict[str, bytes]:
-        """All values, encoded."""
         return {name: encode_value(value) for name, (value, _) in self._values.items()}

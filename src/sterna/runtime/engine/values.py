@@ -6,6 +6,7 @@ from typing import Any
 from clips._clips import ffi, lib
 
 from sterna.crawler.facts import Symbol, Value, Values
+from sterna.errors import SternaError
 
 Pointer = Any  # of cffi, which has no types
 
@@ -29,8 +30,11 @@ class CannotTravel(ValueError):
     """A value of CLIPS that has no meaning outside its engine."""
 
 
+class RuleFault(SternaError):
+    """A rule calls a native function with invalid arguments or at the wrong time."""
+
+
 def text_of(pointer: Pointer) -> str:
-    """The text at a C string."""
     data: bytes = ffi.string(pointer)
     return data.decode(errors="replace")
 
@@ -74,13 +78,9 @@ class Maker:
 
     def __init__(self, env: Pointer) -> None:
         self._env = env
-        self._fields = lib.CreateMultifieldBuilder(env, 0)
+        self.fields = lib.CreateMultifieldBuilder(env, 0)  # the environment's owner disposes of it
         self._cell = ffi.new("CLIPSValue *")
         self._field = ffi.new("CLIPSValue *")
-
-    def dispose(self) -> None:
-        """Frees what it holds of the environment."""
-        lib.MBDispose(self._fields)
 
     def cell(self, value: Value | Values) -> Pointer:
         """A CLIPSValue with this in it, good until the next call."""
@@ -88,17 +88,15 @@ class Maker:
         return self._cell
 
     def multifield(self, values: Values) -> Pointer:
-        """A multifield of these."""
         if not values:
             return lib.EmptyMultifield(self._env)
-        lib.MBReset(self._fields)
+        lib.MBReset(self.fields)
         for value in values:
             self._field.value = self.single(value)
-            lib.MBAppend(self._fields, self._field)
-        return lib.MBCreate(self._fields)
+            lib.MBAppend(self.fields, self._field)
+        return lib.MBCreate(self.fields)
 
     def single(self, value: Value) -> Pointer:
-        """One value."""
         return _MAKERS[type(value)](self._env, value)
 
 

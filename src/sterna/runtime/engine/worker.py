@@ -3,7 +3,6 @@
 `prepare` is called before the cell is jailed, because it starts a thread; then `serve` with the one socket.
 """
 
-import gc
 import os
 import socket
 import threading
@@ -24,11 +23,12 @@ from sterna.runtime.engine.messages import (
     Admitted,
     Change,
     Changed,
-    EngineLimits,
     EngineRequest,
     Judge,
     Over,
+    PageView,
     Ready,
+    RequestView,
     Start,
     Stopped,
     Verdict,
@@ -39,7 +39,6 @@ from sterna.runtime.engine.messages import (
 LOOK_SECONDS = 0.05  # between two looks at the time
 FLUSH_SECONDS = 0.1  # an engine that is not stuck replies at least so often, and once a page
 FLUSH_BYTES = 1024 * 1024
-GARBAGE_OBJECTS = 100_000
 
 
 Line = CellLine[EngineRequest]
@@ -51,35 +50,32 @@ class Watchdog:
     def __init__(self) -> None:
         self._is_awake = threading.Event()
         self._engine: RuleEngine | None = None
-        self._limits = EngineLimits(page_seconds=0.0, cpu_seconds=0.0, facts=0, scratch_bytes=0)
+        self._page_seconds = self._cpu_seconds = 0.0  # set by begin()
         self._deadline = 0.0
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
-    def begin(self, engine: RuleEngine, limits: EngineLimits) -> None:
+    def begin(self, engine: RuleEngine, start: Start) -> None:
         """Watches this engine, whenever it is awake."""
-        self._engine, self._limits = engine, limits
+        self._page_seconds, self._cpu_seconds = start.page_seconds, start.budget.cpu_seconds
+        self._engine = engine
 
     def wake(self) -> None:
-        """The time of a page begins."""
-        self._deadline = time.monotonic() + self._limits.page_seconds
+        self._deadline = time.monotonic() + self._page_seconds
         self._is_awake.set()
 
     def rest(self) -> None:
-        """The page is done."""
         self._is_awake.clear()
 
     def _watch(self) -> None:
         while self._is_awake.wait():
             time.sleep(LOOK_SECONDS)
-            if self._is_awake.is_set() and self._engine:
-                self._look(self._engine)
-
-    def _look(self, engine: RuleEngine) -> None:
-        limits = self._limits
-        if limits.cpu_seconds and time.process_time() > limits.cpu_seconds:
-            engine.stop(Ended.CPU_SECONDS, f"more than {limits.cpu_seconds:g} seconds of computing")
-        elif time.monotonic() > self._deadline:
-            engine.stop(Ended.WALL_SECONDS, f"one page took more than {limits.page_seconds:g} seconds")
+            engine = self._engine
+            if not self._is_awake.is_set() or engine is None:
+                continue
+            if self._cpu_seconds and time.process_time() > self._cpu_seconds:
+                engine.stop(Ended.CPU_SECONDS, f"more than {self._cpu_seconds:g} seconds of computing")
+            elif time.monotonic() > self._deadline:
+                engine.stop(Ended.WALL_SECONDS, f"one page took more than {self._page_seconds:g} seconds")
 
 
 def _die_of_memory() -> None:
@@ -93,7 +89,6 @@ _prepared: list[Watchdog] = []
 
 def prepare() -> None:
     """Starts the watchdog: in the jail no thread can be started."""
-    gc.set_threshold(GARBAGE_OBJECTS)  # a page makes many objects and no cycles
     _prepared.append(Watchdog())
 
 
@@ -118,7 +113,7 @@ def _answer_all(line: Line, watchdog: Watchdog) -> None:
         raise ValueError("the first message must be the start")
     environment = _warm.pop() if _warm else Clips(out_of_memory=_die_of_memory)
     engine = RuleEngine(start, environment, tell_stopped=lambda: line.send(Stopped()))
-    watchdog.begin(engine, start.limits)
+    watchdog.begin(engine, start)
     watchdog.wake()
     first = engine.begin(start.state, start.facts)
     watchdog.rest()
@@ -129,22 +124,23 @@ def _answer_all(line: Line, watchdog: Watchdog) -> None:
 
 
 def _answer(line: Line, watchdog: Watchdog, engine: RuleEngine, request: EngineRequest) -> None:
+    """Of its own, so that no page is kept while the next request is awaited."""
     match request:
-        case Judge():
-            _judge(line, watchdog, engine, request)
-        case Admit():
-            line.send(_admit(watchdog, engine, request))
+        case Judge(pages):
+            _judge(line, watchdog, engine, pages)
+        case Admit(requests):
+            line.send(_admit(watchdog, engine, requests))
         case Change():
             line.send(Changed(engine.change(), time.process_time()))
         case _:
             raise ValueError("a second start")
 
 
-def _judge(line: Line, watchdog: Watchdog, engine: RuleEngine, request: Judge) -> None:
+def _judge(line: Line, watchdog: Watchdog, engine: RuleEngine, pages: tuple[PageView, ...]) -> None:
     """Answers for all pages, or until the engine is stopped; in parts, so that the host knows it is alive."""
     ready: list[Verdict] = []
     size, begun = 0, time.monotonic()
-    for view in request.pages:
+    for view in pages:
         watchdog.wake()
         verdict = engine.judge(view)
         watchdog.rest()
@@ -159,10 +155,10 @@ def _judge(line: Line, watchdog: Watchdog, engine: RuleEngine, request: Judge) -
         line.send(Verdicts(tuple(ready), time.process_time()))
 
 
-def _admit(watchdog: Watchdog, engine: RuleEngine, request: Admit) -> Admitted:
+def _admit(watchdog: Watchdog, engine: RuleEngine, requests: tuple[RequestView, ...]) -> Admitted:
     admits: list[bool] = []
     log: list[str] = []
-    for view in request.requests:
+    for view in requests:
         watchdog.wake()
         is_admitted, lines = engine.admits(view)
         watchdog.rest()

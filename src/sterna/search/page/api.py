@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -103,11 +102,6 @@ class Health(Record, frozen=True, array_like=False, kw_only=True):
     pages: int
 
 
-def problem_of(error: HttpError) -> Problem:
-    """The error as the API answers it."""
-    return Problem(title=HTTPStatus(error.status).phrase, status=error.status, detail=error.detail)
-
-
 def encode(answer: Found | Problem | Health) -> bytes:
     """The answer as JSON; lone surrogates in a text are replaced."""
     try:
@@ -129,10 +123,17 @@ def describe(name: str, bounds: Bounds) -> dict[str, Any]:
         "503": _response("The search took too long, or too many are waiting", PROBLEM_TYPE, problem),
         "default": _response("Any other error", PROBLEM_TYPE, problem),
     }
+    words = {"type": "string", "minLength": 1, "maxLength": bounds.letters}
+    limit = {"type": "integer", "minimum": 1, "maximum": bounds.api_hits, "default": bounds.hits}
+    offset = {"type": "integer", "minimum": 0, "maximum": bounds.reach, "default": 0}
     search = {
         "operationId": "search",
         "summary": "Pages that match the words, best first",
-        "parameters": _parameters(bounds),
+        "parameters": [
+            _parameter("q", _SYNTAX, words, is_required=True),
+            _parameter("limit", "Maximum number of hits.", limit),
+            _parameter("offset", "Number of hits to skip.", offset),
+        ],
         "responses": {"200": _response("The hits", JSON_TYPE, found), **errors},
     }
     check = {
@@ -146,19 +147,6 @@ def describe(name: str, bounds: Bounds) -> dict[str, Any]:
         "paths": {"/api/search": {"get": search}, "/healthz": {"get": check}},
         "components": {"schemas": components},
     }
-
-
-def _parameters(bounds: Bounds) -> list[dict[str, Any]]:
-    text = {"type": "string", "minLength": 1, "maxLength": bounds.letters}
-    return [
-        _parameter("q", _SYNTAX, text, is_required=True),
-        _parameter("limit", "Maximum number of hits.", _integer(1, bounds.api_hits, bounds.hits)),
-        _parameter("offset", "Number of hits to skip.", _integer(0, bounds.reach, 0)),
-    ]
-
-
-def _integer(least: int, most: int, default: int) -> dict[str, Any]:
-    return {"type": "integer", "minimum": least, "maximum": most, "default": default}
 
 
 def _parameter(

@@ -61,10 +61,13 @@ def start_page(face: Face, *, page_count: int) -> str:
 def results_page(face: Face, found: Found) -> str:
     """One page of the hits."""
     number = found.offset // found.limit + 1
+    note = f"{found.note[:1].upper()}{found.note[1:]}"
+    said = f'<p class="note" role="note">{_text(cut(note, MAX_SNIPPET))}</p>' if note else ""
+    hits = "\n".join(_hit(hit, found.words) for hit in found.hits)
+    listed = f'\n<ol class="hits" role="list" start="{found.offset + 1}">\n{hits}\n</ol>\n'
     body = (
         f'{_header(face, found.words)}<main id="main" tabindex="-1">{_heading(found)}'
-        f"{_note(found.note)}{_hits(found) if found.hits else _nothing(found)}"
-        f"{_pager(face, found, number)}</main>"
+        f"{said}{listed if hits else _nothing(found)}{_pager(face, found, number)}</main>"
     )
     place = f" (page {number})" if number > 1 else ""
     return _document(face, f"{cut(plain(found.words), MAX_TITLE)}{place} - {face.name}", body)
@@ -133,31 +136,19 @@ def _heading(found: Found) -> str:
     )
 
 
-def _note(note: str) -> str:
-    said = f"{note[:1].upper()}{note[1:]}"
-    return f'<p class="note" role="note">{_text(cut(said, MAX_SNIPPET))}</p>' if note else ""
-
-
-def _hits(found: Found) -> str:
-    hits = "\n".join(_hit(hit, found.words) for hit in found.hits)
-    return f'\n<ol class="hits" role="list" start="{found.offset + 1}">\n{hits}\n</ol>\n'
-
-
 def _hit(hit: Hit, words: str) -> str:
     lang = f' lang="{tag}"' if (tag := tag_of(hit.language)) else ""
-    return (
-        f'<li><p class="where">{_address(hit.url)}</p>'
-        f'<h2 dir="auto"{lang}>{_link(hit.url, _title(hit))}</h2>'
-        f'<p class="snippet" dir="auto"{lang}>{_marked(cut_pieces(hit.snippet, MAX_SNIPPET))}</p>'
-        f'<p class="about">{_about(hit, words)}</p>{_alike(hit.folded)}</li>'
-    )
-
-
-def _title(hit: Hit) -> str:
     pieces = cut_pieces(hit.title_pieces or (Piece(hit.title),), MAX_TITLE)
-    if any(piece.text.strip() for piece in pieces):
-        return _marked(pieces)
-    return _text(cut(path_shown(hit.url).strip("/") or host_of(hit.url), MAX_TITLE))
+    title = _marked(pieces)
+    if not any(piece.text.strip() for piece in pieces):
+        title = _text(cut(path_shown(hit.url).strip("/") or host_of(hit.url), MAX_TITLE))
+    about = [_text(language_name(hit.language)), _moment(hit.fetched), _same_site(hit, words)]
+    dot = '<span class="dot" aria-hidden="true"> · </span>'
+    return (
+        f'<li><p class="where">{_address(hit.url)}</p><h2 dir="auto"{lang}>{_link(hit.url, title)}</h2>'
+        f'<p class="snippet" dir="auto"{lang}>{_marked(cut_pieces(hit.snippet, MAX_SNIPPET))}</p>'
+        f'<p class="about">{dot.join(filter(None, about))}</p>{_alike(hit.folded)}</li>'
+    )
 
 
 def _marked(pieces: Iterable[Piece]) -> str:
@@ -182,22 +173,13 @@ def _address(url: str) -> str:
     return f'<bdi class="host">{_text(cut(host, MAX_ADDRESS))}</bdi><bdi>{_text(cut(path, left))}</bdi>'
 
 
-def _about(hit: Hit, words: str) -> str:
-    said = [_text(language_name(hit.language)), _moment(hit.fetched), _same_site(hit, words)]
-    return '<span class="dot" aria-hidden="true"> · </span>'.join(part for part in said if part)
-
-
 def _same_site(hit: Hit, words: str) -> str:
     host = host_of(hit.url) if is_web(hit.url) else ""
     if not host or "site:" in words.lower():
         return ""
-    asked = urlencode({"q": f"{words} site:{host}"}, errors="replace")
-    return f'<a href="/?{escape(asked)}" rel="nofollow">Only this site{_unseen(f", {host}")}</a>'
-
-
-def _unseen(text: str) -> str:
-    """For screen readers, which would otherwise read the same link ten times."""
-    return f'<span class="unseen">{_text(cut(text, MAX_NAME))}</span>'
+    # For screen readers, which would otherwise read the same link ten times.
+    unseen = f'<span class="unseen">{_text(cut(f", {host}", MAX_NAME))}</span>'
+    return f'<a href="{_results(f"{words} site:{host}")}" rel="nofollow">Only this site{unseen}</a>'
 
 
 def _moment(seconds: float) -> str:
@@ -251,15 +233,10 @@ def _pager(face: Face, found: Found, number: int) -> str:
         f'<span aria-current="page">{place}</span>',
         _step(found.words, number + 1, "next", "Next ›", "Next page") if after else "<span></span>",
     ]
-    return (
-        f'<nav class="pages" aria-label="Pages of results">{"".join(parts)}</nav>{_end(face, found, number)}'
-    )
-
-
-def _end(face: Face, found: Found, number: int) -> str:
-    if number < face.bounds.pages or found.total <= face.bounds.reach:
-        return ""
-    return f"<p>Only the first {face.bounds.reach:,} hits are shown: add a word to narrow the search.</p>"
+    end = ""
+    if number >= face.bounds.pages and found.total > face.bounds.reach:
+        end = f"<p>Only the first {face.bounds.reach:,} hits are shown: add a word to narrow the search.</p>"
+    return f'<nav class="pages" aria-label="Pages of results">{"".join(parts)}</nav>{end}'
 
 
 def _step(words: str, number: int, rel: str, text: str, label: str) -> str:

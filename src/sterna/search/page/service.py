@@ -1,9 +1,13 @@
 """The search page as a web service: HTML for people, JSON for programs, and bounds that no request breaks."""
 
+import asyncio
 import logging
 import socket
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 from typing import TypeVar
 
 import msgspec
@@ -12,7 +16,6 @@ from sterna.errors import SternaError
 from sterna.search.page import api
 from sterna.search.page.api import JSON_TYPE, Bounds, SearchRequest, encode
 from sterna.search.page.html import ICON, STYLE, Face, problem_page, results_page, start_page
-from sterna.search.page.pool import Overloaded, ThreadPool, TimedOut
 from sterna.search.results import Found, Searches
 from sterna.web.http_app import TEXT_TYPE, App, Handler, Headers, HttpError, HttpRequest, HttpResponse
 from sterna.web.http_server import Server, make_server, serve_until_signalled
@@ -39,7 +42,6 @@ def make_app(searcher: Searches, *, name: str, is_local: bool, bounds: Bounds | 
 
 
 def page_server(app: App) -> Server:
-    """The server of the page."""
     return make_server(
         app,
         head_seconds=HEAD_SECONDS,
@@ -61,7 +63,7 @@ class _Service:
         bounds = face.bounds
         self._searcher = searcher
         self._face = face
-        self._pool = ThreadPool(at_once=bounds.searches, waiting=bounds.waiting, seconds=bounds.seconds)
+        self._pool = _ThreadPool(bounds)
         self._description = msgspec.json.encode(api.describe(face.name, bounds))
 
     def routes(self) -> dict[str, Handler]:
@@ -97,12 +99,13 @@ class _Service:
 
     def show_error(self, request: HttpRequest, error: HttpError) -> HttpResponse:
         """The error as a page with the form, or as JSON where programs ask."""
-        problem = api.problem_of(error)
+        title = HTTPStatus(error.status).phrase
         if request.path.startswith(_FOR_PROGRAMS):
-            body, media_type = encode(problem), api.PROBLEM_TYPE
+            body = encode(api.Problem(title=title, status=error.status, detail=error.detail))
+            media_type = api.PROBLEM_TYPE
             return HttpResponse(status=error.status, body=body, media_type=media_type, headers=error.headers)
         words = request.query.get("q", "")[: self._face.bounds.letters]
-        page = problem_page(self._face, problem.title, error.detail, words=words)
+        page = problem_page(self._face, title, error.detail, words=words)
         return HttpResponse(status=error.status, body=page.encode(), headers=error.headers)
 
     async def _search(self, wanted: SearchRequest) -> Found:
@@ -113,11 +116,11 @@ class _Service:
     async def _do(self, work: Callable[[], T]) -> T:
         try:
             return await self._pool.do(work)
-        except Overloaded:
+        except _Overloaded:
             raise HttpError(
                 503, "Too many searches are waiting: try again in a few seconds.", _LATER
             ) from None
-        except TimedOut:
+        except TimeoutError:
             seconds = self._face.bounds.seconds
             detail = f"The search timed out after {seconds:g} seconds: try fewer or rarer words."
             raise HttpError(503, detail, _LATER) from None
@@ -127,3 +130,53 @@ class _Service:
                 "The index cannot be searched now. The operator finds the reason in the log of this page."
             )
             raise HttpError(503, detail, _LATER) from error
+
+
+# -- threads: some searches at once, some waiting, none for longer than its time --------------------------
+
+
+class _Overloaded(Exception):
+    """Too many requests are waiting already."""
+
+
+class _ThreadPool:
+    """Does blocking work for requests; made inside a running loop."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._free = asyncio.Semaphore(bounds.searches)
+        self._waiting = 0  # requests without a place; changed by `do` alone
+        self._bounds = bounds
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """The result of the work; raises _Overloaded, or TimeoutError if there is none in time."""
+        async with asyncio.timeout(self._bounds.seconds):
+            if self._free.locked() and self._waiting >= self._bounds.waiting:
+                raise _Overloaded
+            self._waiting += 1
+            try:
+                await self._free.acquire()
+            finally:
+                self._waiting -= 1
+            return await self._start(work)
+
+    def _start(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def finish(settle: Callable[[], None]) -> None:
+            self._free.release()
+            if not answer.done():
+                settle()
+
+        def run() -> None:
+            try:
+                settle = partial(answer.set_result, work())
+            except BaseException as error:  # a Rust panic is no Exception; it too belongs to the request
+                settle = partial(answer.set_exception, error)
+            with suppress(RuntimeError):  # the loop is closed: nobody waits for the result
+                loop.call_soon_threadsafe(finish, settle)
+
+        # A thread cannot be cancelled: its place stays taken until it ends, even if nobody waits for it any
+        # more. As a daemon it does not delay the end of the process.
+        threading.Thread(target=run, name="search", daemon=True).start()
+        return answer

@@ -2,11 +2,11 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sterna.errors import CollectionError, EmptyCollection
 from sterna.home.ledger.sqlite import schema
@@ -177,9 +177,11 @@ def count(db: sqlite3.Connection, sql: str, *values: float) -> int:
     return int(db.execute(sql, values).fetchone()[0])
 
 
-def record_of(kind: type[T], row: Sequence[Any]) -> T:
-    """A record of a row that has a column for each of its fields, in their order."""
-    return kind(**dict(zip(kind.__struct_fields__, row, strict=True)))
+def select(db: sqlite3.Connection, kind: type[T], source: str, *values: str) -> list[T]:
+    """Records of rows; `source` is a table with a column for each field, and conditions, written here."""
+    names = kind.__struct_fields__
+    rows = db.execute(f"SELECT {', '.join(names)} FROM {source}", values)  # noqa: S608
+    return [kind(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def _disable_read_ahead(path: Path) -> None:

@@ -3,10 +3,13 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import astuple
 
 from sterna.home.ledger.records import WHOLE
 from sterna.home.ledger.sqlite.database import add_to_tally
-from sterna.home.ledger.sqlite.lookup import CHUNK, Lookup, Row, best, depth_of, rank_of
+from sterna.home.ledger.sqlite.lookup import CHUNK, Lookup, Row, best, depth_of, priority_of, rank_of
 from sterna.model import Hold, Target
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER
@@ -39,9 +42,13 @@ def add_targets(
 
     changes = lookup(links())
     _insert(db, [((site, mark), *nearest[site, mark]) for site, mark, _, old in changes if old is None])
-    _raise_up(
-        db, [(best(rank, old), site, old, mark) for site, mark, rank, old in changes if old is not None]
+    nearer = [(best(rank, old), site, old, mark) for site, mark, rank, old in changes if old is not None]
+    db.executemany(
+        "UPDATE frontier SET rank = ?1 WHERE site_id = ?2 AND rank = ?3 AND fingerprint = ?4"
+        " AND part IN (SELECT part FROM part WHERE site_id = ?2)",
+        nearer,
     )
+    db.executemany("UPDATE known SET rank = ?1 WHERE site_id = ?2 AND rank = ?3 AND fingerprint = ?4", nearer)
     for part, origin in {nearest[site, mark][2:] for site, mark, _, _ in changes}:
         _wake(db, site_ids[origin], origin, part, now)
     return site_ids
@@ -80,10 +87,9 @@ def put_back(db: sqlite3.Connection, condition: str, values: tuple[float, ...]) 
 
 
 def add_holds(db: sqlite3.Connection, holds: Sequence[Hold]) -> None:
-    """Adds holds; an earlier one never shortens a later one."""
     db.executemany(
         "INSERT INTO hold VALUES (?, ?) ON CONFLICT DO UPDATE SET until = max(until, excluded.until)",
-        [(hold.key, hold.until) for hold in holds],
+        map(astuple, holds),
     )
 
 
@@ -110,9 +116,14 @@ def shorten(url: str, origin: str) -> str:
     return path if path.startswith("/") else url
 
 
-def lengthen(stored: str, origin: str) -> str:
-    """The URL that shorten() was given."""
-    return origin + stored if stored.startswith("/") else stored
+def target_of(origin: str, row: Sequence[Any]) -> Target:
+    """The URL of a row of the frontier: url, rank, referrer, kind, hops, attempts, perhaps not_before."""
+    path, rank, referrer, kind, hops, attempts, *late = row
+    referrer = origin + referrer if referrer.startswith("/") else referrer
+    not_before = late[0] if late else 0.0
+    return Target(
+        origin + path, depth_of(rank), referrer, kind, hops, attempts, not_before, priority_of(rank)
+    )
 
 
 def ids_of_sites(db: sqlite3.Connection, origins: Collection[str]) -> dict[str, int]:
@@ -155,18 +166,7 @@ def _insert(db: sqlite3.Connection, new: Sequence[tuple[Key, int, Target, str, s
     add_to_tally(db, {"pending": len(new)})
 
 
-def _raise_up(db: sqlite3.Connection, nearer: Sequence[tuple[int, int, int, int]]) -> None:
-    """Raises the rank of waiting URLs that were found again at a lower depth or with a higher priority."""
-    db.executemany(
-        "UPDATE frontier SET rank = ?1 WHERE site_id = ?2 AND rank = ?3 AND fingerprint = ?4"
-        " AND part IN (SELECT part FROM part WHERE site_id = ?2)",
-        nearer,
-    )
-    db.executemany("UPDATE known SET rank = ?1 WHERE site_id = ?2 AND rank = ?3 AND fingerprint = ?4", nearer)
-
-
 def _wake(db: sqlite3.Connection, site_id: int, origin: str, part: str, now: float) -> None:
-    """Gives an idle part its turn."""
     row = db.execute(
         "SELECT visit IS NULL AND turn IS NULL FROM part WHERE site_id = ? AND part = ?", (site_id, part)
     ).fetchone()

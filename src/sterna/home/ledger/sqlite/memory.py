@@ -6,9 +6,8 @@ from array import array
 from sterna.crawler.pack import SavedProgress
 from sterna.home.ledger.records import WHOLE, SiteFact
 from sterna.home.ledger.sqlite.database import Part
-from sterna.home.ledger.sqlite.frontier import add_targets, ids_of_sites, lengthen
-from sterna.home.ledger.sqlite.lookup import Lookup, depth_of, priority_of
-from sterna.model import State, StateChange, Target
+from sterna.home.ledger.sqlite.frontier import add_targets, ids_of_sites, target_of
+from sterna.model import State, StateChange
 from sterna.web.urls import fingerprint
 
 
@@ -32,11 +31,34 @@ class Memory(Part):
     def progress(self, site: str) -> SavedProgress:
         with self._database.reading() as db:
             row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
-            return _read_progress(db, row[0], site) if row else SavedProgress()
+            if row is None:
+                return SavedProgress()
+            (site_id,) = row
+            waiting = db.execute(
+                "SELECT url, rank, referrer, kind, hops, attempts, not_before FROM frontier"
+                " WHERE site_id = ? AND part = ? ORDER BY rank, fingerprint",
+                (site_id, WHOLE),
+            )
+            seen = db.execute("SELECT fingerprint FROM known WHERE site_id = ? ORDER BY fingerprint", row)
+            return SavedProgress(
+                state=read_state(db, site_id, WHOLE),
+                frontier=tuple(target_of(site, each) for each in waiting),
+                seen=array("q", (mark for (mark,) in seen)).tobytes(),
+            )
 
     def restore(self, site: str, progress: SavedProgress, *, now: float) -> None:
         with self._database.transaction() as db:
-            _restore_progress(db, self._database.lookup, site, progress, now=now)
+            (site_id,) = ids_of_sites(db, [site]).values()
+            seen = array("q")
+            seen.frombytes(progress.seen)
+            waiting = {fingerprint(target.url) for target in progress.frontier}
+            # Before `known` changes below: the lookup sees the last commit only.
+            add_targets(db, self._database.lookup, [(WHOLE, progress.frontier)], now=now)
+            db.executemany(
+                "INSERT INTO known VALUES (?, ?, 1, 0) ON CONFLICT DO NOTHING",
+                [(site_id, mark) for mark in seen if mark not in waiting],
+            )
+            write_state(db, site_id, WHOLE, progress.state)
 
     def facts(self) -> list[SiteFact]:
         with self._database.reading() as db:
@@ -48,7 +70,6 @@ class Memory(Part):
 
 
 def read_state(db: sqlite3.Connection, site_id: int, part: str) -> State:
-    """The state after the last parcel."""
     facts = db.execute(
         "SELECT number, data FROM crawler_fact WHERE site_id = ? AND part = ? ORDER BY number",
         (site_id, part),
@@ -60,7 +81,6 @@ def read_state(db: sqlite3.Connection, site_id: int, part: str) -> State:
 
 
 def change_state(db: sqlite3.Connection, site_id: int, part: str, change: StateChange) -> None:
-    """Applies the change of state that came with a parcel."""
     db.executemany(
         "DELETE FROM crawler_fact WHERE site_id = ? AND part = ? AND number = ?",
         [(site_id, part, number) for number in change.removed],
@@ -74,52 +94,6 @@ def change_state(db: sqlite3.Connection, site_id: int, part: str, change: StateC
 
 
 def write_state(db: sqlite3.Connection, site_id: int, part: str, state: State) -> None:
-    """Replaces the state."""
     for table in ("crawler_fact", "crawler_memory"):
         db.execute(f"DELETE FROM {table} WHERE site_id = ? AND part = ?", (site_id, part))  # noqa: S608
     change_state(db, site_id, part, StateChange(added=state.facts, memory=state.memory or None))
-
-
-def _read_progress(db: sqlite3.Connection, site_id: int, origin: str) -> SavedProgress:
-    """The crawler's state at the site, the URLs it still has to fetch there, and all it has seen."""
-    waiting = db.execute(
-        "SELECT url, rank, referrer, kind, hops, attempts, not_before FROM frontier"
-        " WHERE site_id = ? AND part = ? ORDER BY rank, fingerprint",
-        (site_id, WHOLE),
-    )
-    frontier = tuple(
-        Target(
-            origin + path,
-            depth_of(rank),
-            lengthen(referrer, origin),
-            kind,
-            hops,
-            attempts,
-            not_before,
-            priority_of(rank),
-        )
-        for path, rank, referrer, kind, hops, attempts, not_before in waiting
-    )
-    seen = db.execute("SELECT fingerprint FROM known WHERE site_id = ? ORDER BY fingerprint", (site_id,))
-    return SavedProgress(
-        state=read_state(db, site_id, WHOLE),
-        frontier=frontier,
-        seen=array("q", (mark for (mark,) in seen)).tobytes(),
-    )
-
-
-def _restore_progress(
-    db: sqlite3.Connection, lookup: Lookup, origin: str, progress: SavedProgress, *, now: float
-) -> None:
-    """Makes the next visit to the site continue from there; what the ledger already knows stays."""
-    site_id = ids_of_sites(db, [origin])[origin]
-    seen = array("q")
-    seen.frombytes(progress.seen)
-    waiting = {fingerprint(target.url) for target in progress.frontier}
-    # Before `known` changes below: the lookup sees the last commit only.
-    add_targets(db, lookup, [(WHOLE, progress.frontier)], now=now)
-    db.executemany(
-        "INSERT INTO known VALUES (?, ?, 1, 0) ON CONFLICT DO NOTHING",
-        [(site_id, mark) for mark in seen if mark not in waiting],
-    )
-    write_state(db, site_id, WHOLE, progress.state)

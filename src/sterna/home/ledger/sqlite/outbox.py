@@ -2,9 +2,8 @@
 
 import sqlite3
 from collections.abc import Collection
-from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from sterna.home.ledger.records import (
     UNDER_WAY,
@@ -15,16 +14,13 @@ from sterna.home.ledger.records import (
     OutboxRow,
     Subtree,
 )
-from sterna.home.ledger.sqlite.database import Part, add_to_tally, record_of
+from sterna.home.ledger.sqlite.database import Part, add_to_tally, select
 from sterna.home.ledger.sqlite.frontier import free_at
 from sterna.model import Arrival, Ended, Parcel
 
-# The stored columns; the other fields of a row are counted from other tables.
-_COLUMNS = OutboxRow.__struct_fields__[: OutboxRow.__struct_fields__.index("parcels")]
-_ROW = (
-    "SELECT o.visit, o.site, endpoint, key, state, written_at, sent_at, over_at, order_bytes, bytes_sent,"
-    " o.bytes_received, is_live_only, reason, coalesce(parcels, 0), coalesce(pages, 0),"
-    " coalesce(v.bytes_received, 0) FROM outbox o LEFT JOIN visit v ON v.id = o.visit"
+_COUNTED = (
+    "(SELECT o.*, coalesce(parcels, 0) AS parcels, coalesce(pages, 0) AS pages,"
+    " coalesce(v.bytes_received, 0) AS fetched_bytes FROM outbox o LEFT JOIN visit v ON v.id = o.visit)"
 )
 VISITS = 20  # the latest ones, from which the cost of a page is estimated
 LEAST_PAGES = 10  # of such a visit
@@ -35,22 +31,34 @@ _PART = f"CASE {_SECOND_SLASH} WHEN 0 THEN '/' ELSE substr(path, 1, {_SECOND_SLA
 
 
 class Outbox(Part):
-    """Hosts, outbox, inbox and receipts."""
+    """See `HostsAndOutbox`."""
 
-    _hosts: "HostRows"
+    # Negative answers wait for the next commit, to save a flush: most sites have no host. After a crash such
+    # a site is asked once more. Changed by set_host() and _write_hosts().
+    _unwritten: dict[str, HostRow]
 
     def host_row(self, site: str) -> HostRow | None:
+        if site in self._unwritten:
+            return self._unwritten[site]
         with self._database.reading() as db:
-            return self._hosts.get(db, site)
+            return next(iter(select(db, HostRow, "host WHERE site = ?", site)), None)
 
     def set_host(self, row: HostRow) -> None:
-        if not self._hosts.put(row):
-            with self._database.transaction() as db:
-                _write_host(db, row)
+        if not (row.offer or row.key):
+            self._unwritten[row.site] = row
+            return
+        self._unwritten.pop(row.site, None)  # a pinned key cannot wait
+        with self._database.transaction() as db:
+            _write_host(db, row)
+
+    def _write_hosts(self, db: sqlite3.Connection) -> None:
+        for row in self._unwritten.values():
+            _write_host(db, row)
+        self._unwritten.clear()
 
     def forgive_hosts(self, *, and_ask: bool) -> None:
         with self._database.transaction() as db:
-            self._hosts.write_rest(db)
+            self._write_hosts(db)
             db.execute(
                 "UPDATE host SET failed_until = 0 WHERE failed_until > 0"
                 " AND (? OR reason NOT LIKE 'closed-now%')",
@@ -61,7 +69,7 @@ class Outbox(Part):
 
     def set_priority(self, site: str, priority: int) -> None:
         with self._database.transaction() as db:
-            self._hosts.write_rest(db)
+            self._write_hosts(db)
             # A site need not have a host for this.
             db.execute(
                 "INSERT INTO host VALUES (?, 0, NULL, '', 0, 0, '', ?)"
@@ -71,9 +79,9 @@ class Outbox(Part):
 
     def write_out(self, row: OutboxRow, luggage: bytes) -> None:
         with self._database.transaction() as db:
-            values = [getattr(row, name) for name in _COLUMNS]
-            marks = ", ".join("?" * (len(values) + 1))
-            db.execute(f"INSERT INTO outbox VALUES ({marks})", (*values, luggage))  # noqa: S608
+            stored = astuple(row)[: OutboxRow.__struct_fields__.index("parcels")]  # the rest is counted
+            marks = ", ".join("?" * (len(stored) + 1))
+            db.execute(f"INSERT INTO outbox VALUES ({marks})", (*stored, luggage))  # noqa: S608
 
     def mark_out(
         self,
@@ -97,8 +105,10 @@ class Outbox(Part):
     def outbox(self, *, states: Collection[Out] = tuple(Out)) -> list[OutboxRow]:
         with self._database.reading() as db:
             marks = ", ".join("?" * len(states))
-            rows = db.execute(f"{_ROW} WHERE state IN ({marks}) ORDER BY written_at, o.visit", tuple(states))
-            return [_outbox_row(row) for row in rows]
+            rows = select(
+                db, OutboxRow, f"{_COUNTED} WHERE state IN ({marks}) ORDER BY written_at, visit", *states
+            )
+            return [replace(row, state=Out(row.state), is_live_only=bool(row.is_live_only)) for row in rows]
 
     def luggage(self, visit: str) -> bytes:
         with self._database.reading() as db:
@@ -111,16 +121,31 @@ class Outbox(Part):
 
     def estimate(self, site: str, *, with_subtrees: bool = False) -> Estimate:
         with self._database.reading() as db:
-            return _estimate(db, site, with_subtrees=with_subtrees)
+            row = db.execute(
+                "SELECT id, bytes_received, requests FROM site WHERE origin = ?", (site,)
+            ).fetchone()
+            if row is None:
+                return Estimate()
+            site_id, size, requests = row
+            # The quickest visit: others may have waited for a busy site, or for its hours. Small visits spend
+            # most of their time on the way.
+            seconds, cpu_seconds = db.execute(
+                "SELECT coalesce(min((over - began) / pages), 0.0),"
+                " coalesce(sum(cpu_seconds) / sum(pages), 0.0) FROM"
+                " (SELECT pages, over, began, cpu_seconds FROM outbox JOIN visit ON visit.id = outbox.visit"
+                " WHERE site = ? AND over IS NOT NULL AND pages >= ? ORDER BY began DESC LIMIT ?)",
+                (site, LEAST_PAGES, VISITS),
+            ).fetchone()
+            return Estimate(
+                subtrees=_subtrees(db, site_id) if with_subtrees else (),
+                page_bytes=size / requests if requests else 0.0,
+                page_seconds=seconds,
+                page_cpu_seconds=cpu_seconds,
+            )
 
     def inbox(self, visit: str) -> list[InboxRow]:
         with self._database.reading() as db:
-            rows = db.execute(
-                "SELECT visit, number, received_at, size_bytes, taken_at FROM inbox"
-                " WHERE visit = ? ORDER BY number",
-                (visit,),
-            )
-            return [record_of(InboxRow, row) for row in rows]
+            return select(db, InboxRow, "inbox WHERE visit = ? ORDER BY number", visit)
 
     def add_receipt(self, visit: str, site: str, data: bytes) -> None:
         with self._database.transaction() as db:
@@ -174,85 +199,19 @@ def lose(db: sqlite3.Connection, visit: str, *, now: float, reason: str) -> bool
     return True
 
 
-def _outbox_row(row: tuple[Any, ...]) -> OutboxRow:
-    stored = record_of(OutboxRow, row)
-    return replace(stored, state=Out(stored.state), is_live_only=bool(stored.is_live_only))
-
-
-class HostRows:
-    """Reads and writes rows of `host`; a negative answer waits for the next commit, to save a flush.
-
-    Most sites have no host. After a crash, such a site is asked once more.
-    """
-
-    def __init__(self) -> None:
-        self._unwritten: dict[str, HostRow] = {}  # changed by put() and write_rest()
-
-    @property
-    def has_unwritten(self) -> bool:
-        return bool(self._unwritten)
-
-    def get(self, db: sqlite3.Connection, site: str) -> HostRow | None:
-        if site in self._unwritten:
-            return self._unwritten[site]
-        row = db.execute(
-            "SELECT site, checked_at, offer, key, until, failed_until, reason, priority FROM host"
-            " WHERE site = ?",
-            (site,),
-        ).fetchone()
-        return record_of(HostRow, row) if row else None
-
-    def put(self, row: HostRow) -> bool:
-        """True if the row can wait for the next commit; a pinned key cannot."""
-        can_wait = not (row.offer or row.key)
-        if can_wait:
-            self._unwritten[row.site] = row
-        else:
-            self._unwritten.pop(row.site, None)
-        return can_wait
-
-    def write_rest(self, db: sqlite3.Connection) -> None:
-        """Writes the rows that wait; inside a transaction."""
-        for row in self._unwritten.values():
-            _write_host(db, row)
-        self._unwritten.clear()
-
-
 def _write_host(db: sqlite3.Connection, row: HostRow) -> None:
     """Writes all but the priority, which set_priority() alone changes."""
-    values = (row.site, row.checked_at, row.offer, row.key, row.until, row.failed_until, row.reason)
     db.execute(
         "INSERT INTO host (site, checked_at, offer, key, until, failed_until, reason)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET checked_at = excluded.checked_at,"
         " offer = excluded.offer, key = excluded.key, until = excluded.until,"
         " failed_until = excluded.failed_until, reason = excluded.reason",
-        values,
-    )
-
-
-def _estimate(db: sqlite3.Connection, site: str, *, with_subtrees: bool) -> Estimate:
-    """Subtrees are optional because they take a scan of all URLs of the site."""
-    row = db.execute("SELECT id, bytes_received, requests FROM site WHERE origin = ?", (site,)).fetchone()
-    if row is None:
-        return Estimate()
-    site_id, size, requests = row
-    # The quickest visit: others may have waited for a busy site, or for its hours. Small visits spend most
-    # of their time on the way.
-    seconds, cpu_seconds = db.execute(
-        "SELECT coalesce(min((over - began) / pages), 0.0), coalesce(sum(cpu_seconds) / sum(pages), 0.0)"
-        " FROM (SELECT pages, over, began, cpu_seconds FROM outbox JOIN visit ON visit.id = outbox.visit"
-        " WHERE site = ? AND over IS NOT NULL AND pages >= ? ORDER BY began DESC LIMIT ?)",
-        (site, LEAST_PAGES, VISITS),
-    ).fetchone()
-    return Estimate(
-        subtrees=_subtrees(db, site_id) if with_subtrees else (),
-        page_bytes=size / requests if requests else 0.0,
-        page_seconds=seconds,
-        page_cpu_seconds=cpu_seconds,
+        astuple(row)[:-1],
     )
 
 
 def _subtrees(db: sqlite3.Connection, site_id: int) -> tuple[Subtree, ...]:
+    """Slow: a scan of all URLs of the site."""
     rows = db.execute(
         f"SELECT {_PART} AS part, sum(is_read), sum(NOT is_read) FROM"  # noqa: S608 - written above
         f" (SELECT {_PATH} AS path, 1 AS is_read FROM page WHERE site_id = ?1 AND error = ''"

@@ -2,8 +2,11 @@
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from itertools import chain
+
+from msgspec.structs import astuple
 
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger.records import WHOLE, Change, Disposal
@@ -12,7 +15,7 @@ from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, free_at
 from sterna.home.ledger.sqlite.lookup import Lookup
 from sterna.home.ledger.sqlite.memory import change_state
 from sterna.home.ledger.sqlite.outbox import add_arrival
-from sterna.model import LIMITS, Ended, Page, Parcel, Robots, Target
+from sterna.model import LIMITS, Ended, Page, Parcel, Target
 from sterna.web.urls import fingerprint, path_of, site_of
 
 IN_VALUES = 500  # in one IN list
@@ -21,7 +24,7 @@ BATCHES = "batches"  # the counter whose value is the number of the last batch
 
 
 class Pages(Part):
-    """What parcels bring, each stored once; see `PagesAndParcels`."""
+    """See `PagesAndParcels`."""
 
     def judge(self, parcel: Parcel) -> Disposal:
         with self._database.reading() as db:
@@ -33,7 +36,12 @@ class Pages(Part):
 
     def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
         with self._database.reading() as db:
-            return _stored(db, sorted(pages))  # neighbours share pages of the table
+            found: set[tuple[str, int]] = set()
+            asked = sorted(pages)  # neighbours share pages of the table
+            for start in range(0, len(asked), ASKED_PAGES):
+                some = asked[start : start + ASKED_PAGES]
+                found.update(db.execute(stored_sql(len(some)), list(chain.from_iterable(some))))
+            return found
 
     def forget_validators(self) -> None:
         with self._database.transaction() as db:
@@ -41,7 +49,7 @@ class Pages(Part):
 
 
 class Manifest(Part):
-    """Which files of the archive count: segments, and WARC files up to a length; see `ArchiveManifest`."""
+    """See `ArchiveManifest`."""
 
     def segments(self) -> list[Segment]:
         with self._database.reading() as db:
@@ -72,13 +80,14 @@ class Manifest(Part):
             _write_warc(db, positions)
 
 
+@dataclass(frozen=True, slots=True)
 class Commit:
     """Stores a change inside a transaction that the ledger holds."""
 
-    def __init__(self, db: sqlite3.Connection, lookup: Lookup, *, now: float) -> None:
-        self._db = db
-        self._lookup = lookup
-        self._now = now
+    db: sqlite3.Connection
+    lookup: Lookup
+    _: KW_ONLY
+    now: float
 
     def store(self, change: Change) -> None:
         new = self._accept(change.parcels)
@@ -86,18 +95,21 @@ class Commit:
         for parcel in new:
             self._store_parcel(parcel)
             if parcel.arrival:
-                add_arrival(self._db, parcel, parcel.arrival, now=self._now)
-        _add_segments(self._db, change.segments)
-        _write_warc(self._db, change.warc)
+                add_arrival(self.db, parcel, parcel.arrival, now=self.now)
+        _add_segments(self.db, change.segments)
+        _write_warc(self.db, change.warc)
         if change.batch:
-            _count_batch(self._db, change.batch)
+            # Otherwise followers would miss or double rows.
+            if change.batch != (following := _last_batch(self.db) + 1):
+                raise ValueError(f"batch {change.batch} is out of order: the next one is {following}")
+            add_to_tally(self.db, {BATCHES: 1})
 
     def _accept(self, parcels: Sequence[Parcel]) -> list[Parcel]:
         """The parcels to store; each number is noted at once, so that the visit's next parcel is in order."""
         new, over = list[Parcel](), set[str]()
         for parcel in parcels:
-            if parcel.visit not in over and _judge(self._db, parcel) is Disposal.NEW:
-                self._db.execute("UPDATE part SET parcel = ? WHERE visit = ?", (parcel.number, parcel.visit))
+            if parcel.visit not in over and _judge(self.db, parcel) is Disposal.NEW:
+                self.db.execute("UPDATE part SET parcel = ? WHERE visit = ?", (parcel.number, parcel.visit))
                 new.append(parcel)
                 if parcel.ended:
                     over.add(parcel.visit)
@@ -107,56 +119,56 @@ class Commit:
         """Adds the links of all parcels together: the more there are, the more share a page of the table."""
         found = [(parcel.part, parcel.checkpoint.found) for parcel in parcels]
         outlinks = [(WHOLE, parcel.outlinks) for parcel in parcels]
-        sites = add_targets(self._db, self._lookup, found + outlinks, now=self._now)
+        sites = add_targets(self.db, self.lookup, found + outlinks, now=self.now)
         # Depth 0 is a start page that moved: its new site counts as a seed too, but never as a private one.
         moved = {site_of(target.url) for _, targets in outlinks for target in targets if target.depth == 0}
-        self._db.executemany("UPDATE site SET is_seed = 1 WHERE id = ?", [(sites[each],) for each in moved])
+        self.db.executemany("UPDATE site SET is_seed = 1 WHERE id = ?", [(sites[each],) for each in moved])
 
     def _store_parcel(self, parcel: Parcel) -> None:
-        db, part = self._db, parcel.part
+        db, part = self.db, parcel.part
         (site_id,) = db.execute("SELECT id FROM site WHERE origin = ?", (parcel.site,)).fetchone()
         self._finish(site_id, part, [*(page.fingerprint for page in parcel.pages), *parcel.checkpoint.done])
-        self._count_new(site_id, parcel.pages)
         self._store_pages(site_id, parcel.pages)
         self._try_again(site_id, part, parcel.checkpoint.again)
         change_state(db, site_id, part, parcel.state)
         add_holds(db, parcel.holds)
         if parcel.robots:
-            self._store_robots(site_id, parcel.robots)
+            db.execute(
+                "UPDATE site SET robots_state = ?, robots_tried_at = ?, robots_failures = ?,"
+                " robots_retry_at = ?, robots_rules = ?, robots_reason = ? WHERE id = ?",
+                (*astuple(parcel.robots), site_id),
+            )
         self._count(site_id, parcel)
         if parcel.ended:
             self._end(site_id, parcel)
 
     def _finish(self, site_id: int, part: str, fingerprints: Iterable[int]) -> None:
         marks = [(site_id, part, mark, site_id, mark) for mark in fingerprints]
-        removed = self._db.executemany(
+        removed = self.db.executemany(
             "DELETE FROM frontier WHERE site_id = ? AND part = ? AND fingerprint = ?"
             " AND rank = (SELECT rank FROM known WHERE site_id = ? AND fingerprint = ?)",
             marks,
         ).rowcount
-        self._db.executemany(
+        self.db.executemany(
             "INSERT INTO known VALUES (?, ?, 1, 0) ON CONFLICT DO UPDATE SET is_done = 1",
             [(site_id, mark) for _, _, mark, _, _ in marks],
         )
-        add_to_tally(self._db, {"pending": -max(removed, 0)})
+        add_to_tally(self.db, {"pending": -max(removed, 0)})
 
-    def _count_new(self, site_id: int, pages: Sequence[Page]) -> None:
+    def _store_pages(self, site_id: int, pages: Sequence[Page]) -> None:
         """Counts the good pages that were not good before: a page that is visited again counts once."""
         changed = [page for page in pages if not page.is_unchanged]
         good = sum(200 <= page.status < 300 and not page.error for page in changed)
         for start in range(0, len(changed), IN_VALUES):
             marks = [page.fingerprint for page in changed[start : start + IN_VALUES]]
-            good -= self._db.execute(
+            good -= self.db.execute(
                 "SELECT count(*) FROM page WHERE status BETWEEN 200 AND 299 AND error = '' AND site_id = ?"  # noqa: S608
                 f" AND fingerprint IN ({', '.join('?' * len(marks))})",
                 (site_id, *marks),
             ).fetchone()[0]
-        self._db.execute("UPDATE site SET pages = pages + ? WHERE id = ?", (good, site_id))
-        add_to_tally(self._db, {"pages": good})
-
-    def _store_pages(self, site_id: int, pages: Sequence[Page]) -> None:
-        changed = [page for page in pages if not page.is_unchanged]
-        self._db.executemany(
+        self.db.execute("UPDATE site SET pages = pages + ? WHERE id = ?", (good, site_id))
+        add_to_tally(self.db, {"pages": good})
+        self.db.executemany(
             "INSERT OR REPLACE INTO page VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
@@ -176,13 +188,13 @@ class Commit:
                 for page in changed
             ],
         )
-        self._db.executemany(
+        self.db.executemany(
             "UPDATE page SET fetched = ? WHERE site_id = ? AND fingerprint = ?",
             [(page.fetched, site_id, page.fingerprint) for page in pages if page.is_unchanged],
         )
 
     def _try_again(self, site_id: int, part: str, targets: Sequence[Target]) -> None:
-        self._db.executemany(
+        self.db.executemany(
             "UPDATE frontier SET attempts = ?, not_before = ?"
             " WHERE site_id = ? AND part = ? AND fingerprint = ?"
             " AND rank = (SELECT rank FROM known WHERE site_id = ? AND fingerprint = ?)",
@@ -193,38 +205,23 @@ class Commit:
             ],
         )
 
-    def _store_robots(self, site_id: int, robots: Robots) -> None:
-        self._db.execute(
-            "UPDATE site SET robots_state = ?, robots_tried_at = ?, robots_failures = ?, robots_retry_at = ?,"
-            " robots_rules = ?, robots_reason = ? WHERE id = ?",
-            (
-                robots.state,
-                robots.tried_at,
-                robots.failures,
-                robots.retry_at,
-                robots.rules,
-                robots.reason,
-                site_id,
-            ),
-        )
-
     def _count(self, site_id: int, parcel: Parcel) -> None:
         """Site and visit count what was fetched there; the collection counts bytes over the network."""
         usage = parcel.usage
         used = (usage.pages, usage.requests, usage.bytes_received, usage.kept, usage.cpu_seconds)
-        self._db.execute(
+        self.db.execute(
             "UPDATE site SET requests = requests + ?, bytes_received = bytes_received + ?,"
             " errors = errors + ?, delay_seconds = ? WHERE id = ?",
             (*used[1:3], sum(usage.errors.values()), parcel.delay_seconds, site_id),
         )
-        self._db.execute(
+        self.db.execute(
             "UPDATE visit SET pages = pages + ?, requests = requests + ?,"
             " bytes_received = bytes_received + ?, kept = kept + ?, cpu_seconds = cpu_seconds + ?,"
             " parcels = ? WHERE id = ?",
             (*used, parcel.number, parcel.visit),
         )
         add_to_tally(
-            self._db,
+            self.db,
             {
                 "round_pages": usage.pages,
                 "requests": usage.requests,
@@ -239,18 +236,18 @@ class Commit:
 
     def _end(self, site_id: int, parcel: Parcel) -> None:
         """Ends the lease; the part gets its next turn when its site may be visited again."""
-        db = self._db
+        db = self.db
         (has_more,) = db.execute(
             "SELECT EXISTS (SELECT 1 FROM frontier WHERE site_id = ? AND part = ?)", (site_id, parcel.part)
         ).fetchone()
         may_return = has_more and parcel.ended not in (Ended.REFUSED, *LIMITS)
-        turn = free_at(db, site_id, parcel.site, self._now) if may_return else None
+        turn = free_at(db, site_id, parcel.site, self.now) if may_return else None
         db.execute(
             "UPDATE part SET visit = NULL, turn = ? WHERE site_id = ? AND part = ?",
             (turn, site_id, parcel.part),
         )
         db.execute(
-            "UPDATE visit SET over = ?, ended = ? WHERE id = ?", (self._now, parcel.ended, parcel.visit)
+            "UPDATE visit SET over = ?, ended = ? WHERE id = ?", (self.now, parcel.ended, parcel.visit)
         )
         add_to_tally(db, {"visits": 1})
 
@@ -273,37 +270,18 @@ def _judge(db: sqlite3.Connection, parcel: Parcel) -> Disposal:
 def _add_segments(db: sqlite3.Connection, segments: Sequence[Segment]) -> None:
     db.executemany(
         "INSERT INTO segment VALUES (?, ?, ?, ?, ?, NULL)",
-        [(each.name, each.table, each.rows, each.size_bytes, each.tier) for each in segments],
+        map(astuple, segments),
     )
 
 
 def _write_warc(db: sqlite3.Connection, positions: Sequence[WarcPosition]) -> None:
     """Notes the length up to which each WARC file counts."""
-    db.executemany(
-        "INSERT OR REPLACE INTO warc VALUES (?, ?, ?)",
-        [(each.name, each.committed_bytes, each.is_open) for each in positions],
-    )
+    db.executemany("INSERT OR REPLACE INTO warc VALUES (?, ?, ?)", map(astuple, positions))
 
 
 def _last_batch(db: sqlite3.Connection) -> int:
     row = db.execute("SELECT amount FROM tally WHERE name = ?", (BATCHES,)).fetchone()
     return int(row[0]) if row else 0
-
-
-def _count_batch(db: sqlite3.Connection, number: int) -> None:
-    """Makes this the last batch; it must be the next one, or followers would miss or double rows."""
-    last = _last_batch(db)
-    if number != last + 1:
-        raise ValueError(f"batch {number} is out of order: the next one is {last + 1}")
-    add_to_tally(db, {BATCHES: 1})
-
-
-def _stored(db: sqlite3.Connection, pages: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
-    found: set[tuple[str, int]] = set()
-    for start in range(0, len(pages), ASKED_PAGES):
-        some = pages[start : start + ASKED_PAGES]
-        found.update(db.execute(stored_sql(len(some)), list(chain.from_iterable(some))))
-    return found
 
 
 @cache

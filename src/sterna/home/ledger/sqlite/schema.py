@@ -63,11 +63,13 @@ CREATE TABLE inbox (
 ) WITHOUT ROWID;
 """
 
-# Trust in a host, the pages that were checked, and the receipts that both sides signed.
-_TRUST = """
+_PRIORITY = """
 ALTER TABLE host ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX outbox_site ON outbox (site);
+"""
 
+# Trust in a host, the pages that were checked, and the receipts that both sides signed.
+_TRUST = """
 CREATE TABLE trust (
     site TEXT PRIMARY KEY,
     key TEXT NOT NULL,
@@ -101,6 +103,7 @@ _FETCHED_BEFORE = "ALTER TABLE frontier ADD COLUMN is_again INTEGER NOT NULL DEF
 TABLES = f"""
 {_STATES}
 {_HOSTS}
+{_PRIORITY}
 {_TRUST}
 CREATE TABLE setting (
     name TEXT PRIMARY KEY,
@@ -235,36 +238,21 @@ ALTER TABLE visit ADD COLUMN cpu_seconds REAL NOT NULL DEFAULT 0;
 {_HOSTS}
 ALTER TABLE page ADD COLUMN likeness BLOB NOT NULL DEFAULT x'';
 """,
-    4: _TRUST + _FETCHED_BEFORE,
+    4: _PRIORITY + _TRUST + _FETCHED_BEFORE,
 }
 
-_NO_PROGRAMS = """
-CREATE TEMP VIEW visit AS SELECT *, 0 AS kept, 0.0 AS cpu_seconds FROM main.visit;
-CREATE TEMP TABLE crawler_fact (site_id, part, number, data);
-CREATE TEMP TABLE crawler_memory (site_id, part, data);
-"""
 
-_NO_HOSTS = """
-CREATE TEMP TABLE host (site, checked_at, offer, key, until, failed_until, reason, priority);
-CREATE TEMP TABLE outbox (visit, site, endpoint, key, state, written_at, sent_at, over_at, order_bytes,
-    bytes_sent, bytes_received, is_live_only, reason, luggage);
-CREATE TEMP TABLE inbox (visit, number, received_at, size_bytes, taken_at);
-"""
+def _empty(tables: str) -> str:
+    return tables.replace("CREATE TABLE", "CREATE TEMP TABLE")
 
-_NO_TRUST = """
-CREATE TEMP TABLE trust (site, key, good, bad, at, until);
-CREATE TEMP TABLE sample (visit, url, site, verdict, at, detail);
-CREATE TEMP TABLE receipt (visit, site, data);
-"""
 
-_NO_PRIORITY = """
-CREATE TEMP VIEW host AS
-    SELECT site, checked_at, offer, key, until, failed_until, reason, 0 AS priority FROM main.host;
-"""
+_NO_HOSTS = _empty(_HOSTS) + _PRIORITY
+_NO_PROGRAMS = "CREATE TEMP VIEW visit AS SELECT *, 0 AS kept, 0.0 AS cpu_seconds FROM main.visit;"
+_NO_PRIORITY = "CREATE TEMP VIEW host AS SELECT *, 0 AS priority FROM main.host;"
 
 # A reader may not upgrade the file; these stand for the tables and columns that an older file lacks.
 VIEWS = {
-    2: _NO_PROGRAMS + _NO_HOSTS + _NO_TRUST,
-    3: _NO_HOSTS + _NO_TRUST,
-    4: _NO_PRIORITY + _NO_TRUST,
+    2: _NO_PROGRAMS + _empty(_STATES) + _NO_HOSTS + _empty(_TRUST),
+    3: _NO_HOSTS + _empty(_TRUST),
+    4: _NO_PRIORITY + _empty(_TRUST),
 }

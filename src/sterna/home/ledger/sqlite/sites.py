@@ -3,12 +3,12 @@
 import sqlite3
 from array import array
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
 from sterna.home.ledger.records import WHOLE, Lease
 from sterna.home.ledger.sqlite.database import Part, count, read_tally
-from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, lengthen, put_back, read_holds
-from sterna.home.ledger.sqlite.lookup import GREATEST, LEAST, MAX_DEPTH, depth_of, priority_of
+from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, put_back, read_holds, target_of
+from sterna.home.ledger.sqlite.lookup import GREATEST, LEAST, MAX_DEPTH
 from sterna.home.ledger.sqlite.memory import read_state
 from sterna.home.ledger.sqlite.outbox import lose
 from sterna.model import Hold, Known, Record, Robots, RobotsState, Target, Validator
@@ -47,9 +47,8 @@ class Sites(Part):
     ) -> list[Lease]:
         leases: list[Lease] = []
         with self._database.transaction() as db:
-            maker = LeaseMaker(
-                db, now=now, pages=pages, host_pages=max(pages, host_pages), max_depth=max_depth
-            )
+            depth = min(max_depth, MAX_DEPTH)
+            maker = LeaseMaker(db, now=now, pages=pages, host_pages=max(pages, host_pages), max_depth=depth)
             while len(leases) < len(visits) and (due := maker.next_due()):
                 if not may_visit(due.origin):
                     maker.put_off(due, None)
@@ -124,21 +123,20 @@ class Due(Record, frozen=True):
     has_host: bool  # to which a crawler may be sent now
 
 
+@dataclass(frozen=True, slots=True)
 class LeaseMaker:
     """Makes leases inside a transaction that the ledger holds."""
 
-    def __init__(
-        self, db: sqlite3.Connection, *, now: float, pages: int, host_pages: int, max_depth: int
-    ) -> None:
-        self._db = db
-        self._now = now
-        self._pages = pages
-        self._host_pages = host_pages
-        self._max_depth = min(max_depth, MAX_DEPTH)
+    db: sqlite3.Connection
+    _: KW_ONLY
+    now: float
+    pages: int
+    host_pages: int  # where the site has a host
+    max_depth: int
 
     def next_due(self) -> Due | None:
         """The part that has waited longest for its turn."""
-        row = self._db.execute(
+        row = self.db.execute(
             # Ranks with a priority are at both ends of the key, so each EXISTS reads one row at most.
             "SELECT site_id, p.part, epoch, origin,"
             " EXISTS (SELECT 1 FROM frontier f WHERE f.site_id = p.site_id AND f.part = p.part AND rank < 0)"
@@ -146,30 +144,42 @@ class LeaseMaker:
             " (SELECT 1 FROM frontier f WHERE f.site_id = p.site_id AND f.part = p.part AND rank > ?),"
             " EXISTS (SELECT 1 FROM host h WHERE h.site = origin AND length(offer) > 0 AND failed_until <= ?)"
             " FROM part p JOIN site ON site.id = site_id WHERE turn <= ? ORDER BY turn LIMIT 1",
-            (MAX_DEPTH, self._now, self._now),
+            (MAX_DEPTH, self.now, self.now),
         ).fetchone()
         return Due(*row) if row else None
 
     def put_off(self, due: Due, turn: float | None) -> None:
         """Gives the part a later turn; None: no turn until wake()."""
-        self._db.execute(
+        self.db.execute(
             "UPDATE part SET turn = ? WHERE site_id = ? AND part = ?", (turn, due.site_id, due.part)
         )
 
     def lease(self, due: Due, visit: str) -> Lease | None:
         """The lease for this visit; None if nothing may be fetched yet, and the part gets a later turn."""
-        ranks = (LEAST, GREATEST) if due.is_best_first else (0, self._max_depth)
-        pages = self._host_pages if due.has_host else self._pages
+        ranks = (LEAST, GREATEST) if due.is_best_first else (0, self.max_depth)
+        pages = self.host_pages if due.has_host else self.pages
         starts, validators = self._starts(due, ranks, pages)
         if not starts:
-            self.put_off(due, self._later(due, ranks))
+            (later,) = self.db.execute(
+                "SELECT min(not_before) FROM frontier"
+                " WHERE site_id = ? AND part = ? AND rank BETWEEN ? AND ? AND (rank & ?) <= ?",
+                (due.site_id, due.part, *ranks, MAX_DEPTH, self.max_depth),
+            ).fetchone()
+            self.put_off(due, later)
             return None
         # A visit that cannot take all goes no deeper than its last URL, so that levels stay in order.
         # With priorities, which come before depth, there are no levels.
         is_cut = len(starts) > pages and not due.is_best_first
-        depth = starts[-2].depth if is_cut else self._max_depth
+        depth = starts[-2].depth if is_cut else self.max_depth
         self._begin(due, visit)
-        may_be_private, robots = self._site(due.site_id)
+        may_be_private, state, *robots = self.db.execute(
+            "SELECT may_be_private, robots_state, robots_tried_at, robots_failures, robots_retry_at,"
+            " robots_rules, robots_reason FROM site WHERE id = ?",
+            (due.site_id,),
+        ).fetchone()
+        done = self.db.execute(
+            "SELECT fingerprint FROM known WHERE site_id = ? AND is_done ORDER BY fingerprint", (due.site_id,)
+        )
         return Lease(
             visit=visit,
             site=due.origin,
@@ -177,27 +187,27 @@ class LeaseMaker:
             epoch=due.epoch + 1,
             starts=tuple(starts[:pages]),
             pages=pages,
-            known=Known(self._done(due.site_id), tuple(validators)),
+            known=Known(array("q", (mark for (mark,) in done)).tobytes(), tuple(validators)),
             depth=depth,
-            robots=robots,
-            holds=read_holds(self._db, "key = ? AND until > ?", (site_key(due.origin), self._now)),
-            may_be_private=may_be_private,
-            state=read_state(self._db, due.site_id, due.part),
+            robots=Robots(RobotsState(state), *robots),
+            holds=read_holds(self.db, "key = ? AND until > ?", (site_key(due.origin), self.now)),
+            may_be_private=bool(may_be_private),
+            state=read_state(self.db, due.site_id, due.part),
         )
 
     def _begin(self, due: Due, visit: str) -> None:
-        self._db.execute(
+        self.db.execute(
             "UPDATE part SET epoch = ?, visit = ?, parcel = 0, turn = NULL WHERE site_id = ? AND part = ?",
             (due.epoch + 1, visit, due.site_id, due.part),
         )
-        self._db.execute(
+        self.db.execute(
             "INSERT INTO visit (id, site_id, part, epoch, place, began) VALUES (?, ?, ?, ?, 'here', ?)",
-            (visit, due.site_id, due.part, due.epoch + 1, self._now),
+            (visit, due.site_id, due.part, due.epoch + 1, self.now),
         )
 
     def _starts(self, due: Due, ranks: tuple[int, int], pages: int) -> tuple[list[Target], list[Validator]]:
         """The URLs to fetch first; one more than `pages` shows that there are more."""
-        rows = self._db.execute(
+        rows = self.db.execute(
             "SELECT f.url, f.rank, f.referrer, f.kind, f.hops, f.attempts,"
             " f.fingerprint, p.etag, p.modified, p.digest, p.has_raw, p.likeness"
             # Only good pages get conditional requests: a 304 brings nothing to read. URLs that were never
@@ -207,46 +217,10 @@ class LeaseMaker:
             " AND p.status BETWEEN 200 AND 299 AND p.error = ''"
             " WHERE f.site_id = ? AND f.part = ? AND f.rank BETWEEN ? AND ? AND (f.rank & ?) <= ?"
             " AND f.not_before <= ? ORDER BY f.rank LIMIT ?",
-            (due.site_id, due.part, *ranks, MAX_DEPTH, self._max_depth, self._now, pages + 1),
+            (due.site_id, due.part, *ranks, MAX_DEPTH, self.max_depth, self.now, pages + 1),
         ).fetchall()
-        return [_target(due.origin, row[:6]) for row in rows], [
+        return [target_of(due.origin, row[:6]) for row in rows], [
             Validator(mark, etag, modified, digest, bool(has_raw), likeness)
             for mark, etag, modified, digest, has_raw, likeness in (row[6:] for row in rows)
             if etag is not None
         ]
-
-    def _later(self, due: Due, ranks: tuple[int, int]) -> float | None:
-        """When the first URL of the frontier may be fetched."""
-        (later,) = self._db.execute(
-            "SELECT min(not_before) FROM frontier"
-            " WHERE site_id = ? AND part = ? AND rank BETWEEN ? AND ? AND (rank & ?) <= ?",
-            (due.site_id, due.part, *ranks, MAX_DEPTH, self._max_depth),
-        ).fetchone()
-        return None if later is None else float(later)
-
-    def _done(self, site_id: int) -> bytes:
-        rows = self._db.execute(
-            "SELECT fingerprint FROM known WHERE site_id = ? AND is_done ORDER BY fingerprint", (site_id,)
-        )
-        return array("q", (fingerprint for (fingerprint,) in rows)).tobytes()
-
-    def _site(self, site_id: int) -> tuple[bool, Robots]:
-        may_be_private, state, *rest = self._db.execute(
-            "SELECT may_be_private, robots_state, robots_tried_at, robots_failures, robots_retry_at,"
-            " robots_rules, robots_reason FROM site WHERE id = ?",
-            (site_id,),
-        ).fetchone()
-        return bool(may_be_private), Robots(RobotsState(state), *rest)
-
-
-def _target(origin: str, row: Sequence[Any]) -> Target:
-    path, rank, referrer, kind, hops, attempts = row
-    return Target(
-        origin + path,
-        depth_of(rank),
-        lengthen(referrer, origin),
-        kind,
-        hops,
-        attempts,
-        priority=priority_of(rank),
-    )

@@ -1,10 +1,9 @@
 """Holds, blocked names, settings and counters of a crawl."""
 
-import sqlite3
 from collections.abc import Sequence
 
 from sterna.home.ledger.records import Counts, SiteRow, VisitRow
-from sterna.home.ledger.sqlite.database import Part, count, read_tally, record_of
+from sterna.home.ledger.sqlite.database import Part, count, read_tally, select
 from sterna.home.ledger.sqlite.frontier import add_holds, read_holds
 from sterna.home.ledger.sqlite.pages import BATCHES
 from sterna.model import Hold
@@ -45,39 +44,34 @@ class Status(Part):
 
     def counts(self, *, now: float) -> Counts:
         with self._database.reading() as db:
-            return _counts(db, now)
+            tally = read_tally(db)
+            tally.pop(BATCHES, None)
+            names = [name for name in Counts.__struct_fields__ if name in tally and name != "errors"]
+            numbers = {name: tally.pop(name) for name in names}
+            return Counts(
+                **numbers,
+                leased=count(db, "SELECT count(*) FROM part WHERE visit IS NOT NULL"),
+                away=count(db, "SELECT count(*) FROM outbox WHERE over_at IS NULL"),
+                waiting_sites=count(db, "SELECT count(*) FROM part WHERE turn > ?", now),
+                cpu_seconds=tally.pop("cpu_us", 0) / 1e6,
+                next_turn=db.execute("SELECT min(turn) FROM part WHERE turn IS NOT NULL").fetchone()[0],
+                errors={name.removeprefix("error "): amount for name, amount in sorted(tally.items())},
+            )
 
     def site_rows(self) -> list[SiteRow]:
         with self._database.reading() as db:
-            rows = db.execute(
-                "SELECT origin, pages, requests, bytes_received, errors, robots_state, robots_failures,"
-                " robots_retry_at, robots_reason, (SELECT min(turn) FROM part WHERE site_id = site.id)"
-                " FROM site ORDER BY id"
+            return select(
+                db,
+                SiteRow,
+                "(SELECT origin AS site, site.*, robots_state AS robots, robots_reason AS reason,"
+                " (SELECT min(turn) FROM part WHERE site_id = site.id) AS next_turn FROM site) ORDER BY id",
             )
-            return [record_of(SiteRow, row) for row in rows]
 
     def visit_rows(self) -> list[VisitRow]:
         with self._database.reading() as db:
-            rows = db.execute(
-                "SELECT visit.id, origin, part, epoch, place, began, over, ended, parcels, visit.pages,"
-                " visit.requests, visit.bytes_received, kept, cpu_seconds"
-                " FROM visit JOIN site ON site.id = site_id ORDER BY began"
+            return select(
+                db,
+                VisitRow,
+                "(SELECT visit.*, visit.id AS visit, origin AS site"
+                " FROM visit JOIN site ON site.id = site_id) ORDER BY began",
             )
-            return [record_of(VisitRow, row) for row in rows]
-
-
-def _counts(db: sqlite3.Connection, now: float) -> Counts:
-    tally = read_tally(db)
-    tally.pop(BATCHES, None)
-    numbers = {
-        name: tally.pop(name, 0) for name in Counts.__struct_fields__ if name in tally and name != "errors"
-    }
-    return Counts(
-        **numbers,
-        leased=count(db, "SELECT count(*) FROM part WHERE visit IS NOT NULL"),
-        away=count(db, "SELECT count(*) FROM outbox WHERE over_at IS NULL"),
-        waiting_sites=count(db, "SELECT count(*) FROM part WHERE turn > ?", now),
-        cpu_seconds=tally.pop("cpu_us", 0) / 1e6,
-        next_turn=db.execute("SELECT min(turn) FROM part WHERE turn IS NOT NULL").fetchone()[0],
-        errors={name.removeprefix("error "): amount for name, amount in sorted(tally.items())},
-    )

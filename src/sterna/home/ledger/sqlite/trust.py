@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import astuple
+
 from sterna.home.ledger.records import WHOLE, SampleRow, TrustRow
-from sterna.home.ledger.sqlite.database import Database, add_to_tally, record_of
+from sterna.home.ledger.sqlite.database import Database, add_to_tally, select
 from sterna.home.ledger.sqlite.frontier import put_back
 from sterna.model import Usage
 
 KEPT_SECONDS = 180 * 24 * 3600.0  # for samples: older ones hardly count
-_TRUST = "SELECT site, key, good, bad, at, until FROM trust"
 
 
 class SqliteTrustBook:
@@ -19,23 +20,16 @@ class SqliteTrustBook:
 
     def row(self, site: str) -> TrustRow | None:
         with self._database.reading() as db:
-            row = db.execute(f"{_TRUST} WHERE site = ?", (site,)).fetchone()
-            return record_of(TrustRow, row) if row else None
+            return next(iter(select(db, TrustRow, "trust WHERE site = ?", site)), None)
 
     def rows(self) -> list[TrustRow]:
         with self._database.reading() as db:
-            return [record_of(TrustRow, row) for row in db.execute(f"{_TRUST} ORDER BY site")]
+            return select(db, TrustRow, "trust ORDER BY site")
 
     def set(self, row: TrustRow, samples: Sequence[SampleRow] = ()) -> None:
         with self._database.transaction() as db:
-            db.execute(
-                "INSERT OR REPLACE INTO trust VALUES (?, ?, ?, ?, ?, ?)",
-                (row.site, row.key, row.good, row.bad, row.at, row.until),
-            )
-            db.executemany(
-                "INSERT OR REPLACE INTO sample VALUES (?, ?, ?, ?, ?, ?)",
-                [(each.visit, each.url, each.site, each.verdict, each.at, each.detail) for each in samples],
-            )
+            db.execute("INSERT OR REPLACE INTO trust VALUES (?, ?, ?, ?, ?, ?)", astuple(row))
+            db.executemany("INSERT OR REPLACE INTO sample VALUES (?, ?, ?, ?, ?, ?)", map(astuple, samples))
             db.execute("DELETE FROM sample WHERE site = ? AND at < ?", (row.site, row.at - KEPT_SECONDS))
 
     def forget(self, site: str) -> bool:
@@ -47,12 +41,7 @@ class SqliteTrustBook:
 
     def samples(self, site: str) -> list[SampleRow]:
         with self._database.reading() as db:
-            rows = db.execute(
-                "SELECT visit, url, site, verdict, at, detail FROM sample WHERE site = ?"
-                " ORDER BY at DESC, url",
-                (site,),
-            )
-            return [record_of(SampleRow, row) for row in rows]
+            return select(db, SampleRow, "sample WHERE site = ? ORDER BY at DESC, url", site)
 
     def count(self, site: str, usage: Usage) -> None:
         with self._database.transaction() as db:
