@@ -41,11 +41,8 @@ def test_processes_write_one_log(cgi: Cgi) -> None:
     assert (report.homes[NAME].visits, report.homes[NAME].pages) == (2, 26)
 
 
-def test_closed_doors_refuse_and_end_what_is_under_way(cgi: Cgi, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text(SLOW)
-    settings = cgi.program.with_name("sterna.toml")
-    settings.write_text(f'policy = "{policy}"\n{settings.read_text()}')
+def test_closed_doors_refuse_and_end_what_is_under_way(cgi: Cgi) -> None:
+    (cgi.folder / "policy.toml").write_text(SLOW)
     session = cgi.greet()
     visit = cgi.start("POST", "/order", seal_order(session.keys, session.ticket, send()))
     until = time.monotonic() + 30

@@ -1,8 +1,6 @@
 """The receipts of visits at a host: made at the end, kept for good, countersigned by their homes alone."""
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,9 +21,8 @@ from tests.host.knocking import (
     send,
     until,
     visit_of,
-    write_site,
 )
-from tests.host.test_cgi import Cgi
+from tests.host.test_cgi import written_cgi
 
 from sterna.errors import Refused, WireError
 from sterna.host.calls import Reply
@@ -355,20 +352,6 @@ def test_visit_of_a_cgi_host_that_was_cut_has_one_that_only_the_host_signed(tmp_
     (kept,) = rows(tmp_path)
     assert (kept.receipt.ended, kept.is_countersigned) == (Ended.LOST, False)
     assert kept.receipt.sent_bytes > 0
-
-
-def written_cgi(folder: Path, policy: str = "") -> Cgi:
-    found = Cgi(folder)
-    write_site(folder / "site")
-    found.program.parent.mkdir()
-    allow(folder / "keys" / ALLOWED, found.identity.public, NAME)
-    command = [sys.executable, "-m", "sterna", "host", "cgi", str(found.program), "--site", SITE]
-    folders = ["--root", folder / "site", "--keys", folder / "keys", "--state", folder / "state"]
-    # A test does not wait for the machine to rest.
-    (folder / "policy.toml").write_text(f"{policy}[load]\nmachine = 0\n")
-    words = [*map(str, folders), "--check", "never", "--policy", str(folder / "policy.toml")]
-    subprocess.run([*command, *words], check=True, capture_output=True)
-    return found
 
 
 # -- the book ----------------------------------------------------------------------------------------------
