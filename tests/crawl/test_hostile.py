@@ -175,7 +175,7 @@ def test_body_that_breaks_a_reader_is_an_error_and_the_crawl_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        runtime, "Readers", partial(Readers, entry=obedient.ENTRY, limits=obedient.LIMITS, seconds=3.0)
+        runtime, "Readers", partial(Readers, entry=obedient.ENTRY, limits=obedient.LIMITS, seconds=6.0)
     )
     bodies = {"/die": "please die", "/hang": "please hang", "/eat": "<p>" * 2**22}
     leaves = [f"/leaf{n}" for n in range(20)]

@@ -2,6 +2,8 @@
 
 import sys
 
+_RUN_USERS_PYTHON = ("follow", "storage")  # storage commands may be Python functions
+
 
 def run() -> None:
     """The entry point of `sterna`."""
@@ -18,6 +20,7 @@ def run() -> None:
                 from sterna.runtime.cell.kernel import share_heaps  # noqa: PLC0415
 
                 share_heaps()  # before anything starts a thread
+                _leave_unloaded("numpy", "pandas")
                 from sterna.cli.app import main  # noqa: PLC0415 - it loads libraries that make threads
 
                 main()
@@ -26,3 +29,9 @@ def run() -> None:
     if not isinstance(code, int | None):
         raise SystemExit(code)
     leave(code or 0)
+
+
+def _leave_unloaded(*names: str) -> None:
+    """Arrow and DuckDB load these wherever they are installed, for half a second; no command needs them."""
+    if not sys.argv[1:2] or sys.argv[1] not in _RUN_USERS_PYTHON:
+        sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type] - None makes an import fail

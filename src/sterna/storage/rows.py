@@ -124,10 +124,11 @@ _KINDS: dict[pa.DataType, type] = {
     _TIME: datetime,
     pa.date32(): date,
 }
+_EPOCH = datetime(1970, 1, 1)
 # Outside these ranges of Python DuckDB gives a text, or the last moment for infinity.
 _RANGES = {
-    _TIME: [pa.scalar(moment, pa.timestamp("us")).value for moment in (datetime.min, datetime.max)],
-    pa.date32(): [pa.scalar(day, pa.date32()).value for day in (date.min, date.max)],
+    _TIME: [(moment - _EPOCH) // timedelta(microseconds=1) for moment in (datetime.min, datetime.max)],
+    pa.date32(): [(day - _EPOCH.date()).days for day in (date.min, date.max)],
 }
 _NUMBERS = {_TIME: pa.int64(), pa.date32(): pa.int32()}
 # A text is quoted, even an empty one; NULL is an empty field without quotes.

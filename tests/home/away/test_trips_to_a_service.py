@@ -143,11 +143,8 @@ async def test_visit_over_http_is_the_same(tmp_path: Path) -> None:
     assert trip.is_proven
     assert 0 < trip.bytes_received < transport.bytes_received <= face.sent_bytes
     assert 0 < trip.bytes_sent < transport.bytes_sent == sum(arrived.size for arrived in face.arrived)
-    assert [arrived.target for arrived in face.arrived] == [
-        "/sterna/hello",
-        "/sterna/order",
-        "/sterna/acknowledge",
-    ]
+    hello, order, *rest = [arrived.target for arrived in face.arrived]
+    assert (hello, order, set(rest)) == ("/sterna/hello", "/sterna/order", {"/sterna/acknowledge"})
 
 
 class _Local:

@@ -164,7 +164,7 @@ async def test_parcels_of_a_kept_crawler_wait_for_a_home_that_has_gone(
     tmp_path: Path, wall: Wall, site: GatedSite
 ) -> None:
     rules = policy(hours=["Tue 00:00-04:00"], outside_hours="keep")
-    limits = limits_of(kept_seconds=0.2, deferred_seconds=2.0)
+    limits = limits_of(kept_seconds=0.2, deferred_seconds=6.0)
     async with open_home(tmp_path, site=site, policy=rules, limits=limits, serving={"wall": wall}) as home:
         stream = await sent(home, wall)
         await stream.read(until=LineCame)

@@ -31,8 +31,9 @@ class Workshop:
         self._config = config
         self._clock = clock
         self._open_source = open_source
-        # Changed in the loop's thread, by use() and the keeper.
+        # Changed in the loop's thread, by use(), close() and the keeper.
         self._users = 0
+        self._is_over = False
         self._runtime: asyncio.Future[Runtime] | None = None
         self._changed = asyncio.Event()
         self._keepers: set[asyncio.Task[None]] = set()  # more than one while one of them closes
@@ -55,8 +56,8 @@ class Workshop:
 
     async def close(self) -> None:
         """Ends the processes; visits that still use them fail."""
-        for keeper in self._keepers:
-            keeper.cancel()
+        self._is_over = True  # not cancelled: a keeper that is closing its processes would leave some behind
+        self._changed.set()
         await asyncio.gather(*self._keepers, return_exceptions=True)
 
     async def _keep(self, promise: asyncio.Future[Runtime]) -> None:
@@ -88,7 +89,7 @@ class Workshop:
         give_back_memory()
 
     async def _wait_until_idle(self) -> None:
-        while True:
+        while not self._is_over:
             self._changed.clear()
             try:
                 async with asyncio.timeout(None if self._users else self._config.limits.idle_seconds):
