@@ -13,8 +13,9 @@ from tests.home.away.visits import OFFER, SITE, parcel, target, visit
 
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused, SternaError
 from sterna.home.away.courier import Courier, TripRequest, call_back
-from sterna.home.away.events import Fault, Outcome
+from sterna.home.away.events import Fault
 from sterna.home.away.luggage import pack
+from sterna.home.away.trip import Trip
 from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, Disposal, Out, OutboxRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
@@ -55,7 +56,7 @@ class Bench:
         assert self.ledger.counts(now=self.clock.now()).leased == 1
         self.faults.append(fault)
 
-    async def send(self, request: TripRequest) -> Outcome:
+    async def send(self, request: TripRequest) -> Trip:
         return await self.courier.travel(request, deliver=self.deliver, stop=self.stop, blame=self.blame)
 
     def write_out(self, request: TripRequest) -> None:
@@ -126,8 +127,8 @@ async def test_crawler_that_is_not_taken_leaves_its_lease_for_a_visit_from_here(
     bench: Bench, error: SternaError
 ) -> None:
     bench.script.error = error
-    outcome = await bench.send(TRIP)
-    assert (outcome.out, outcome.was_taken) == (Out.LOST, False)
+    trip = await bench.send(TRIP)
+    assert (trip.out, trip.was_taken) == (Out.LOST, False)
     assert [fault.reason for fault in bench.faults] == [str(error)]
     assert [fault.seconds for fault in bench.faults] == [getattr(error, "retry_after", None)]
     assert bench.ledger.judge(LAST) is Disposal.NEW

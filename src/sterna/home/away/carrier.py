@@ -117,12 +117,12 @@ class Migrating:
         """False if the host did not take the crawler; raises HostGone if a required host failed."""
         async with self._room:
             leave()
-            outcome = await self.courier.travel(request, deliver=deliver, stop=stop, blame=self._blame)
-        if isinstance(outcome.failure, ParcelRefused):
-            raise outcome.failure
-        if outcome.faults and self.is_host_required:
-            raise _unserved(request.visit.site, f"its host failed: {outcome.faults[0].reason}")
-        return outcome.was_taken
+            trip = await self.courier.travel(request, deliver=deliver, stop=stop, blame=self._blame)
+        if isinstance(trip.failure, ParcelRefused):
+            raise trip.failure
+        if trip.faults and self.is_host_required:
+            raise _unserved(request.visit.site, f"its host failed: {trip.faults[0].reason}")
+        return trip.was_taken
 
     async def _blame(self, fault: Fault) -> None:
         """Stops contacting a host that failed, for a while."""

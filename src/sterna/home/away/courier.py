@@ -63,7 +63,7 @@ class Courier:
 
     async def travel(
         self, request: TripRequest, *, deliver: Deliver, stop: asyncio.Event, blame: Blame
-    ) -> ev.Outcome:
+    ) -> Trip:
         """Returns when the crawler is back or lost, and its parcels are stored.
 
         Calls `blame` before the site is free for another visit. A refused parcel is a failure of the trip;
@@ -82,7 +82,7 @@ class Courier:
         finally:
             self.progress.away.discard(visit.id)
             self.progress.bytes_received += line.traffic.received
-        return replace(trip.outcome, bytes_sent=line.traffic.sent, bytes_received=line.traffic.received)
+        return trip
 
     async def shape(self, visit: Visit, offer: Offer, session: Session) -> Visit:
         """The visit shaped to what the host grants, written into the outbox: a restart resumes it."""
@@ -207,8 +207,8 @@ class _TripDriver:
                     await killing
             case ev.Step.LOOK_FOR_KILL:
                 return await self._look_for_kill()
-            case ev.Blame(fault):
-                await self.blame(fault)
+            case ev.Fault():
+                await self.blame(action)
             case ev.Step.PROVE:
                 await self._held.prove()
             case ev.Check(visit, is_whole):
