@@ -10,7 +10,7 @@ import pytest
 from tests import making
 
 from sterna.errors import ParcelRefused, StorageError
-from sterna.home.away.place import HERE, Place
+from sterna.home.away.place import Place
 from sterna.home.dispatch import Dispatch, Plan
 from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, HostRow
@@ -55,7 +55,7 @@ class NotingCarrier:
         await asyncio.sleep(0.05)
         self.active -= 1
         await deliver(self._answer(visit))
-        return Place("host") if self.is_host else HERE
+        return "host" if self.is_host else "here"
 
 
 @pytest.fixture

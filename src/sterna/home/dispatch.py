@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from sterna.errors import ParcelRefused
-from sterna.home.away.place import HERE, Place
+from sterna.home.away.place import Place
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Lease
 from sterna.home.progress import Progress
@@ -239,8 +239,8 @@ class Dispatch:
             )
         except ParcelRefused:
             self.progress.errors["parcel_refused"] += 1
-            place = Place("host") if visit.id in self._left else HERE
-        self.progress.visits[place.kind] += 1
+            place = "host" if visit.id in self._left else "here"
+        self.progress.visits[place] += 1
 
     async def _wait_for_news(self) -> None:
         with suppress(TimeoutError):

@@ -12,7 +12,7 @@ from tests.home.away.scripted import ScriptedLines
 from tests.home.away.visits import OFFER, SITE, parcel, target, visit
 
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused, SternaError
-from sterna.home.away.courier import Courier, TripRequest, call_back
+from sterna.home.away.courier import Courier, TripRequest, call_back, unfinished
 from sterna.home.away.events import Fault
 from sterna.home.away.luggage import pack
 from sterna.home.away.trip import Trip
@@ -166,7 +166,7 @@ async def test_cancelled_trip_goes_on_after_the_next_start(bench: Bench) -> None
     await asyncio.gather(sending, return_exceptions=True)
     assert bench.ledger.recover(now=50.0, least_pause=1.0) == 0
     bench.script = ScriptedLines(LAST)
-    (trip,) = await bench.courier.unfinished()
+    (trip,) = unfinished(bench.ledger)
     assert (trip.visit, trip.offer, trip.resume_from) == (TRIP.visit, OFFER, 1)
     assert (await bench.send(trip)).out is Out.RETURNED
     assert bench.script.asked == [("v", 1)]
@@ -177,7 +177,7 @@ async def test_resumed_crawler_that_its_host_does_not_know_is_lost(bench: Bench)
     bench.script.error = HostGone("cut")
     bench.write_out(TRIP)
     await bench.deliver(parcel(TRIP.visit, 1, "/", arrival=Arrival(received_at=5.0)))
-    (trip,) = await bench.courier.unfinished()
+    (trip,) = unfinished(bench.ledger)
     assert trip.resume_from == 2
     bench.script = ScriptedLines(error=Refused("gone", "there is no visit v"))
     assert (await bench.send(trip)).out is Out.LOST
@@ -188,7 +188,7 @@ async def test_resumed_crawler_that_its_host_does_not_know_is_lost(bench: Bench)
 async def test_crawler_that_nobody_waits_for_is_called_back(bench: Bench, is_waited_for: bool) -> None:
     bench.write_out(TRIP)
     call_back(bench.ledger, lambda visit: is_waited_for and visit == TRIP.visit, now=30.0)
-    assert len(await bench.courier.unfinished()) == is_waited_for
+    assert len(unfinished(bench.ledger)) == is_waited_for
     assert bench.is_free() is not is_waited_for
 
 
@@ -196,7 +196,7 @@ async def test_crawler_whose_luggage_cannot_be_read_is_called_back(bench: Bench)
     row = OutboxRow(visit="v", site=SITE, endpoint="", key="", state=Out.WAITING, written_at=11.0)
     bench.ledger.write_out(row, b"of another version")
     call_back(bench.ledger, lambda visit: True, now=30.0)
-    assert (await bench.courier.unfinished(), bench.is_free()) == ([], True)
+    assert (unfinished(bench.ledger), bench.is_free()) == ([], True)
     assert "cannot read the crawler's entry" in bench.ledger.outbox()[0].reason
 
 
@@ -275,7 +275,7 @@ def _kill(ledger: SqliteLedger) -> None:
 async def test_crawler_at_a_host_that_keeps_nothing_is_lost_with_the_line(bench: Bench) -> None:
     bench.write_out(msgspec.structs.replace(TRIP, offer=_live_only()))
     assert bench.ledger.recover(now=50.0, least_pause=1.0) == 1
-    assert await bench.courier.unfinished() == []
+    assert unfinished(bench.ledger) == []
 
 
 def _live_only() -> Offer:

@@ -13,20 +13,12 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from sterna.errors import FetchError, HostGone, ParcelRefused
-from sterna.home.away.courier import Courier, TripRequest
+from sterna.home.away.courier import Courier, TripRequest, unfinished
 from sterna.home.away.events import Fault
 from sterna.home.away.hosts import Hosts
 from sterna.home.away.luggage import luggage
-from sterna.home.away.place import (
-    HERE,
-    Choice,
-    Place,
-    PlaceKind,
-    Placement,
-    choose,
-    closed_words,
-    prospect_of,
-)
+from sterna.home.away.place import Choice, Place, Placement, choose, closed_words, prospect_of
+from sterna.home.belief import check
 from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import HostRow
 from sterna.model import Crawler, Deliver, Hold, Parcel, Visit
@@ -40,12 +32,10 @@ FAILED_SECONDS = 300.0  # for which a host that failed is not contacted
 T = TypeVar("T")
 
 
-class Here(Protocol):
-    """The runtime here."""
+class Here(check.Here, Protocol):
+    """The runtime here, which waits for a site's turn too."""
 
     async def take_turn(self, visit: Visit) -> None: ...
-
-    async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None: ...
 
 
 class Stationary:
@@ -58,7 +48,7 @@ class Stationary:
         self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
     ) -> Place:
         await self._here.carry_out(visit, deliver=deliver, stop=stop)
-        return HERE
+        return "here"
 
     async def unfinished(self) -> list[Visit]:
         return []
@@ -90,8 +80,7 @@ class Migrating:
         return site not in self.courier.killed_sites
 
     async def unfinished(self) -> list[Visit]:
-        """Visits of an earlier run that are still at their hosts."""
-        requests = await self.courier.unfinished()
+        requests = await self.ledger.do(unfinished)
         for request in requests:
             self.hosts.let_reach(request.visit, request.offer)
         self._under_way = {request.visit.id: request for request in requests}
@@ -107,9 +96,9 @@ class Migrating:
             request, visit = await _unless_stopped(self._plan(visit), stop, (None, visit))
             deliver = deliver if visit is before else _counting_discovery(deliver)
         if request and await self._send(request, deliver=deliver, stop=stop, leave=leave):
-            return Place("host", request.offer.endpoint)
+            return "host"
         await self.here.carry_out(visit, deliver=deliver, stop=stop)
-        return HERE
+        return "here"
 
     async def _send(
         self, request: TripRequest, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
@@ -191,7 +180,7 @@ class Migrating:
     async def _row(self, site: str) -> HostRow | None:
         return await self.ledger.do(lambda ledger: ledger.host_row(site))
 
-    def _say(self, site: str, place: PlaceKind, reason: str) -> None:
+    def _say(self, site: str, place: Place, reason: str) -> None:
         self.tell(Placement(site=site, place=place, reason=reason))
 
 

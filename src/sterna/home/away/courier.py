@@ -57,10 +57,6 @@ class Courier:
             self._paused_sites.add(site)
             self.warn(f"the host of {site} paused the crawler: {line.removeprefix(PAUSED).strip()}")
 
-    async def unfinished(self) -> list[TripRequest]:
-        """The trips of an earlier run that are still under way."""
-        return await self.ledger.do(_unfinished)
-
     async def travel(
         self, request: TripRequest, *, deliver: Deliver, stop: asyncio.Event, blame: Blame
     ) -> Trip:
@@ -299,7 +295,8 @@ class _TripDriver:
         return ev.Closed(await self.courier.ledger.do(note))
 
 
-def _unfinished(ledger: Ledger) -> list[TripRequest]:
+def unfinished(ledger: Ledger) -> list[TripRequest]:
+    """The trips of an earlier run that are still under way."""
     requests = []
     for row in ledger.outbox(states=UNDER_WAY):
         visit, offer, own = unpack(ledger.luggage(row.visit))

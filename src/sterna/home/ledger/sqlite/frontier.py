@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 
 from sterna.home.ledger.records import WHOLE
 from sterna.home.ledger.sqlite.database import add_to_tally
-from sterna.home.ledger.sqlite.lookup import CHUNK, Lookup, Row, best, depth_of, priority_of, rank_of
+from sterna.home.ledger.sqlite.lookup import Lookup, Row, best, chunks, depth_of, priority_of, rank_of
 from sterna.model import Hold, Target
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER
@@ -137,8 +137,7 @@ def ids_of_sites(db: sqlite3.Connection, origins: Collection[str]) -> dict[str, 
 
 def _select_sites(db: sqlite3.Connection, origins: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for start in range(0, len(origins), CHUNK):
-        some = origins[start : start + CHUNK]
+    for some in chunks(origins):
         marks = ", ".join("?" * len(some))
         found |= db.execute(f"SELECT origin, id FROM site WHERE origin IN ({marks})", some).fetchall()  # noqa: S608
     return found

@@ -186,17 +186,17 @@ def lose(db: sqlite3.Connection, visit: str, *, now: float, reason: str) -> bool
     """Ends the lease of a visit that will not come back; False if it has none."""
     _mark_out(db, visit, Out.LOST, now=now, reason=reason)
     row = db.execute(
-        "SELECT site_id, part, origin FROM part JOIN site ON site.id = site_id WHERE visit = ?", (visit,)
+        "SELECT site_id, origin FROM part JOIN site ON site.id = site_id WHERE visit = ?", (visit,)
     ).fetchone()
-    if row is None:
-        return False
-    site_id, part, origin = row
-    db.execute(
-        "UPDATE part SET visit = NULL, turn = ? WHERE site_id = ? AND part = ?",
-        (free_at(db, site_id, origin, now), site_id, part),
-    )
-    db.execute("UPDATE visit SET over = ?, ended = ? WHERE id = ?", (now, Ended.LOST, visit))
-    return True
+    if row:
+        end(db, visit, Ended.LOST, turn=free_at(db, row[0], row[1], now), now=now)
+    return row is not None
+
+
+def end(db: sqlite3.Connection, visit: str, ended: Ended, *, turn: float | None, now: float) -> None:
+    """Ends the lease of a visit; its part gets this turn."""
+    db.execute("UPDATE part SET visit = NULL, turn = ? WHERE visit = ?", (turn, visit))
+    db.execute("UPDATE visit SET over = ?, ended = ? WHERE id = ?", (now, ended, visit))
 
 
 def _write_host(db: sqlite3.Connection, row: HostRow) -> None:
