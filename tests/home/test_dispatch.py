@@ -12,9 +12,8 @@ from tests import making
 from sterna.errors import ParcelRefused, StorageError
 from sterna.home.away.place import Place
 from sterna.home.dispatch import Dispatch, Plan
-from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, HostRow
-from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Crawler, Deliver, Ended, Etiquette, Parcel, Target, Usage, Visit
 from sterna.web.clock import SystemClock

@@ -12,8 +12,8 @@ import msgspec
 
 from sterna.errors import ParcelRefused
 from sterna.home.away.place import Place
-from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Lease
+from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import LIMITS, Budget, Crawler, Deliver, Etiquette, Parcel, Stay, Target, Usage, Visit
 from sterna.web.clock import Clock
@@ -167,7 +167,7 @@ class Dispatch:
             if not leases:
                 return
 
-    def _lease(self, free: int, left: int, ledger: Ledger) -> tuple[list[Lease], float]:
+    def _lease(self, free: int, left: int, ledger: SqliteLedger) -> tuple[list[Lease], float]:
         """Leases at most `free` parts, for `left` pages in all, and the patience of their visits."""
         now = self.clock.now()
         due = ledger.due_count(now=now, most=free + 1)

@@ -17,9 +17,8 @@ from sterna.home.away.carrier import Migrating, Stationary
 from sterna.home.away.courier import Courier
 from sterna.home.away.hosts import Hosts
 from sterna.home.away.place import Placement
-from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, HostRow
-from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Ended, Etiquette, Hold, Parcel, Scope, Target, Visit
 from sterna.web.politeness import site_key

@@ -19,8 +19,8 @@ from sterna.home.away.hosts import Hosts
 from sterna.home.away.luggage import luggage
 from sterna.home.away.place import Choice, Place, Placement, choose, closed_words, prospect_of
 from sterna.home.belief import check
-from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import HostRow
+from sterna.home.ledger.sqlite.ledger import LedgerDesk
 from sterna.model import Crawler, Deliver, Hold, Parcel, Visit
 from sterna.web.clock import Clock
 from sterna.web.politeness import site_key
