@@ -24,6 +24,7 @@ from pathlib import Path
 from sterna.archive.segments import SegmentStore
 from sterna.crawler.facts import Fact, encode
 from sterna.home.intake import Intake
+from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
 from sterna.model import Ended, Page, Parcel, StateChange, Target, Usage
 from sterna.web.clock import SystemClock
 from sterna.web.urls import fingerprint

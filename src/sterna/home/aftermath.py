@@ -23,13 +23,10 @@ _BUDGET = Budget(cpu_seconds=60.0)
 
 
 class Journey:
-    """The position of a crawler on its journey, if it has sites to visit one after the other.
-
-    All but may_visit() and note() run in the ledger's thread.
-    """
+    """The position of a crawler on its journey. All but may_visit() and note() run in the ledger's thread."""
 
     def __init__(self, sites: Sequence[str], ledger: SqliteLedger) -> None:
-        self._sites = tuple(sites)
+        self._sites = tuple(sites)  # none without a journey
         self._ledger = ledger
         self._at = int(ledger.setting(_SETTING) or 0)
         self._is_over_here = False  # set by note(), cleared by move_on()

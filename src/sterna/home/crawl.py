@@ -305,7 +305,7 @@ class _Home:
     # -- after -------------------------------------------------------------------------------------------
 
     def _summary(self, ended: str, readers_peak: int) -> Summary:
-        progress, now = self.progress, self.run.clock.now()
+        progress, usage, now = self.progress, self.progress.usage, self.run.clock.now()
         counts = self._ledger.counts(now=now)
         seconds = now - progress.began
         if ended == "finished" and progress.limits:  # the crawler's own
@@ -314,25 +314,25 @@ class _Home:
             ended = "pages"
         return Summary(
             ended=ended,
-            pages=progress.pages,
-            requests=progress.requests,
-            bytes_received=progress.bytes_received,
-            errors=dict(sorted(progress.errors.items())),
+            pages=usage.pages,
+            requests=usage.requests,
+            bytes_received=usage.bytes_received,
+            errors=usage.errors,
             visits={"here": progress.visits["here"], "host": progress.visits["host"]},
             saved=Saved(crossed=progress.crossed, fetched=progress.fetched_at_hosts),
             seconds=round(seconds, 3),
-            pages_per_second=round(progress.pages / seconds, 2) if seconds > 0 else 0.0,
+            pages_per_second=round(usage.pages / seconds, 2) if seconds > 0 else 0.0,
             peak_memory_bytes=memory_bytes(is_peak=True) + readers_peak,
-            unchanged=progress.unchanged,
-            redirects=progress.redirects,
+            unchanged=usage.unchanged,
+            redirects=usage.redirects,
             sites=counts.sites,
             pending=counts.pending,
             waiting_sites=counts.waiting_sites,
             total_pages=counts.pages,
             next_turn=counts.next_turn,
-            kept=progress.kept,
+            kept=usage.kept,
             rows=progress.rows,
-            cpu_seconds=round(progress.cpu_seconds, 3),
+            cpu_seconds=round(usage.cpu_seconds, 3),
             checked=progress.checked,
             collection=str(self.collection.folder),
         )

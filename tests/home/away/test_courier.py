@@ -115,7 +115,7 @@ async def test_crawler_that_returns_is_noted_with_what_crossed_the_network(bench
     assert (row.state, row.reason, row.bytes_sent, row.bytes_received) == (Out.RETURNED, "finished", 700, 200)
     assert [each.size_bytes for each in bench.ledger.inbox("v")] == [100, 100]
     assert (bench.progress.away, bench.progress.has_sent) == (set(), True)
-    assert (bench.progress.bytes_received, bench.progress.fetched_at_hosts) == (200, 8_000)
+    assert (bench.progress.usage.bytes_received, bench.progress.fetched_at_hosts) == (200, 8_000)
     assert bench.faults == []
 
 

@@ -21,7 +21,7 @@ from sterna.home.away.place import Choice, Place, Placement, choose, closed_word
 from sterna.home.belief import check
 from sterna.home.ledger.records import HostRow
 from sterna.home.ledger.sqlite.ledger import LedgerDesk
-from sterna.model import Crawler, Deliver, Hold, Parcel, Visit
+from sterna.model import Crawler, Deliver, Hold, Parcel, Usage, Visit
 from sterna.web.clock import Clock
 from sterna.web.politeness import site_key
 from sterna.wire.discovery import Offer
@@ -136,10 +136,7 @@ class Migrating:
         offer, visit, reason = await self._find(visit)
         if offer:
             self._say(visit.site, "host", f"{offer.endpoint}, {choice.reason}")
-            request = TripRequest(
-                visit=visit, offer=offer, is_live_only=offer.is_live_only, order_bytes=choice.order_bytes
-            )
-            return request, visit
+            return TripRequest(visit=visit, offer=offer, order_bytes=choice.order_bytes), visit
         if self.is_host_required:
             raise _unserved(visit.site, "the site has no host" + (f" ({reason})" if reason else ""))
         self._say(visit.site, "here", reason or "the site has no host")
@@ -186,14 +183,10 @@ class Migrating:
 
 def _counting_discovery(deliver: Deliver) -> Deliver:
     """Counts the discovery request as one of the visit, with its first parcel."""
-    is_counted = False
 
     async def counting(parcel: Parcel) -> None:
-        nonlocal is_counted
-        if not is_counted:
-            is_counted = True
-            usage = msgspec.structs.replace(parcel.usage, requests=parcel.usage.requests + 1)
-            parcel = msgspec.structs.replace(parcel, usage=usage)
+        if parcel.number == 1:
+            parcel = msgspec.structs.replace(parcel, usage=parcel.usage.plus(Usage(requests=1)))
         await deliver(parcel)
 
     return counting

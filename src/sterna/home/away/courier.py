@@ -19,7 +19,7 @@ from sterna.home.belief.quarantine import HeldVisit
 from sterna.home.ledger.records import UNDER_WAY, Out, OutboxRow
 from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
 from sterna.home.progress import Progress
-from sterna.model import Deliver, Visit
+from sterna.model import Deliver, Usage, Visit
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import Session
@@ -65,11 +65,12 @@ class Courier:
         Calls `blame` before the site is free for another visit. A refused parcel is a failure of the trip;
         any other error of `deliver` is raised.
         """
-        visit = request.visit
-        lines = self.open_lines()
-        departure = replace(request, level=self.level, patience=lines.patience)
+        visit, offer, lines = request.visit, request.offer, self.open_lines()
+        departure = replace(
+            request, is_live_only=offer.is_live_only, level=self.level, patience=lines.patience
+        )
         trip = Trip(departure, now=self.clock.now())
-        line = lines.to(request.offer)
+        line = lines.to(offer)
         driver = _TripDriver(self, request, trip, line=line, deliver=deliver, stop=stop, blame=blame)
         self.progress.away.add(visit.id)
         self.progress.has_sent = True
@@ -77,7 +78,7 @@ class Courier:
             await driver.run()
         finally:
             self.progress.away.discard(visit.id)
-            self.progress.bytes_received += line.traffic.received
+            self.progress.count(Usage(bytes_received=line.traffic.received))
         return trip
 
     async def shape(self, visit: Visit, offer: Offer, session: Session) -> Visit:
@@ -300,15 +301,7 @@ def unfinished(ledger: SqliteLedger) -> list[TripRequest]:
     requests = []
     for row in ledger.outbox(states=UNDER_WAY):
         visit, offer, own = unpack(ledger.luggage(row.visit))
-        requests.append(
-            TripRequest(
-                visit=visit,
-                offer=offer,
-                is_live_only=offer.is_live_only,
-                resume_from=row.parcels + 1,
-                own=own,
-            )
-        )
+        requests.append(TripRequest(visit=visit, offer=offer, resume_from=row.parcels + 1, own=own))
     return requests
 
 

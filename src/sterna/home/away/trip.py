@@ -66,10 +66,7 @@ class Trip:
         self.visit = departure.visit  # replaced by the shaped one, once the host has said what it grants
         self.stage = Stage.LEAVING
         self._clocks = Clocks(self.visit.budget.seconds, self._patience, now=now)
-        # Tries and streams; also set by _start_at().
-        self.next = self._first = self._tried_at = 1  # parcel numbers
-        self._was_sent = self._is_taken = False
-        self._streams = 0  # ordered in this run, and one for an earlier run
+        # Tries and streams; those of _start_at() too.
         self._tries = 0
         self.cuts = 0  # after which the visit was resumed
         self._start_at(departure.resume_from)
@@ -104,6 +101,12 @@ class Trip:
     @property
     def parcels(self) -> int:
         return self.next - self._first
+
+    def _start_at(self, number: int) -> None:
+        """Resumes from this parcel; 0 sends the visit."""
+        self._was_sent = self._is_taken = number > 0
+        self._streams = int(self._was_sent)  # ordered in this run, and one for an earlier run
+        self.next = self._first = self._tried_at = max(number, 1)  # parcel numbers
 
     def on(self, event: ev.Event, *, now: float) -> Actions:  # noqa: PLR0911, PLR0912 - a case for each
         """The actions to carry out next."""
@@ -152,12 +155,6 @@ class Trip:
                 return self._failed(event.error)
             case ev.Closed():
                 return self._closed(event.out)
-
-    def _start_at(self, number: int) -> None:
-        """Resumes from this parcel; 0 sends the visit."""
-        self._was_sent = self._is_taken = number > 0
-        self._streams = int(self._was_sent)
-        self.next = self._first = self._tried_at = max(number, 1)
 
     # -- until the stream --------------------------------------------------------------------------------
 

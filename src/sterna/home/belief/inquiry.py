@@ -106,10 +106,8 @@ class Inquiry:
         report = await check.run(count, stop)
         if report.findings:
             await self._note(visit, report)
-        progress = inquiries.progress
-        progress.checked += len(report.findings)
-        progress.requests += report.usage.requests
-        progress.bytes_received += report.usage.bytes_received
+        inquiries.progress.checked += len(report.findings)
+        inquiries.progress.count(report.usage)
         return report
 
     async def _note(self, visit: Visit, report: Report) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,13 +43,13 @@ class SqliteLedger(Sites, Pages, Memory, Outbox, Manifest, Status):
         self._database.close()
 
 
+@dataclass(frozen=True, slots=True)
 class LedgerDesk:
     """The ledger as the event loop uses it: all calls run in the one thread that owns the connection."""
 
-    def __init__(self, ledger: SqliteLedger, thread: Executor) -> None:
-        self.ledger = ledger
-        self._thread = thread
+    ledger: SqliteLedger
+    thread: Executor
 
     async def do(self, call: Callable[[SqliteLedger], T]) -> T:
         """The result of `call`, which is given the ledger."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call, self.ledger)
+        return await asyncio.get_running_loop().run_in_executor(self.thread, call, self.ledger)

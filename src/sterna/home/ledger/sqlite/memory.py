@@ -54,8 +54,7 @@ class Memory(Part):
         """Makes the next visit to a site continue from saved progress; what is already known stays."""
         with self._database.transaction() as db:
             (site_id,) = ids_of_sites(db, [site]).values()
-            seen = array("q")
-            seen.frombytes(progress.seen)
+            seen = memoryview(progress.seen).cast("q")
             waiting = {fingerprint(target.url) for target in progress.frontier}
             # Before `known` changes below: the lookup sees the last commit only.
             add_targets(db, self._database.lookup, [(WHOLE, progress.frontier)], now=now)

@@ -5,15 +5,7 @@ from collections.abc import Collection
 
 from msgspec.structs import astuple, replace
 
-from sterna.home.ledger.records import (
-    UNDER_WAY,
-    Estimate,
-    HostRow,
-    InboxRow,
-    Out,
-    OutboxRow,
-    Subtree,
-)
+from sterna.home.ledger.records import UNDER_WAY, Estimate, HostRow, InboxRow, Out, OutboxRow, Subtree
 from sterna.home.ledger.sqlite.database import Part, add_to_tally, select
 from sterna.home.ledger.sqlite.frontier import free_at
 from sterna.model import Arrival, Ended, Parcel
@@ -168,15 +160,13 @@ class Outbox(Part):
     def receipts(self) -> list[tuple[str, str, bytes]]:
         """Visit, site and signed receipt, in the order of the visits."""
         with self._database.reading() as db:
-            rows = db.execute(
+            return db.execute(
                 "SELECT receipt.visit, receipt.site, data FROM receipt"
                 " LEFT JOIN visit ON visit.id = receipt.visit ORDER BY began, receipt.visit"
-            )
-            return [(visit, site, bytes(data)) for visit, site, data in rows]
+            ).fetchall()
 
 
 def _mark_out(db: sqlite3.Connection, visit: str, state: Out, *, now: float, reason: str = "") -> Out:
-    """Sets the state of a crawler, unless it is final already; returns what it is now."""
     is_over = state not in UNDER_WAY
     db.execute(
         "UPDATE outbox SET state = ?, reason = ?, sent_at = coalesce(sent_at, ?), over_at = ?,"
