@@ -15,7 +15,8 @@ from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.home.dispatch import Borders
 from sterna.home.intake import Intake
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.interface import LedgerDesk
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Parcel, Target
 from sterna.web.clock import SystemClock
 

@@ -10,8 +10,9 @@ from tests.home.ledger.ledger_suite import SITE
 
 from sterna.archive.manifest import FactRow
 from sterna.archive.segments import SegmentStore
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.upkeep import READER_GRACE_SECONDS, merge
 from sterna.model import Link, Links, Page
 

@@ -10,10 +10,11 @@ import pytest
 from tests import making
 
 from sterna.errors import ParcelRefused, StorageError
-from sterna.home.away.place import Place
+from sterna.home.away.place import HERE, Place
 from sterna.home.dispatch import Dispatch, Plan
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, HostRow
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Crawler, Deliver, Ended, Etiquette, Parcel, Target, Usage, Visit
 from sterna.web.clock import SystemClock
@@ -54,7 +55,7 @@ class NotingCarrier:
         await asyncio.sleep(0.05)
         self.active -= 1
         await deliver(self._answer(visit))
-        return "host" if self.is_host else "here"
+        return Place("host") if self.is_host else HERE
 
 
 @pytest.fixture

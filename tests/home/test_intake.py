@@ -18,8 +18,9 @@ from sterna.archive.warc import WarcStore
 from sterna.crawler.facts import Fact, encode
 from sterna.errors import ParcelRefused, StorageError
 from sterna.home.intake import Intake
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Lease
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Arrival, Ended, Link, Links, Parcel, Raw, StateChange, Target, Usage
 from sterna.web.clock import SystemClock
 

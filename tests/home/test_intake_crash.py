@@ -24,7 +24,8 @@ from pathlib import Path
 from sterna.archive.segments import SegmentStore
 from sterna.crawler.facts import Fact, encode
 from sterna.home.intake import Intake
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.model import Ended, Page, Parcel, StateChange, Target, Usage
 from sterna.web.clock import SystemClock
 from sterna.web.urls import fingerprint

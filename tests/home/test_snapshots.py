@@ -13,8 +13,9 @@ from sterna.archive.manifest import Batch, FactRow, Snapshot
 from sterna.archive.segments import SegmentStore
 from sterna.errors import EmptyCollection
 from sterna.home.folder import CollectionFolder
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.upkeep import merge
 from sterna.model import Link, Links
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from sterna.errors import EngineEnded, RulesError
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.model import Budget, Ended, Parcel, Program, Source, Target
 from sterna.runtime.engine.client import Engines
 from sterna.web.clock import Clock
@@ -25,7 +25,7 @@ _BUDGET = Budget(cpu_seconds=60.0)
 class Journey:
     """The position of a crawler on its journey. All but may_visit() and note() run in the ledger's thread."""
 
-    def __init__(self, sites: Sequence[str], ledger: SqliteLedger) -> None:
+    def __init__(self, sites: Sequence[str], ledger: Ledger) -> None:
         self._sites = tuple(sites)  # none without a journey
         self._ledger = ledger
         self._at = int(ledger.setting(_SETTING) or 0)

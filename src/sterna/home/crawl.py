@@ -23,8 +23,9 @@ from sterna.home.errand import asks_more, choose_errand
 from sterna.home.errand import load as load_errand
 from sterna.home.folder import CollectionFolder
 from sterna.home.intake import Intake, OnStep
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import UNDER_WAY, Counts
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump, host_name, is_private_name
 from sterna.home.progress import Progress, Saved, Summary
 from sterna.home.upkeep import keep_merging, recover

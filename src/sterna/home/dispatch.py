@@ -11,9 +11,9 @@ from typing import Protocol
 import msgspec
 
 from sterna.errors import ParcelRefused
-from sterna.home.away.place import Place
+from sterna.home.away.place import HERE, Place
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Lease
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import LIMITS, Budget, Crawler, Deliver, Etiquette, Parcel, Stay, Target, Usage, Visit
 from sterna.web.clock import Clock
@@ -164,7 +164,7 @@ class Dispatch:
             if not leases:
                 return
 
-    def _lease(self, free: int, left: int, ledger: SqliteLedger) -> tuple[list[Lease], float]:
+    def _lease(self, free: int, left: int, ledger: Ledger) -> tuple[list[Lease], float]:
         """Leases at most `free` parts, for `left` pages in all, and the patience of their visits."""
         now = self.clock.now()
         due = ledger.due_count(now=now, most=free + 1)
@@ -236,8 +236,8 @@ class Dispatch:
             )
         except ParcelRefused:
             self.progress.count(Usage(errors={"parcel_refused": 1}))
-            place = "host" if visit.id in self._left else "here"
-        self.progress.visits[place] += 1
+            place = Place("host") if visit.id in self._left else HERE
+        self.progress.visits[place.kind] += 1
 
     async def _wait_for_news(self) -> None:
         with suppress(TimeoutError):

@@ -11,8 +11,8 @@ from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Change, Disposal
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
 from sterna.model import Parcel, Target, Usage
 from sterna.web.clock import Clock
 
@@ -75,9 +75,7 @@ class Intake:
             )
             _settle(done, None if is_stored else ParcelRefused(f"{refusal} was refused: {disposal}"))
 
-    def _store(
-        self, ledger: SqliteLedger, parcels: list[Parcel]
-    ) -> tuple[list[Disposal], tuple[Parcel, ...]]:
+    def _store(self, ledger: Ledger, parcels: list[Parcel]) -> tuple[list[Disposal], tuple[Parcel, ...]]:
         """The disposal of each parcel, and the parcels stored now; runs in the ledger's thread."""
         self.on_step("received")
         disposals = _judge(ledger, parcels)
@@ -109,7 +107,7 @@ class Intake:
             usage = usage.plus(Usage(errors={"unreadable_fact": unreadable}))
         return msgspec.structs.replace(parcel, outlinks=wanted, usage=usage), facts
 
-    def _batch(self, ledger: SqliteLedger, parcels: Sequence[Parcel]) -> Batch:
+    def _batch(self, ledger: Ledger, parcels: Sequence[Parcel]) -> Batch:
         """The next batch. Its number is taken only by the commit: a crash leaves no gap."""
         pages = [(parcel.site, page.fingerprint) for parcel in parcels for page in parcel.pages]
         known = ledger.stored(set(pages))
@@ -125,7 +123,7 @@ class Intake:
         )
 
 
-def _judge(ledger: SqliteLedger, parcels: list[Parcel]) -> list[Disposal]:
+def _judge(ledger: Ledger, parcels: list[Parcel]) -> list[Disposal]:
     """The ledger's disposals; a parcel that is twice in the batch counts as stored the second time."""
     seen: set[tuple[str, int]] = set()
     disposals: list[Disposal] = []

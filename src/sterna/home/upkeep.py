@@ -7,7 +7,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from sterna.archive.manifest import Segment
 from sterna.archive.segments import SegmentStore, choose_merges
 from sterna.archive.warc import WarcStore
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.model import Hold
 from sterna.web.clock import Clock
 from sterna.web.politeness import TOTAL, Limits
@@ -17,7 +17,7 @@ READER_GRACE_SECONDS = 120.0  # a query that began before a merge may still read
 
 
 def recover(
-    ledger: SqliteLedger,
+    ledger: Ledger,
     segments: SegmentStore,
     *,
     warc: WarcStore | None,

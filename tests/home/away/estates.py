@@ -23,8 +23,9 @@ from sterna.home.away.line import Lines
 from sterna.home.away.patience import Patience
 from sterna.home.away.place import Placement
 from sterna.home.dispatch import Dispatch, Plan
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, Disposal
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
 from sterna.host.config import HostConfig
 from sterna.host.policy.policy import Caps, LoadRules, Policy

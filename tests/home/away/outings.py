@@ -24,8 +24,8 @@ from sterna.home.away.events import Fault
 from sterna.home.away.line import Lines
 from sterna.home.away.patience import Patience
 from sterna.home.away.trip import Trip
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Estimate, HostRow, Out, OutboxRow
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Parcel, Visit
 from sterna.transport.interface import Call, Transport
@@ -79,9 +79,9 @@ class FreeDesk(LedgerDesk):
     """Calls its ledger at once."""
 
     def __init__(self, ledger: object) -> None:
-        super().__init__(cast(SqliteLedger, ledger), cast(Executor, None))
+        super().__init__(cast(Ledger, ledger), cast(Executor, None))
 
-    async def do(self, call: Callable[[SqliteLedger], T]) -> T:
+    async def do(self, call: Callable[[Ledger], T]) -> T:
         return call(self.ledger)
 
 

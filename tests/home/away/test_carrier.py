@@ -16,9 +16,10 @@ from sterna.errors import FetchError, HostGone, LineBroken, Refused, SternaError
 from sterna.home.away.carrier import Migrating, Stationary
 from sterna.home.away.courier import Courier
 from sterna.home.away.hosts import Hosts
-from sterna.home.away.place import Placement
+from sterna.home.away.place import HERE, Placement
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, HostRow
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Ended, Etiquette, Hold, Parcel, Scope, Target, Visit
 from sterna.web.politeness import site_key
@@ -69,9 +70,10 @@ class World:
 
     async def carry(self, trip: Visit, stop: asyncio.Event | None = None) -> str:
         self.script.parcels = [] if self.error else [parcel(trip, 1, "/", ended=Ended.FINISHED)]
-        return await self.carrier().carry_out(
+        place = await self.carrier().carry_out(
             trip, deliver=self.deliver, stop=stop or asyncio.Event(), leave=self.leave
         )
+        return place.kind
 
     def leave(self) -> None:
         self.left += 1
@@ -265,7 +267,7 @@ async def test_visit_of_an_earlier_run_is_gone_on_with_and_its_site_not_asked(wo
     world.script.parcels = [parcel(WORTHY, 1, "/", ended=Ended.FINISHED)]
     (again,) = await carrier.unfinished()
     place = await carrier.carry_out(again, deliver=world.deliver, stop=asyncio.Event(), leave=world.leave)
-    assert (again.id, place, world.log) == ("v", "host", [OFFER.endpoint])
+    assert (again.id, place.kind, world.log) == ("v", "host", [OFFER.endpoint])
     assert world.reached == [OFFER.endpoint]
     assert await carrier.unfinished() == []
 
@@ -273,4 +275,4 @@ async def test_visit_of_an_earlier_run_is_gone_on_with_and_its_site_not_asked(wo
 async def test_stationary_carrier_stays_here(world: World) -> None:
     carrier = Stationary(Here(world))
     place = await carrier.carry_out(WORTHY, deliver=world.deliver, stop=asyncio.Event(), leave=world.leave)
-    assert (place, world.left, await carrier.unfinished(), carrier.may_visit(SITE)) == ("here", 0, [], True)
+    assert (place, world.left, await carrier.unfinished(), carrier.may_visit(SITE)) == (HERE, 0, [], True)

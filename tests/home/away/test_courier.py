@@ -16,8 +16,9 @@ from sterna.home.away.courier import Courier, TripRequest, call_back, unfinished
 from sterna.home.away.events import Fault
 from sterna.home.away.luggage import pack
 from sterna.home.away.trip import Trip
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, Disposal, Out, OutboxRow
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Arrival, Checkpoint, Ended, Parcel, Target
 from sterna.web.politeness import site_key

@@ -23,7 +23,8 @@ from tests.transport.serving import MemoryTransport
 from sterna.home.away.patience import Patience
 from sterna.home.away.receipts import LOST_BYTES, SKEW_SECONDS, Witnessed, dispute, kept_in
 from sterna.home.away.trip import Trip
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.interface import LedgerDesk
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.host.owner.receipts import KeptReceipt, read_book
 from sterna.model import Ended, Parcel, Usage
 from sterna.wire.discovery import Offer

@@ -22,8 +22,9 @@ from sterna.home.away.courier import Courier, TripRequest
 from sterna.home.away.events import Fault
 from sterna.home.belief.inquiry import Inquiries
 from sterna.home.belief.quarantine import Quarantine
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Out, TrustRow
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Checkpoint, Deliver, Ended, Page, Parcel, Target, Usage, Visit
 from sterna.trust.score import DAY, Score, belief

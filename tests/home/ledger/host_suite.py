@@ -9,8 +9,8 @@ from tests.home.ledger.ledger_suite import OTHER, SITE, page, targets
 from tests.home.ledger.program_suite import ProgramSuite
 from tests.making import parcel
 
+from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.records import UNDER_WAY, Change, Disposal, HostRow, InboxRow, Lease, Out, OutboxRow
-from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Arrival, Checkpoint, Ended, Hold, Parcel, Robots, RobotsState, Target, Usage
 from sterna.web.politeness import site_key
 
@@ -38,23 +38,23 @@ def arrived(of: Parcel) -> Parcel:
 class HostSuite(ProgramSuite):
     """The whole suite: what a subclass of it passes, it passes of `LedgerSuite` and `ProgramSuite` too."""
 
-    def send_out(self, ledger: SqliteLedger, now: float = 10.0, *, is_live_only: bool = False) -> Lease:
+    def send_out(self, ledger: Ledger, now: float = 10.0, *, is_live_only: bool = False) -> Lease:
         """A lease whose crawler is noted in the outbox."""
         lease = self.lease(ledger, now)
         ledger.write_out(out_row(lease, is_live_only=is_live_only), b"luggage")
         return lease
 
-    def arrive(self, ledger: SqliteLedger, *parcels: Parcel, now: float = 20.0) -> None:
+    def arrive(self, ledger: Ledger, *parcels: Parcel, now: float = 20.0) -> None:
         ledger.commit(Change(parcels=tuple(map(arrived, parcels))), now=now)
 
     # -- what is known of a host -------------------------------------------------------------------------
 
-    def test_nobody_has_looked_for_the_host_of_a_new_site(self, ledger: SqliteLedger) -> None:
+    def test_nobody_has_looked_for_the_host_of_a_new_site(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         assert ledger.host_row(SITE) is None
 
     def test_what_is_known_of_a_host_survives_reopening_and_is_replaced_whole(
-        self, ledger: SqliteLedger, reopen: Callable[[], SqliteLedger]
+        self, ledger: Ledger, reopen: Callable[[], Ledger]
     ) -> None:
         row = HostRow(
             site=SITE,
@@ -75,7 +75,7 @@ class HostSuite(ProgramSuite):
 
     @pytest.mark.parametrize("ends", ["closed", "committed"])
     def test_that_a_site_has_no_host_is_known_at_once_and_after_reopening(
-        self, ledger: SqliteLedger, reopen: Callable[[], SqliteLedger], ends: str
+        self, ledger: Ledger, reopen: Callable[[], Ledger], ends: str
     ) -> None:
         none = HostRow(site=SITE, checked_at=6.0, until=100.0, reason="HTTP 404")
         ledger.set_host(none)
@@ -87,7 +87,7 @@ class HostSuite(ProgramSuite):
         assert reopen().host_row(SITE) == none
 
     def test_host_that_comes_to_a_site_without_one_is_known(
-        self, ledger: SqliteLedger, reopen: Callable[[], SqliteLedger]
+        self, ledger: Ledger, reopen: Callable[[], Ledger]
     ) -> None:
         ledger.set_host(HostRow(site=SITE, until=100.0))
         found = HostRow(site=SITE, until=200.0, offer=b"{}", key="ed25519:k")
@@ -99,7 +99,7 @@ class HostSuite(ProgramSuite):
 
     @pytest.mark.parametrize("and_ask", [False, True])
     def test_host_that_failed_is_forgiven_and_none_is_asked_for_again_on_request(
-        self, ledger: SqliteLedger, and_ask: bool
+        self, ledger: Ledger, and_ask: bool
     ) -> None:
         failed = HostRow(site=SITE, offer=b"{}", until=90.0, failed_until=80.0, key="k", reason="busy")
         none = HostRow(site=OTHER, until=90.0)
@@ -114,7 +114,7 @@ class HostSuite(ProgramSuite):
         [(b"{}", 0.0, 3), (b"{}", 500.0, 1), (b"", 0.0, 1), (None, 0.0, 1)],
     )
     def test_visit_to_a_site_with_a_host_may_be_larger(
-        self, ledger: SqliteLedger, offer: bytes | None, failed_until: float, pages: int
+        self, ledger: Ledger, offer: bytes | None, failed_until: float, pages: int
     ) -> None:
         ledger.seed(targets("/a", "/b", "/c", depth=0), now=1.0)
         ledger.set_host(HostRow(site=SITE, offer=offer, failed_until=failed_until))
@@ -124,7 +124,7 @@ class HostSuite(ProgramSuite):
     # -- leaving and coming home -------------------------------------------------------------------------
 
     def test_crawler_is_noted_before_it_leaves_and_survives_reopening(
-        self, ledger: SqliteLedger, reopen: Callable[[], SqliteLedger]
+        self, ledger: Ledger, reopen: Callable[[], Ledger]
     ) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.send_out(ledger)
@@ -134,7 +134,7 @@ class HostSuite(ProgramSuite):
         assert (again.luggage(lease.visit), again.luggage("other")) == (b"luggage", b"")
         assert again.counts(now=12.0).away == 1
 
-    def test_parcel_from_a_host_is_in_the_inbox_and_its_crawler_is_away(self, ledger: SqliteLedger) -> None:
+    def test_parcel_from_a_host_is_in_the_inbox_and_its_crawler_is_away(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.send_out(ledger)
         first = parcel(lease, pages=(page("/"),), usage=Usage(pages=1, bytes_received=4_000))
@@ -152,7 +152,7 @@ class HostSuite(ProgramSuite):
         )
         assert [visit.place for visit in ledger.visit_rows()] == ["host"]
 
-    def test_parcel_from_a_host_is_stored_once(self, ledger: SqliteLedger) -> None:
+    def test_parcel_from_a_host_is_stored_once(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         first = parcel(self.send_out(ledger), pages=(page("/"),), usage=Usage(pages=1))
         self.arrive(ledger, first)
@@ -161,20 +161,20 @@ class HostSuite(ProgramSuite):
         assert ledger.counts(now=30.0).pages == 1
         assert [row.taken_at for row in ledger.inbox(first.visit)] == [20.0]
 
-    def test_parcel_that_is_refused_leaves_nothing_in_the_inbox(self, ledger: SqliteLedger) -> None:
+    def test_parcel_that_is_refused_leaves_nothing_in_the_inbox(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         late = parcel(self.send_out(ledger), 2)
         self.arrive(ledger, late)
         assert (ledger.inbox(late.visit), ledger.outbox()[0].state) == ([], Out.WAITING)
 
-    def test_visit_made_here_has_no_inbox(self, ledger: SqliteLedger) -> None:
+    def test_visit_made_here_has_no_inbox(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger)
         self.commit(ledger, parcel(lease, pages=(page("/"),), ended=Ended.FINISHED))
         assert (ledger.inbox(lease.visit), ledger.outbox()) == ([], [])
         assert [visit.place for visit in ledger.visit_rows()] == ["here"]
 
-    def test_crawler_that_came_back_is_told_with_what_crossed_the_network(self, ledger: SqliteLedger) -> None:
+    def test_crawler_that_came_back_is_told_with_what_crossed_the_network(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.send_out(ledger)
         last = parcel(
@@ -191,7 +191,7 @@ class HostSuite(ProgramSuite):
         # Home received the parcels; the pages themselves stayed at the site.
         assert ledger.counts(now=30.0).bytes_received == 900
 
-    def test_outbox_lists_by_state_in_the_order_in_which_they_left(self, ledger: SqliteLedger) -> None:
+    def test_outbox_lists_by_state_in_the_order_in_which_they_left(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"https://s{n}.example/") for n in range(3)], now=1.0)
         leases = ledger.lease(["v", "w", "x"], now=10.0, pages=5, max_depth=5)
         for lease, written_at in zip(leases, (13.0, 12.0, 14.0), strict=True):
@@ -202,7 +202,7 @@ class HostSuite(ProgramSuite):
         assert [row.visit for row in ledger.outbox(states=UNDER_WAY)] == ["v", "x"]
         assert [row.visit for row in ledger.outbox(states=[Out.LOST])] == ["w"]
 
-    def test_killed_crawler_stays_killed_whatever_is_told_of_it_later(self, ledger: SqliteLedger) -> None:
+    def test_killed_crawler_stays_killed_whatever_is_told_of_it_later(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.send_out(ledger)
         assert ledger.mark_out(lease.visit, Out.KILLED, now=20.0, reason="by hand") is Out.KILLED
@@ -215,7 +215,7 @@ class HostSuite(ProgramSuite):
     # -- losing them -------------------------------------------------------------------------------------
 
     def test_crawler_at_a_host_that_keeps_visits_is_not_lost_when_home_ends(
-        self, ledger: SqliteLedger, reopen: Callable[[], SqliteLedger]
+        self, ledger: Ledger, reopen: Callable[[], Ledger]
     ) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.send_out(ledger)
@@ -230,7 +230,7 @@ class HostSuite(ProgramSuite):
         self.arrive(again, rest, now=210.0)
         assert (again.counts(now=210.0).pages, again.counts(now=210.0).pending) == (2, 0)
 
-    def test_crawler_at_a_host_that_keeps_nothing_is_lost_when_home_ends(self, ledger: SqliteLedger) -> None:
+    def test_crawler_at_a_host_that_keeps_nothing_is_lost_when_home_ends(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.send_out(ledger, is_live_only=True)
         assert ledger.recover(now=100.0, least_pause=5.0) == 1
@@ -240,9 +240,7 @@ class HostSuite(ProgramSuite):
         assert ledger.holds(now=100.0) == (Hold(site_key(SITE), 105.0),)
         assert self.lease(ledger, 106.0).epoch == lease.epoch + 1
 
-    def test_lost_visit_keeps_what_it_brought_and_another_goes_on_from_there(
-        self, ledger: SqliteLedger
-    ) -> None:
+    def test_lost_visit_keeps_what_it_brought_and_another_goes_on_from_there(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.send_out(ledger)
         self.arrive(
@@ -261,7 +259,7 @@ class HostSuite(ProgramSuite):
         next_one = self.lease(ledger, 30.0)
         assert {start.url for start in next_one.starts} == {f"{SITE}/x", f"{SITE}/y"}
 
-    def test_visit_that_ended_by_itself_cannot_be_lost(self, ledger: SqliteLedger) -> None:
+    def test_visit_that_ended_by_itself_cannot_be_lost(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.send_out(ledger)
         self.arrive(ledger, parcel(lease, pages=(page("/"),), ended=Ended.FINISHED))
@@ -269,14 +267,14 @@ class HostSuite(ProgramSuite):
         assert not ledger.lose(lease.visit, now=31.0)
         assert (ledger.outbox()[0].state, ledger.visit_rows()[0].ended) == (Out.RETURNED, Ended.FINISHED)
 
-    def test_site_of_a_lost_visit_waits_for_its_hold(self, ledger: SqliteLedger) -> None:
+    def test_site_of_a_lost_visit_waits_for_its_hold(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.send_out(ledger)
         ledger.hold([Hold(site_key(SITE), 500.0)])
         ledger.lose(lease.visit, now=30.0)
         assert ledger.counts(now=30.0).next_turn == 500.0
 
-    def test_disqualified_site_of_a_lost_visit_waits_for_its_retry(self, ledger: SqliteLedger) -> None:
+    def test_disqualified_site_of_a_lost_visit_waits_for_its_retry(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger)
         robots = Robots(RobotsState.DISQUALIFIED, 20.0, 1, 3600.0, b"", "HTTP 503")
@@ -286,7 +284,7 @@ class HostSuite(ProgramSuite):
 
     # -- how much a page changed -------------------------------------------------------------------------
 
-    def test_likeness_comes_back_with_the_validators(self, ledger: SqliteLedger) -> None:
+    def test_likeness_comes_back_with_the_validators(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         first = parcel(self.lease(ledger), pages=(page("/", likeness=b"12345678"),), ended=Ended.FINISHED)
         self.commit(ledger, first)
@@ -299,7 +297,7 @@ class HostSuite(ProgramSuite):
         third = self.lease(ledger, 2001.0)
         assert [each.likeness for each in third.known.validators] == [b"12345678"]
 
-    def test_likeness_is_forgotten_with_the_other_validators(self, ledger: SqliteLedger) -> None:
+    def test_likeness_is_forgotten_with_the_other_validators(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         first = parcel(self.lease(ledger), pages=(page("/", likeness=b"12345678"),), ended=Ended.FINISHED)
         self.commit(ledger, first)

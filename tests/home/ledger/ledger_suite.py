@@ -9,8 +9,8 @@ from tests import making
 from tests.making import parcel
 
 from sterna.archive.manifest import Segment, WarcPosition
+from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.records import WHOLE, Change, Disposal, Lease
-from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import (
     Checkpoint,
     Ended,
@@ -43,29 +43,29 @@ class LedgerSuite:
     """A subclass gives the fixtures `ledger` and `reopen`."""
 
     @pytest.fixture
-    def ledger(self) -> SqliteLedger:
+    def ledger(self) -> Ledger:
         raise NotImplementedError
 
     @pytest.fixture
-    def reopen(self) -> Callable[[], SqliteLedger]:
+    def reopen(self) -> Callable[[], Ledger]:
         raise NotImplementedError
 
-    def lease(self, ledger: SqliteLedger, now: float = 10.0, **fields: int) -> Lease:
+    def lease(self, ledger: Ledger, now: float = 10.0, **fields: int) -> Lease:
         limits = {"pages": 100, "max_depth": 64, **fields}
         (lease,) = ledger.lease(
             [f"visit-{now}"], now=now, pages=limits["pages"], max_depth=limits["max_depth"]
         )
         return lease
 
-    def commit(self, ledger: SqliteLedger, *parcels: Parcel, now: float = 20.0) -> None:
+    def commit(self, ledger: Ledger, *parcels: Parcel, now: float = 20.0) -> None:
         ledger.commit(Change(parcels=parcels), now=now)
 
     # -- leases ------------------------------------------------------------------------------------------
 
-    def test_empty_ledger_has_nothing_to_lease(self, ledger: SqliteLedger) -> None:
+    def test_empty_ledger_has_nothing_to_lease(self, ledger: Ledger) -> None:
         assert ledger.lease(["v"], now=1.0, pages=10, max_depth=5) == []
 
-    def test_seed_is_leased_once(self, ledger: SqliteLedger) -> None:
+    def test_seed_is_leased_once(self, ledger: Ledger) -> None:
         assert ledger.seed([Target(f"{SITE}/")], now=1.0, private_sites=[SITE]) == 1
         lease = self.lease(ledger)
         assert (lease.site, lease.part, lease.epoch) == (SITE, WHOLE, 1)
@@ -73,18 +73,18 @@ class LedgerSuite:
         assert lease.may_be_private
         assert ledger.lease(["second"], now=11.0, pages=10, max_depth=5) == []
 
-    def test_seed_that_is_known_is_not_added_again(self, ledger: SqliteLedger) -> None:
+    def test_seed_that_is_known_is_not_added_again(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         assert ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/new")], now=2.0) == 1
 
-    def test_sites_take_turns_in_the_order_they_became_due(self, ledger: SqliteLedger) -> None:
+    def test_sites_take_turns_in_the_order_they_became_due(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=2.0)
         ledger.seed([Target(f"{OTHER}/")], now=1.0)
         leases = ledger.lease(["v", "w", "x"], now=10.0, pages=5, max_depth=5)
         assert [(lease.visit, lease.site) for lease in leases] == [("v", OTHER), ("w", SITE)]
 
     def test_lease_gives_lowest_depth_first_and_goes_no_deeper_than_it_could_hold(
-        self, ledger: SqliteLedger
+        self, ledger: Ledger
     ) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         found = targets("/x", "/y", depth=1) + targets("/deep", depth=2)
@@ -97,7 +97,7 @@ class LedgerSuite:
         assert {target.url for target in second.starts} == {f"{SITE}/x", f"{SITE}/y"}
         assert second.depth == 1
 
-    def test_too_deep_targets_wait_until_the_limit_is_raised(self, ledger: SqliteLedger) -> None:
+    def test_too_deep_targets_wait_until_the_limit_is_raised(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger, max_depth=0)
         found = targets("/below", depth=1)
@@ -110,7 +110,7 @@ class LedgerSuite:
         ledger.wake(now=31.0)
         assert self.lease(ledger, 32.0, max_depth=1).starts[0].url == f"{SITE}/below"
 
-    def test_known_pages_go_with_the_next_visit(self, ledger: SqliteLedger) -> None:
+    def test_known_pages_go_with_the_next_visit(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger)
         checkpoint = Checkpoint(found=targets("/a", "/b"), done=(fingerprint(f"{SITE}/b"),))
@@ -119,7 +119,7 @@ class LedgerSuite:
         known.frombytes(self.lease(ledger, 30.0).known.fingerprints)
         assert list(known) == sorted([fingerprint(f"{SITE}/"), fingerprint(f"{SITE}/b")])
 
-    def test_site_that_may_not_be_visited_is_idle_until_the_next_wake(self, ledger: SqliteLedger) -> None:
+    def test_site_that_may_not_be_visited_is_idle_until_the_next_wake(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/"), Target(f"{OTHER}/")], now=1.0)
         (lease,) = ledger.lease(
             ["v", "w"], now=2.0, pages=1, max_depth=1, may_visit=lambda site: site == OTHER
@@ -131,7 +131,7 @@ class LedgerSuite:
 
     # -- parcels -----------------------------------------------------------------------------------------
 
-    def test_parcel_is_stored_once(self, ledger: SqliteLedger) -> None:
+    def test_parcel_is_stored_once(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         usage = Usage(pages=1, requests=2, bytes_received=3)
         one = parcel(self.lease(ledger), pages=(page("/"),), usage=usage)
@@ -142,12 +142,12 @@ class LedgerSuite:
         counts = ledger.counts(now=20.0)
         assert (counts.pages, counts.requests, counts.bytes_received, counts.pending) == (1, 2, 3, 0)
 
-    def test_parcel_after_a_missing_one_is_refused(self, ledger: SqliteLedger) -> None:
+    def test_parcel_after_a_missing_one_is_refused(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger)
         assert ledger.judge(parcel(lease, 2)) is Disposal.GAP
 
-    def test_parcel_of_an_old_epoch_is_refused(self, ledger: SqliteLedger) -> None:
+    def test_parcel_of_an_old_epoch_is_refused(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         old = self.lease(ledger)
         ledger.recover(now=20.0, least_pause=1.0)
@@ -159,7 +159,7 @@ class LedgerSuite:
         assert ledger.counts(now=30.0).pages == 0
 
     def test_last_parcel_repeated_after_the_visit_is_acknowledged_and_not_stored(
-        self, ledger: SqliteLedger
+        self, ledger: Ledger
     ) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         last = parcel(self.lease(ledger), pages=(page("/"),), usage=Usage(pages=1), ended=Ended.FINISHED)
@@ -169,7 +169,7 @@ class LedgerSuite:
         assert ledger.counts(now=20.0).pages == 1
 
     def test_parcels_of_one_visit_may_come_in_one_commit_and_none_after_the_last(
-        self, ledger: SqliteLedger
+        self, ledger: Ledger
     ) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger)
@@ -178,9 +178,7 @@ class LedgerSuite:
         self.commit(ledger, *parcels, last, parcel(lease, 4, usage=Usage(pages=1)))
         assert (ledger.counts(now=20.0).round_pages, ledger.visit_rows()[0].parcels) == (3, 3)
 
-    def test_link_of_two_parcels_of_a_commit_waits_once_at_its_lowest_depth(
-        self, ledger: SqliteLedger
-    ) -> None:
+    def test_link_of_two_parcels_of_a_commit_waits_once_at_its_lowest_depth(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/"), Target(f"{OTHER}/")], now=1.0)
         here, there = ledger.lease(["v", "w"], now=2.0, pages=5, max_depth=5)
         found = Checkpoint(found=targets("/x", depth=3))
@@ -192,7 +190,7 @@ class LedgerSuite:
         assert ledger.counts(now=20.0).pending == 1
         assert [target.depth for target in self.lease(ledger, 30.0).starts] == [2]
 
-    def test_thousands_of_links_are_each_added_once(self, ledger: SqliteLedger) -> None:
+    def test_thousands_of_links_are_each_added_once(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger)
         paths = [f"/{number}" for number in range(3_000)]
@@ -200,7 +198,7 @@ class LedgerSuite:
         self.commit(ledger, parcel(lease, 2, checkpoint=Checkpoint(found=targets(*paths[1_000:]))))
         assert ledger.counts(now=20.0).pending == 1 + 3_000
 
-    def test_start_comes_with_its_referrer_of_its_own_or_of_another_site(self, ledger: SqliteLedger) -> None:
+    def test_start_comes_with_its_referrer_of_its_own_or_of_another_site(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         referrers = ("", f"{SITE}/", f"{SITE}//a?b", f"{OTHER}/c", f"{SITE}.org/d")
         found = tuple(Target(f"{SITE}/{number}", 1, each) for number, each in enumerate(referrers))
@@ -213,12 +211,12 @@ class LedgerSuite:
             (target.url, target.referrer) for target in found
         }
 
-    def test_finished_site_has_no_turn(self, ledger: SqliteLedger) -> None:
+    def test_finished_site_has_no_turn(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         self.commit(ledger, parcel(self.lease(ledger), pages=(page("/"),), ended=Ended.FINISHED))
         assert ledger.counts(now=20.0).next_turn is None
 
-    def test_outlink_wakes_another_site_and_a_finished_one(self, ledger: SqliteLedger) -> None:
+    def test_outlink_wakes_another_site_and_a_finished_one(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         first = self.lease(ledger)
         self.commit(
@@ -232,7 +230,7 @@ class LedgerSuite:
         third = self.lease(ledger, 50.0)
         assert (third.site, third.epoch, third.starts[0].url) == (SITE, 2, f"{SITE}/late")
 
-    def test_moved_start_page_makes_its_new_site_a_seed_but_not_private(self, ledger: SqliteLedger) -> None:
+    def test_moved_start_page_makes_its_new_site_a_seed_but_not_private(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         moved = parcel(self.lease(ledger), outlinks=targets("/", site=OTHER, depth=0), ended=Ended.FINISHED)
         self.commit(ledger, moved)
@@ -240,7 +238,7 @@ class LedgerSuite:
         leases = {lease.site: lease for lease in (self.lease(ledger, 30.0), self.lease(ledger, 31.0))}
         assert not leases[OTHER].may_be_private
 
-    def test_nearer_way_to_a_waiting_url_lowers_its_depth(self, ledger: SqliteLedger) -> None:
+    def test_nearer_way_to_a_waiting_url_lowers_its_depth(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger)
         self.commit(ledger, parcel(lease, 1, checkpoint=Checkpoint(found=targets("/x", depth=7))))
@@ -250,14 +248,14 @@ class LedgerSuite:
         assert [t.depth for t in self.lease(ledger, 30.0).starts] == [2]
         assert ledger.counts(now=30.0).pending == 1
 
-    def test_page_leaves_the_frontier_whatever_depth_it_was_found_at(self, ledger: SqliteLedger) -> None:
+    def test_page_leaves_the_frontier_whatever_depth_it_was_found_at(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger)
         self.commit(ledger, parcel(lease, 1, checkpoint=Checkpoint(found=targets("/x", depth=3))))
         self.commit(ledger, parcel(lease, 2, pages=(page("/"), page("/x", depth=1)), ended=Ended.FINISHED))
         assert ledger.counts(now=30.0).pending == 0
 
-    def test_target_to_be_tried_again_keeps_its_attempts_and_its_time(self, ledger: SqliteLedger) -> None:
+    def test_target_to_be_tried_again_keeps_its_attempts_and_its_time(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         again = Target(f"{SITE}/", attempts=2, not_before=500.0)
         ended = parcel(self.lease(ledger), checkpoint=Checkpoint(again=(again,)), ended=Ended.STOPPED)
@@ -266,7 +264,7 @@ class LedgerSuite:
         assert ledger.counts(now=400.0).next_turn == 500.0
         assert self.lease(ledger, 501.0).starts[0].attempts == 2
 
-    def test_usage_adds_up(self, ledger: SqliteLedger) -> None:
+    def test_usage_adds_up(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger)
         self.commit(ledger, parcel(lease, 1, usage=Usage(pages=2, errors={"timeout": 1})))
@@ -278,7 +276,7 @@ class LedgerSuite:
         assert (site.errors, visit.pages, visit.parcels) == (6, 5, 2)
 
     def test_page_counts_once_however_often_it_is_visited_and_only_while_it_is_good(
-        self, ledger: SqliteLedger
+        self, ledger: Ledger
     ) -> None:
         ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/gone")], now=1.0)
         first = (page("/"), page("/gone", status=404), page("/bomb", error="bomb"))
@@ -296,7 +294,7 @@ class LedgerSuite:
     # -- politeness --------------------------------------------------------------------------------------
 
     def test_hold_delays_the_sites_turn_and_survives_reopening(
-        self, ledger: SqliteLedger, reopen: Callable[[], SqliteLedger]
+        self, ledger: Ledger, reopen: Callable[[], Ledger]
     ) -> None:
         ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/b")], now=1.0)
         hold = Hold(site_key(SITE), 900.0)
@@ -308,19 +306,19 @@ class LedgerSuite:
         assert again.holds(now=899.0) == (hold,)
         assert self.lease(again, 901.0).site == SITE
 
-    def test_hold_is_never_shortened(self, ledger: SqliteLedger) -> None:
+    def test_hold_is_never_shortened(self, ledger: Ledger) -> None:
         ledger.hold([Hold("total", 50.0)])
         ledger.hold([Hold("total", 20.0)])
         assert ledger.holds(now=1.0) == (Hold("total", 50.0),)
 
-    def test_disqualified_site_waits_for_its_retry(self, ledger: SqliteLedger) -> None:
+    def test_disqualified_site_waits_for_its_retry(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         robots = Robots(RobotsState.DISQUALIFIED, 20.0, 1, 3600.0, b"", "HTTP 503")
         self.commit(ledger, parcel(self.lease(ledger), robots=robots, ended=Ended.DISQUALIFIED))
         assert ledger.lease(["early"], now=3599.0, pages=1, max_depth=1) == []
         assert self.lease(ledger, 3600.0).robots == robots
 
-    def test_site_of_a_lost_visit_rests_for_its_own_delay(self, ledger: SqliteLedger) -> None:
+    def test_site_of_a_lost_visit_rests_for_its_own_delay(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         self.commit(ledger, parcel(self.lease(ledger), delay_seconds=30.0))
         assert ledger.recover(now=100.0, least_pause=1.0) == 1
@@ -332,7 +330,7 @@ class LedgerSuite:
 
     # -- visiting again ----------------------------------------------------------------------------------
 
-    def test_refresh_brings_old_pages_back_with_their_validators(self, ledger: SqliteLedger) -> None:
+    def test_refresh_brings_old_pages_back_with_their_validators(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         pages = (page("/", fetched=100.0, modified="Mon"), page("/young", fetched=900.0))
         lease = self.lease(ledger)
@@ -350,14 +348,14 @@ class LedgerSuite:
         )
         assert ledger.counts(now=1001.0).round_pages == 0
 
-    def test_page_that_was_not_read_well_is_asked_for_without_conditions(self, ledger: SqliteLedger) -> None:
+    def test_page_that_was_not_read_well_is_asked_for_without_conditions(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/gone")], now=1.0)
         pages = (page("/", error="encoding"), page("/gone", status=404))
         self.commit(ledger, parcel(self.lease(ledger), pages=pages, ended=Ended.FINISHED))
         assert ledger.refresh(older_than=500.0, now=1000.0) == 2
         assert self.lease(ledger, 1001.0).known.validators == ()
 
-    def test_refresh_gives_a_site_that_was_given_up_another_chance(self, ledger: SqliteLedger) -> None:
+    def test_refresh_gives_a_site_that_was_given_up_another_chance(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         robots = Robots(RobotsState.DISQUALIFIED, 20.0, 8, NEVER, b"", "HTTP 503")
         self.commit(ledger, parcel(self.lease(ledger), robots=robots, ended=Ended.DISQUALIFIED))
@@ -365,14 +363,14 @@ class LedgerSuite:
         ledger.refresh(older_than=0.0, now=1000.0)
         assert self.lease(ledger, 1001.0).robots.state is RobotsState.UNKNOWN
 
-    def test_refresh_twice_adds_nothing(self, ledger: SqliteLedger) -> None:
+    def test_refresh_twice_adds_nothing(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         self.commit(ledger, parcel(self.lease(ledger), pages=(page("/"),), ended=Ended.FINISHED))
         assert ledger.refresh(older_than=500.0, now=1000.0) == 1
         assert ledger.refresh(older_than=500.0, now=1000.0) == 0
         assert ledger.counts(now=1000.0).pending == 1
 
-    def test_unchanged_page_is_young_again_and_keeps_its_validators(self, ledger: SqliteLedger) -> None:
+    def test_unchanged_page_is_young_again_and_keeps_its_validators(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         self.commit(ledger, parcel(self.lease(ledger), pages=(page("/"),), ended=Ended.FINISHED))
         ledger.refresh(older_than=500.0, now=1000.0)
@@ -385,7 +383,7 @@ class LedgerSuite:
     # -- the archive's manifest, settings ----------------------------------------------------------------
 
     def test_segments_are_committed_with_their_parcels_and_exchanged_when_merged(
-        self, ledger: SqliteLedger
+        self, ledger: Ledger
     ) -> None:
         old = [Segment("a", "page", 1, 10), Segment("b", "page", 2, 20)]
         ledger.commit(Change(parcels=(), segments=tuple(old)), now=1.0)
@@ -396,13 +394,13 @@ class LedgerSuite:
         assert sorted(ledger.forget_retired(before=6.0)) == ["a", "b"]
         assert ledger.forget_retired(before=6.0) == []
 
-    def test_warc_positions_are_replaced_by_name(self, ledger: SqliteLedger) -> None:
+    def test_warc_positions_are_replaced_by_name(self, ledger: Ledger) -> None:
         ledger.commit(Change(parcels=(), warc=(WarcPosition("w", 10, True),)), now=1.0)
         ledger.set_warc_positions([WarcPosition("w", 30, False)])
         assert ledger.warc_positions() == [WarcPosition("w", 30, False)]
 
     def test_settings_and_blocks_survive_reopening(
-        self, ledger: SqliteLedger, reopen: Callable[[], SqliteLedger]
+        self, ledger: Ledger, reopen: Callable[[], Ledger]
     ) -> None:
         ledger.set_setting("options", "{}")
         ledger.block(["bad.example", "worse.example"])
@@ -413,7 +411,7 @@ class LedgerSuite:
         assert again.setting("none") is None
         assert again.blocked() == {"bad.example"}
 
-    def test_due_count_stops_counting(self, ledger: SqliteLedger) -> None:
+    def test_due_count_stops_counting(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"https://s{n}.example/") for n in range(5)], now=1.0)
         assert ledger.due_count(now=2.0, most=3) == 3
         assert ledger.due_count(now=0.5, most=3) == 0

@@ -6,14 +6,14 @@ import pytest
 from tests.home.ledger.ledger_suite import OTHER, SITE, LedgerSuite, page, targets
 from tests.making import parcel
 
-from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.home.ledger.interface import Ledger
 from sterna.model import Checkpoint, Ended, Raw, State, StateChange, Target, Usage
 
 
 class ProgramSuite(LedgerSuite):
     """The whole suite: what a subclass of it passes, it passes of `LedgerSuite` too."""
 
-    def visit(self, ledger: SqliteLedger, *parcels: dict[str, object], now: float = 10.0) -> None:
+    def visit(self, ledger: Ledger, *parcels: dict[str, object], now: float = 10.0) -> None:
         """A visit that brings these parcels, the first of which has the start page."""
         lease = self.lease(ledger, now)
         for number, fields in enumerate(parcels, 1):
@@ -22,14 +22,14 @@ class ProgramSuite(LedgerSuite):
             whole: dict[str, object] = {"pages": pages, "ended": ended, **fields}
             self.commit(ledger, parcel(lease, number, **whole), now=now + 1.0)
 
-    def waiting(self, ledger: SqliteLedger, now: float = 30.0, **fields: int) -> list[tuple[str, int, int]]:
+    def waiting(self, ledger: Ledger, now: float = 30.0, **fields: int) -> list[tuple[str, int, int]]:
         """What the next visit starts from: path, depth, priority."""
         starts = self.lease(ledger, now, **fields).starts
         return [(start.url.removeprefix(SITE), start.depth, start.priority) for start in starts]
 
     # -- what was not wanted, what was used up -----------------------------------------------------------
 
-    def test_page_that_was_not_wanted_is_done_and_has_its_validators(self, ledger: SqliteLedger) -> None:
+    def test_page_that_was_not_wanted_is_done_and_has_its_validators(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         raw = Raw(b"", b"", b"", "")
         self.visit(ledger, {"pages": (page("/", is_kept=False, raw=raw),), "usage": Usage(pages=1)})
@@ -39,7 +39,7 @@ class ProgramSuite(LedgerSuite):
         (validator,) = self.lease(ledger, 1001.0).known.validators
         assert (validator.etag, validator.has_raw) == ('"1"', False)
 
-    def test_kept_pages_and_cpu_seconds_add_up(self, ledger: SqliteLedger) -> None:
+    def test_kept_pages_and_cpu_seconds_add_up(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         first, second = Usage(pages=4, kept=3, cpu_seconds=0.25), Usage(pages=2, kept=2, cpu_seconds=0.5)
         self.visit(ledger, {"usage": first}, {"usage": second})
@@ -49,7 +49,7 @@ class ProgramSuite(LedgerSuite):
 
     @pytest.mark.parametrize("limit", [Ended.CPU_SECONDS, Ended.VIOLATION, Ended.RULES])
     def test_site_at_which_a_limit_ended_the_crawler_is_idle_until_the_next_wake(
-        self, ledger: SqliteLedger, limit: Ended
+        self, ledger: Ledger, limit: Ended
     ) -> None:
         ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/more")], now=1.0)
         self.visit(ledger, {"ended": limit})
@@ -59,7 +59,7 @@ class ProgramSuite(LedgerSuite):
 
     # -- priorities --------------------------------------------------------------------------------------
 
-    def test_highest_priority_comes_first_and_then_the_lowest_depth(self, ledger: SqliteLedger) -> None:
+    def test_highest_priority_comes_first_and_then_the_lowest_depth(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         found = (
             *targets("/least", depth=1, priority=-5),
@@ -79,11 +79,11 @@ class ProgramSuite(LedgerSuite):
             ("/least", 1, -5),
         ]
 
-    def test_seed_may_have_a_priority(self, ledger: SqliteLedger) -> None:
+    def test_seed_may_have_a_priority(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/a"), Target(f"{SITE}/b", priority=1)], now=1.0)
         assert self.waiting(ledger) == [("/b", 0, 1), ("/a", 0, 0)]
 
-    def test_priority_beyond_all_bounds_counts_as_the_highest(self, ledger: SqliteLedger) -> None:
+    def test_priority_beyond_all_bounds_counts_as_the_highest(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/a", 3, priority=10**30), Target(f"{SITE}/b", 2, priority=9)], now=1.0)
         (first, depth, highest), *_ = self.waiting(ledger)
         assert (first, depth) == ("/a", 3)
@@ -103,7 +103,7 @@ class ProgramSuite(LedgerSuite):
     @pytest.mark.parametrize("is_one_commit", [False, True])
     def test_link_found_again_has_the_higher_priority_and_the_lower_depth(
         self,
-        ledger: SqliteLedger,
+        ledger: Ledger,
         before: tuple[int, int],
         after: tuple[int, int],
         waits: tuple[int, int],
@@ -124,14 +124,14 @@ class ProgramSuite(LedgerSuite):
         assert ledger.counts(now=20.0).pending == 1
         assert self.waiting(ledger) == [("/x", *waits)]
 
-    def test_page_that_was_done_does_not_wait_again_for_its_new_priority(self, ledger: SqliteLedger) -> None:
+    def test_page_that_was_done_does_not_wait_again_for_its_new_priority(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         found = Checkpoint(found=targets("/", depth=0, priority=50))
         self.visit(ledger, {}, {"checkpoint": found})
         assert ledger.counts(now=20.0).pending == 0
 
     def test_urgent_page_leaves_the_frontier_and_a_failed_one_keeps_its_priority(
-        self, ledger: SqliteLedger
+        self, ledger: Ledger
     ) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         found = Checkpoint(found=targets("/x", "/y", priority=4))
@@ -140,20 +140,20 @@ class ProgramSuite(LedgerSuite):
         (start,) = self.lease(ledger, 30.0).starts
         assert (start.url, start.priority, start.attempts) == (f"{SITE}/y", 4, 1)
 
-    def test_lease_of_a_best_first_crawl_may_go_to_any_depth(self, ledger: SqliteLedger) -> None:
+    def test_lease_of_a_best_first_crawl_may_go_to_any_depth(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         found = targets("/x", "/y", depth=1) + targets("/deep", depth=6, priority=1)
         self.visit(ledger, {"checkpoint": Checkpoint(found=found)})
         lease = self.lease(ledger, 30.0, pages=2, max_depth=40)
         assert ([start.depth for start in lease.starts], lease.depth) == ([6, 1], 40)
 
-    def test_even_what_is_urgent_waits_where_it_lies_too_deep(self, ledger: SqliteLedger) -> None:
+    def test_even_what_is_urgent_waits_where_it_lies_too_deep(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         found = targets("/deep", depth=6, priority=9) + targets("/near", depth=2, priority=1)
         self.visit(ledger, {"checkpoint": Checkpoint(found=found)})
         assert self.waiting(ledger, max_depth=5) == [("/near", 2, 1)]
 
-    def test_urgent_page_is_urgent_when_it_is_visited_again(self, ledger: SqliteLedger) -> None:
+    def test_urgent_page_is_urgent_when_it_is_visited_again(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         found = Checkpoint(found=targets("/x", priority=7))
         self.visit(ledger, {"checkpoint": found}, {"pages": (page("/x"),)})
@@ -162,13 +162,11 @@ class ProgramSuite(LedgerSuite):
 
     # -- what crawlers remember --------------------------------------------------------------------------
 
-    def test_crawler_without_a_state_sets_out_with_none(self, ledger: SqliteLedger) -> None:
+    def test_crawler_without_a_state_sets_out_with_none(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         assert self.lease(ledger).state == ledger.state(SITE) == ledger.state(OTHER) == State()
 
-    def test_state_comes_back_with_the_next_lease(
-        self, ledger: SqliteLedger, reopen: Callable[[], SqliteLedger]
-    ) -> None:
+    def test_state_comes_back_with_the_next_lease(self, ledger: Ledger, reopen: Callable[[], Ledger]) -> None:
         ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/more")], now=1.0)
         self.visit(
             ledger,
@@ -180,18 +178,18 @@ class ProgramSuite(LedgerSuite):
         state = State(((1, b"one"), (10, b"\0ten"), (11, b"eleven")), b"m")
         assert self.lease(again, 30.0).state == again.state(SITE) == state
 
-    def test_memory_may_become_empty(self, ledger: SqliteLedger) -> None:
+    def test_memory_may_become_empty(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         self.visit(ledger, {"state": StateChange(memory=b"m")}, {"state": StateChange(memory=b"")})
         assert ledger.state(SITE) == State()
 
-    def test_number_that_is_given_again_stands_for_the_new_fact(self, ledger: SqliteLedger) -> None:
+    def test_number_that_is_given_again_stands_for_the_new_fact(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         change = StateChange(added=((1, b"new"),), removed=(1,))
         self.visit(ledger, {"state": StateChange(added=((1, b"old"),))}, {"state": change})
         assert ledger.state(SITE).facts == ((1, b"new"),)
 
-    def test_parcel_that_is_not_stored_changes_no_state(self, ledger: SqliteLedger) -> None:
+    def test_parcel_that_is_not_stored_changes_no_state(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger)
         first = parcel(lease, 1, state=StateChange(added=((1, b"a"),), memory=b"first"))
@@ -201,7 +199,7 @@ class ProgramSuite(LedgerSuite):
         self.commit(ledger, parcel(lease, 3, state=StateChange(added=((5, b"late"),))))
         assert self.lease(ledger, 40.0).state == State((), b"second")
 
-    def test_states_of_two_sites_are_two(self, ledger: SqliteLedger) -> None:
+    def test_states_of_two_sites_are_two(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/"), Target(f"{OTHER}/")], now=1.0)
         here, there = ledger.lease(["v", "w"], now=2.0, pages=5, max_depth=5)
         self.commit(
@@ -212,7 +210,7 @@ class ProgramSuite(LedgerSuite):
         assert ledger.state(SITE).facts == ((1, b"here"), (2, b"too"))
         assert ledger.facts() == [(SITE, 1, b"here"), (SITE, 2, b"too"), (OTHER, 1, b"there")]
 
-    def test_state_is_handed_on_to_a_site_that_nobody_has_seen_yet(self, ledger: SqliteLedger) -> None:
+    def test_state_is_handed_on_to_a_site_that_nobody_has_seen_yet(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         self.visit(ledger, {"state": StateChange(added=((3, b"c"), (4, b"d")), memory=b"m")})
         ledger.set_state(OTHER, ledger.state(SITE))
@@ -221,7 +219,7 @@ class ProgramSuite(LedgerSuite):
         lease = self.lease(ledger, 30.0)
         assert (lease.site, lease.state) == (OTHER, State(((3, b"c"), (4, b"d")), b"m"))
 
-    def test_state_that_is_set_leaves_nothing_of_the_one_before(self, ledger: SqliteLedger) -> None:
+    def test_state_that_is_set_leaves_nothing_of_the_one_before(self, ledger: Ledger) -> None:
         ledger.set_state(SITE, State(((1, b"a"), (2, b"b")), b"m"))
         ledger.set_state(SITE, State(((2, b"c"),)))
         assert ledger.state(SITE) == State(((2, b"c"),))

@@ -8,6 +8,7 @@ import pytest
 from tests.home.ledger.batch_suite import BatchSuite
 
 from sterna.errors import CollectionError, StorageError
+from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.ledger.sqlite.lookup import look_up_sql
 from sterna.home.ledger.sqlite.pages import stored_sql
@@ -16,11 +17,11 @@ from sterna.model import Target
 
 class TestSqliteLedger(BatchSuite):
     @pytest.fixture
-    def reopen(self, tmp_path: Path) -> Callable[[], SqliteLedger]:
+    def reopen(self, tmp_path: Path) -> Callable[[], Ledger]:
         return lambda: SqliteLedger(tmp_path / "ledger.sqlite")
 
     @pytest.fixture
-    def ledger(self, reopen: Callable[[], SqliteLedger]) -> SqliteLedger:
+    def ledger(self, reopen: Callable[[], Ledger]) -> Ledger:
         return reopen()
 
 

@@ -10,6 +10,7 @@ from tests.home.ledger.version_2 import SITE
 from tests.making import parcel
 
 from sterna.errors import CollectionError, StorageError
+from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.records import Change, SampleRow, TrustRow
 from sterna.home.ledger.sqlite import schema
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
@@ -25,7 +26,7 @@ _NONE: tuple[list[str], list[int], tuple[str, int] | None] = ([], [], None)
 HOSTS = {2: _NONE, 3: _NONE, 4: (["v1"], [1], ("ed25519:k", 0))}
 
 
-def hosts(ledger: SqliteLedger) -> tuple[list[str], list[int], tuple[str, int] | None]:
+def hosts(ledger: Ledger) -> tuple[list[str], list[int], tuple[str, int] | None]:
     row = ledger.host_row(SITE)
     out, came = [each.visit for each in ledger.outbox()], [each.number for each in ledger.inbox("v1")]
     return out, came, (row.key, row.priority) if row else None

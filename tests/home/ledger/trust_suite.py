@@ -6,8 +6,8 @@ from tests.home.ledger.host_suite import HostSuite
 from tests.home.ledger.ledger_suite import OTHER, SITE, page, targets
 from tests.making import parcel
 
+from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.records import Change, HostRow, SampleRow, TrustRow
-from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Checkpoint, Ended, Usage
 
 
@@ -18,11 +18,11 @@ def sample(path: str, visit: str = "v1", site: str = SITE, at: float = 5.0) -> S
 class TrustSuite(HostSuite):
     """The whole suite: what a subclass of it passes, it passes of `HostSuite` too."""
 
-    def test_nothing_is_known_of_a_host_that_was_never_checked(self, ledger: SqliteLedger) -> None:
+    def test_nothing_is_known_of_a_host_that_was_never_checked(self, ledger: Ledger) -> None:
         assert (ledger.trust.row(SITE), ledger.trust.rows(), ledger.trust.samples(SITE)) == (None, [], [])
 
     def test_trust_survives_reopening_and_is_replaced_whole(
-        self, ledger: SqliteLedger, reopen: Callable[[], SqliteLedger]
+        self, ledger: Ledger, reopen: Callable[[], Ledger]
     ) -> None:
         first = TrustRow(site=SITE, key="ed25519:k", good=12.5, bad=0.5, at=7.0, until=9.0)
         ledger.trust.set(first, [sample("/a"), sample("/b", at=6.0)])
@@ -39,7 +39,7 @@ class TrustSuite(HostSuite):
         again.trust.set(TrustRow(site=SITE, at=200 * 86_400.0))
         assert again.trust.samples(SITE) == []  # after half a year they say nothing any more
 
-    def test_host_that_is_forgotten_leaves_nothing_and_is_tried_again(self, ledger: SqliteLedger) -> None:
+    def test_host_that_is_forgotten_leaves_nothing_and_is_tried_again(self, ledger: Ledger) -> None:
         ledger.trust.set(TrustRow(site=SITE, bad=1.0, until=99.0), [sample("/a")])
         ledger.trust.set(TrustRow(site=OTHER), [sample("/a", visit="v2", site=OTHER)])
         ledger.set_host(HostRow(site=SITE, key="k", failed_until=99.0))
@@ -50,14 +50,14 @@ class TrustSuite(HostSuite):
         assert row and (row.key, row.failed_until) == ("k", 0.0)
         assert ledger.trust.forget(SITE) is False
 
-    def test_what_a_check_took_counts_as_the_crawls_own(self, ledger: SqliteLedger) -> None:
+    def test_what_a_check_took_counts_as_the_crawls_own(self, ledger: Ledger) -> None:
         ledger.seed(targets("/", depth=0), now=1.0)
         ledger.trust.count(SITE, Usage(requests=3, bytes_received=500))
         counts, (site,) = ledger.counts(now=2.0), ledger.site_rows()
         assert (counts.requests, counts.bytes_received, counts.pages) == (3, 500, 0)
         assert (site.requests, site.bytes_received) == (3, 500)
 
-    def test_pages_of_a_liar_are_put_back_and_asked_for_whole(self, ledger: SqliteLedger) -> None:
+    def test_pages_of_a_liar_are_put_back_and_asked_for_whole(self, ledger: Ledger) -> None:
         ledger.seed(targets("/old", depth=0), now=1.0)
         (lease,) = ledger.lease(["v1"], now=1.0, pages=10, max_depth=64)
         before = parcel(lease, pages=(page("/old", fetched=10.0),), ended=Ended.FINISHED)
@@ -89,7 +89,7 @@ class TrustSuite(HostSuite):
         counts = ledger.counts(now=31.0)
         assert (counts.pages, counts.pending) == (2, 0)
 
-    def test_pages_are_put_back_while_the_site_is_visited_again(self, ledger: SqliteLedger) -> None:
+    def test_pages_are_put_back_while_the_site_is_visited_again(self, ledger: Ledger) -> None:
         ledger.seed(targets("/", depth=0), now=1.0)
         (lease,) = ledger.lease(["v1"], now=1.0, pages=10, max_depth=64)
         last = parcel(
@@ -107,7 +107,7 @@ class TrustSuite(HostSuite):
         assert [start.url for start in third.starts] == [f"{SITE}/"]
 
     def test_priority_stays_when_a_host_is_looked_for_and_found(
-        self, ledger: SqliteLedger, reopen: Callable[[], SqliteLedger]
+        self, ledger: Ledger, reopen: Callable[[], Ledger]
     ) -> None:
         ledger.set_priority(SITE, 7)
         row = ledger.host_row(SITE)
@@ -120,7 +120,7 @@ class TrustSuite(HostSuite):
         rows = [again.host_row(SITE), again.host_row(OTHER)]
         assert [(row.priority, row.until) for row in rows if row] == [(7, 9.0), (2, 9.0)]
 
-    def test_receipts_come_in_the_order_of_their_visits(self, ledger: SqliteLedger) -> None:
+    def test_receipts_come_in_the_order_of_their_visits(self, ledger: Ledger) -> None:
         ledger.seed((*targets("/", depth=0), *targets("/", depth=0, site=OTHER)), now=1.0)
         ledger.lease(["late"], now=5.0, pages=10, max_depth=64)
         ledger.lease(["later"], now=6.0, pages=10, max_depth=64)

@@ -7,17 +7,15 @@ import msgspec
 from sterna.home.away.hosts import kept_offer
 from sterna.home.away.negotiation import Facts, bounded, choose, room_for
 from sterna.home.dispatch import HOST_VISIT_PAGES, VISIT_SECONDS
+from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.records import Estimate, HostRow
-from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Budget, Crawler
 from sterna.wire.discovery import Offer
 
 SHOWN = 12  # parts of a site, in a line
 
 
-def bargains(
-    ledger: SqliteLedger, crawler: Crawler, *, own: Budget, offered: Mapping[str, int]
-) -> list[list[str]]:
+def bargains(ledger: Ledger, crawler: Crawler, *, own: Budget, offered: Mapping[str, int]) -> list[list[str]]:
     """Lines of text for each site with a known host; `own` is the crawler's budget."""
     found = ((row.site, ledger.host_row(row.site)) for row in ledger.site_rows())
     return [
@@ -28,7 +26,7 @@ def bargains(
 
 
 def _bargain(
-    ledger: SqliteLedger, crawler: Crawler, offer: Offer, row: HostRow, *, own: Budget, offered: int
+    ledger: Ledger, crawler: Crawler, offer: Offer, row: HostRow, *, own: Budget, offered: int
 ) -> Iterator[str]:
     wanted = msgspec.structs.replace(own, pages=HOST_VISIT_PAGES, seconds=VISIT_SECONDS)
     facts = Facts.of(offer.platform, is_live_only=offer.is_live_only)

@@ -17,10 +17,19 @@ from sterna.home.away.courier import Courier, TripRequest, unfinished
 from sterna.home.away.events import Fault
 from sterna.home.away.hosts import Hosts
 from sterna.home.away.luggage import luggage
-from sterna.home.away.place import Choice, Place, Placement, choose, closed_words, prospect_of
+from sterna.home.away.place import (
+    HERE,
+    Choice,
+    Place,
+    PlaceKind,
+    Placement,
+    choose,
+    closed_words,
+    prospect_of,
+)
 from sterna.home.belief import check
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import HostRow
-from sterna.home.ledger.sqlite.ledger import LedgerDesk
 from sterna.model import Crawler, Deliver, Hold, Parcel, Usage, Visit
 from sterna.web.clock import Clock
 from sterna.web.politeness import site_key
@@ -48,7 +57,7 @@ class Stationary:
         self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
     ) -> Place:
         await self._here.carry_out(visit, deliver=deliver, stop=stop)
-        return "here"
+        return HERE
 
     async def unfinished(self) -> list[Visit]:
         return []
@@ -96,9 +105,9 @@ class Migrating:
             request, visit = await _unless_stopped(self._plan(visit), stop, (None, visit))
             deliver = deliver if visit is before else _counting_discovery(deliver)
         if request and await self._send(request, deliver=deliver, stop=stop, leave=leave):
-            return "host"
+            return Place("host", request.offer.endpoint)
         await self.here.carry_out(visit, deliver=deliver, stop=stop)
-        return "here"
+        return HERE
 
     async def _send(
         self, request: TripRequest, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
@@ -177,7 +186,7 @@ class Migrating:
     async def _row(self, site: str) -> HostRow | None:
         return await self.ledger.do(lambda ledger: ledger.host_row(site))
 
-    def _say(self, site: str, place: Place, reason: str) -> None:
+    def _say(self, site: str, place: PlaceKind, reason: str) -> None:
         self.tell(Placement(site=site, place=place, reason=reason))
 
 

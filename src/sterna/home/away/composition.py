@@ -15,7 +15,7 @@ from sterna.home.away.receipts import Keep, forget, kept_in
 from sterna.home.belief.inquiry import Inquiries
 from sterna.home.belief.quarantine import Quarantine
 from sterna.home.dispatch import Carrier
-from sterna.home.ledger.sqlite.ledger import LedgerDesk
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.options import Options
 from sterna.home.progress import Progress
 from sterna.model import Etiquette

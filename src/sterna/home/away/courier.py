@@ -16,8 +16,8 @@ from sterna.home.away.place import Placement
 from sterna.home.away.trip import Departure, Trip
 from sterna.home.belief.inquiry import Inquiries, Inquiry
 from sterna.home.belief.quarantine import HeldVisit
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import UNDER_WAY, Out, OutboxRow
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Deliver, Usage, Visit
 from sterna.web.clock import Clock
@@ -277,7 +277,7 @@ class _TripDriver:
     async def _close(self, close: ev.Close) -> ev.Closed:
         visit, now, traffic = self.request.visit, self.courier.clock.now(), self.line.traffic
 
-        def note(ledger: SqliteLedger) -> Out:
+        def note(ledger: Ledger) -> Out:
             out = ledger.mark_out(
                 visit.id,
                 close.out,
@@ -296,7 +296,7 @@ class _TripDriver:
         return ev.Closed(await self.courier.ledger.do(note))
 
 
-def unfinished(ledger: SqliteLedger) -> list[TripRequest]:
+def unfinished(ledger: Ledger) -> list[TripRequest]:
     """The trips of an earlier run that are still under way."""
     requests = []
     for row in ledger.outbox(states=UNDER_WAY):
@@ -305,7 +305,7 @@ def unfinished(ledger: SqliteLedger) -> list[TripRequest]:
     return requests
 
 
-def call_back(ledger: SqliteLedger, is_wanted: Callable[[Visit], bool], *, now: float) -> None:
+def call_back(ledger: Ledger, is_wanted: Callable[[Visit], bool], *, now: float) -> None:
     """Gives up crawlers of an earlier run that this run does not want: their parcels are not stored."""
     for row in ledger.outbox(states=UNDER_WAY):
         try:

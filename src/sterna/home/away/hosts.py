@@ -6,8 +6,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from msgspec.structs import replace
 
 from sterna.errors import LineBroken, Refused, WireError
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import HostRow
-from sterna.home.ledger.sqlite.ledger import LedgerDesk
 from sterna.model import Record, RobotsState, Visit
 from sterna.transport.interface import Call, Transport, read_whole
 from sterna.web.clock import Clock

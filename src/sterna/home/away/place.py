@@ -8,7 +8,7 @@ from typing import Literal
 
 from sterna.model import Field, Keep, Record, Visit
 
-Place = Literal["here", "host"]
+PlaceKind = Literal["here", "host", "station"]
 
 TYPICAL_PAGES = 500  # of an unknown site (Crawlets 8)
 PAGE_BYTES = 4_000  # a page by ordinary crawling: request, response, headers
@@ -33,6 +33,16 @@ _EXTRACT_BYTES = 50
 _RAW_BYTES = 2_100
 
 
+class Place(Record, frozen=True):
+    """Where a visit is carried out: by the runtime here, or at an endpoint elsewhere."""
+
+    kind: PlaceKind = "here"
+    endpoint: str = ""
+
+
+HERE = Place()
+
+
 class Prospect(Record, frozen=True, kw_only=True):
     """The expected size of a visit."""
 
@@ -49,7 +59,7 @@ class Prospect(Record, frozen=True, kw_only=True):
 class Choice(Record, frozen=True, kw_only=True):
     """Where a visit is to be carried out, and why."""
 
-    place: Place
+    place: PlaceKind
     reason: str
     saved_bytes: int = 0  # that need not cross the network
     order_bytes: int = 0  # that the trip costs
@@ -59,7 +69,7 @@ class Placement(Record, frozen=True, array_like=False, kw_only=True):
     """Where a visit is carried out, and why, as shown to the user."""
 
     site: str
-    place: Place
+    place: PlaceKind
     reason: str
 
 
@@ -80,7 +90,7 @@ def choose(prospect: Prospect) -> Choice:
         + prospect.done * KNOWN_BYTES
         + prospect.known_again * VALIDATED_BYTES
     )
-    place: Place = "host" if saved > order else "here"
+    place: PlaceKind = "host" if saved > order else "here"
     pages = f"about {new + again:,} page{'s' * (new + again != 1)} expected"
     reason = f"{pages}: a trip saves {saved / 1000:,.1f} kB and costs {order / 1000:,.1f} kB"
     return Choice(place=place, reason=reason, saved_bytes=saved, order_bytes=order)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Awaitable, Callable
 
 from sterna.errors import WireError
-from sterna.home.ledger.sqlite.ledger import LedgerDesk
+from sterna.home.ledger.interface import LedgerDesk
 from sterna.model import Ended, Record, Usage
 from sterna.wire.keys import Identity
 from sterna.wire.receipts import Receipt, decode_receipt

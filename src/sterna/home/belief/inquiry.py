@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from sterna.errors import HostGone, Refused
 from sterna.home.belief.check import Check, Here, Report
 from sterna.home.belief.quarantine import HeldVisit, Quarantine
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import SampleRow, TrustRow
-from sterna.home.ledger.sqlite.ledger import LedgerDesk, SqliteLedger
 from sterna.home.progress import Progress
 from sterna.model import Visit
 from sterna.trust.sampling import Witness, sample_count
@@ -128,7 +128,7 @@ class Inquiry:
             for each in report.findings
         ]
 
-        def note(ledger: SqliteLedger) -> None:
+        def note(ledger: Ledger) -> None:
             ledger.trust.set(new, samples)
             ledger.trust.count(visit.site, report.usage)
 

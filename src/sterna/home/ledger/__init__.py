@@ -1,1 +1,1 @@
-"""The ledger: what home knows of every site and URL. Its records, and the store that keeps them."""
+"""The ledger: what home knows of every site and URL. Protocols by concern, and their stores."""

@@ -12,27 +12,23 @@ from sterna.web.urls import fingerprint
 
 
 class Memory(Part):
-    """The state of crawlers between visits."""
+    """The state of crawlers between their visits."""
 
     def state(self, site: str) -> State:
-        """The crawler's state at a site, which its next lease contains."""
         with self._database.reading() as db:
             row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
             return read_state(db, row[0], WHOLE) if row else State()
 
     def set_state(self, site: str, state: State) -> None:
-        """Replaces the crawler's state at a site."""
         with self._database.transaction() as db:
             _write_state(db, ids_of_sites(db, [site])[site], state)
 
     def forget_states(self) -> None:
-        """Deletes all states: they belong to another crawler."""
         with self._database.transaction() as db:
             db.execute("DELETE FROM crawler_fact")
             db.execute("DELETE FROM crawler_memory")
 
     def progress(self, site: str) -> SavedProgress:
-        """The crawler's progress at a site, for a crawler's file."""
         with self._database.reading() as db:
             row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
             if row is None:
@@ -51,7 +47,6 @@ class Memory(Part):
             )
 
     def restore(self, site: str, progress: SavedProgress, *, now: float) -> None:
-        """Makes the next visit to a site continue from saved progress; what is already known stays."""
         with self._database.transaction() as db:
             (site_id,) = ids_of_sites(db, [site]).values()
             seen = memoryview(progress.seen).cast("q")
@@ -65,7 +60,6 @@ class Memory(Part):
             _write_state(db, site_id, progress.state)
 
     def facts(self) -> list[SiteFact]:
-        """The facts that crawlers keep, of all sites."""
         with self._database.reading() as db:
             rows = db.execute(
                 "SELECT origin, number, data FROM crawler_fact JOIN site ON site.id = site_id"

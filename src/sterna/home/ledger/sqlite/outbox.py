@@ -23,14 +23,13 @@ _PART = f"CASE {_SECOND_SLASH} WHEN 0 THEN '/' ELSE substr(path, 1, {_SECOND_SLA
 
 
 class Outbox(Part):
-    """Hosts of sites, the crawlers sent to them, and the parcels that came back."""
+    """See `HostsAndOutbox`."""
 
     # Negative answers wait for the next commit, to save a flush: most sites have no host. After a crash such
     # a site is asked once more. Changed by set_host() and _write_hosts().
     _unwritten: dict[str, HostRow]
 
     def host_row(self, site: str) -> HostRow | None:
-        """What is known of the site's host; None before the first discovery."""
         if site in self._unwritten:
             return self._unwritten[site]
         with self._database.reading() as db:
@@ -50,10 +49,6 @@ class Outbox(Part):
         self._unwritten.clear()
 
     def forgive_hosts(self, *, and_ask: bool) -> None:
-        """Lets failed hosts be tried again, except those that said when they open.
-
-        With `and_ask` these are tried too, and sites without a host are asked again.
-        """
         with self._database.transaction() as db:
             self._write_hosts(db)
             db.execute(
@@ -65,7 +60,6 @@ class Outbox(Part):
                 db.execute("UPDATE host SET until = 0 WHERE coalesce(length(offer), 0) = 0")
 
     def set_priority(self, site: str, priority: int) -> None:
-        """Stores the revisit priority that home promised a site; set_host() does not change it."""
         with self._database.transaction() as db:
             self._write_hosts(db)
             # A site need not have a host for this.
@@ -76,7 +70,6 @@ class Outbox(Part):
             )
 
     def write_out(self, row: OutboxRow, luggage: bytes) -> None:
-        """Stores a crawler before anything is sent, with all that is needed to resume its visit."""
         with self._database.transaction() as db:
             stored = astuple(row)[: OutboxRow.__struct_fields__.index("parcels")]  # the rest is counted
             marks = ", ".join("?" * (len(stored) + 1))
@@ -92,7 +85,6 @@ class Outbox(Part):
         bytes_received: int = 0,
         reason: str = "",
     ) -> Out:
-        """Sets a state, unless it is final, and adds the bytes; returns what the state is now."""
         with self._database.transaction() as db:
             db.execute(
                 "UPDATE outbox SET bytes_sent = bytes_sent + ?, bytes_received = bytes_received + ?"
@@ -103,7 +95,6 @@ class Outbox(Part):
             return _mark_out(db, visit, state, now=now, reason=reason)
 
     def outbox(self, *, states: Collection[Out] = tuple(Out)) -> list[OutboxRow]:
-        """The crawlers in these states, in the order in which they left."""
         with self._database.reading() as db:
             marks = ", ".join("?" * len(states))
             rows = select(
@@ -112,18 +103,15 @@ class Outbox(Part):
             return [replace(row, state=Out(row.state), is_live_only=bool(row.is_live_only)) for row in rows]
 
     def luggage(self, visit: str) -> bytes:
-        """The luggage that write_out() stored; empty once the crawler is neither waiting nor away."""
         with self._database.reading() as db:
             row = db.execute("SELECT luggage FROM outbox WHERE visit = ?", (visit,)).fetchone()
             return bytes(row[0]) if row and row[0] else b""
 
     def set_luggage(self, visit: str, luggage: bytes) -> None:
-        """Replaces the luggage of a crawler that has not left yet."""
         with self._database.transaction() as db:
             db.execute("UPDATE outbox SET luggage = ? WHERE visit = ? AND over_at IS NULL", (luggage, visit))
 
     def estimate(self, site: str, *, with_subtrees: bool = False) -> Estimate:
-        """The expected size of the next visit to a site; its slow part, the subtrees, on request only."""
         with self._database.reading() as db:
             row = db.execute(
                 "SELECT id, bytes_received, requests FROM site WHERE origin = ?", (site,)
@@ -148,17 +136,14 @@ class Outbox(Part):
             )
 
     def inbox(self, visit: str) -> list[InboxRow]:
-        """The parcels of a visit that came from a host, by number."""
         with self._database.reading() as db:
             return select(db, InboxRow, "inbox WHERE visit = ? ORDER BY number", visit)
 
     def add_receipt(self, visit: str, site: str, data: bytes) -> None:
-        """Stores the signed receipt of a visit; replaces an earlier one of the same visit."""
         with self._database.transaction() as db:
             db.execute("INSERT OR REPLACE INTO receipt VALUES (?, ?, ?)", (visit, site, data))
 
     def receipts(self) -> list[tuple[str, str, bytes]]:
-        """Visit, site and signed receipt, in the order of the visits."""
         with self._database.reading() as db:
             return db.execute(
                 "SELECT receipt.visit, receipt.site, data FROM receipt"

@@ -22,20 +22,17 @@ BATCHES = "batches"  # the counter whose value is the number of the last batch
 
 
 class Pages(Part):
-    """What parcels bring, each stored once."""
+    """See `PagesAndParcels`."""
 
     def judge(self, parcel: Parcel) -> Disposal:
-        """Whether to store the parcel."""
         with self._database.reading() as db:
             return _judge(db, parcel)
 
     def batch(self) -> int:
-        """The number of the last committed batch of rows; 0 if there is none."""
         with self._database.reading() as db:
             return _last_batch(db)
 
     def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
-        """The pages, each a site and a fingerprint, of which an earlier version is stored."""
         with self._database.reading() as db:
             found: set[tuple[str, int]] = set()
             for some in chunks(sorted(pages)):  # neighbours share pages of the table
@@ -43,13 +40,12 @@ class Pages(Part):
             return found
 
     def forget_validators(self) -> None:
-        """Makes the next visits fetch every page whole: earlier ones kept less of it."""
         with self._database.transaction() as db:
             db.execute("UPDATE page SET etag = '', modified = '', digest = x'', likeness = x''")
 
 
 class Manifest(Part):
-    """Which files of the archive count."""
+    """See `ArchiveManifest`."""
 
     def segments(self) -> list[Segment]:
         with self._database.reading() as db:
@@ -66,7 +62,6 @@ class Manifest(Part):
             _add_segments(db, [new])
 
     def forget_retired(self, *, before: float) -> list[str]:
-        """Deletes the rows of segments replaced before a time, which no reader uses now; their names."""
         with self._database.transaction() as db:
             rows = db.execute("DELETE FROM segment WHERE retired_at < ? RETURNING name", (before,))
             return [name for (name,) in rows.fetchall()]

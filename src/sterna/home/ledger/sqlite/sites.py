@@ -19,10 +19,9 @@ STEP_SECONDS = 24 * 3600.0  # by which each step of priority moves a turn ahead 
 
 
 class Sites(Part):
-    """Sites, their turns and their leases."""
+    """Sites, leases and turns; see `SitesAndLeases`."""
 
     def seed(self, targets: Sequence[Target], *, now: float, private_sites: Collection[str] = ()) -> int:
-        """Adds start URLs, and returns the number of new ones; `private_sites` may have private addresses."""
         with self._database.transaction() as db:
             before = read_tally(db).get("pending", 0)
             sites = add_targets(db, self._database.lookup, [(WHOLE, targets)], now=now)
@@ -33,7 +32,6 @@ class Sites(Part):
             return read_tally(db).get("pending", 0) - before
 
     def seed_sites(self) -> frozenset[str]:
-        """The sites of the user's start URLs, and those that start pages were redirected to."""
         with self._database.reading() as db:
             return frozenset(origin for (origin,) in db.execute("SELECT origin FROM site WHERE is_seed"))
 
@@ -47,12 +45,6 @@ class Sites(Part):
         host_pages: int = 0,
         may_visit: Callable[[str], bool] = lambda site: True,
     ) -> list[Lease]:
-        """Leases the parts that are due, each under a new epoch; at most one for each of `visits`.
-
-        Each may fetch `pages`, or `host_pages` if that is more and its site has a known host, and starts from
-        the URLs of the highest priority, then of the lowest depth. Sites that `may_visit` rejects are idle
-        until the next wake().
-        """
         leases: list[Lease] = []
         with self._database.transaction() as db:
             depth = min(max_depth, MAX_DEPTH)
@@ -65,7 +57,6 @@ class Sites(Part):
         return leases
 
     def recover(self, *, now: float, least_pause: float) -> int:
-        """Ends the leases of an earlier run, but for hosts that keep visits; holds their sites: how many."""
         with self._database.transaction() as db:
             rows = db.execute(
                 "SELECT visit, origin, delay_seconds FROM part JOIN site ON site.id = site_id"
@@ -78,12 +69,10 @@ class Sites(Part):
             return len(rows)
 
     def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
-        """Ends the lease of a visit that will not come back, and keeps its parcels; False without a lease."""
         with self._database.transaction() as db:
             return lose(db, visit, now=now, reason=reason)
 
     def refresh(self, *, older_than: float, now: float) -> int:
-        """Puts older pages back into the frontier: their number. Sites given up are tried again."""
         with self._database.transaction() as db:
             db.execute(
                 "DELETE FROM known WHERE is_done"
@@ -111,7 +100,6 @@ class Sites(Part):
         return moved
 
     def wake(self, *, now: float) -> None:
-        """Gives every idle part with URLs in its frontier a turn: limits may have changed."""
         with self._database.transaction() as db:
             db.execute(
                 "UPDATE part SET turn = ? WHERE turn IS NULL AND visit IS NULL AND EXISTS"
@@ -120,7 +108,6 @@ class Sites(Part):
             )
 
     def due_count(self, *, now: float, most: int) -> int:
-        """The number of parts that are due, counted up to `most`."""
         with self._database.reading() as db:
             return count(db, "SELECT count(*) FROM (SELECT 1 FROM part WHERE turn <= ? LIMIT ?)", now, most)
 

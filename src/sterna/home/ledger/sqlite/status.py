@@ -10,7 +10,7 @@ from sterna.model import Hold
 
 
 class Status(Part):
-    """Holds, blocked names, settings and counters of the crawl."""
+    """Holds, settings and counters; see `HoldsAndSettings`."""
 
     def holds(self, *, now: float) -> tuple[Hold, ...]:
         with self._database.transaction() as db:
@@ -18,7 +18,6 @@ class Status(Part):
             return tuple(select(db, Hold, "hold"))
 
     def hold(self, holds: Sequence[Hold]) -> None:
-        """Adds holds; an earlier one never shortens a later one."""
         with self._database.transaction() as db:
             add_holds(db, holds)
 

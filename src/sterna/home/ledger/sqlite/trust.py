@@ -12,14 +12,13 @@ from sterna.model import Usage
 KEPT_SECONDS = 180 * 24 * 3600.0  # for samples: older ones hardly count
 
 
-class TrustBook:
-    """Trust in hosts: a score for each, and the pages that were checked."""
+class SqliteTrustBook:
+    """See `TrustBook`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def row(self, site: str) -> TrustRow | None:
-        """The score of the site's host; None if it was never checked."""
         with self._database.reading() as db:
             return next(iter(select(db, TrustRow, "trust WHERE site = ?", site)), None)
 
@@ -28,14 +27,12 @@ class TrustBook:
             return select(db, TrustRow, "trust ORDER BY site")
 
     def set(self, row: TrustRow, samples: Sequence[SampleRow] = ()) -> None:
-        """Replaces the score, and adds the samples that changed it."""
         with self._database.transaction() as db:
             db.execute("INSERT OR REPLACE INTO trust VALUES (?, ?, ?, ?, ?, ?)", astuple(row))
             db.executemany("INSERT OR REPLACE INTO sample VALUES (?, ?, ?, ?, ?, ?)", map(astuple, samples))
             db.execute("DELETE FROM sample WHERE site = ? AND at < ?", (row.site, row.at - KEPT_SECONDS))
 
     def forget(self, site: str) -> bool:
-        """Deletes score and samples of the site's host; False if there was no score."""
         with self._database.transaction() as db:
             db.execute("DELETE FROM sample WHERE site = ?", (site,))
             # Otherwise the ban for its lie would stay in force.
@@ -43,12 +40,10 @@ class TrustBook:
             return db.execute("DELETE FROM trust WHERE site = ?", (site,)).rowcount > 0
 
     def samples(self, site: str) -> list[SampleRow]:
-        """The pages that were checked, the latest first."""
         with self._database.reading() as db:
             return select(db, SampleRow, "sample WHERE site = ? ORDER BY at DESC, url", site)
 
     def count(self, site: str, usage: Usage) -> None:
-        """Adds the requests and bytes of a check to those of the crawl."""
         with self._database.transaction() as db:
             db.execute(
                 "UPDATE site SET requests = requests + ?, bytes_received = bytes_received + ?"
@@ -58,7 +53,6 @@ class TrustBook:
             add_to_tally(db, {"requests": usage.requests, "bytes_received": usage.bytes_received})
 
     def put_back(self, site: str, *, since: float, now: float) -> int:
-        """Puts pages fetched since a time back into the frontier, to be fetched whole; their number."""
         with self._database.transaction() as db:
             row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
             if row is None:
