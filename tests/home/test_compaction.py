@@ -13,7 +13,7 @@ from sterna.archive.segments import SegmentStore
 from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.home.upkeep import READER_GRACE_SECONDS, Compaction
+from sterna.home.upkeep import READER_GRACE_SECONDS, merge
 from sterna.model import Link, Links, Page
 
 
@@ -30,11 +30,11 @@ async def test_small_segments_are_merged_and_removed_after_a_grace(tmp_path: Pat
         ledger.commit(Change(parcels=(), segments=segments), now=1.0)
     before = {segment.name for segment in ledger.segments()}
     with ThreadPoolExecutor(1) as ledger_thread, ThreadPoolExecutor(1) as thread:
-        compaction = Compaction(LedgerDesk(ledger, ledger_thread), store, clock=clock, thread=thread)
-        assert await compaction.merge_once() == 3
+        desk = LedgerDesk(ledger, ledger_thread)
+        assert await merge(desk, store, clock=clock, thread=thread) == 3
         assert {path.name for path in (tmp_path / "s").iterdir()} > before
         clock.time += READER_GRACE_SECONDS + 1
-        assert await compaction.merge_once() == 0
+        assert await merge(desk, store, clock=clock, thread=thread) == 0
     named = ledger.segments()
     assert {path.name for path in (tmp_path / "s").iterdir()} == {segment.name for segment in named}
     pages = [segment for segment in named if segment.table == "page"]

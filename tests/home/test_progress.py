@@ -20,9 +20,17 @@ def test_parcels_add_up() -> None:
     parcel = making.parcel(rows=(b"a", b"b"), usage=usage)
     progress = Progress(began=0.0, total_pages=5)
     progress.add([parcel, parcel])
-    assert (progress.pages, progress.total_pages, progress.requests, progress.bytes_received) == (4, 9, 6, 20)
-    assert (progress.unchanged, progress.redirects, progress.errors) == (2, 2, {"timeout": 2})
-    assert (progress.kept, progress.rows, progress.cpu_seconds) == (2, 4, 1.0)
+    assert progress.usage == Usage(
+        requests=6,
+        bytes_received=20,
+        pages=4,
+        unchanged=2,
+        redirects=2,
+        errors={"timeout": 2},
+        kept=2,
+        cpu_seconds=1.0,
+    )
+    assert (progress.total_pages, progress.rows) == (9, 4)
 
 
 def test_bytes_that_a_host_fetched_were_not_received_here() -> None:
@@ -30,4 +38,4 @@ def test_bytes_that_a_host_fetched_were_not_received_here() -> None:
     here, away = (making.parcel(visit=visit, usage=usage) for visit in ("here", "away"))
     progress = Progress(began=0.0, away={"away"})
     progress.add([here, away, away])
-    assert (progress.pages, progress.bytes_received, progress.fetched_at_hosts) == (3, 10, 20)
+    assert (progress.usage.pages, progress.usage.bytes_received, progress.fetched_at_hosts) == (3, 10, 20)

@@ -16,7 +16,7 @@ from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.home.upkeep import Compaction
+from sterna.home.upkeep import merge
 from sterna.model import Link, Links
 
 
@@ -44,8 +44,7 @@ class Archive:
     async def compact(self) -> int:
         with ThreadPoolExecutor(1) as ledger_thread, ThreadPoolExecutor(1) as thread:
             desk = LedgerDesk(self.ledger, ledger_thread)
-            compaction = Compaction(desk, self.segments, clock=StillClock(), thread=thread)
-            return await compaction.merge_once()
+            return await merge(desk, self.segments, clock=StillClock(), thread=thread)
 
 
 @pytest.fixture

@@ -76,11 +76,11 @@ class JsonDisplay(Display):
     def showing(self, progress: Progress) -> Iterator[None]:
         def show() -> None:
             fields = {
-                "pages": progress.pages,
+                "pages": progress.usage.pages,
                 "pending": progress.pending,
-                "requests": progress.requests,
-                "bytes_received": progress.bytes_received,
-                "errors": sum(progress.errors.values()),
+                "requests": progress.usage.requests,
+                "bytes_received": progress.usage.bytes_received,
+                "errors": sum(progress.usage.errors.values()),
                 "sites": progress.sites,
                 "active": progress.active,
                 "away": len(progress.away),
@@ -183,19 +183,19 @@ class Meter:
 
 
 def _fields(progress: Progress, meter: Meter) -> list[tuple[str, str]]:
-    rate = meter.rate(progress.pages)
+    rate = meter.rate(progress.usage.pages)
     # An estimate: links that are not found yet do not count.
     left = progress.pending
     if progress.max_pages is not None:
         left = min(left, progress.max_pages - progress.total_pages)
     return [
-        ("pages", f"{progress.pages:,}"),
+        ("pages", f"{progress.usage.pages:,}"),
         ("a second", f"{rate:,.1f}"),
         ("sites", f"{progress.active:,}/{progress.sites:,}"),
         *([("away", f"{len(progress.away):,}")] if progress.has_sent else []),
         ("queue", f"{progress.pending:,}"),
-        ("received", bytes_text(progress.bytes_received)),
-        ("errors", f"{sum(progress.errors.values()):,}"),
+        ("received", bytes_text(progress.usage.bytes_received)),
+        ("errors", f"{sum(progress.usage.errors.values()):,}"),
         ("time left", duration_text(left / rate) if rate and left > 0 else "-"),
     ]
 

@@ -26,13 +26,13 @@ class Journey:
     """The position of a crawler on its journey. All but may_visit() and note() run in the ledger's thread."""
 
     def __init__(self, sites: Sequence[str], ledger: Ledger) -> None:
-        self._sites = tuple(sites)
+        self._sites = tuple(sites)  # none without a journey
         self._ledger = ledger
         self._at = int(ledger.setting(_SETTING) or 0)
         self._is_over_here = False  # set by note(), cleared by move_on()
 
     def may_visit(self, site: str) -> bool:
-        """True for the site whose turn it is, and for all once the journey is over."""
+        """True for the site whose turn it is, and for those outside of the journey."""
         return site not in self._sites or site == self._current
 
     def note(self, parcel: Parcel) -> None:
@@ -62,7 +62,7 @@ class Aftermath:
 
     ledger: LedgerDesk
     _: KW_ONLY
-    journey: Journey | None
+    journey: Journey
     gather: tuple[Source, ...]  # the gathering rules, if any
     engines: Engines
     seed: Callable[[Sequence[Target]], None]  # called in the ledger's thread
@@ -73,11 +73,7 @@ class Aftermath:
     def note(self, parcels: Sequence[Parcel]) -> None:
         for parcel in parcels:
             self._has_news = self._has_news or parcel.ended is not None
-            if self.journey:
-                self.journey.note(parcel)
-
-    def may_visit(self, site: str) -> bool:
-        return self.journey is None or self.journey.may_visit(site)
+            self.journey.note(parcel)
 
     async def settle(self) -> None:
         """Runs the gathering rules, then moves the journey on."""
@@ -87,8 +83,7 @@ class Aftermath:
         if self.gather:
             seeds = await self._gathered()
             await self.ledger.do(lambda ledger: self.seed(seeds))
-        if journey := self.journey:
-            await self.ledger.do(lambda ledger: journey.move_on(now=self.clock.now()))
+        await self.ledger.do(lambda ledger: self.journey.move_on(now=self.clock.now()))
 
     async def _gathered(self) -> tuple[Target, ...]:
         """The seeds that the rules make of all facts; raises RulesError if the rules fail."""

@@ -16,6 +16,7 @@ from sterna.errors import EngineEnded, RulesError
 from sterna.home.aftermath import Aftermath, Journey
 from sterna.home.away.composition import Migration, open_carrier
 from sterna.home.away.courier import call_back
+from sterna.home.away.line import cancel
 from sterna.home.belief.quarantine import Quarantine
 from sterna.home.dispatch import Borders, Carrier, Dispatch, Plan
 from sterna.home.errand import asks_more, choose_errand
@@ -27,7 +28,7 @@ from sterna.home.ledger.records import UNDER_WAY, Counts
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump, host_name, is_private_name
 from sterna.home.progress import Progress, Saved, Summary
-from sterna.home.upkeep import Compaction, recover
+from sterna.home.upkeep import keep_merging, recover
 from sterna.model import Crawler, Ended, Parcel, Program, Target, Visit
 from sterna.runtime.access import RuntimeConfig
 from sterna.runtime.cell.kernel import memory_bytes
@@ -42,10 +43,6 @@ DEFAULT_READERS = 2
 SLOTS_PER_CONNECTION = 2  # a visit that waits for its site's delay needs no connection
 
 
-def _go_on(parcels: tuple[Parcel, ...]) -> bool:
-    return False
-
-
 @dataclass(slots=True)
 class Run:
     """The parameters of a run besides its options; tests inject clock and steps."""
@@ -58,7 +55,8 @@ class Run:
     errand: PackedCrawler | None = None  # None: the collection's own
     is_jailed: bool | None = None  # None: if this machine can
     migration: Migration | None = None  # None: crawlers stay here
-    on_parcels: Callable[[tuple[Parcel, ...]], bool] = _go_on  # called after each commit; True stops the run
+    # Called after each commit; True stops the run.
+    on_parcels: Callable[[tuple[Parcel, ...]], bool] = lambda parcels: False
     on_step: OnStep = ignore_step
 
 
@@ -83,7 +81,6 @@ class _Home:
     desk: LedgerDesk
     run: Run
     progress: Progress
-    _dispatch: Dispatch | None = None  # made once the runtime is open
 
     def __post_init__(self) -> None:
         collection, options, run = self.collection, self.options, self.run
@@ -208,7 +205,7 @@ class _Home:
         options, clock, errand = self.options, self.run.clock, self._errand
         self._aftermath = Aftermath(
             self.desk,
-            journey=Journey(errand.journey, self._ledger) if errand.journey else None,
+            journey=Journey(errand.journey, self._ledger),
             gather=errand.gather,
             engines=runtime.engines,
             seed=self._seed,
@@ -223,7 +220,7 @@ class _Home:
             # The crawl's own delay must not end it.
             wait_seconds=max(options.wait, 2 * self._etiquette.delay_seconds),
             allow_private=options.allow_private,
-            may_visit=lambda site: self._borders.may_visit(site) and self._aftermath.may_visit(site),
+            may_visit=lambda site: self._borders.may_visit(site) and self._aftermath.journey.may_visit(site),
             between=self._aftermath.settle,
             facts=lambda: self._aftermath.facts,
         )
@@ -258,8 +255,7 @@ class _Home:
         if self.run.on_parcels(parcels):
             self.run.stop.set()
         self._aftermath.note(parcels)
-        if self._dispatch:
-            self._dispatch.take_note(parcels)
+        self._dispatch.take_note(parcels)
 
     async def _work(self, runtime: Runtime, carrier: Carrier) -> str:
         """Runs dispatch to its end, with its services beside it; if one of them fails, the run fails."""
@@ -275,23 +271,20 @@ class _Home:
             on_step=self.run.on_step,
         )
         self._dispatch = self._make_dispatch(runtime, carrier, intake)
-        with ThreadPoolExecutor(1) as merging:
-            compaction = Compaction(self.desk, self._segments, clock=clock, thread=merging)
-            main = asyncio.create_task(self._dispatch.run(self.run.stop))
-            services = [
-                asyncio.create_task(service)
-                for service in (intake.run(), compaction.run(), self._count(), self._watch_time())
-            ]
-            try:
-                await asyncio.wait({main, *services}, return_when=asyncio.FIRST_COMPLETED)
-                for service in services:
-                    if service.done():
-                        service.result()
-                return main.result()
-            finally:
-                for task in (main, *services):
-                    task.cancel()
-                await asyncio.gather(main, *services, return_exceptions=True)
+        merging = keep_merging(self.desk, self._segments, clock=clock)
+        main = asyncio.create_task(self._dispatch.run(self.run.stop))
+        services = [
+            asyncio.create_task(service)
+            for service in (intake.run(), merging, self._count(), self._watch_time())
+        ]
+        try:
+            await asyncio.wait({main, *services}, return_when=asyncio.FIRST_COMPLETED)
+            for service in services:
+                if service.done():
+                    service.result()
+            return main.result()
+        finally:
+            await cancel(main, *services)
 
     async def _watch_time(self) -> None:
         if self.run.max_seconds is not None:
@@ -313,7 +306,7 @@ class _Home:
     # -- after -------------------------------------------------------------------------------------------
 
     def _summary(self, ended: str, readers_peak: int) -> Summary:
-        progress, now = self.progress, self.run.clock.now()
+        progress, usage, now = self.progress, self.progress.usage, self.run.clock.now()
         counts = self._ledger.counts(now=now)
         seconds = now - progress.began
         if ended == "finished" and progress.limits:  # the crawler's own
@@ -322,25 +315,25 @@ class _Home:
             ended = "pages"
         return Summary(
             ended=ended,
-            pages=progress.pages,
-            requests=progress.requests,
-            bytes_received=progress.bytes_received,
-            errors=dict(sorted(progress.errors.items())),
+            pages=usage.pages,
+            requests=usage.requests,
+            bytes_received=usage.bytes_received,
+            errors=usage.errors,
             visits={"here": progress.visits["here"], "host": progress.visits["host"]},
             saved=Saved(crossed=progress.crossed, fetched=progress.fetched_at_hosts),
             seconds=round(seconds, 3),
-            pages_per_second=round(progress.pages / seconds, 2) if seconds > 0 else 0.0,
+            pages_per_second=round(usage.pages / seconds, 2) if seconds > 0 else 0.0,
             peak_memory_bytes=memory_bytes(is_peak=True) + readers_peak,
-            unchanged=progress.unchanged,
-            redirects=progress.redirects,
+            unchanged=usage.unchanged,
+            redirects=usage.redirects,
             sites=counts.sites,
             pending=counts.pending,
             waiting_sites=counts.waiting_sites,
             total_pages=counts.pages,
             next_turn=counts.next_turn,
-            kept=progress.kept,
+            kept=usage.kept,
             rows=progress.rows,
-            cpu_seconds=round(progress.cpu_seconds, 3),
+            cpu_seconds=round(usage.cpu_seconds, 3),
             checked=progress.checked,
             collection=str(self.collection.folder),
         )

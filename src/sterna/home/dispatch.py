@@ -95,10 +95,7 @@ class Plan:
 
 @dataclass(eq=False, repr=False)
 class Dispatch:
-    """A site has at most one visit at a time, so a big one never fills all slots.
-
-    Crawlers at hosts take no slot: they need nothing here.
-    """
+    """One visit to a site at a time, so a big one never fills all slots; visits at hosts take none."""
 
     ledger: LedgerDesk
     carrier: Carrier
@@ -238,7 +235,7 @@ class Dispatch:
                 visit, deliver=self.deliver, stop=stop, leave=partial(self._leave, visit.id)
             )
         except ParcelRefused:
-            self.progress.errors["parcel_refused"] += 1
+            self.progress.count(Usage(errors={"parcel_refused": 1}))
             place = Place("host") if visit.id in self._left else HERE
         self.progress.visits[place.kind] += 1
 

@@ -1,7 +1,4 @@
-"""The errand of a crawl: its crawler, the crawler's limits, and what home does with its facts.
-
-It is stored in the ledger, so that the next run continues with it.
-"""
+"""The errand of a crawl: its crawler with limits and gathering rules, kept in the ledger for the next run."""
 
 from typing import TYPE_CHECKING
 
@@ -36,11 +33,5 @@ def load(text: str | None) -> PackedCrawler | None:
 
 def asks_more(new: Program, old: Program) -> bool:
     """True if pages that the old program has seen must be read again for the new one."""
-    if set(new.needs) - set(old.needs):
-        return True
-    return (new.select, new.rules, new.keep.selectors, new.keep.share) != (
-        old.select,
-        old.rules,
-        old.keep.selectors,
-        old.keep.share,
-    )
+    before, now = ((each.select, each.rules, each.keep.selectors, each.keep.share) for each in (old, new))
+    return before != now or not set(new.needs) <= set(old.needs)

@@ -1,7 +1,6 @@
 """Intake: writes the rows of parcels to the archive and commits them to the ledger, each parcel once."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
@@ -14,7 +13,7 @@ from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Change, Disposal
-from sterna.model import Parcel, Target
+from sterna.model import Parcel, Target, Usage
 from sterna.web.clock import Clock
 
 MAX_BATCH = 256
@@ -105,9 +104,7 @@ class Intake:
         facts, unreadable = emitted(parcel, crawler=self.crawler, received=self.clock.now())
         usage = parcel.usage
         if unreadable:
-            errors = Counter(usage.errors)
-            errors["unreadable_fact"] += unreadable
-            usage = msgspec.structs.replace(usage, errors=dict(errors))
+            usage = usage.plus(Usage(errors={"unreadable_fact": unreadable}))
         return msgspec.structs.replace(parcel, outlinks=wanted, usage=usage), facts
 
     def _batch(self, ledger: Ledger, parcels: Sequence[Parcel]) -> Batch:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sterna.model import Parcel
+from sterna.model import Parcel, Usage
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,23 +48,16 @@ class Progress:
     """Changed by dispatch, its carrier and intake in the loop's thread; read by the display."""
 
     began: float
-    pages: int = 0
-    requests: int = 0
-    bytes_received: int = 0
-    unchanged: int = 0
-    redirects: int = 0
-    kept: int = 0
+    usage: Usage = field(default_factory=Usage)  # of all visits, and of checks of their pages
     rows: int = 0  # facts that rules sent home
-    cpu_seconds: float = 0.0
     pending: int = 0
     sites: int = 0
     active: int = 0
     away: set[str] = field(default_factory=set)  # visits at hosts now; changed by the courier
     has_sent: bool = False  # a crawler to a host
-    fetched_at_hosts: int = 0  # bytes, not included in bytes_received
+    fetched_at_hosts: int = 0  # bytes, not included in the usage
     crossed: int = 0  # bytes to and from hosts, headers included; set when the carrier is closed
     checked: int = 0  # pages of hosts that were also fetched from here
-    errors: Counter[str] = field(default_factory=Counter)
     visits: Counter[str] = field(default_factory=Counter)
     limits: Counter[str] = field(default_factory=Counter)  # that ended visits, by their names
     total_pages: int = 0
@@ -74,16 +67,12 @@ class Progress:
     def add(self, parcels: Iterable[Parcel]) -> None:
         for parcel in parcels:
             usage = parcel.usage
-            self.pages += usage.pages
-            self.total_pages += usage.pages
-            self.requests += usage.requests
             if parcel.visit in self.away:
                 self.fetched_at_hosts += usage.bytes_received
-            else:
-                self.bytes_received += usage.bytes_received
-            self.unchanged += usage.unchanged
-            self.redirects += usage.redirects
-            self.kept += usage.kept
+                usage = msgspec.structs.replace(usage, bytes_received=0)
+            self.count(usage)
+            self.total_pages += usage.pages
             self.rows += len(parcel.rows)
-            self.cpu_seconds += usage.cpu_seconds
-            self.errors.update(usage.errors)
+
+    def count(self, usage: Usage) -> None:
+        self.usage = self.usage.plus(usage)

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Executor
-from dataclasses import KW_ONLY, dataclass
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 from sterna.archive.manifest import Segment
 from sterna.archive.segments import SegmentStore, choose_merges
@@ -38,33 +37,25 @@ def recover(
         warc.recover(ledger.warc_positions())
 
 
-@dataclass(eq=False, repr=False)
-class Compaction:
-    """Merges small segments in a thread of its own; the ledger's thread only exchanges their names."""
-
-    ledger: LedgerDesk
-    segments: SegmentStore
-    _: KW_ONLY
-    clock: Clock
-    thread: Executor
-
-    async def run(self) -> None:
-        """Runs until cancelled."""
+async def keep_merging(ledger: LedgerDesk, segments: SegmentStore, *, clock: Clock) -> None:
+    """Merges small segments until cancelled; the ledger's thread only exchanges their names."""
+    with ThreadPoolExecutor(1) as thread:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            await self.merge_once()
+            await merge(ledger, segments, clock=clock, thread=thread)
 
-    async def merge_once(self) -> int:
-        """Merges what is worth merging now; returns the number of new segments."""
-        groups = choose_merges(await self.ledger.do(lambda ledger: ledger.segments()))
-        for group in groups:
-            await self._merge(group)
-        before = self.clock.now() - READER_GRACE_SECONDS
-        for name in await self.ledger.do(lambda ledger: ledger.forget_retired(before=before)):
-            self.segments.remove(name)
-        return len(groups)
 
-    async def _merge(self, group: Sequence[Segment]) -> None:
-        loop = asyncio.get_running_loop()
-        merged = await loop.run_in_executor(self.thread, self.segments.merge, group)
-        await self.ledger.do(lambda ledger: ledger.replace_segments(group, merged, now=self.clock.now()))
+async def merge(ledger: LedgerDesk, segments: SegmentStore, *, clock: Clock, thread: Executor) -> int:
+    """Merges what is worth merging now; returns the number of new segments."""
+
+    async def replace(group: Sequence[Segment]) -> None:
+        merged = await asyncio.get_running_loop().run_in_executor(thread, segments.merge, group)
+        await ledger.do(lambda ledger: ledger.replace_segments(group, merged, now=clock.now()))
+
+    groups = choose_merges(await ledger.do(lambda ledger: ledger.segments()))
+    for group in groups:
+        await replace(group)
+    before = clock.now() - READER_GRACE_SECONDS
+    for name in await ledger.do(lambda ledger: ledger.forget_retired(before=before)):
+        segments.remove(name)
+    return len(groups)

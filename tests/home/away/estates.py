@@ -184,7 +184,7 @@ class Estate:
             home=NAME,
             clock=self.clock,
             patience=QUICK,
-            priority_of=lambda site: self.priority,
+            priorities={SITE: self.priority},
         )
 
     def note_order(self, keys: SessionKeys, ticket: bytes, order: Order) -> bytes:

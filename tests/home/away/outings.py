@@ -20,9 +20,10 @@ from tests.transport.serving import MemoryTransport, Said
 
 from sterna.errors import HostGone
 from sterna.home.away.courier import Courier, TripRequest
-from sterna.home.away.events import Fault, Outcome
+from sterna.home.away.events import Fault
 from sterna.home.away.line import Lines
 from sterna.home.away.patience import Patience
+from sterna.home.away.trip import Trip
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Estimate, HostRow, Out, OutboxRow
 from sterna.home.progress import Progress
@@ -43,10 +44,22 @@ Shape = Callable[[Visit, Session], Awaitable[Visit]]
 class ForgetfulLedger:
     """Stands for a ledger in tests of the line: it takes what a trip writes, and knows of nothing."""
 
+    bytes_sent = bytes_received = 0  # that the last trip noted
+
     def write_out(self, row: OutboxRow, luggage: bytes) -> None:
         pass
 
-    def mark_out(self, visit: str, state: Out, **fields: object) -> Out:
+    def mark_out(
+        self,
+        visit: str,
+        state: Out,
+        *,
+        now: float,
+        bytes_sent: int = 0,
+        bytes_received: int = 0,
+        reason: str = "",
+    ) -> Out:
+        self.bytes_sent, self.bytes_received = bytes_sent, bytes_received
         return state
 
     def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
@@ -90,13 +103,13 @@ class PlainCourier(Courier):
         identity: Identity = HOME,
         lines: list[str] | None = None,
         level: int = 0,
+        noted: ForgetfulLedger | None = None,
         **fields: Any,
     ) -> None:
         line = Lines(transport, identity, home="lab", clock=clock, patience=patience, **fields)
         self.lines = line
-        super().__init__(
-            lambda: line, FreeDesk(ForgetfulLedger()), clock=clock, progress=Progress(began=0.0), level=level
-        )
+        desk = FreeDesk(noted or ForgetfulLedger())
+        super().__init__(lambda: line, desk, clock=clock, progress=Progress(began=0.0), level=level)
         self._shape = shape
         self._log = lines if lines is not None else []
 
@@ -114,7 +127,7 @@ class PlainCourier(Courier):
         deliver: Callable[[Parcel], Awaitable[None]],
         stop: asyncio.Event | None = None,
         resume_from: int = 0,
-    ) -> Outcome:
+    ) -> Trip:
         """The trip; raises its failure."""
 
         async def blame(fault: Fault) -> None:
@@ -123,10 +136,10 @@ class PlainCourier(Courier):
         request = TripRequest(
             visit=visit, offer=offer, is_live_only=offer.is_live_only, resume_from=resume_from
         )
-        outcome = await self.travel(request, deliver=deliver, stop=stop or asyncio.Event(), blame=blame)
-        if outcome.failure:
-            raise outcome.failure
-        return outcome
+        trip = await self.travel(request, deliver=deliver, stop=stop or asyncio.Event(), blame=blame)
+        if trip.failure:
+            raise trip.failure
+        return trip
 
 
 @dataclass
@@ -165,6 +178,7 @@ class Outing:
     patience: Patience = QUICK
     clock: StillClock = field(default_factory=StillClock)
     lines: list[str] = field(default_factory=list)
+    noted: ForgetfulLedger = field(default_factory=ForgetfulLedger)
     answer: Callable[[Call], Awaitable[Said]] | None = None  # instead of the host's
 
     def __post_init__(self) -> None:
@@ -176,10 +190,11 @@ class Outing:
             clock=self.clock,
             patience=self.patience,
             lines=self.lines,
+            noted=self.noted,
             **fields,
         )
 
-    async def go(self, *, resume_from: int = 0, offer: Offer | None = None, **fields: Any) -> Outcome:
+    async def go(self, *, resume_from: int = 0, offer: Offer | None = None, **fields: Any) -> Trip:
         async with asyncio.timeout(SOON_SECONDS):
             return await self.courier(**fields).carry(
                 self.visit,

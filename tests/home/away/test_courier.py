@@ -12,9 +12,10 @@ from tests.home.away.scripted import ScriptedLines
 from tests.home.away.visits import OFFER, SITE, parcel, target, visit
 
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused, SternaError
-from sterna.home.away.courier import Courier, TripRequest, call_back
-from sterna.home.away.events import Fault, Outcome
+from sterna.home.away.courier import Courier, TripRequest, call_back, unfinished
+from sterna.home.away.events import Fault
 from sterna.home.away.luggage import pack
+from sterna.home.away.trip import Trip
 from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change, Disposal, Out, OutboxRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
@@ -55,7 +56,7 @@ class Bench:
         assert self.ledger.counts(now=self.clock.now()).leased == 1
         self.faults.append(fault)
 
-    async def send(self, request: TripRequest) -> Outcome:
+    async def send(self, request: TripRequest) -> Trip:
         return await self.courier.travel(request, deliver=self.deliver, stop=self.stop, blame=self.blame)
 
     def write_out(self, request: TripRequest) -> None:
@@ -115,7 +116,7 @@ async def test_crawler_that_returns_is_noted_with_what_crossed_the_network(bench
     assert (row.state, row.reason, row.bytes_sent, row.bytes_received) == (Out.RETURNED, "finished", 700, 200)
     assert [each.size_bytes for each in bench.ledger.inbox("v")] == [100, 100]
     assert (bench.progress.away, bench.progress.has_sent) == (set(), True)
-    assert (bench.progress.bytes_received, bench.progress.fetched_at_hosts) == (200, 8_000)
+    assert (bench.progress.usage.bytes_received, bench.progress.fetched_at_hosts) == (200, 8_000)
     assert bench.faults == []
 
 
@@ -126,8 +127,8 @@ async def test_crawler_that_is_not_taken_leaves_its_lease_for_a_visit_from_here(
     bench: Bench, error: SternaError
 ) -> None:
     bench.script.error = error
-    outcome = await bench.send(TRIP)
-    assert (outcome.out, outcome.was_taken) == (Out.LOST, False)
+    trip = await bench.send(TRIP)
+    assert (trip.out, trip.was_taken) == (Out.LOST, False)
     assert [fault.reason for fault in bench.faults] == [str(error)]
     assert [fault.seconds for fault in bench.faults] == [getattr(error, "retry_after", None)]
     assert bench.ledger.judge(LAST) is Disposal.NEW
@@ -165,7 +166,7 @@ async def test_cancelled_trip_goes_on_after_the_next_start(bench: Bench) -> None
     await asyncio.gather(sending, return_exceptions=True)
     assert bench.ledger.recover(now=50.0, least_pause=1.0) == 0
     bench.script = ScriptedLines(LAST)
-    (trip,) = await bench.courier.unfinished()
+    (trip,) = unfinished(bench.ledger)
     assert (trip.visit, trip.offer, trip.resume_from) == (TRIP.visit, OFFER, 1)
     assert (await bench.send(trip)).out is Out.RETURNED
     assert bench.script.asked == [("v", 1)]
@@ -176,7 +177,7 @@ async def test_resumed_crawler_that_its_host_does_not_know_is_lost(bench: Bench)
     bench.script.error = HostGone("cut")
     bench.write_out(TRIP)
     await bench.deliver(parcel(TRIP.visit, 1, "/", arrival=Arrival(received_at=5.0)))
-    (trip,) = await bench.courier.unfinished()
+    (trip,) = unfinished(bench.ledger)
     assert trip.resume_from == 2
     bench.script = ScriptedLines(error=Refused("gone", "there is no visit v"))
     assert (await bench.send(trip)).out is Out.LOST
@@ -187,7 +188,7 @@ async def test_resumed_crawler_that_its_host_does_not_know_is_lost(bench: Bench)
 async def test_crawler_that_nobody_waits_for_is_called_back(bench: Bench, is_waited_for: bool) -> None:
     bench.write_out(TRIP)
     call_back(bench.ledger, lambda visit: is_waited_for and visit == TRIP.visit, now=30.0)
-    assert len(await bench.courier.unfinished()) == is_waited_for
+    assert len(unfinished(bench.ledger)) == is_waited_for
     assert bench.is_free() is not is_waited_for
 
 
@@ -195,7 +196,7 @@ async def test_crawler_whose_luggage_cannot_be_read_is_called_back(bench: Bench)
     row = OutboxRow(visit="v", site=SITE, endpoint="", key="", state=Out.WAITING, written_at=11.0)
     bench.ledger.write_out(row, b"of another version")
     call_back(bench.ledger, lambda visit: True, now=30.0)
-    assert (await bench.courier.unfinished(), bench.is_free()) == ([], True)
+    assert (unfinished(bench.ledger), bench.is_free()) == ([], True)
     assert "cannot read the crawler's entry" in bench.ledger.outbox()[0].reason
 
 
@@ -274,7 +275,7 @@ def _kill(ledger: SqliteLedger) -> None:
 async def test_crawler_at_a_host_that_keeps_nothing_is_lost_with_the_line(bench: Bench) -> None:
     bench.write_out(msgspec.structs.replace(TRIP, offer=_live_only()))
     assert bench.ledger.recover(now=50.0, least_pause=1.0) == 1
-    assert await bench.courier.unfinished() == []
+    assert unfinished(bench.ledger) == []
 
 
 def _live_only() -> Offer:

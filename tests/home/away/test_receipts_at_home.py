@@ -20,9 +20,9 @@ from tests.host import knocking
 from tests.host.knocking import GatedSite
 from tests.transport.serving import MemoryTransport
 
-from sterna.home.away.events import Outcome
 from sterna.home.away.patience import Patience
 from sterna.home.away.receipts import LOST_BYTES, SKEW_SECONDS, Witnessed, dispute, kept_in
+from sterna.home.away.trip import Trip
 from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.host.owner.receipts import KeptReceipt, read_book
@@ -229,7 +229,7 @@ class Trial:
     async def deliver(self, parcel: Parcel) -> None:
         self.delivered.append(parcel)
 
-    async def go(self, offer: Offer | None = None) -> Outcome:
+    async def go(self, offer: Offer | None = None) -> Trip:
         self.host.compose = self.compose
         clock = StillClock()
         clock.time = NOW

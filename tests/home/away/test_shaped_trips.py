@@ -134,7 +134,7 @@ def came_home(*, sent: Visit, own: Visit, last: Parcel) -> tuple[Parcel, str]:
         trip.on(event, now=0.0)
     *blames, commit = trip.on(ev.Came(last, 100), now=0.0)
     assert isinstance(commit, ev.Commit)
-    (fault,) = [each.fault.reason for each in blames if isinstance(each, ev.Blame)] or [""]
+    (fault,) = [each.reason for each in blames if isinstance(each, ev.Fault)] or [""]
     return commit.parcel, fault
 
 

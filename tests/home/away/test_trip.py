@@ -59,9 +59,8 @@ def test_trip_goes_through_its_stages_to_the_end() -> None:
     assert list(dict.fromkeys(stages)) == [Stage.GREETED, Stage.ORDERED, Stage.STREAMING]
     assert replay(trip, [ev.Closed(Out.RETURNED)]) == []
     assert (trip.stage, trip.is_over) == (Stage.DONE, True)
-    outcome = trip.outcome
-    assert (outcome.ended, outcome.parcels, outcome.pages, outcome.is_proven) == (Ended.FINISHED, 2, 2, True)
-    assert (outcome.receipt, outcome.faults) == ("signed", ())
+    assert (trip.ended, trip.parcels, trip.pages, trip.is_proven) == (Ended.FINISHED, 2, 2, True)
+    assert (trip.receipt, trip.faults) == ("signed", [])
 
 
 def test_parcel_is_acknowledged_only_after_it_is_stored() -> None:
@@ -97,7 +96,7 @@ def test_host_that_keeps_no_visits_is_lost_with_the_line() -> None:
         ev.Step.LOOK_FOR_KILL,
     ]
     blame, close = replay(trip, [ev.Looked(is_killed=False)])
-    assert isinstance(blame, ev.Blame)
+    assert isinstance(blame, ev.Fault)
     assert isinstance(close, ev.Close)
     assert (close.out, close.is_over) == (Out.LOST, True)
 
@@ -107,12 +106,12 @@ def test_refused_crawler_is_still_to_be_sent_and_keeps_its_lease() -> None:
     refusal = Refused("busy", "the queue is full", retry_after=30.0)
     discard, blame, close = replay(trip, [ev.Failed(refusal)])
     assert discard == ev.Step.DISCARD
-    assert isinstance(blame, ev.Blame)
-    assert (blame.fault.problem, blame.fault.seconds) == ("busy", 30.0)
+    assert isinstance(blame, ev.Fault)
+    assert (blame.problem, blame.seconds) == ("busy", 30.0)
     assert isinstance(close, ev.Close)
     assert not close.is_over
     replay(trip, [ev.Closed(Out.LOST)])
-    assert (trip.outcome.was_taken, trip.outcome.failure) == (False, refusal)
+    assert (trip.was_taken, trip.failure) == (False, refusal)
 
 
 def test_order_that_never_arrived_is_shaped_and_sent_again() -> None:

@@ -39,8 +39,8 @@ async def test_parcels_are_delivered_in_order_and_proven() -> None:
     assert outing.delivered.parcels == outing.host.parcels
     assert (trip.out, trip.ended, trip.parcels, trip.pages) == (Out.RETURNED, Ended.FINISHED, 5, 10)
     assert trip.is_proven
-    assert trip.bytes_sent == sum(len(call.body) for call in outing.host.calls)
-    assert 0 < sum(outing.delivered.sizes) < trip.bytes_received
+    assert outing.noted.bytes_sent == sum(len(call.body) for call in outing.host.calls)
+    assert 0 < sum(outing.delivered.sizes) < outing.noted.bytes_received
 
 
 async def test_order_says_what_home_decides_and_no_more() -> None:

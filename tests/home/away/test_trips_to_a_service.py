@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 from tests import making
-from tests.home.away.outings import PlainCourier
+from tests.home.away.outings import ForgetfulLedger, PlainCourier
 from tests.host.knocking import SITE, GatedSite, Home, open_home
 from tests.transport.serving import Answerer, Cut, HttpFace, MemoryTransport, Said, Saying
 
 from sterna.errors import HostGone, Refused
-from sterna.home.away.events import Outcome
 from sterna.home.away.patience import Patience
 from sterna.home.away.receipts import Keep as KeepReceipt
 from sterna.home.away.receipts import forget
+from sterna.home.away.trip import Trip
 from sterna.model import (
     Budget,
     Crawler,
@@ -56,8 +56,8 @@ class Outing:
     parcels: list[Parcel] = field(default_factory=list)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     on_parcel: Callable[[Parcel], None] = lambda parcel: None
-
     keep_receipt: KeepReceipt = forget
+    noted: ForgetfulLedger = field(default_factory=ForgetfulLedger)
 
     @property
     def courier(self) -> PlainCourier:
@@ -67,6 +67,7 @@ class Outing:
             identity=self.identity,
             patience=QUICK,
             keep_receipt=self.keep_receipt,
+            noted=self.noted,
         )
 
     async def offer(self) -> Offer:
@@ -78,7 +79,7 @@ class Outing:
         self.parcels.append(parcel)
         self.on_parcel(parcel)
 
-    async def go(self, sent: Visit | None = None, **fields: Any) -> Outcome:
+    async def go(self, sent: Visit | None = None, **fields: Any) -> Trip:
         async with asyncio.timeout(SOON_SECONDS):
             return await self.courier.carry(
                 sent or visit(), await self.offer(), deliver=self.deliver, stop=self.stop, **fields
@@ -141,8 +142,8 @@ async def test_visit_over_http_is_the_same(tmp_path: Path) -> None:
         await transport.close()
     assert set(outing.paths) == ALL
     assert trip.is_proven
-    assert 0 < trip.bytes_received < transport.bytes_received <= face.sent_bytes
-    assert 0 < trip.bytes_sent < transport.bytes_sent == sum(arrived.size for arrived in face.arrived)
+    assert 0 < outing.noted.bytes_received < transport.bytes_received <= face.sent_bytes
+    assert 0 < outing.noted.bytes_sent < transport.bytes_sent == sum(each.size for each in face.arrived)
     hello, order, *rest = [arrived.target for arrived in face.arrived]
     assert (hello, order, set(rest)) == ("/sterna/hello", "/sterna/order", {"/sterna/acknowledge"})
 

@@ -175,9 +175,9 @@ async def test_samples_are_requests_of_the_crawl(world: World) -> None:
     counts = world.ledger.counts(now=1.0)
     received = 500 + 5 * PARCEL_BYTES  # the samples, and what the host sent
     assert (counts.requests, counts.bytes_received) == (5, received)
-    assert (world.progress.requests, world.progress.bytes_received) == (5, received)
+    assert (world.progress.usage.requests, world.progress.usage.bytes_received) == (5, received)
     assert world.progress.checked == 5
-    assert world.progress.pages == 0
+    assert world.progress.usage.pages == 0
 
 
 async def test_nothing_of_a_lying_host_is_used_and_it_is_left_alone(world: World) -> None:

@@ -55,10 +55,8 @@ class Acknowledgements:
                 return
 
     async def finish(self, receipt: bytes = b"") -> None:
-        """Sends the last one, with home's signature of the visit's receipt.
-
-        It may be lost without harm: hosts delete parcels after a while anyway, and home has the receipt.
-        """
+        """Sends the last one, with home's signature of the visit's receipt."""
+        # A loss does no harm: hosts delete parcels after a while anyway, and home has the receipt.
         with suppress(LineBroken, Refused, WireError, TimeoutError):
             async with asyncio.timeout(LAST_SECONDS):
                 await self._send_noted(receipt)

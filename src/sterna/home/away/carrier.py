@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from sterna.errors import FetchError, HostGone, ParcelRefused
-from sterna.home.away.courier import Courier, TripRequest
+from sterna.home.away.courier import Courier, TripRequest, unfinished
 from sterna.home.away.events import Fault
 from sterna.home.away.hosts import Hosts
 from sterna.home.away.luggage import luggage
@@ -27,9 +27,10 @@ from sterna.home.away.place import (
     closed_words,
     prospect_of,
 )
+from sterna.home.belief import check
 from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import HostRow
-from sterna.model import Crawler, Deliver, Hold, Parcel, Visit
+from sterna.model import Crawler, Deliver, Hold, Parcel, Usage, Visit
 from sterna.web.clock import Clock
 from sterna.web.politeness import site_key
 from sterna.wire.discovery import Offer
@@ -40,12 +41,10 @@ FAILED_SECONDS = 300.0  # for which a host that failed is not contacted
 T = TypeVar("T")
 
 
-class Here(Protocol):
-    """The runtime here."""
+class Here(check.Here, Protocol):
+    """The runtime here, which waits for a site's turn too."""
 
     async def take_turn(self, visit: Visit) -> None: ...
-
-    async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None: ...
 
 
 class Stationary:
@@ -90,8 +89,7 @@ class Migrating:
         return site not in self.courier.killed_sites
 
     async def unfinished(self) -> list[Visit]:
-        """Visits of an earlier run that are still at their hosts."""
-        requests = await self.courier.unfinished()
+        requests = await self.ledger.do(unfinished)
         for request in requests:
             self.hosts.let_reach(request.visit, request.offer)
         self._under_way = {request.visit.id: request for request in requests}
@@ -117,12 +115,12 @@ class Migrating:
         """False if the host did not take the crawler; raises HostGone if a required host failed."""
         async with self._room:
             leave()
-            outcome = await self.courier.travel(request, deliver=deliver, stop=stop, blame=self._blame)
-        if isinstance(outcome.failure, ParcelRefused):
-            raise outcome.failure
-        if outcome.faults and self.is_host_required:
-            raise _unserved(request.visit.site, f"its host failed: {outcome.faults[0].reason}")
-        return outcome.was_taken
+            trip = await self.courier.travel(request, deliver=deliver, stop=stop, blame=self._blame)
+        if isinstance(trip.failure, ParcelRefused):
+            raise trip.failure
+        if trip.faults and self.is_host_required:
+            raise _unserved(request.visit.site, f"its host failed: {trip.faults[0].reason}")
+        return trip.was_taken
 
     async def _blame(self, fault: Fault) -> None:
         """Stops contacting a host that failed, for a while."""
@@ -147,10 +145,7 @@ class Migrating:
         offer, visit, reason = await self._find(visit)
         if offer:
             self._say(visit.site, "host", f"{offer.endpoint}, {choice.reason}")
-            request = TripRequest(
-                visit=visit, offer=offer, is_live_only=offer.is_live_only, order_bytes=choice.order_bytes
-            )
-            return request, visit
+            return TripRequest(visit=visit, offer=offer, order_bytes=choice.order_bytes), visit
         if self.is_host_required:
             raise _unserved(visit.site, "the site has no host" + (f" ({reason})" if reason else ""))
         self._say(visit.site, "here", reason or "the site has no host")
@@ -197,14 +192,10 @@ class Migrating:
 
 def _counting_discovery(deliver: Deliver) -> Deliver:
     """Counts the discovery request as one of the visit, with its first parcel."""
-    is_counted = False
 
     async def counting(parcel: Parcel) -> None:
-        nonlocal is_counted
-        if not is_counted:
-            is_counted = True
-            usage = msgspec.structs.replace(parcel.usage, requests=parcel.usage.requests + 1)
-            parcel = msgspec.structs.replace(parcel, usage=usage)
+        if parcel.number == 1:
+            parcel = msgspec.structs.replace(parcel, usage=parcel.usage.plus(Usage(requests=1)))
         await deliver(parcel)
 
     return counting

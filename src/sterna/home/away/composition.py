@@ -122,12 +122,11 @@ def lines_of(
     keep_receipt: Keep = forget,
 ) -> Lines:
     """Lines to hosts, with the home's name that they may show."""
-    offered = options.priorities_by_site()
     return Lines(
         transport,
         identity,
         home=options.contact or options.etiquette("").robots_name,
         clock=clock,
-        priority_of=lambda site: offered.get(site, 0),
+        priorities=options.priorities_by_site(),
         keep_receipt=keep_receipt,
     )

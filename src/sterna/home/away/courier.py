@@ -19,7 +19,7 @@ from sterna.home.belief.quarantine import HeldVisit
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import UNDER_WAY, Out, OutboxRow
 from sterna.home.progress import Progress
-from sterna.model import Deliver, Visit
+from sterna.model import Deliver, Usage, Visit
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import Session
@@ -57,23 +57,20 @@ class Courier:
             self._paused_sites.add(site)
             self.warn(f"the host of {site} paused the crawler: {line.removeprefix(PAUSED).strip()}")
 
-    async def unfinished(self) -> list[TripRequest]:
-        """The trips of an earlier run that are still under way."""
-        return await self.ledger.do(_unfinished)
-
     async def travel(
         self, request: TripRequest, *, deliver: Deliver, stop: asyncio.Event, blame: Blame
-    ) -> ev.Outcome:
+    ) -> Trip:
         """Returns when the crawler is back or lost, and its parcels are stored.
 
         Calls `blame` before the site is free for another visit. A refused parcel is a failure of the trip;
         any other error of `deliver` is raised.
         """
-        visit = request.visit
-        lines = self.open_lines()
-        departure = replace(request, level=self.level, patience=lines.patience)
+        visit, offer, lines = request.visit, request.offer, self.open_lines()
+        departure = replace(
+            request, is_live_only=offer.is_live_only, level=self.level, patience=lines.patience
+        )
         trip = Trip(departure, now=self.clock.now())
-        line = lines.to(request.offer)
+        line = lines.to(offer)
         driver = _TripDriver(self, request, trip, line=line, deliver=deliver, stop=stop, blame=blame)
         self.progress.away.add(visit.id)
         self.progress.has_sent = True
@@ -81,8 +78,8 @@ class Courier:
             await driver.run()
         finally:
             self.progress.away.discard(visit.id)
-            self.progress.bytes_received += line.traffic.received
-        return replace(trip.outcome, bytes_sent=line.traffic.sent, bytes_received=line.traffic.received)
+            self.progress.count(Usage(bytes_received=line.traffic.received))
+        return trip
 
     async def shape(self, visit: Visit, offer: Offer, session: Session) -> Visit:
         """The visit shaped to what the host grants, written into the outbox: a restart resumes it."""
@@ -207,8 +204,8 @@ class _TripDriver:
                     await killing
             case ev.Step.LOOK_FOR_KILL:
                 return await self._look_for_kill()
-            case ev.Blame(fault):
-                await self.blame(fault)
+            case ev.Fault():
+                await self.blame(action)
             case ev.Step.PROVE:
                 await self._held.prove()
             case ev.Check(visit, is_whole):
@@ -299,19 +296,12 @@ class _TripDriver:
         return ev.Closed(await self.courier.ledger.do(note))
 
 
-def _unfinished(ledger: Ledger) -> list[TripRequest]:
+def unfinished(ledger: Ledger) -> list[TripRequest]:
+    """The trips of an earlier run that are still under way."""
     requests = []
     for row in ledger.outbox(states=UNDER_WAY):
         visit, offer, own = unpack(ledger.luggage(row.visit))
-        requests.append(
-            TripRequest(
-                visit=visit,
-                offer=offer,
-                is_live_only=offer.is_live_only,
-                resume_from=row.parcels + 1,
-                own=own,
-            )
-        )
+        requests.append(TripRequest(visit=visit, offer=offer, resume_from=row.parcels + 1, own=own))
     return requests
 
 

@@ -4,34 +4,7 @@ from enum import Enum, auto
 
 from sterna.errors import SternaError
 from sterna.home.ledger.records import Out
-from sterna.model import Ended, Parcel, Record, Visit
-
-
-class Fault(Record, frozen=True, kw_only=True):
-    """Why the next visit to a site should be made from here rather than at its host."""
-
-    site: str
-    reason: str
-    problem: str = ""  # its name on the wire, if the host itself refused
-    seconds: float | None = None  # for which to stay away, if the host said so
-
-
-class Outcome(Record, frozen=True, kw_only=True):
-    """The result of a trip: where the crawler is now, and what was delivered."""
-
-    out: Out = Out.WAITING
-    was_taken: bool = True  # False: the host did not take the crawler, and the visit is still to be made
-    failure: SternaError | None = None
-    faults: tuple[Fault, ...] = ()
-    ended: Ended | None = None  # None: stopped by home before the host reported an end
-    parcels: int = 0
-    pages: int = 0
-    cuts: int = 0  # after which the visit was resumed
-    is_proven: bool = False  # the pages match the root that the host signed
-    receipt: str = ""  # "signed", or why home did not sign the receipt
-    bytes_sent: int = 0
-    bytes_received: int = 0
-
+from sterna.model import Parcel, Record, Visit
 
 # -- events ------------------------------------------------------------------------------------------------
 
@@ -184,10 +157,13 @@ class Kill(Record, frozen=True):
     is_beside: bool = False
 
 
-class Blame(Record, frozen=True):
-    """Do not contact the host for a while."""
+class Fault(Record, frozen=True, kw_only=True):
+    """Do not contact the host for a while: the next visit to the site is made from here."""
 
-    fault: Fault
+    site: str
+    reason: str
+    problem: str = ""  # its name on the wire, if the host itself refused
+    seconds: float | None = None  # for which to stay away, if the host said so
 
 
 class Greet(Record, frozen=True):
@@ -261,7 +237,7 @@ Action = (
     | Acknowledge
     | Tell
     | Kill
-    | Blame
+    | Fault
     | Greet
     | Shape
     | Order

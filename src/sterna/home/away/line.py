@@ -1,9 +1,9 @@
 """Home's end of the line to one host: sessions, orders, the stream of a visit. Secrets are never stored."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -61,27 +61,18 @@ class Contact:
     ahead_seconds: float = 0.0  # of the host's clock before ours, if the difference made it refuse
 
 
+@dataclass(eq=False, repr=False)
 class Lines:
     """Opens lines to hosts in the name of this home."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        identity: Identity,
-        *,
-        home: str,  # its name, which hosts may show
-        clock: Clock,
-        patience: Patience | None = None,
-        priority_of: Callable[[str], int] = lambda site: 0,  # the revisit priority that home offers a site
-        keep_receipt: Keep = forget,
-    ) -> None:
-        self.transport = transport
-        self.identity = identity
-        self.home = "".join(sign if sign.isprintable() else " " for sign in home)[:MAX_NAME] or "home"
-        self.clock = clock
-        self.patience = patience or Patience()
-        self.priority_of = priority_of
-        self.keep_receipt = keep_receipt
+    transport: Transport
+    identity: Identity
+    _: KW_ONLY
+    home: str  # its name, which hosts may show
+    clock: Clock
+    patience: Patience = field(default_factory=Patience)
+    priorities: Mapping[str, int] = field(default_factory=dict)  # for revisits, that home offers to sites
+    keep_receipt: Keep = forget
 
     def to(self, offer: Offer) -> "Line":
         return Line(self, offer)
@@ -149,12 +140,12 @@ class Line:
         lines = self._lines
         greeting = Greeting.begin(
             lines.identity,
-            home=lines.home,
+            home="".join(each if each.isprintable() else " " for each in lines.home)[:MAX_NAME] or "home",
             audience=self._offer.site,
             wants=wants,
             now=lines.clock.now() + ahead_seconds,
             understands=UNDERSTANDS,
-            priority=lines.priority_of(self._offer.site),
+            priority=lines.priorities.get(self._offer.site, 0),
         )
         async with self._exchange(Call("hello", greeting.body)) as (chunks, seconds):
             reply = await read_whole(chunks, most=MAX_WELCOME_BYTES)

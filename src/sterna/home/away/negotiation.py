@@ -149,8 +149,7 @@ def _narrowed(visit: Visit, room: int, estimate: Estimate) -> Visit:
     budget = msgspec.structs.replace(visit.budget, depth=min(depth, visit.budget.depth))
     # The starts that are left out count as known: home has them, so they must not be reported again.
     marks = {fingerprint(start.url) for start in starts}
-    done = array("q")
-    done.frombytes(visit.known.fingerprints)
+    done = memoryview(visit.known.fingerprints).cast("q")
     others = {fingerprint(start.url) for start in visit.starts} - marks
     known = Known(
         array("q", sorted(others.union(done))).tobytes(),

@@ -6,7 +6,7 @@ The next event is that of the last action that `Trip.on` returned.
 
 from enum import StrEnum
 
-import msgspec
+from msgspec.structs import replace
 
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused, SternaError
 from sterna.home.away import events as ev
@@ -57,7 +57,7 @@ class Departure(Record, frozen=True, kw_only=True):
 
 
 class Trip:
-    """The state of one trip; on() alone changes it."""
+    """The state of one trip, and in the end its result; on() alone changes it."""
 
     def __init__(self, departure: Departure, *, now: float) -> None:
         self._departure = departure
@@ -65,14 +65,10 @@ class Trip:
         self._own = departure.own or departure.visit.budget
         self.visit = departure.visit  # replaced by the shaped one, once the host has said what it grants
         self.stage = Stage.LEAVING
-        self.outcome = ev.Outcome()
         self._clocks = Clocks(self.visit.budget.seconds, self._patience, now=now)
-        # Tries and streams; also set by _start_at().
-        self.next = self._first = self._tried_at = 1  # parcel numbers
-        self._was_sent = self._is_taken = False
-        self._streams = 0  # ordered in this run, and one for an earlier run
+        # Tries and streams; those of _start_at() too.
         self._tries = 0
-        self._cuts = 0
+        self.cuts = 0  # after which the visit was resumed
         self._start_at(departure.resume_from)
         # Set by Opened.
         self._is_checked = self._is_held = False
@@ -83,17 +79,34 @@ class Trip:
         self._promised: int | None = None
         # What was received.
         self._ended: Ended | None = None  # as the last parcel says
-        self._pages = 0
+        self.pages = 0
         self._size_bytes = 0  # of the parcel that is being stored
         self._reported: set[int] = set()
         self._last: tuple[Parcel, str] | None = None  # the last parcel, and the visit's fault if any
         self._final: Ended | None = None  # how the visit ended, once that is committed
         self._is_stopping = self._is_run_stopped = False
-        self._failure: SternaError | None = None
+        # The result.
+        self.out = Out.WAITING
+        self.was_taken = True  # False: the host did not take the crawler, and the visit is still to be made
+        self.failure: SternaError | None = None
+        self.faults: list[ev.Fault] = []
+        self.ended: Ended | None = None  # None: stopped by home before the host reported an end
+        self.is_proven = False  # the pages match the root that the host signed
+        self.receipt = ""  # "signed", or why home did not sign the receipt
 
     @property
     def is_over(self) -> bool:
-        return self.outcome.out is not Out.WAITING
+        return self.out is not Out.WAITING
+
+    @property
+    def parcels(self) -> int:
+        return self.next - self._first
+
+    def _start_at(self, number: int) -> None:
+        """Resumes from this parcel; 0 sends the visit."""
+        self._was_sent = self._is_taken = number > 0
+        self._streams = int(self._was_sent)  # ordered in this run, and one for an earlier run
+        self.next = self._first = self._tried_at = max(number, 1)  # parcel numbers
 
     def on(self, event: ev.Event, *, now: float) -> Actions:  # noqa: PLR0911, PLR0912 - a case for each
         """The actions to carry out next."""
@@ -116,10 +129,10 @@ class Trip:
             case ev.Said():
                 return self._said(event.line, now)
             case ev.StreamOver():
-                self.outcome = msgspec.structs.replace(self.outcome, is_proven=event.is_proven)
+                self.is_proven = event.is_proven
                 return (ev.Sign(self._streams - 1),)
             case ev.Signed():
-                self.outcome = msgspec.structs.replace(self.outcome, receipt=event.receipt)
+                self.receipt = event.receipt
                 return self._arrive(self._ended)
             case ev.Moment.STORED:
                 return self._stored(now)
@@ -143,17 +156,11 @@ class Trip:
             case ev.Closed():
                 return self._closed(event.out)
 
-    def _start_at(self, number: int) -> None:
-        """Resumes from this parcel; 0 sends the visit."""
-        self._was_sent = self._is_taken = number > 0
-        self._streams = int(self._was_sent)
-        self.next = self._first = self._tried_at = max(number, 1)
-
     # -- until the stream --------------------------------------------------------------------------------
 
     def _open(self, opened: ev.Opened) -> Actions:
         self._is_checked, self._is_held = opened.is_checked, opened.is_held
-        self._pages = opened.pages
+        self.pages = opened.pages
         if opened.last:
             self._start_at(max(self._departure.resume_from, opened.last + 1))
         if opened.is_held and opened.is_proven:
@@ -201,7 +208,7 @@ class Trip:
         parcel = came.parcel
         self.next = parcel.number + 1
         self._ended = parcel.ended
-        self._pages += len(parcel.pages)
+        self.pages += len(parcel.pages)
         self._size_bytes = came.size_bytes
         if self._is_held:
             return (ev.Hold(parcel, came.size_bytes),)
@@ -224,14 +231,14 @@ class Trip:
         return ev.Acknowledge(self.next - 1, self._size_bytes), ev.Step.READ
 
     def _give_up(self) -> Actions:
-        gone = HostGone(f"the host of {self.visit.site} makes no progress: {self._pages} pages so far")
+        gone = HostGone(f"the host of {self.visit.site} makes no progress: {self.pages} pages so far")
         return (ev.Kill(), *(self._arrive(None) if self._is_stopping else self._break(gone)))
 
     # -- delivering --------------------------------------------------------------------------------------
 
     def _deliver(self, parcel: Parcel, now: float) -> Actions:
         arrival = Arrival(received_at=now, size_bytes=self._size_bytes)
-        parcel = msgspec.structs.replace(parcel, arrival=arrival)
+        parcel = replace(parcel, arrival=arrival)
         self._reported.update(page.fingerprint for page in parcel.pages)
         self._reported.update(parcel.checkpoint.done)
         if not parcel.ended:
@@ -269,22 +276,18 @@ class Trip:
         parcel = with_missed(parcel, self.visit, reported=self._reported)
         if parcel.ended and self._is_hosts_own(parcel.ended):
             # The crawler's own limit would end it at this site; after the host's it continues.
-            parcel = msgspec.structs.replace(parcel, ended=Ended.BUDGET)
+            parcel = replace(parcel, ended=Ended.BUDGET)
         if parcel.ended in _TROUBLES:
             hold = Hold(site_key(parcel.site), now + TROUBLED_SECONDS)
-            parcel = msgspec.structs.replace(parcel, holds=(*parcel.holds, hold))
+            parcel = replace(parcel, holds=(*parcel.holds, hold))
         return parcel
 
     # -- when the line breaks, or the run stops ----------------------------------------------------------
 
     def _failed(self, error: SternaError) -> Actions:
         if isinstance(error, ParcelRefused):
-            self._failure = error
-            return (
-                ev.Kill(),
-                ev.Step.DISCARD,
-                ev.Close(out=Out.LOST, reason=str(error), promised=self._promised),
-            )
+            self.failure = error
+            return ev.Kill(), ev.Step.DISCARD, self._close(Out.LOST, str(error))
         if self._is_stopping:
             return self._arrive(None)  # the host may break off a visit that it was asked to end
         if isinstance(error, (Refused, LineBroken)):
@@ -301,7 +304,7 @@ class Trip:
             asked = error.retry_after if isinstance(error, Refused) else None
             self.stage = Stage.CUT
             self._tries = tries + 1
-            self._cuts += self._is_taken
+            self.cuts += self._is_taken
             return (ev.Sleep(min(max(pause, asked or 0.0), self._patience.longest_pause_seconds)),)
         if self._ended:
             return self._arrive(self._ended)  # only the proof is missing
@@ -334,15 +337,15 @@ class Trip:
 
     def _arrive(self, ended: Ended | None) -> Actions:
         """The stream is over, without a failure."""
-        self.outcome = msgspec.structs.replace(self.outcome, ended=ended)
+        self.ended = ended
         if not self._is_checked:
             return self._finish()
         return (ev.Step.PROVE, *self._check()) if self._is_held else self._check()
 
     def _break(self, error: SternaError) -> Actions:
         """The visit failed; the pages received before are checked and used all the same."""
-        self._failure = error
-        return self._check() if self._is_checked and self._pages else self._lose(error)
+        self.failure = error
+        return self._check() if self._is_checked and self.pages else self._lose(error)
 
     def _check(self) -> Actions:
         self.stage = Stage.WAITING
@@ -357,48 +360,41 @@ class Trip:
         return self._deliver(released.parcel, now)
 
     def _finish(self) -> Actions:
-        if self._failure:
-            return self._lose(self._failure)
-        return (ev.Close(out=Out.RETURNED, reason=self._final or "stopped", promised=self._promised),)
+        if self.failure:
+            return self._lose(self.failure)
+        return (self._close(Out.RETURNED, self._final or "stopped"),)
 
     def _lose(self, error: SternaError) -> Actions:
-        self._failure = error
+        self.failure = error
         self.stage = Stage.LOST
         if not isinstance(error, (Refused, LineBroken)):
             return ev.Step.DISCARD, ev.Step.LOOK_FOR_KILL
         # The host does not have the visit, unless an earlier run sent it.
-        was_taken = self._departure.resume_from > 0
-        self.outcome = msgspec.structs.replace(self.outcome, was_taken=was_taken)
-        close = ev.Close(
-            out=Out.LOST, reason=f"not taken: {error}", is_over=was_taken, promised=self._promised
-        )
+        self.was_taken = self._departure.resume_from > 0
+        close = self._close(Out.LOST, f"not taken: {error}", is_over=self.was_taken)
         return ev.Step.DISCARD, *self._blame(self._fault_of(error)), close
 
     def _looked(self, looked: ev.Looked) -> Actions:
         if self.stage is not Stage.LOST:
             return self._deliver_last(is_killed=looked.is_killed)
-        assert self._failure
-        blame = () if looked.is_killed else self._blame(self._fault_of(self._failure))
-        return *blame, ev.Close(out=Out.LOST, reason=str(self._failure), promised=self._promised)
+        assert self.failure
+        blame = () if looked.is_killed else self._blame(self._fault_of(self.failure))
+        return *blame, self._close(Out.LOST, str(self.failure))
+
+    def _close(self, out: Out, reason: str, *, is_over: bool = True) -> ev.Close:
+        return ev.Close(out=out, reason=reason, is_over=is_over, promised=self._promised)
 
     def _blame(self, fault: ev.Fault) -> Actions:
-        self.outcome = msgspec.structs.replace(self.outcome, faults=(*self.outcome.faults, fault))
-        return (ev.Blame(fault),)
+        self.faults.append(fault)
+        return (fault,)
 
     def _fault_of(self, error: SternaError) -> ev.Fault:
         fault = ev.Fault(site=self.visit.site, reason=str(error))
         if isinstance(error, Refused):
-            return msgspec.structs.replace(fault, problem=error.problem, seconds=error.retry_after)
+            return replace(fault, problem=error.problem, seconds=error.retry_after)
         return fault
 
     def _closed(self, out: Out) -> Actions:
-        self.stage = Stage.LOST if self._failure else Stage.DONE
-        self.outcome = msgspec.structs.replace(
-            self.outcome,
-            out=out,
-            failure=self._failure,
-            parcels=self.next - self._first,
-            pages=self._pages,
-            cuts=self._cuts,
-        )
+        self.stage = Stage.LOST if self.failure else Stage.DONE
+        self.out = out
         return ()

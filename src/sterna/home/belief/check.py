@@ -8,7 +8,7 @@ import asyncio
 import secrets
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -107,33 +107,26 @@ class _Read:
         self.bytes_received += parcel.usage.bytes_received
 
 
+@dataclass(eq=False, repr=False)
 class Check:
     """The check of one visit; run() once."""
 
-    def __init__(
-        self,
-        visit: Visit,
-        witness: Witness,
-        offer: Offer,
-        *,
-        here: Here,
-        clock: Clock,
-        is_whole: bool = True,
-        is_strict: bool = False,
-    ) -> None:
-        """`is_whole`: the witness saw all of the visit. `is_strict`: also fetch pages as a browser would."""
-        self._visit = visit
-        self._witness = witness
-        self._here = here
-        self._clock = clock
-        self._is_whole = is_whole
-        self._is_strict = is_strict
-        program = visit.crawler.program
+    visit: Visit
+    witness: Witness
+    offer: Offer
+    _: KW_ONLY
+    here: Here
+    clock: Clock
+    is_whole: bool = True  # the witness saw all of the visit
+    is_strict: bool = False  # also fetch pages as a browser would
+
+    def __post_init__(self) -> None:
+        program = self.visit.crawler.program
         self._manner = Manner(
             fields=program.keep.fields,
             least_change=program.least_change,
-            is_same_version=offer.platform.get("sterna") == __version__,
-            is_from_disk="root" in offer.sources,
+            is_same_version=self.offer.platform.get("sterna") == __version__,
+            is_from_disk="root" in self.offer.sources,
         )
         self._select = Judge(program.select) if program.select and not program.rules else None
         self._reads: list[_Read] = []
@@ -142,11 +135,11 @@ class Check:
         self._as_browser: dict[int, Page] = {}
         self._again: dict[int, Page] = {}
         self._referrers: dict[int, Page] = {}
-        self._robots = visit.robots  # replaced by what the first read finds; hosts do not report it
+        self._robots = self.visit.robots  # replaced by what the first read finds; hosts do not report it
 
     async def run(self, count: int, stop: asyncio.Event) -> Report:
         """Reads `count` pages from here, those that differ twice; a finding for each."""
-        sample = self._witness.draw(count)
+        sample = self.witness.draw(count)
         if not sample:
             return Report()
         halt = asyncio.Event()
@@ -168,8 +161,8 @@ class Check:
         pages = [each.page for each in sample]
         first = await self._read(pages, halt)
         self._seen = first.pages
-        if self._is_strict:
-            etiquette = replace(self._visit.etiquette, user_agent=BROWSER, sender="")
+        if self.is_strict:
+            etiquette = replace(self.visit.etiquette, user_agent=BROWSER, sender="")
             self._as_browser = (await self._read(pages, halt, etiquette=etiquette)).pages
         suspects = [page for page in pages if self._is_suspect(page)][:MOST_SECOND_LOOKS]
         missed = self._missed_starts()
@@ -188,19 +181,19 @@ class Check:
         seen = self._seen.get(reported.fingerprint)
         if seen is None:
             return False
-        if needs_second_look(reported, trimmed(seen, self._visit.crawler.program.keep), self._manner):
+        if needs_second_look(reported, trimmed(seen, self.visit.crawler.program.keep), self._manner):
             return True
         return cloaked(seen, self._as_browser.get(reported.fingerprint), seen) is not None
 
     def _judged(self, reported: ReportedPage) -> Finding:
-        page, mark, keep = reported.page, reported.page.fingerprint, self._visit.crawler.program.keep
+        page, mark, keep = reported.page, reported.page.fingerprint, self.visit.crawler.program.keep
         ours, second = self._seen.get(mark), self._again.get(mark)
         finding = judge(
             page,
             trimmed(ours, keep) if ours else None,
             trimmed(second, keep) if second else None,
             manner=self._manner,
-            now=self._clock.now(),
+            now=self.clock.now(),
             referrer=self._referrers.get(fingerprint(page.referrer)) if page.referrer else None,
         )
         if ours is None or finding.verdict not in GOOD:
@@ -219,25 +212,25 @@ class Check:
         if self._select is None or seen.is_unchanged:
             return False
         page = replace(seen, depth=reported.depth, referrer=reported.referrer)
-        return self._select.judge(row_of(page, self._visit.site)) is True
+        return self._select.judge(row_of(page, self.visit.site)) is True
 
     # -- what the host did not mention -------------------------------------------------------------------
 
     def _missed_starts(self) -> list[Page]:
         """Some of the URLs that a finished visit was sent, and did not report."""
-        if self._witness.ended is not Ended.FINISHED or not self._is_whole:
+        if self.witness.ended is not Ended.FINISHED or not self.is_whole:
             return []
         missed = [
-            Page(url=start.url, fingerprint=mark, depth=start.depth, fetched=self._clock.now())
-            for start in luggage(self._visit)[0]
-            if start.kind == "page" and (mark := fingerprint(start.url)) not in self._witness.mentioned
+            Page(url=start.url, fingerprint=mark, depth=start.depth, fetched=self.clock.now())
+            for start in luggage(self.visit)[0]
+            if start.kind == "page" and (mark := fingerprint(start.url)) not in self.witness.mentioned
         ]
         return missed[:MOST_OMISSIONS]
 
     def _omissions(self, found: Iterable[Target], true: Mapping[str, int]) -> list[Finding]:
         """Findings for links of true pages, by URL and depth, that the host should have reported."""
-        program = self._visit.crawler.program
-        if not (self._is_whole and self._manner.is_same_version) or program.rules or program.prune:
+        program = self.visit.crawler.program
+        if not (self.is_whole and self._manner.is_same_version) or program.rules or program.prune:
             return []  # which links are followed is then not known here
         omitted = [
             link
@@ -251,15 +244,15 @@ class Check:
 
     def _is_news(self, link: Target, *, depth: int) -> bool:
         """True if a visit that saw this link had to report it."""
-        mark, known = fingerprint(link.url), self._visit.known
-        if mark in self._witness.mentioned or link.kind != "page" or _holds(known.fingerprints, mark):
+        mark, known = fingerprint(link.url), self.visit.known
+        if mark in self.witness.mentioned or link.kind != "page" or _holds(known.fingerprints, mark):
             return False
         # URLs that home knows are reported when fetched, not when found, and they may be too deep to fetch.
-        deepest = min(self._visit.budget.depth, self._visit.crawler.scope.max_depth)
-        if self._witness.ended is Ended.FINISHED and depth <= deepest:
+        deepest = min(self.visit.budget.depth, self.visit.crawler.scope.max_depth)
+        if self.witness.ended is Ended.FINISHED and depth <= deepest:
             return True
         is_known = any(mark == each.fingerprint for each in known.validators)
-        return not is_known and all(link.url != start.url for start in self._visit.starts)
+        return not is_known and all(link.url != start.url for start in self.visit.starts)
 
     # -- reading -----------------------------------------------------------------------------------------
 
@@ -267,7 +260,7 @@ class Check:
         """Reads the referrers that the host reported for pages that do not exist."""
         seen = self._seen
         urls = {page.referrer for page in suspects if seen[page.fingerprint].status in _NOT_THERE}
-        inside = sorted(url for url in urls if url.startswith(f"{self._visit.site}/"))
+        inside = sorted(url for url in urls if url.startswith(f"{self.visit.site}/"))
         pages = [Page(url=url, fingerprint=fingerprint(url), depth=0, fetched=0.0) for url in inside]
         missing = [page for page in pages if page.fingerprint not in seen]
         self._referrers = {**seen, **(await self._read(missing, halt)).pages}
@@ -278,9 +271,9 @@ class Check:
         read = _Read()
         if pages and not halt.is_set():
             self._reads.append(read)
-            visit = reading(self._visit, pages, is_first=len(self._reads) == 1)
+            visit = reading(self.visit, pages, is_first=len(self._reads) == 1)
             visit = replace(visit, robots=self._robots, etiquette=etiquette or visit.etiquette)
-            await self._here.carry_out(visit, deliver=read.take, stop=halt)
+            await self.here.carry_out(visit, deliver=read.take, stop=halt)
             self._robots = read.robots or self._robots
         return read
 

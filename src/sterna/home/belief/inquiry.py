@@ -45,10 +45,10 @@ class Inquiries:
         of = belief(_score(row), now)
         is_held = self.quarantine.has(visit.id) if is_resumed else self.is_strict or not of.is_trusted
         held = await self.quarantine.open(visit.id) if is_held else None
-        inquiry = Inquiry(self, offer, of, held)
+        witness = Witness(self.random)
         for each in held.parcels() if held else ():
-            inquiry.witness.see(each.parcel)
-        return inquiry
+            witness.see(each.parcel)
+        return Inquiry(self, offer, of, held, witness)
 
     async def row(self, offer: Offer) -> TrustRow:
         """The trust score of the host; a new key does not inherit good marks."""
@@ -61,15 +61,15 @@ class Inquiries:
         return replace(row, key=offer.key, good=score.good, bad=score.bad)
 
 
+@dataclass(eq=False, repr=False)
 class Inquiry:
     """The inquiry into one visit; used by one task."""
 
-    def __init__(self, inquiries: Inquiries, offer: Offer, of: Belief, held: HeldVisit | None) -> None:
-        self._inquiries = inquiries
-        self._offer = offer
-        self._belief = of
-        self.held = held  # the parcels wait there until they are checked; None: they are used at once
-        self.witness = Witness(inquiries.random)  # sees every parcel as its host sent it
+    _inquiries: Inquiries
+    _offer: Offer
+    _belief: Belief
+    held: HeldVisit | None  # the parcels wait there until they are checked; None: they are used at once
+    witness: Witness  # sees every parcel as its host sent it
 
     @property
     def full(self) -> asyncio.Event | None:
@@ -106,10 +106,8 @@ class Inquiry:
         report = await check.run(count, stop)
         if report.findings:
             await self._note(visit, report)
-        progress = inquiries.progress
-        progress.checked += len(report.findings)
-        progress.requests += report.usage.requests
-        progress.bytes_received += report.usage.bytes_received
+        inquiries.progress.checked += len(report.findings)
+        inquiries.progress.count(report.usage)
         return report
 
     async def _note(self, visit: Visit, report: Report) -> None:

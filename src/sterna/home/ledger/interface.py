@@ -11,7 +11,6 @@ from typing import Protocol, TypeVar
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.crawler.pack import SavedProgress
 from sterna.home.ledger.records import (
-    WHOLE,
     Change,
     Counts,
     Disposal,
@@ -96,10 +95,10 @@ class PagesAndParcels(Protocol):
 class CrawlerMemory(Protocol):
     """The state of crawlers between visits."""
 
-    def state(self, site: str, part: str = WHOLE) -> State:
+    def state(self, site: str) -> State:
         """The crawler's state at a site, which its next lease contains."""
 
-    def set_state(self, site: str, state: State, *, part: str = WHOLE) -> None:
+    def set_state(self, site: str, state: State) -> None:
         """Replaces the crawler's state at a site."""
 
     def forget_states(self) -> None:

@@ -112,10 +112,7 @@ class Part:
 
 
 class Checkpoints:
-    """Copies the log into the tables, in a thread beside the writer: a commit need not wait for it.
-
-    One at a time; the writer calls begin() after each commit.
-    """
+    """Copies the log into the tables in a thread beside the writer, which calls begin() after each commit."""
 
     def __init__(self, log: Path, connect: Callable[[bool], sqlite3.Connection]) -> None:
         self._log = log
@@ -177,7 +174,7 @@ def count(db: sqlite3.Connection, sql: str, *values: float) -> int:
     return int(db.execute(sql, values).fetchone()[0])
 
 
-def select(db: sqlite3.Connection, kind: type[T], source: str, *values: str) -> list[T]:
+def select(db: sqlite3.Connection, kind: type[T], source: str, *values: str | float) -> list[T]:
     """Records of rows; `source` is a table with a column for each field, and conditions, written here."""
     names = kind.__struct_fields__
     rows = db.execute(f"SELECT {', '.join(names)} FROM {source}", values)  # noqa: S608

@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 
 from sterna.home.ledger.records import WHOLE
 from sterna.home.ledger.sqlite.database import add_to_tally
-from sterna.home.ledger.sqlite.lookup import CHUNK, Lookup, Row, best, depth_of, priority_of, rank_of
+from sterna.home.ledger.sqlite.lookup import Lookup, Row, best, chunks, depth_of, priority_of, rank_of
 from sterna.model import Hold, Target
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER
@@ -67,10 +67,7 @@ def _nearest(waiting: Sequence[Waiting]) -> dict[int, Waiting]:
 
 
 def put_back(db: sqlite3.Connection, condition: str, values: tuple[float, ...]) -> int:
-    """Moves fetched pages back into the frontier, to be fetched again; returns their number.
-
-    The condition, on rows of `page`, is written in this package only.
-    """
+    """Moves fetched pages back into the frontier: how many. The condition is written in this package only."""
     moved = db.execute(
         "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops, is_again)"  # noqa: S608
         " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0, 1"
@@ -91,12 +88,6 @@ def add_holds(db: sqlite3.Connection, holds: Sequence[Hold]) -> None:
         "INSERT INTO hold VALUES (?, ?) ON CONFLICT DO UPDATE SET until = max(until, excluded.until)",
         map(astuple, holds),
     )
-
-
-def read_holds(db: sqlite3.Connection, condition: str, values: tuple[str | float, ...]) -> tuple[Hold, ...]:
-    """The holds that meet the condition, which is written in this package only."""
-    rows = db.execute(f"SELECT key, until FROM hold WHERE {condition}", values)  # noqa: S608
-    return tuple(Hold(key, until) for key, until in rows)
 
 
 def free_at(db: sqlite3.Connection, site_id: int, origin: str, now: float) -> float | None:
@@ -137,8 +128,7 @@ def ids_of_sites(db: sqlite3.Connection, origins: Collection[str]) -> dict[str, 
 
 def _select_sites(db: sqlite3.Connection, origins: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for start in range(0, len(origins), CHUNK):
-        some = origins[start : start + CHUNK]
+    for some in chunks(origins):
         marks = ", ".join("?" * len(some))
         found |= db.execute(f"SELECT origin, id FROM site WHERE origin IN ({marks})", some).fetchall()  # noqa: S608
     return found

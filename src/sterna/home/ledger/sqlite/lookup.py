@@ -7,11 +7,12 @@ eight threads as for one.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain, islice
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from sterna.model import Target
 
@@ -24,6 +25,7 @@ GREATEST = -LEAST + MAX_DEPTH
 THREADS = 8
 CHUNK = 256  # rows in one statement: a call for each row would cost more
 Row = tuple[int, int, int]  # site, fingerprint, rank
+T = TypeVar("T")
 
 
 def rank_of(target: Target) -> int:
@@ -61,10 +63,8 @@ class Lookup:
 
         The last item of each is the rank at which it waits; None if it is new.
         """
-        rest = iter(links)
         # Each chunk goes to a thread as soon as it is full, while the next links are still being produced.
-        chunks = iter(lambda: list(islice(rest, CHUNK)), [])
-        return list(chain.from_iterable(self._threads.map(self._look_up, chunks)))
+        return list(chain.from_iterable(self._threads.map(self._look_up, chunks(links))))
 
     def close(self) -> None:
         self._threads.shutdown()
@@ -80,6 +80,12 @@ class Lookup:
             return connection.execute(look_up_sql(len(links)), list(chain.from_iterable(links))).fetchall()
         finally:
             self._idle.put(connection)
+
+
+def chunks(values: Iterable[T]) -> Iterator[list[T]]:
+    """The values in lists for one statement each, lazily."""
+    rest = iter(values)
+    return iter(lambda: list(islice(rest, CHUNK)), [])
 
 
 @cache

@@ -14,14 +14,14 @@ from sterna.web.urls import fingerprint
 class Memory(Part):
     """The state of crawlers between their visits."""
 
-    def state(self, site: str, part: str = WHOLE) -> State:
+    def state(self, site: str) -> State:
         with self._database.reading() as db:
             row = db.execute("SELECT id FROM site WHERE origin = ?", (site,)).fetchone()
-            return read_state(db, row[0], part) if row else State()
+            return read_state(db, row[0], WHOLE) if row else State()
 
-    def set_state(self, site: str, state: State, *, part: str = WHOLE) -> None:
+    def set_state(self, site: str, state: State) -> None:
         with self._database.transaction() as db:
-            write_state(db, ids_of_sites(db, [site])[site], part, state)
+            _write_state(db, ids_of_sites(db, [site])[site], state)
 
     def forget_states(self) -> None:
         with self._database.transaction() as db:
@@ -49,8 +49,7 @@ class Memory(Part):
     def restore(self, site: str, progress: SavedProgress, *, now: float) -> None:
         with self._database.transaction() as db:
             (site_id,) = ids_of_sites(db, [site]).values()
-            seen = array("q")
-            seen.frombytes(progress.seen)
+            seen = memoryview(progress.seen).cast("q")
             waiting = {fingerprint(target.url) for target in progress.frontier}
             # Before `known` changes below: the lookup sees the last commit only.
             add_targets(db, self._database.lookup, [(WHOLE, progress.frontier)], now=now)
@@ -58,7 +57,7 @@ class Memory(Part):
                 "INSERT INTO known VALUES (?, ?, 1, 0) ON CONFLICT DO NOTHING",
                 [(site_id, mark) for mark in seen if mark not in waiting],
             )
-            write_state(db, site_id, WHOLE, progress.state)
+            _write_state(db, site_id, progress.state)
 
     def facts(self) -> list[SiteFact]:
         with self._database.reading() as db:
@@ -93,7 +92,7 @@ def change_state(db: sqlite3.Connection, site_id: int, part: str, change: StateC
         db.execute("INSERT OR REPLACE INTO crawler_memory VALUES (?, ?, ?)", (site_id, part, change.memory))
 
 
-def write_state(db: sqlite3.Connection, site_id: int, part: str, state: State) -> None:
+def _write_state(db: sqlite3.Connection, site_id: int, state: State) -> None:
     for table in ("crawler_fact", "crawler_memory"):
-        db.execute(f"DELETE FROM {table} WHERE site_id = ? AND part = ?", (site_id, part))  # noqa: S608
-    change_state(db, site_id, part, StateChange(added=state.facts, memory=state.memory or None))
+        db.execute(f"DELETE FROM {table} WHERE site_id = ? AND part = ?", (site_id, WHOLE))  # noqa: S608
+    change_state(db, site_id, WHOLE, StateChange(added=state.facts, memory=state.memory or None))

@@ -5,15 +5,7 @@ from collections.abc import Collection
 
 from msgspec.structs import astuple, replace
 
-from sterna.home.ledger.records import (
-    UNDER_WAY,
-    Estimate,
-    HostRow,
-    InboxRow,
-    Out,
-    OutboxRow,
-    Subtree,
-)
+from sterna.home.ledger.records import UNDER_WAY, Estimate, HostRow, InboxRow, Out, OutboxRow, Subtree
 from sterna.home.ledger.sqlite.database import Part, add_to_tally, select
 from sterna.home.ledger.sqlite.frontier import free_at
 from sterna.model import Arrival, Ended, Parcel
@@ -153,15 +145,13 @@ class Outbox(Part):
 
     def receipts(self) -> list[tuple[str, str, bytes]]:
         with self._database.reading() as db:
-            rows = db.execute(
+            return db.execute(
                 "SELECT receipt.visit, receipt.site, data FROM receipt"
                 " LEFT JOIN visit ON visit.id = receipt.visit ORDER BY began, receipt.visit"
-            )
-            return [(visit, site, bytes(data)) for visit, site, data in rows]
+            ).fetchall()
 
 
 def _mark_out(db: sqlite3.Connection, visit: str, state: Out, *, now: float, reason: str = "") -> Out:
-    """Sets the state of a crawler, unless it is final already; returns what it is now."""
     is_over = state not in UNDER_WAY
     db.execute(
         "UPDATE outbox SET state = ?, reason = ?, sent_at = coalesce(sent_at, ?), over_at = ?,"
@@ -186,17 +176,17 @@ def lose(db: sqlite3.Connection, visit: str, *, now: float, reason: str) -> bool
     """Ends the lease of a visit that will not come back; False if it has none."""
     _mark_out(db, visit, Out.LOST, now=now, reason=reason)
     row = db.execute(
-        "SELECT site_id, part, origin FROM part JOIN site ON site.id = site_id WHERE visit = ?", (visit,)
+        "SELECT site_id, origin FROM part JOIN site ON site.id = site_id WHERE visit = ?", (visit,)
     ).fetchone()
-    if row is None:
-        return False
-    site_id, part, origin = row
-    db.execute(
-        "UPDATE part SET visit = NULL, turn = ? WHERE site_id = ? AND part = ?",
-        (free_at(db, site_id, origin, now), site_id, part),
-    )
-    db.execute("UPDATE visit SET over = ?, ended = ? WHERE id = ?", (now, Ended.LOST, visit))
-    return True
+    if row:
+        end(db, visit, Ended.LOST, turn=free_at(db, row[0], row[1], now), now=now)
+    return row is not None
+
+
+def end(db: sqlite3.Connection, visit: str, ended: Ended, *, turn: float | None, now: float) -> None:
+    """Ends the lease of a visit; its part gets this turn."""
+    db.execute("UPDATE part SET visit = NULL, turn = ? WHERE visit = ?", (turn, visit))
+    db.execute("UPDATE visit SET over = ?, ended = ? WHERE id = ?", (now, ended, visit))
 
 
 def _write_host(db: sqlite3.Connection, row: HostRow) -> None:

@@ -12,14 +12,12 @@ from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger.records import WHOLE, Change, Disposal
 from sterna.home.ledger.sqlite.database import Part, add_to_tally
 from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, free_at
-from sterna.home.ledger.sqlite.lookup import Lookup
+from sterna.home.ledger.sqlite.lookup import Lookup, chunks
 from sterna.home.ledger.sqlite.memory import change_state
-from sterna.home.ledger.sqlite.outbox import add_arrival
+from sterna.home.ledger.sqlite.outbox import add_arrival, end
 from sterna.model import LIMITS, Ended, Page, Parcel, Target
 from sterna.web.urls import fingerprint, path_of, site_of
 
-IN_VALUES = 500  # in one IN list
-ASKED_PAGES = 256  # in one statement
 BATCHES = "batches"  # the counter whose value is the number of the last batch
 
 
@@ -37,9 +35,7 @@ class Pages(Part):
     def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
         with self._database.reading() as db:
             found: set[tuple[str, int]] = set()
-            asked = sorted(pages)  # neighbours share pages of the table
-            for start in range(0, len(asked), ASKED_PAGES):
-                some = asked[start : start + ASKED_PAGES]
+            for some in chunks(sorted(pages)):  # neighbours share pages of the table
                 found.update(db.execute(stored_sql(len(some)), list(chain.from_iterable(some))))
             return found
 
@@ -140,7 +136,7 @@ class Commit:
             )
         self._count(site_id, parcel)
         if parcel.ended:
-            self._end(site_id, parcel)
+            self._end(site_id, parcel, parcel.ended)
 
     def _finish(self, site_id: int, part: str, fingerprints: Iterable[int]) -> None:
         marks = [(site_id, part, mark, site_id, mark) for mark in fingerprints]
@@ -159,8 +155,7 @@ class Commit:
         """Counts the good pages that were not good before: a page that is visited again counts once."""
         changed = [page for page in pages if not page.is_unchanged]
         good = sum(200 <= page.status < 300 and not page.error for page in changed)
-        for start in range(0, len(changed), IN_VALUES):
-            marks = [page.fingerprint for page in changed[start : start + IN_VALUES]]
+        for marks in chunks(page.fingerprint for page in changed):
             good -= self.db.execute(
                 "SELECT count(*) FROM page WHERE status BETWEEN 200 AND 299 AND error = '' AND site_id = ?"  # noqa: S608
                 f" AND fingerprint IN ({', '.join('?' * len(marks))})",
@@ -234,22 +229,15 @@ class Commit:
             },
         )
 
-    def _end(self, site_id: int, parcel: Parcel) -> None:
+    def _end(self, site_id: int, parcel: Parcel, ended: Ended) -> None:
         """Ends the lease; the part gets its next turn when its site may be visited again."""
-        db = self.db
-        (has_more,) = db.execute(
+        (has_more,) = self.db.execute(
             "SELECT EXISTS (SELECT 1 FROM frontier WHERE site_id = ? AND part = ?)", (site_id, parcel.part)
         ).fetchone()
-        may_return = has_more and parcel.ended not in (Ended.REFUSED, *LIMITS)
-        turn = free_at(db, site_id, parcel.site, self.now) if may_return else None
-        db.execute(
-            "UPDATE part SET visit = NULL, turn = ? WHERE site_id = ? AND part = ?",
-            (turn, site_id, parcel.part),
-        )
-        db.execute(
-            "UPDATE visit SET over = ?, ended = ? WHERE id = ?", (self.now, parcel.ended, parcel.visit)
-        )
-        add_to_tally(db, {"visits": 1})
+        may_return = has_more and ended not in (Ended.REFUSED, *LIMITS)
+        turn = free_at(self.db, site_id, parcel.site, self.now) if may_return else None
+        end(self.db, parcel.visit, ended, turn=turn, now=self.now)
+        add_to_tally(self.db, {"visits": 1})
 
 
 def _judge(db: sqlite3.Connection, parcel: Parcel) -> Disposal:
@@ -268,10 +256,7 @@ def _judge(db: sqlite3.Connection, parcel: Parcel) -> Disposal:
 
 
 def _add_segments(db: sqlite3.Connection, segments: Sequence[Segment]) -> None:
-    db.executemany(
-        "INSERT INTO segment VALUES (?, ?, ?, ?, ?, NULL)",
-        map(astuple, segments),
-    )
+    db.executemany("INSERT INTO segment VALUES (?, ?, ?, ?, ?, NULL)", map(astuple, segments))
 
 
 def _write_warc(db: sqlite3.Connection, positions: Sequence[WarcPosition]) -> None:

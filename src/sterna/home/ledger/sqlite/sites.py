@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from sterna.home.ledger.records import WHOLE, Lease
-from sterna.home.ledger.sqlite.database import Part, count, read_tally
-from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, put_back, read_holds, target_of
+from sterna.home.ledger.sqlite.database import Part, count, read_tally, select
+from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, put_back, target_of
 from sterna.home.ledger.sqlite.lookup import GREATEST, LEAST, MAX_DEPTH
 from sterna.home.ledger.sqlite.memory import read_state
 from sterna.home.ledger.sqlite.outbox import lose
@@ -180,6 +180,7 @@ class LeaseMaker:
         done = self.db.execute(
             "SELECT fingerprint FROM known WHERE site_id = ? AND is_done ORDER BY fingerprint", (due.site_id,)
         )
+        key = site_key(due.origin)
         return Lease(
             visit=visit,
             site=due.origin,
@@ -190,7 +191,7 @@ class LeaseMaker:
             known=Known(array("q", (mark for (mark,) in done)).tobytes(), tuple(validators)),
             depth=depth,
             robots=Robots(RobotsState(state), *robots),
-            holds=read_holds(self.db, "key = ? AND until > ?", (site_key(due.origin), self.now)),
+            holds=tuple(select(self.db, Hold, "hold WHERE key = ? AND until > ?", key, self.now)),
             may_be_private=bool(may_be_private),
             state=read_state(self.db, due.site_id, due.part),
         )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sterna.home.ledger.records import Counts, SiteRow, VisitRow
 from sterna.home.ledger.sqlite.database import Part, count, read_tally, select
-from sterna.home.ledger.sqlite.frontier import add_holds, read_holds
+from sterna.home.ledger.sqlite.frontier import add_holds
 from sterna.home.ledger.sqlite.pages import BATCHES
 from sterna.model import Hold
 
@@ -15,7 +15,7 @@ class Status(Part):
     def holds(self, *, now: float) -> tuple[Hold, ...]:
         with self._database.transaction() as db:
             db.execute("DELETE FROM hold WHERE until <= ?", (now,))
-            return read_holds(db, "until > ?", (now,))
+            return tuple(select(db, Hold, "hold"))
 
     def hold(self, holds: Sequence[Hold]) -> None:
         with self._database.transaction() as db:
