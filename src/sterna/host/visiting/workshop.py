@@ -53,7 +53,7 @@ class Workshop:
             self._users -= 1
             self._changed.set()
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Ends the processes; visits that still use them fail."""
         for keeper in self._keepers:
             keeper.cancel()
