@@ -14,7 +14,7 @@ import pytest
 from tests.host.knocking import SITE, GatedSite, Home, Stream, limits_of, open_home, send, until
 
 from sterna.host import asgi
-from sterna.host.asgi import AsgiFace, serve
+from sterna.host.asgi import asgi_app, serve
 from sterna.host.calls import Reply, op_of
 from sterna.transport.interface import Call
 from sterna.wire.discovery import WELL_KNOWN, decode_offer
@@ -299,7 +299,7 @@ async def test_stream_waits_for_its_client_and_ends_when_it_stands_still(
 
         peer = Peer(body, take=never)
         async with asyncio.timeout(10):
-            await AsgiFace(home.service)(scope(), peer.receive, peer.send)
+            await asgi_app(home.service)(scope(), peer.receive, peer.send)
         assert [message["type"] for message in peer.sent] == ["http.response.start"]
 
 
@@ -313,7 +313,7 @@ async def test_stream_ends_when_its_client_leaves(tmp_path: Path) -> None:
 
         peer = Peer(seal_order(session.keys, session.ticket, send()), take=take)
         async with asyncio.timeout(10):
-            await AsgiFace(home.service)(scope(), peer.receive, peer.send)
+            await asgi_app(home.service)(scope(), peer.receive, peer.send)
         assert (await home.report(Look("v1"))).state in ("queued", "running")
 
 

@@ -73,7 +73,6 @@ class HostFlags:
 
 
 def host_flags(*, without: tuple[str, ...] = ()) -> list[inspect.Parameter]:
-    """The flags of a command that takes a host's description."""
     return [
         each.replace(kind=each.KEYWORD_ONLY)
         for each in inspect.signature(HostFlags).parameters.values()
@@ -112,9 +111,6 @@ def only_folder(
         names = ", ".join(str(path) for path in found[:5])
         raise UsageError(f"{several}: name one with --state, such as {names}")
     return found[0]
-
-
-# -- the host in words -------------------------------------------------------------------------------------
 
 
 def about(config: HostConfig, identity: Identity) -> list[str]:

@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import closing, suppress
+from contextlib import aclosing, closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -76,20 +76,18 @@ async def _survey(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     clock = SystemClock()
-    workshop = Workshop(config, clock)
     began = time.monotonic()
     watch = asyncio.create_task(_watch(config.state))
     try:
-        surveyor = Surveyor(config, workshop, clock, announce=warn)
-        outcome = await surveyor.survey(stop=stop, starts=starts, max_pages=max_pages, is_anew=is_anew)
+        async with aclosing(Workshop(config, clock)) as workshop:
+            surveyor = Surveyor(config, workshop, clock, announce=warn)
+            outcome = await surveyor.survey(stop=stop, starts=starts, max_pages=max_pages, is_anew=is_anew)
     finally:
         watch.cancel()
-        await workshop.close()
     return _report(config, outcome, seconds=time.monotonic() - began, as_json=as_json)
 
 
 async def _watch(state: Path) -> None:
-    """Reports at intervals how far it is."""
     while True:
         await asyncio.sleep(PROGRESS_SECONDS)
         with suppress(SternaError), closing(Index(state)) as index:  # the survey reports what is wrong
@@ -212,7 +210,6 @@ def _excerpt(page: Found) -> str:
 
 
 def _folder_of(state: Path | None, site: str) -> Path:
-    """The folder of the host that is meant; raises UsageError if that is not clear."""
     return only_folder(
         state,
         site,

@@ -18,7 +18,7 @@ from sterna.cli.host_options import OwnSiteOption, OwnStateOption, only_folder
 from sterna.cli.lines import bytes_text, columns, duration_text, plural, say, say_json, warn
 from sterna.errors import LineBroken, StorageError, UsageError
 from sterna.host.owner.audit import AUDIT, Audit
-from sterna.host.owner.control import BY_OWNER, CLOSED, CONTROL, ControlRequest, ControlResponse, Doors, ask
+from sterna.host.owner.control import BY_OWNER, CLOSED, CONTROL, ControlRequest, Doors, ask
 from sterna.host.owner.status import HostStatus, amounts_of, host_amounts
 from sterna.host.owner.verification import AuditReport, Fault, Sums, verify
 from sterna.query.terminal import harmless
@@ -65,7 +65,7 @@ def stop(
     if all_:
         _stop_all(folder, reason)
         return
-    stopped = _checked(ask(folder, ControlRequest("stop", crawler))).stopped
+    stopped = ask(folder, ControlRequest("stop", crawler)).stopped
     if not stopped:
         raise UsageError(f"no crawler {harmless(crawler)!r} is under way: sterna host status lists them")
     for visit in stopped:
@@ -110,7 +110,7 @@ def _stop_all(folder: Path, reason: str) -> None:
     Doors(folder).close(reason)
     say("the doors are closed: no home is admitted until sterna host open")
     try:
-        count = _checked(ask(folder, ControlRequest("stop-all"))).count
+        count = ask(folder, ControlRequest("stop-all")).count
     except LineBroken as error:
         say(f"{error}; one that is a CGI program ends its visits within seconds")
     else:
@@ -127,7 +127,6 @@ def _note(folder: Path, event: str, **fields: str) -> None:
 
 
 def folder_of(state: Path | None, site: str) -> Path:
-    """The folder of the host that is meant; raises UsageError if that is not clear."""
     folder = only_folder(
         state,
         site,
@@ -142,7 +141,7 @@ def folder_of(state: Path | None, site: str) -> Path:
 
 def _status(folder: Path) -> HostStatus:
     try:
-        status = _checked(ask(folder, ControlRequest("status"))).status
+        status = ask(folder, ControlRequest("status")).status
     except LineBroken as error:
         reason = Doors(folder).are_closed()
         doors = f"; its doors are closed ({reason})" if reason else ""
@@ -150,12 +149,6 @@ def _status(folder: Path) -> HostStatus:
         raise LineBroken(f"{error}: {why}{doors}") from error
     assert status
     return status
-
-
-def _checked(answer: ControlResponse) -> ControlResponse:
-    if answer.error:
-        raise LineBroken(f"the host refused: {answer.error}")
-    return answer
 
 
 # -- showing -----------------------------------------------------------------------------------------------
@@ -166,12 +159,8 @@ def _lines(status: HostStatus) -> list[str]:
         f"host of {status.site}, Sterna {status.version}, up {duration_text(status.now - status.began)}",
         "  " + ", ".join(f"{each.label} {each.text}" for each in host_amounts(status)),
     ]
-    if status.doors:
-        lines.append(f"  doors closed: {status.doors}")
-    if status.paused:
-        lines.append(f"  all visits are paused: {status.paused}")
-    if status.load:
-        lines.append(f"  load: {status.load}")
+    said = {"doors closed": status.doors, "all visits are paused": status.paused, "load": status.load}
+    lines += [f"  {what}: {why}" for what, why in said.items() if why]
     if not status.visits:
         return [*lines, "  no crawler is here"]
     # What fits on a line; the page and --json show the rest.

@@ -52,19 +52,15 @@ def receipts(
     if not as_json:
         say(*_sums(book, day_of), *_log_lines(comparisons, count, traffic))
         return
-    remarks = _remarks(count, traffic)
     fields = {
         "total": total_of(book.rows),
         "homes": by_home(book.rows),
         "days": by_home_and_day(book.rows, day_of),
         "bad_lines": book.bad_lines,
         "comparisons": comparisons,
-        "log": {"lines": count.lines, "bad_lines": count.bad_lines, "remarks": remarks},
+        "log": {"lines": count.lines, "bad_lines": count.bad_lines, "remarks": _remarks(count, traffic)},
     }
     say_json(fields)
-
-
-# -- sums --------------------------------------------------------------------------------------------------
 
 
 def _sums(book: Book, day_of: DayOf) -> list[str]:
@@ -93,9 +89,6 @@ def _cells(total: Total) -> tuple[str, ...]:
         f"{total.spared_requests:,} requests",
         bytes_text(total.spared_bytes),
     )
-
-
-# -- the log -----------------------------------------------------------------------------------------------
 
 
 def _log_lines(comparisons: Sequence[Comparison], count: LogCount, traffic: Traffic) -> list[str]:

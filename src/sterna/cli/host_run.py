@@ -151,7 +151,7 @@ def _page(
     from sterna.host.owner.page import open_page  # noqa: PLC0415 - few hosts show one
     from sterna.host.owner.receipts import HomeTotals  # noqa: PLC0415
 
-    return open_page(service, config.state / AUDIT, listener, spared=HomeTotals(config.state))
+    return open_page(service.status, config.state / AUDIT, listener, spared=HomeTotals(config.state))
 
 
 async def _try_source(config: HostConfig) -> list[str]:
@@ -177,9 +177,6 @@ def _tell(line: str) -> None:
     """Prints a line; a closed terminal must not end a visit."""
     with suppress(OSError):
         say(line)
-
-
-# -- sockets -----------------------------------------------------------------------------------------------
 
 
 def _listener(flag: str, written: str) -> socket.socket:

@@ -4,12 +4,12 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
 
 import h11
 
 from sterna.host.calls import HostRequest
 from sterna.host.service import Service
+from sterna.web.http_app import Message, Receive, Send
 from sterna.web.http_server import make_server, serve_until_signalled
 
 STALL_SECONDS = 120.0  # within which a client must read some bytes
@@ -18,22 +18,13 @@ MAX_CONNECTIONS = 512
 KEEP_ALIVE_SECONDS = 30
 HEAD_SECONDS = 20.0  # to receive the head of a request
 
-Message = dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
 
 class _Gone(Exception):
     """The client went away."""
 
 
-class AsgiFace:
-    """The ASGI callable."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+def asgi_app(service: Service) -> Callable[[Message, Receive, Send], Awaitable[None]]:
+    async def answer(scope: Message, receive: Receive, send: Send) -> None:
         """Answers one request; returns silently if the client goes away."""
         assert scope["type"] == "http"
         announced = _header(scope, b"content-length")
@@ -45,7 +36,7 @@ class AsgiFace:
             if_none_match=_header(scope, b"if-none-match").decode("latin-1"),
         )
         try:
-            reply = await self._service.respond(request)
+            reply = await service.respond(request)
             fields = [
                 (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.fields()
             ]
@@ -56,6 +47,8 @@ class AsgiFace:
                 await _stream(reply.body, receive, send)
         except (_Gone, h11.LocalProtocolError):  # the second if it broke off within its body
             return
+
+    return answer
 
 
 def _header(scope: Message, name: bytes) -> bytes:
@@ -100,18 +93,12 @@ async def _wait_until_gone(receive: Receive) -> None:
         pass
 
 
-# -- uvicorn -----------------------------------------------------------------------------------------------
-
-
 async def serve(
     service: Service, *, listener: socket.socket, on_ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Serves on the socket until SIGTERM or SIGINT; then visits and their streams end.
-
-    `on_ready` is called when signals are handled and calls are answered.
-    """
+    """Serves on the socket until SIGTERM or SIGINT; then visits and their streams end."""
     server = make_server(
-        AsgiFace(service),
+        asgi_app(service),
         head_seconds=HEAD_SECONDS,
         connections=MAX_CONNECTIONS,
         keep_alive_seconds=KEEP_ALIVE_SECONDS,

@@ -61,9 +61,6 @@ def http_error(status: int, title: str) -> Reply:
     return refusal(Problem(type="about:blank", title=title, status=status))
 
 
-# -- routes ------------------------------------------------------------------------------------------------
-
-
 class Shown(Record, frozen=True):
     """A request for a file that the host shows to everybody."""
 
@@ -71,10 +68,8 @@ class Shown(Record, frozen=True):
 
 
 def op_of(method: str, path: str, *, endpoint: str) -> Op | Shown | Reply:
-    """The call, the file, or the reply that says that the request is neither.
-
-    A proxy in front may keep the endpoint's path or strip it; both work.
-    """
+    """The call, the file, or the reply that says that the request is neither."""
+    # A proxy in front may keep the endpoint's path or strip it.
     prefix = path_of(endpoint).rstrip("/")
     rest = path.removeprefix(prefix) if path.startswith(f"{prefix}/") or path == prefix else path
     if rest in _POSTED:
@@ -86,9 +81,6 @@ def op_of(method: str, path: str, *, endpoint: str) -> Op | Shown | Reply:
     return http_error(404, "Not Found")
 
 
-# -- bodies ------------------------------------------------------------------------------------------------
-
-
 class Bodies:
     """Reads the bodies of requests, each of them and all together within bounds."""
 
@@ -98,10 +90,7 @@ class Bodies:
         self._read_bytes = 0  # of bodies that are being received; changed by read() alone
 
     async def read(self, op: Op, chunks: AsyncIterator[bytes], *, announced: int | None) -> bytes:
-        """A call's body; Refused as soon as it is too large, too slow, or of no session.
-
-        Strangers cannot fill the memory: of an order without a known session only the first bytes are read.
-        """
+        """A call's body; Refused as soon as it is too large, too slow, or of no session."""
         most_of = {"discover": 0, "hello": MAX_HELLO_BYTES, "order": self._limits().order_bytes}
         most = most_of.get(op, MAX_SMALL_BYTES)
         if announced is not None and announced > most:
@@ -115,6 +104,7 @@ class Bodies:
                     raise Refused("too-large", f"more than {most:,} bytes")
                 if self._read_bytes > 2 * self._limits().order_bytes:
                     raise Refused("busy", "too many large requests at once", retry_after=1)
+                # Strangers cannot fill the memory: of their orders only the first bytes are read.
                 if op == "order" and len(body) - len(chunk) < SESSION_BYTES <= len(body):
                     self._sessions.find(bytes(body[:SESSION_BYTES]))
         finally:

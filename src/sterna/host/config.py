@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from sterna import toml
 from sterna.errors import ConfigError
 from sterna.host.policy.policy import HostLimits, Policy, read_policy
 from sterna.web.urls import Canonical
@@ -13,8 +14,6 @@ _canonical = Canonical(())
 
 
 class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One host: for one site, from one source."""
-
     site: str  # an origin, such as https://www.example.org
     endpoint: str = ""  # the absolute URL of the host; "": {site}/sterna
     root: Path | None = None  # the document root; None: all pages come over HTTP
@@ -32,7 +31,6 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """The endpoint, given or default."""
         return self.endpoint.rstrip("/") or f"{self.site}/sterna"
 
 
@@ -53,13 +51,11 @@ class HostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def read_host_file(path: Path) -> HostConfig:
     """The configuration in a TOML file; ConfigError if it is invalid."""
+    text, written = toml.read(path)
     try:
-        written = msgspec.toml.decode(path.read_bytes(), type=HostFile)
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from error
-    return config_of(written)
+        return config_of(toml.convert(written, HostFile, ()))
+    except toml.Wrong as wrong:
+        raise ConfigError(toml.complaint(path, text, wrong)) from wrong
 
 
 def format_host_file(written: HostFile) -> str:

@@ -29,16 +29,10 @@ class Format(Record, frozen=True):
 
 
 class Database:
-    """One SQLite file, opened for reading and writing unless `is_reader`.
-
-    Threads of one process share the connection; each transaction or snapshot holds it alone.
-    """
+    """One SQLite file; threads share its connection, and each transaction or snapshot holds it alone."""
 
     def __init__(self, path: Path, format: Format, *, is_reader: bool = False) -> None:
-        """A writer creates the file and its folder if needed; a reader gets UsageError if there is none.
-
-        StorageError if the file cannot be created or is damaged.
-        """
+        """A writer creates it if needed, a reader gets UsageError; StorageError if it fails or is damaged."""
         self.path = path
         self._format = format
         self._lock = threading.RLock()
@@ -71,10 +65,7 @@ class Database:
 
     @contextmanager
     def transaction(self, *, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """Commits everything or nothing.
-
-        If the machine loses power, the last transactions may be lost unless they are durable.
-        """
+        """Commits everything or nothing; a loss of power may undo the last ones that are not durable."""
         with self._lock, self._translated():
             if is_durable:
                 self._connection.execute("PRAGMA synchronous = FULL")
@@ -138,11 +129,9 @@ def make_folder(path: Path) -> None:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """A descriptor of a file with mode 0600 that is not a symbolic link; OSError if it cannot be opened.
-
-    If root creates the file, it belongs to the folder's owner, so that the host can go on with it.
-    """
+    """A descriptor of a file with mode 0600 that is not a symbolic link; OSError if it cannot be opened."""
     descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    # If root creates the file, it belongs to the folder's owner, so that the host can go on with it.
     if flags & os.O_CREAT and os.geteuid() == 0:
         status, folder = os.fstat(descriptor), path.parent.stat()
         if status.st_size == 0 and status.st_nlink == 1 and status.st_uid != folder.st_uid:

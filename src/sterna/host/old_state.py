@@ -26,8 +26,6 @@ _log = logging.getLogger(__name__)
 
 
 class _Used(Record, frozen=True, array_like=False, kw_only=True):
-    """The ration of one home."""
-
     day: str
     visits: int = 0
     pages: int = 0
@@ -47,10 +45,7 @@ class _Line(Record, frozen=True, array_like=False):
 
 
 def copy(folder: Path, db: sqlite3.Connection, *, keep_receipt: str) -> None:
-    """Adds what the old files in a folder hold; rows that are there already stay as they are.
-
-    `keep_receipt` is the statement that adds a receipt.
-    """
+    """Adds what the old files in a folder hold, receipts by this statement; rows that are there stay."""
     db.executemany("INSERT OR IGNORE INTO session VALUES (?, ?, ?, ?)", _sessions(folder))
     db.executemany("INSERT OR IGNORE INTO nonce VALUES (?, ?, ?)", _nonces(folder))
     db.executemany("INSERT OR IGNORE INTO ration VALUES (?, ?, ?, ?, ?, ?, ?)", _rations(folder))

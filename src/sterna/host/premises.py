@@ -23,8 +23,6 @@ Announce = Callable[[str], None]  # shows a line to the owner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Premises:
-    """One host's."""
-
     config: HostConfig
     identity: Identity
     clock: Clock  # for durations: it never jumps

@@ -200,7 +200,6 @@ class Service:
             self._reception.visits.stop()
 
     async def close(self) -> None:
-        """Ends everything that is under way."""
         if self._reception:
             await self._reception.close()
         self._premises.notes.flush()
@@ -333,9 +332,6 @@ class Service:
                 receipts=self._kept_receipts(),
             )
         return self._reception
-
-
-# -- the offer ---------------------------------------------------------------------------------------------
 
 
 def offer_of(

@@ -8,6 +8,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -104,9 +105,6 @@ def has_old_files(folder: Path) -> bool:
     return any((folder / name).exists() for name in OLD_FILES)
 
 
-# -- sessions ----------------------------------------------------------------------------------------------
-
-
 class Session(Record, frozen=True):
     """What two requests of one home have in common."""
 
@@ -166,11 +164,9 @@ class Sessions:
             raise Refused("malformed", "the session id is missing")
         with self._database.snapshot() as db:
             row = db.execute("SELECT data FROM session WHERE id = ?", (id,)).fetchone()
-        try:
+        with suppress(msgspec.MsgspecError):  # written by another version: as if it were not there
             if row:
                 return _DECODER.decode(row[0])
-        except msgspec.MsgspecError:
-            pass  # written by another version: as if it were not there
         raise Refused("ticket-expired", "unknown or expired session: greet the host again")
 
     def claim(self, session: Session, ticket: bytes, *, now: float) -> None:
@@ -206,7 +202,7 @@ class Sessions:
         return now
 
 
-# -- rations -----------------------------------------------------------------------------------------------
+_RATIONED = DayCaps.__struct_fields__  # also the columns
 
 
 class Left(Record, frozen=True, kw_only=True):
@@ -221,50 +217,40 @@ class Left(Record, frozen=True, kw_only=True):
     @property
     def missing(self) -> str:
         """What is used up, apart from visits, which count only at the start of one; "" if nothing is."""
-        names = ("pages", "cpu_seconds", "read_bytes", "sent_bytes")
-        return next((name for name in names if getattr(self, name) <= 0), "")
+        return next((name for name in _RATIONED if name != "visits" and getattr(self, name) <= 0), "")
 
 
 class Rations:
-    """What each home has used today, across processes and restarts; days are those of the policy's zone.
-
-    A row of the next day counts too: a clock that was set back must not grant a day twice.
-    """
+    """What each home has used today, across processes and restarts; days are those of the policy's zone."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def left(self, home: str, caps: DayCaps, day: str) -> Left:
         """What the home may still use; StorageError if the file cannot be read."""
-        names = DayCaps.__struct_fields__
         with self._database.snapshot() as db:
             row = db.execute(
-                f"SELECT {', '.join(names)} FROM ration WHERE home = ? AND day IN (?, ?)",  # noqa: S608
+                f"SELECT {', '.join(_RATIONED)} FROM ration WHERE home = ? AND day IN (?, ?)",  # noqa: S608
                 (home, day, _after(day)),
             ).fetchone()
-        used = dict(zip(names, row or (0,) * len(names), strict=True))
-        return Left(**{name: max(cap - used[name], 0) for name in names if (cap := getattr(caps, name))})
+        used = dict(zip(_RATIONED, row or (0,) * len(_RATIONED), strict=True))
+        return Left(**{name: max(cap - used[name], 0) for name in used if (cap := getattr(caps, name))})
 
     def spend(self, home: str, day: str, usage: Usage, *, visits: int = 0) -> None:
         """Adds what was used; StorageError if the file cannot be written."""
         with self._database.transaction() as db:
             db.execute("DELETE FROM ration WHERE day NOT IN (?, ?)", (day, _after(day)))
+            sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in _RATIONED)
             db.execute(
-                "INSERT INTO ration (home, day, visits, pages, cpu_seconds, read_bytes, sent_bytes)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (home) DO UPDATE SET"
-                " visits = visits + excluded.visits, pages = pages + excluded.pages,"
-                " cpu_seconds = cpu_seconds + excluded.cpu_seconds,"
-                " read_bytes = read_bytes + excluded.read_bytes,"
-                " sent_bytes = sent_bytes + excluded.sent_bytes",
+                f"INSERT INTO ration (home, day, {', '.join(_RATIONED)}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+                f" ON CONFLICT (home) DO UPDATE SET {sums}",
                 (home, day, visits, usage.pages, usage.cpu_seconds, usage.bytes_received, usage.sent_bytes),
             )
 
 
 def _after(day: str) -> str:
+    """The next day, whose row counts too: a clock that was set back must not grant a day twice."""
     return (date.fromisoformat(day) + timedelta(days=1)).isoformat()
-
-
-# -- refusals ----------------------------------------------------------------------------------------------
 
 
 def may_note_refusal(database: Database, *, now: float) -> bool:

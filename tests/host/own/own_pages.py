@@ -169,4 +169,4 @@ async def owner_of(
     try:
         yield owner
     finally:
-        await owner.workshop.close()
+        await owner.workshop.aclose()

@@ -176,26 +176,26 @@ def test_page_that_comes_back_was_never_deleted(tmp_path: Path, text: str) -> No
 @pytest.mark.parametrize(
     ("answer", "standing"),
     [
-        (page("/a"), Standing.SHOWN),
-        (page("/a", status=304), Standing.SHOWN),
-        (page("/a", content_type="application/pdf"), Standing.SHOWN),
-        (page("/a", content_type="image/png"), Standing.MISSING),
-        (page("/a", digest=b""), Standing.CLOSED),  # noindex, as the runtime tells it
-        (page("/a", status=304, headers=(("x-robots-tag", "noindex"),)), Standing.CLOSED),
-        (page("/a", status=304, headers=(("x-robots-tag", "googlebot: noindex"),)), Standing.SHOWN),
-        (page("/a", status=0, error="robots"), Standing.CLOSED),
-        (page("/a", status=0, error="refused"), Standing.CLOSED),
-        (page("/a", status=0, error="timeout"), Standing.UNKNOWN),
-        (page("/a", error="parser"), Standing.UNKNOWN),
-        (gone("/a", 410), Standing.GONE),
-        (gone("/a", 301), Standing.MISSING),
-        (gone("/a", 403), Standing.MISSING),
-        (gone("/a", 429), Standing.UNKNOWN),
-        (gone("/a", 500), Standing.UNKNOWN),
+        (page("/a"), "shown"),
+        (page("/a", status=304), "shown"),
+        (page("/a", content_type="application/pdf"), "shown"),
+        (page("/a", content_type="image/png"), "missing"),
+        (page("/a", digest=b""), "closed"),  # noindex, as the runtime tells it
+        (page("/a", status=304, headers=(("x-robots-tag", "noindex"),)), "closed"),
+        (page("/a", status=304, headers=(("x-robots-tag", "googlebot: noindex"),)), "shown"),
+        (page("/a", status=0, error="robots"), "closed"),
+        (page("/a", status=0, error="refused"), "closed"),
+        (page("/a", status=0, error="timeout"), "unknown"),
+        (page("/a", error="parser"), "unknown"),
+        (gone("/a", 410), "gone"),
+        (gone("/a", 301), "missing"),
+        (gone("/a", 403), "missing"),
+        (gone("/a", 429), "unknown"),
+        (gone("/a", 500), "unknown"),
     ],
 )
 def test_answers_say_where_a_page_stands(answer: Page, standing: Standing) -> None:
-    assert standing_of(answer) is standing
+    assert standing_of(answer) == standing
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])

@@ -84,7 +84,8 @@ async def test_error_of_the_host_is_told(tmp_path: Path) -> None:
     host = Host()
     host.trouble = StorageError("the audit log cannot be written")
     async with open_control(host, tmp_path):
-        assert (await asked(tmp_path, ControlRequest("status"))).error == "the audit log cannot be written"
+        with pytest.raises(LineBroken, match="the audit log cannot be written"):
+            await asked(tmp_path, ControlRequest("status"))
 
 
 @pytest.mark.parametrize(

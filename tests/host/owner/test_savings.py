@@ -18,7 +18,6 @@ from sterna.host.owner.savings import (
     Traffic,
     compare,
     days_of,
-    fewer,
     is_this_machine,
     product,
     svg_of,
@@ -105,7 +104,7 @@ def test_requests_of_a_home_are_compared_by_its_first_visit() -> None:
     tern = found["Tern"]
     assert (tern.homes, tern.first) == (("ada",), date(2023, 11, 14))
     assert (tern.before, tern.after) == (Side(3, 200, 200_000), Side(2, 2, 1_500))
-    assert tern.before.daily_requests == pytest.approx(66.67, abs=0.01)
+    assert "before  66.7 requests," in text_of(tern, has_blocks=False)[-3]
     assert [bar.requests for bar in tern.bars] == [50, 100, 50, 1, 1, 1]
     everybody = found[EVERYBODY]
     assert (everybody.before.requests, everybody.after.requests) == (201, 3)
@@ -178,8 +177,14 @@ def test_this_machine_is_known_by_its_address(client: str, expected: bool) -> No
     assert is_this_machine(client) is expected
 
 
-def test_share_by_which_it_became_less() -> None:
-    assert (fewer(200, 50), fewer(100, 200), fewer(0, 5)) == (0.75, -1.0, None)
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [(4, 1, "75.0% fewer requests"), (1, 2, "100.0% more requests"), (0, 5, "no requests before")],
+)
+def test_share_by_which_it_became_less(before: int, after: int, said: str) -> None:
+    hits = [*[hit(-1)] * before, hit(-1, "Other/1"), *[hit(1)] * after]
+    (tern, _) = compare(traffic(*hits), [kept(0)], UTC_DAYS)
+    assert text_of(tern, has_blocks=False)[-1].startswith(f"  change  {said}, ")
 
 
 # -- the picture -------------------------------------------------------------------------------------------

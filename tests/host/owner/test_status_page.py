@@ -42,11 +42,6 @@ def status_of(**fields: object) -> HostStatus:
     return HostStatus(**(given | {"visits": (visit,), "load": EVIL, "doors": EVIL, "paused": EVIL} | fields))  # type: ignore[arg-type]
 
 
-class Watched:
-    def status(self) -> HostStatus:
-        return status_of()
-
-
 class Elements(HTMLParser):
     """Which elements with which attributes a page has, and its text."""
 
@@ -67,7 +62,7 @@ class Elements(HTMLParser):
 @asynccontextmanager
 async def page_at(audit: Path) -> AsyncIterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        async with open_page(Watched(), audit, listener, spared=lambda: [SPARED]):
+        async with open_page(status_of, audit, listener, spared=lambda: [SPARED]):
             yield listener.getsockname()[1]
 
 

@@ -8,7 +8,7 @@ import pytest
 from sterna.errors import Refused
 from sterna.host.policy.hours import Hours
 from sterna.host.policy.policy import Caps
-from sterna.host.policy.terms import LATE_SECONDS, WORK, Terms, check_open, decide
+from sterna.host.policy.terms import LATE_SECONDS, Decision, Terms, check_open, decide
 from sterna.host.state import Left
 
 MONDAY = datetime(2026, 11, 16, 1, tzinfo=UTC).timestamp()
@@ -41,7 +41,7 @@ def test_step_of_a_visit(
     step = decide(given, left, wall=wall, busy=busy)
     assert step.does == does
     assert why in step.why
-    assert (step == WORK) == (does == "work")
+    assert (step == Decision()) == (does == "work")
 
 
 def test_home_is_not_told_how_busy_the_site_is() -> None:

@@ -91,8 +91,6 @@ CREATE VIRTUAL TABLE words USING fts5 (title, headings, text, tokenize = 'unicod
 
 
 class Survey(Record, frozen=True, array_like=False):
-    """One survey of the whole site, and what it found."""
-
     number: int
     began: float
     ended: float | None
@@ -105,8 +103,6 @@ class Survey(Record, frozen=True, array_like=False):
 
 
 class Change(Record, frozen=True, array_like=False):
-    """A change of a page, and when it happened."""
-
     n: int
     url: str
     title: str
@@ -129,8 +125,7 @@ class Index(Database):
             with self.transaction() as db:
                 if not db.execute("SELECT 1 FROM about").fetchone():
                     db.execute("INSERT INTO about VALUES (?)", (site,))
-            if self.site() != site:
-                other = self.site()
+            if (other := self.site()) != site:
                 self.close()
                 raise UsageError(f"{state / NAME} is the index of {other}: name another folder with --state")
 
@@ -151,7 +146,6 @@ class Index(Database):
         return Survey(row[0], row[1], row[2], bool(row[3]), *row[4:]) if row else None
 
     def count(self) -> int:
-        """The number of pages that are shown."""
         with self.snapshot() as db:
             return int(db.execute("SELECT count(*) FROM shown").fetchone()[0])
 

@@ -4,13 +4,13 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 from pathlib import Path
 
 from sterna.errors import SternaError
 from sterna.host.config import HostConfig
 from sterna.host.own.index import Index, Survey
-from sterna.host.own.survey import Outcome, Surveyor
+from sterna.host.own.survey import Surveyor
 from sterna.host.premises import Announce
 from sterna.host.visiting.workshop import Workshop
 from sterna.web.clock import SystemClock
@@ -55,25 +55,24 @@ async def _keep(config: HostConfig, *, hours: float, announce: Announce, stop: a
 async def _survey(config: HostConfig, *, announce: Announce, stop: asyncio.Event) -> bool:
     """True if the survey came to its end."""
     clock = SystemClock()  # a new one, which shows the current time
-    workshop = Workshop(config, clock)
     try:
-        outcome = await Surveyor(config, workshop, clock, announce=announce).survey(stop=stop)
+        async with aclosing(Workshop(config, clock)) as workshop:
+            outcome = await Surveyor(config, workshop, clock, announce=announce).survey(stop=stop)
     except Exception as error:  # a survey that fails must not end the host
         is_known = isinstance(error, SternaError)
         _log.error("the survey of the site failed: %s", error, exc_info=None if is_known else error)
         return False
-    finally:
-        await workshop.close()
-    announce(said_of(outcome))
+    survey = outcome.survey
+    changes = f"{survey.created:,} created, {survey.updated:,} updated, {survey.deleted:,} deleted"
+    end = f"{'over' if outcome.is_over else 'not over'}{f' ({outcome.why})' if outcome.why else ''}"
+    announce(f"the survey of the site is {end}: {survey.pages:,} pages read, {changes}")
     return outcome.is_over
 
 
 def _last_survey(state: Path) -> Survey | None:
-    try:
-        with closing(Index(state)) as index:
-            return index.last_survey(is_over=False)
-    except SternaError:  # there is none; if it is damaged, the survey says so
-        return None
+    with suppress(SternaError), closing(Index(state)) as index:  # if it is damaged, the survey says so
+        return index.last_survey(is_over=False)
+    return None
 
 
 def due_at(last: Survey | None, *, hours: float, now: float) -> float:
@@ -82,10 +81,3 @@ def due_at(last: Survey | None, *, hours: float, now: float) -> float:
     if last is None or last.ended is None or last.began > now:
         return now
     return last.began + hours * HOUR
-
-
-def said_of(outcome: Outcome) -> str:
-    survey = outcome.survey
-    changes = f"{survey.created:,} created, {survey.updated:,} updated, {survey.deleted:,} deleted"
-    end = f"{'over' if outcome.is_over else 'not over'}{f' ({outcome.why})' if outcome.why else ''}"
-    return f"the survey of the site is {end}: {survey.pages:,} pages read, {changes}"

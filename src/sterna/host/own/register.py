@@ -17,7 +17,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable
 from email.utils import parsedate_to_datetime
-from enum import Enum, auto
+from typing import Literal
 
 import msgspec
 
@@ -43,29 +43,22 @@ _CLOSED = frozenset({"robots", "refused"})
 _PASSING = frozenset({408, 425, 429})
 
 
-class Standing(Enum):
-    """What an answer says about a page."""
-
-    SHOWN = auto()
-    CLOSED = auto()  # not for everybody
-    GONE = auto()  # for good
-    MISSING = auto()  # perhaps for a moment
-    UNKNOWN = auto()  # no useful answer
+# What an answer says about a page: it is closed to some, gone for good, or missing, perhaps for a moment.
+Standing = Literal["shown", "closed", "gone", "missing", "unknown"]
 
 
 def standing_of(page: Page) -> Standing:
     if page.error:
-        return Standing.CLOSED if page.error in _CLOSED else Standing.UNKNOWN
+        return "closed" if page.error in _CLOSED else "unknown"
     if page.status == 304 or 200 <= page.status < 300:
         x_robots = ", ".join(value for name, value in page.headers if name == "x-robots-tag")
         if not page.digest or not read_may(x_robots, agent=EVERYBODY).index:
-            return Standing.CLOSED
+            return "closed"
         is_document = page.status == 304 or page.content_type in _DOCUMENTS
-        return Standing.SHOWN if is_document else Standing.MISSING
+        return "shown" if is_document else "missing"
     if page.status == 410:
-        return Standing.GONE
-    is_passing = page.status in _PASSING or page.status >= 500
-    return Standing.UNKNOWN if is_passing else Standing.MISSING
+        return "gone"
+    return "unknown" if page.status in _PASSING or page.status >= 500 else "missing"
 
 
 class Before(Record, frozen=True):
@@ -106,31 +99,25 @@ class Register:
         done = (*parcel.checkpoint.done, *(page.fingerprint for page in parcel.pages))
         db.executemany("INSERT OR REPLACE INTO todo VALUES (?, 0, NULL)", [(mark,) for mark in done])
         db.executemany("INSERT OR REPLACE INTO todo VALUES (?, ?, ?)", map(_todo_of, parcel.checkpoint.again))
+        counts = (told[kind] for kind in ("created", "updated", "deleted"))
         db.execute(
             "UPDATE survey SET requests = requests + ?, pages = pages + ?, created = created + ?,"
             " updated = updated + ?, deleted = deleted + ? WHERE number = ?",
-            (
-                parcel.usage.requests,
-                parcel.usage.pages,
-                told["created"],
-                told["updated"],
-                told["deleted"],
-                self._survey,
-            ),
+            (parcel.usage.requests, parcel.usage.pages, *counts, self._survey),
         )
 
     def _take_page(self, db: sqlite3.Connection, page: Page) -> str:
         """The kind of the change; "" for none."""
         row = _row_of(db, page)
         standing = standing_of(page)
-        if standing is Standing.SHOWN:
+        if standing == "shown":
             return self._show(db, page, row)
-        if standing is Standing.CLOSED:
+        if standing == "closed":
             if row:
                 _drop(db, row.id)
             db.execute("DELETE FROM change WHERE mark = ?", (page.fingerprint,))
-        elif row and standing is not Standing.UNKNOWN:
-            return self._miss(db, page, row, is_gone=standing is Standing.GONE)
+        elif row and standing != "unknown":
+            return self._miss(db, page, row, is_gone=standing == "gone")
         return ""
 
     def _show(self, db: sqlite3.Connection, page: Page, row: Before | None) -> str:
@@ -242,10 +229,7 @@ def _tell(db: sqlite3.Connection, page: Page, kind: str, *, title: str, at: floa
 
 
 def forget_changes(db: sqlite3.Connection, may_show: Callable[[str], bool]) -> None:
-    """Deletes the oldest changes, and those of deleted pages that would be hidden now.
-
-    No survey asks for the latter again.
-    """
+    """Deletes the oldest changes, and those of deleted pages that would be hidden: no survey sees these."""
     urls = db.execute("SELECT DISTINCT mark, url FROM change WHERE kind = 'deleted'").fetchall()
     hidden = [(mark,) for mark, url in urls if not may_show(url)]
     db.executemany("DELETE FROM change WHERE mark = ?", hidden)

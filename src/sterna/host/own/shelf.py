@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -34,7 +35,6 @@ from sterna.wire.problems import problem
 
 FOLDER = "shown"  # in the folder of state
 FORMAT = 1  # of the files; files of another format are made again
-SMALL_BYTES = 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 MAX_AGE_SECONDS = 600
 STALE_SECONDS = 3600.0  # after which an unfinished folder was left by a process that is gone
@@ -52,8 +52,6 @@ _log = logging.getLogger(__name__)
 
 
 class Shelf:
-    """The files of one host."""
-
     def __init__(self, config: HostConfig) -> None:
         self._config = config
         self._policy = PolicyFile(config.policy_file, config.policy)
@@ -64,7 +62,7 @@ class Shelf:
         try:
             async with self._making:
                 path = await asyncio.to_thread(self._find, name)
-            return await _reply(path, known) if path else http_error(404, "Not Found")
+            return _reply(path, known) if path else http_error(404, "Not Found")
         except (StorageError, OSError) as error:
             _log.error("cannot show %s: %s", name, error)
             return refusal(problem("internal"))
@@ -123,28 +121,21 @@ def _sweep(folder: Path) -> None:
                 shutil.rmtree(other, ignore_errors=True)
 
 
-async def _reply(path: Path, known: str) -> Reply:
+def _reply(path: Path, known: str) -> Reply:
     tag = f'"{path.parent.name}"'
     headers = (("Cache-Control", f"max-age={MAX_AGE_SECONDS}"), ("ETag", tag), ("X-Robots-Tag", "noindex"))
     media_type = _TYPES[path.suffix]
     if tag in known.replace("W/", "").split(", ") or known.strip() == "*":
         return Reply(304, media_type, headers, b"")
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # it stays readable if it is deleted meanwhile
-    size = os.fstat(descriptor).st_size
-    if size > SMALL_BYTES:
-        return Reply(200, media_type, (*headers, ("Content-Length", str(size))), _chunks(descriptor))
-    try:
-        return Reply(200, media_type, headers, await asyncio.to_thread(os.read, descriptor, size))
-    finally:
-        os.close(descriptor)
+    file = path.open("rb")  # it stays readable if it is deleted meanwhile
+    size = os.fstat(file.fileno()).st_size
+    return Reply(200, media_type, (*headers, ("Content-Length", str(size))), _chunks(file))
 
 
-async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
-    try:
-        while chunk := await asyncio.to_thread(os.read, descriptor, CHUNK_BYTES):
+async def _chunks(file: BinaryIO) -> AsyncIterator[bytes]:
+    with file:
+        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
             yield chunk
-    finally:
-        os.close(descriptor)
 
 
 # -- changes -----------------------------------------------------------------------------------------------

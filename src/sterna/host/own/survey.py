@@ -125,7 +125,6 @@ class SurveyPlan:
             self._register.take(db, parcel)
 
     def left(self) -> int:
-        """The number of URLs in the frontier."""
         with self._index.snapshot() as db:
             return int(db.execute("SELECT count(*) FROM todo WHERE target IS NOT NULL").fetchone()[0])
 

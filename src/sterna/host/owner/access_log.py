@@ -8,9 +8,9 @@ import gzip
 import ipaddress
 import re
 import zlib
-from calendar import timegm
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
@@ -28,19 +28,13 @@ _MONTHS = {name: 1 + at for at, name in enumerate(b"Jan Feb Mar Apr May Jun Jul 
 # Both servers escape inner quotes. No text matches in two ways, so there is no backtracking.
 _QUOTED = rb'"((?:[^"\\]|\\.)*+)"'
 _REST = re.compile(
-    rb"(\d\d)/([A-Z][a-z][a-z])/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)\] "
-    + _QUOTED
-    + rb" (\d{3}) (\d{1,18}|-)(?: "
-    + _QUOTED
-    + rb" "
-    + _QUOTED
-    + rb")?(?:\s|$)"
+    rb"(\d\d)/([A-Z][a-z][a-z])/(\d{4})"
+    rb":([01]\d|2[0-3]):([0-5]\d):([0-5]\d|60) ([+-])(0\d|1[0-4])([0-5]\d)\] "  # 60 is a leap second
+    rb"%b (\d{3}) (\d{1,18}|-)(?: %b %b)?(?:\s|$)" % (_QUOTED, _QUOTED, _QUOTED)
 )
 
 
 class Hit(NamedTuple):
-    """One request as the web server logged it."""
-
     client: str  # usually an address
     time: float
     status: int
@@ -84,10 +78,8 @@ def parse(line: bytes) -> Hit | None:
     head, bracket, rest = line.partition(b" [")
     match = _REST.match(rest) if bracket else None
     client = _client(head.split())
-    if match is None or not client:
-        return None
-    time = _time(*match.group(1, 2, 3, 4, 5, 6, 7, 8, 9))
-    if time is None:
+    time = _time(*match.group(1, 2, 3, 4, 5, 6, 7, 8, 9)) if match else None
+    if match is None or time is None or not client:
         return None
     agent = match[14]
     return Hit(
@@ -119,30 +111,23 @@ def _is_address(text: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _midnight(day: bytes, month: bytes, year: bytes) -> int | None:
+def _midnight(day: bytes, month: bytes, year: bytes) -> float | None:
     """The start of the day in UTC; None if there is no such day."""
-    number = _MONTHS.get(month)
-    if number is None or not 1970 <= int(year) <= 9998:
+    try:
+        midnight = datetime(int(year), _MONTHS[month], int(day), tzinfo=UTC).timestamp()
+        return midnight if 1970 <= int(year) <= 9998 else None
+    except (KeyError, ValueError):
         return None
-    seconds = timegm((int(year), number, 1, 0, 0, 0)) + (int(day) - 1) * 86_400
-    following = timegm((int(year) + number // 12, number % 12 + 1, 1, 0, 0, 0))
-    return seconds if int(day) > 0 and seconds < following else None
 
 
 def _time(*parts: bytes) -> float | None:
     day, month, year, hours, minutes, seconds, sign, zone_hours, zone_minutes = parts
     midnight = _midnight(day, month, year)
-    # 60 is a leap second.
-    if midnight is None or int(hours) > 23 or int(minutes) > 59 or int(seconds) > 60:
-        return None
-    if int(zone_hours) > 14 or int(zone_minutes) > 59:
+    if midnight is None:
         return None
     ahead = (int(zone_hours) * 60 + int(zone_minutes)) * 60
     local = midnight + int(hours) * 3600 + int(minutes) * 60 + int(seconds)
-    return float(local + ahead if sign == b"-" else local - ahead)
-
-
-# -- files -------------------------------------------------------------------------------------------------
+    return local + ahead if sign == b"-" else local - ahead
 
 
 @contextmanager

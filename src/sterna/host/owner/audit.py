@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from sterna.errors import Refused, StorageError
 from sterna.host.files import open_private
@@ -41,7 +42,6 @@ _RESERVED = frozenset({"n", "time", "event", "before"})
 Value = str | int | float | bool
 
 _log = logging.getLogger(__name__)
-
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
@@ -68,10 +68,69 @@ class Audit:
         assert not _RESERVED & fields.keys()
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open_head(self.path) as descriptor:
-                _Writer(self.path, descriptor, self._rotate_bytes).append(event, fields, self._clock.now())
+            with open_head(self.path) as head_file:
+                self._append(head_file, event, fields)
         except OSError as error:
             raise StorageError(f"cannot write audit log {self.path}: {error.strerror}") from error
+
+    def _append(self, head_file: int, event: str, fields: dict[str, Value]) -> None:
+        head = read_head(head_file)
+        is_lost = head is None and _size(self.path) > 0
+        if head is None:
+            head = Head()
+            if not is_lost:  # a process killed with the first line must not look like tampering
+                write_head(head_file, head)
+        is_new = head.n == 0
+        if head.size != _size(self.path):
+            head = self._catch_up(head_file, head)
+        if is_lost or (is_new and head.n > 1):
+            head = self._write(head_file, head, HEAD_LOST, {})
+        if head.size >= self._rotate_bytes:
+            head = self._rotate(head_file, head)
+        self._write(head_file, head, event, fields)
+
+    def _write(self, head_file: int, head: Head, event: str, fields: dict[str, Value]) -> Head:
+        line = line_of(event, fields, n=head.n + 1, time=self._clock.now(), before=head.hash)
+        _write_whole(self.path, line + b"\n", size=head.size)
+        head = Head(n=head.n + 1, hash=hash_of(line), size=head.size + len(line) + 1, first=head.first)
+        write_head(head_file, head)
+        if head.n == 1:
+            os.fsync(head_file)  # from now on a log without a head was tampered with
+        return head
+
+    def _catch_up(self, head_file: int, head: Head) -> Head:
+        """The head after all lines that other processes wrote without it; closes a torn line."""
+        size = _size(self.path)
+        full = full_files(self.path)
+        was_rotated = bool(full) and not size and _size(full[-1]) == head.size
+        if size < head.size and not was_rotated:
+            _log.warning("audit log %s is shorter than its head says: lines are missing", self.path)
+        known = head.size if head.size <= size else 0  # this much need not be read
+        *whole, torn = _read_from(self.path, max(known, size - 16 * MAX_LINE_BYTES)).split(b"\n")
+        for line in whole:
+            entry = entry_of(line)
+            if entry and entry.n > head.n:
+                head = replace(head, n=entry.n, hash=hash_of(line))
+        if not torn:
+            return replace(head, size=size)
+        _log.warning("audit log %s ended within a line, which is now closed", self.path)
+        _write_whole(self.path, b"\n", size=size)
+        head = replace(head, size=size + 1)
+        return self._write(head_file, head, TORN, {"bytes": len(torn), "torn": hash_of(torn)})
+
+    def _rotate(self, head_file: int, head: Head) -> Head:
+        """Renames the full file; the next one begins with the hash of its last line."""
+        full = full_files(self.path)
+        number = int(full[-1].suffix[1:]) + 1 if full else 1
+        full.append(self.path.rename(self.path.with_name(f"{self.path.name}.{number}")))
+        while len(full) > MAX_FILES:
+            full.pop(0).unlink()
+            with full[0].open("rb") as file:
+                entry = entry_of(file.readline(MAX_LINE_BYTES).rstrip(b"\n"))
+            head = replace(head, first=entry.n if entry and entry.n else head.first)
+        head = replace(head, size=0)
+        write_head(head_file, head)
+        return head
 
 
 class Notes:
@@ -140,78 +199,6 @@ class Notes:
         if self._unsaid:
             self.note("home-refused", count=self._unsaid, why="too many in a minute for a line each")
             self._unsaid = 0
-
-
-class _Writer:
-    """Writes to the log while its lock is held."""
-
-    def __init__(self, path: Path, head_descriptor: int, rotate_bytes: int) -> None:
-        self._path = path
-        self._head_descriptor = head_descriptor
-        self._rotate_bytes = rotate_bytes
-
-    def append(self, event: str, fields: dict[str, Value], now: float) -> None:
-        head = read_head(self._head_descriptor)
-        is_lost = head is None and _size(self._path) > 0
-        if head is None:
-            head = Head()
-            if not is_lost:  # a process killed with the first line must not look like tampering
-                write_head(self._head_descriptor, head)
-        is_new = head.n == 0
-        if head.size != _size(self._path):
-            head = self._catch_up(head, now)
-        if is_lost or (is_new and head.n > 1):
-            head = self._write(head, HEAD_LOST, {}, now)
-        if head.size >= self._rotate_bytes:
-            head = self._rotate(head)
-        self._write(head, event, fields, now)
-
-    def _write(self, head: Head, event: str, fields: dict[str, Value], now: float) -> Head:
-        line = line_of(event, fields, n=head.n + 1, time=now, before=head.hash)
-        _append(self._path, line + b"\n", size=head.size)
-        head = Head(n=head.n + 1, hash=hash_of(line), size=head.size + len(line) + 1, first=head.first)
-        write_head(self._head_descriptor, head)
-        if head.n == 1:
-            os.fsync(self._head_descriptor)  # from now on a log without a head was tampered with
-        return head
-
-    # -- what other processes left -------------------------------------------------------------------------
-
-    def _catch_up(self, head: Head, now: float) -> Head:
-        """The head after all lines that were written without it; closes a torn line."""
-        size = _size(self._path)
-        full = full_files(self._path)
-        was_rotated = bool(full) and not size and _size(full[-1]) == head.size
-        if size < head.size and not was_rotated:
-            _log.warning("audit log %s is shorter than its head says: lines are missing", self._path)
-        known = head.size if head.size <= size else 0  # this much need not be read
-        whole, torn = _lines_after(self._path, max(known, size - 16 * MAX_LINE_BYTES))
-        for line in whole:
-            entry = entry_of(line)
-            if entry and entry.n > head.n:
-                head = msgspec.structs.replace(head, n=entry.n, hash=hash_of(line))
-        if not torn:
-            return msgspec.structs.replace(head, size=size)
-        _log.warning("audit log %s ended within a line, which is now closed", self._path)
-        _append(self._path, b"\n", size=size)
-        head = msgspec.structs.replace(head, size=size + 1)
-        return self._write(head, TORN, {"bytes": len(torn), "torn": hash_of(torn)}, now)
-
-    def _rotate(self, head: Head) -> Head:
-        """Renames the full file; the next one begins with the hash of its last line."""
-        full = full_files(self._path)
-        number = int(full[-1].suffix[1:]) + 1 if full else 1
-        aside = self._path.with_name(f"{self._path.name}.{number}")
-        self._path.rename(aside)
-        full.append(aside)
-        while len(full) > MAX_FILES:
-            full.pop(0).unlink()
-            with full[0].open("rb") as file:
-                entry = entry_of(file.readline(MAX_LINE_BYTES).rstrip(b"\n"))
-            head = msgspec.structs.replace(head, first=entry.n if entry and entry.n else head.first)
-        head = msgspec.structs.replace(head, size=0)
-        write_head(self._head_descriptor, head)
-        return head
 
 
 # -- lines -------------------------------------------------------------------------------------------------
@@ -286,12 +273,11 @@ def _wait_for_lock(descriptor: int, kind: int) -> None:
     while True:
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            return
         except BlockingIOError as error:
             if time.monotonic() > until:
                 raise OSError(error.errno, "another process holds its lock") from error
             time.sleep(0.002)
-        else:
-            return
 
 
 def read_head(descriptor: int) -> Head | None:
@@ -314,11 +300,8 @@ def full_files(path: Path) -> list[Path]:
     return sorted(found, key=lambda each: int(each.suffix[1:]))
 
 
-def _append(path: Path, data: bytes, *, size: int) -> None:
-    """Writes everything or nothing.
-
-    It is on the disk before the head is: a head that is ahead of the log looks like tampering.
-    """
+def _write_whole(path: Path, data: bytes, *, size: int) -> None:
+    """All or nothing, and on the disk before the head: a head ahead of the log looks like tampering."""
     descriptor = open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         view = memoryview(data)
@@ -333,18 +316,13 @@ def _append(path: Path, data: bytes, *, size: int) -> None:
         os.close(descriptor)
 
 
-def _lines_after(path: Path, offset: int) -> tuple[list[bytes], bytes]:
-    """The complete lines after an offset, and the incomplete rest."""
+def _read_from(path: Path, offset: int) -> bytes:
     if not path.exists():
-        return [], b""
+        return b""
     with path.open("rb") as file:
         file.seek(offset)
-        *whole, torn = file.read().split(b"\n")
-    return whole, torn
+        return file.read()
 
 
 def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+    return path.stat().st_size if path.exists() else 0

@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -25,9 +25,6 @@ MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 REQUEST_SECONDS = 5.0
 RESPONSE_SECONDS = 30.0  # a visit that is stopped has some time to end
 MAX_SOCKET_PATH = 100  # the kernel's limit is 107 bytes
-
-
-# -- the doors ---------------------------------------------------------------------------------------------
 
 
 class Doors:
@@ -65,9 +62,7 @@ class Doors:
             beside.replace(self._path)
         except OSError as error:
             try:
-                self._path.touch(
-                    mode=0o600
-                )  # an empty file takes no space on a full disk, and closes them too
+                self._path.touch(mode=0o600)  # an empty file fits on a full disk, and closes them too
             except OSError:
                 raise StorageError(f"cannot write {self._path}: {error.strerror}") from error
 
@@ -104,8 +99,6 @@ class ControlRequest(Record, frozen=True, array_like=False, forbid_unknown_field
 
 
 class ControlResponse(Record, frozen=True, array_like=False, kw_only=True):
-    """The host's response."""
-
     status: HostStatus | None = None
     stopped: tuple[VisitStatus, ...] = ()
     count: int = 0  # of visits that were stopped
@@ -116,8 +109,7 @@ class ControlResponse(Record, frozen=True, array_like=False, kw_only=True):
 async def open_control(service: Controlled, state: Path) -> AsyncIterator[None]:
     """Answers the owner while the context lasts; StorageError if the socket cannot be created."""
     listener = _listener(state / CONTROL)
-    serve = partial(_serve, service)
-    server = await asyncio.start_unix_server(serve, sock=listener, limit=MAX_REQUEST_BYTES)
+    server = await asyncio.start_unix_server(partial(_serve, service), sock=listener, limit=MAX_REQUEST_BYTES)
     try:
         yield
     finally:
@@ -127,17 +119,13 @@ async def open_control(service: Controlled, state: Path) -> AsyncIterator[None]:
 
 async def _serve(service: Controlled, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answers one request; a client that goes away is ignored."""
-    try:
+    with suppress(OSError, TimeoutError, ValueError), closing(writer):  # ValueError: the line is too long
         async with asyncio.timeout(REQUEST_SECONDS):
             line = await reader.readline()
         answer = await _answer(service, line)
         writer.write(msgspec.json.encode(answer) + b"\n")
         async with asyncio.timeout(REQUEST_SECONDS):
             await writer.drain()
-    except (OSError, TimeoutError, ValueError):  # ValueError: the line is too long
-        return
-    finally:
-        writer.close()
 
 
 async def _answer(service: Controlled, line: bytes) -> ControlResponse:
@@ -185,7 +173,7 @@ def _listener(path: Path) -> socket.socket:
 
 
 def ask(state: Path, request: ControlRequest) -> ControlResponse:
-    """The response of the host that works in this folder; LineBroken if none answers."""
+    """The response of the host that works in this folder; LineBroken if none answers, or if it refuses."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             line.settimeout(RESPONSE_SECONDS)
@@ -195,11 +183,14 @@ def ask(state: Path, request: ControlRequest) -> ControlResponse:
             response = bytearray()
             while len(response) <= MAX_RESPONSE_BYTES and (piece := line.recv(1 << 16)):
                 response += piece
-        return msgspec.json.decode(response, type=ControlResponse)
+        answer = msgspec.json.decode(response, type=ControlResponse)
     except PermissionError as error:
         raise LineBroken(f"the host in {state} runs as another user: become that user, or root") from error
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LineBroken(f"no host answers in {state}") from error
+    if answer.error:
+        raise LineBroken(f"the host refused: {answer.error}")
+    return answer
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing
 
 import msgspec
 
@@ -65,17 +66,13 @@ async def dry_run(
     began = clock.now()
     output = _Output(visit, level=min(order.level, config.limits.level), clock=clock, write=write)
     redirect_rules(output.written.append)
-    workshop = Workshop(config, clock)
-    try:
-        async with workshop.use() as runtime:
-            await runtime.carry_out(
-                visit,
-                deliver=output.take,
-                stop=stop,
-                through=lambda fetcher: ShieldedFetcher(fetcher, lambda: terms.closed),
-            )
-    finally:
-        await workshop.close()
+    async with aclosing(Workshop(config, clock)) as workshop, workshop.use() as runtime:
+        await runtime.carry_out(
+            visit,
+            deliver=output.take,
+            stop=stop,
+            through=lambda fetcher: ShieldedFetcher(fetcher, lambda: terms.closed),
+        )
     return output.sum(clock.now() - began)
 
 
@@ -90,10 +87,7 @@ class _Output:
         self._unpacker = Unpacker(visit, self._marks)
         self._stream = StreamWriter(secrets.token_bytes(32), level=level)
         # Changed by take(), of which one runs at a time.
-        self._sent_bytes = len(self._stream.begin())
-        self._plain_bytes = 0
-        self._page_bytes = 0
-        self._parcels = 0
+        self._sums = Counter[str](sent_bytes=len(self._stream.begin()))  # fields of DryRun
         self._usage = Usage()
         self._lines = Counter[str]()
         # Lines that rules wrote since the last parcel, which would go to home too.
@@ -101,15 +95,13 @@ class _Output:
         self._ended: Ended | None = None
 
     async def take(self, parcel: Parcel) -> None:
-        """Takes a parcel that would go into the stream."""
         packed = await asyncio.to_thread(self._pack, parcel)
         while self.written:
             text = self.written.popleft()
-            self._sent_bytes += len(self._stream.line(text))
+            self._sums["sent_bytes"] += len(self._stream.line(text))
             self._write_one({"kind": "line", "text": text})
-        self._plain_bytes += len(packed)
-        self._page_bytes += sum(page.size for page in parcel.pages)
-        self._parcels += 1
+        page_bytes = sum(page.size for page in parcel.pages)
+        self._sums.update(plain_bytes=len(packed), page_bytes=page_bytes, parcels=1)
         self._ended = parcel.ended
         self._usage = self._usage.plus(parcel.usage)
         for line in lines_of(self._unpacker.unpack(packed, now=self._clock.now())):
@@ -125,26 +117,20 @@ class _Output:
             kept=self._usage.kept,
             requests=self._usage.requests,
             read_bytes=self._usage.bytes_received,
-            page_bytes=self._page_bytes,
-            plain_bytes=self._plain_bytes,
-            sent_bytes=self._sent_bytes,
-            parcels=self._parcels,
             lines=dict(sorted(self._lines.items())),
             cpu_seconds=round(self._usage.cpu_seconds, 3),
             seconds=round(seconds, 3),
+            **self._sums,
         )
 
     def _pack(self, parcel: Parcel) -> bytes:
         packed = pack_parcel(as_sent(parcel, self._marks), self._marks)
-        self._sent_bytes += len(self._stream.parcel(packed))
+        self._sums["sent_bytes"] += len(self._stream.parcel(packed))
         return packed
 
     def _write_one(self, line: dict[str, object]) -> None:
         self._lines[str(line["kind"])] += 1
         self._write(line)
-
-
-# -- lines -------------------------------------------------------------------------------------------------
 
 
 def lines_of(parcel: Parcel) -> Iterator[dict[str, object]]:

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -40,23 +39,21 @@ _STYLE_HASH = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _POLICY = f"style-src 'sha256-{_STYLE_HASH}'; form-action 'none'"
 
 
-class Watched(Protocol):
-    """What the page shows of a host: `Service`."""
-
-    def status(self) -> HostStatus: ...
-
-
 @asynccontextmanager
 async def open_page(
-    service: Watched, audit: Path, listener: socket.socket, *, spared: Callable[[], Sequence[HomeTotal]]
+    look: Callable[[], HostStatus],
+    audit: Path,
+    listener: socket.socket,
+    *,
+    spared: Callable[[], Sequence[HomeTotal]],
 ) -> AsyncIterator[None]:
     """Serves the page on the socket as long as the context lasts."""
 
-    def body(status: HostStatus) -> str:
-        return format_page(status, tail(audit, LAST_LINES), spared())
+    def body(status: HostStatus) -> bytes:
+        return format_page(status, tail(audit, LAST_LINES), spared()).encode()
 
     async def answer(_request: HttpRequest) -> HttpResponse:
-        return HttpResponse(body=(await asyncio.to_thread(body, service.status())).encode())
+        return HttpResponse(body=await asyncio.to_thread(body, look()))
 
     server = make_server(
         App({"/": answer}, policy=_POLICY, is_local=True),
@@ -67,9 +64,6 @@ async def open_page(
     )
     async with serving(server, listener):
         yield
-
-
-# -- what is shown -----------------------------------------------------------------------------------------
 
 
 def format_page(status: HostStatus, lines: Sequence[bytes], spared: Sequence[HomeTotal]) -> str:

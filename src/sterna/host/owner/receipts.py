@@ -6,10 +6,11 @@ What counts is the payload, the bytes that were signed, with the signatures; the
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
 from datetime import date
 from functools import reduce
+from itertools import groupby
 from operator import add
 from pathlib import Path
 
@@ -52,22 +53,15 @@ class Book(Record, frozen=True):
 
 
 class Receipts:
-    """Signs, keeps and finds the receipts of one host."""
-
     def __init__(
         self, database: Database, identity: Identity, *, wall: Callable[[], float] = time.time
     ) -> None:
         self.wall = wall  # receipts carry wall-clock time
+        self.identity = identity
         self._database = database
-        self._identity = identity
-
-    @property
-    def key(self) -> bytes:
-        """The host's public key, as its receipts name it."""
-        return self._identity.public.data
 
     def sign(self, receipt: Receipt) -> SignedReceipt:
-        return SignedReceipt.make(receipt, self._identity)
+        return SignedReceipt.make(receipt, self.identity)
 
     def note(self, signed: SignedReceipt, *, name: str = "", agent: str = "") -> None:
         """Keeps a receipt; it is on the disk when this returns. StorageError if that fails."""
@@ -96,22 +90,14 @@ class Receipts:
 
 def read_book(state: Path) -> Book:
     """The receipts in a host's folder of state; none if no host has worked there."""
-    with _opened(state) as database:
-        return _read(database) if database else Book()
+    with suppress(UsageError), closing(_open(state)) as database:
+        return _read(database)
+    return Book()
 
 
-@contextmanager
-def _opened(state: Path) -> Iterator[Database | None]:
-    try:
-        is_old = has_old_files(state)
-        database = open_state(state) if is_old else Database(state / NAME, FORMAT, is_reader=True)
-    except UsageError:
-        yield None
-        return
-    try:
-        yield database
-    finally:
-        database.close()
+def _open(state: Path) -> Database:
+    is_old = has_old_files(state)
+    return open_state(state) if is_old else Database(state / NAME, FORMAT, is_reader=True)
 
 
 def _read(database: Database) -> Book:
@@ -134,9 +120,6 @@ def _read(database: Database) -> Book:
     return Book(tuple(ordered), bad_lines)
 
 
-# -- the account of one visit ------------------------------------------------------------------------------
-
-
 class Account:
     """What one visit costs its site; changed in the loop's thread only."""
 
@@ -154,8 +137,7 @@ class Account:
         self._usage = Usage()
         self._root = b""
         # Changed by _make().
-        self._bills = 0
-        self._bill: SignedReceipt | None = None  # the last one
+        self._bills: list[SignedReceipt] = []
         self._billed_bytes = 0
         # Increased by those who serve the home.
         self.streams = 0
@@ -163,7 +145,6 @@ class Account:
         self.sent_bytes = 0  # by all streams
 
     def begin(self) -> None:
-        """The crawler starts to work."""
         self._began = self._now()
 
     def end(self, usage: Usage, ended: Ended | None, *, root: bytes) -> None:
@@ -174,18 +155,16 @@ class Account:
         self._root = root
 
     async def bill(self) -> bytes:
-        """The encoded receipt of a visit that is over, after keeping it; b"" if it never began.
-
-        It counts what all streams have written so far, so a stream that is resumed gets another one.
-        """
-        is_due = self._bill is None or self.sent_bytes > self._billed_bytes
-        if is_due and self._bills < MAX_BILLS and (made := self._make()):
+        """The encoded receipt of a visit that is over, after keeping it; b"" if it never began."""
+        # It counts what all streams have written so far, so a stream that is resumed gets another one.
+        is_due = not self._bills or self.sent_bytes > self._billed_bytes
+        if is_due and len(self._bills) < MAX_BILLS and (made := self._make()):
             await asyncio.to_thread(self._note, made)
-        return self._bill.encode() if self._bill else b""
+        return self._bills[-1].encode() if self._bills else b""
 
     def close(self) -> None:
         """Keeps the receipt of a visit whose home never fetched its end."""
-        if self._bill is None and (made := self._make()):
+        if not self._bills and (made := self._make()):
             self._note(made)
 
     def _now(self) -> float:
@@ -200,7 +179,7 @@ class Account:
             visit=self._visit,
             site=self._site,
             home=PublicKey.parse(self._home).data,
-            host=self._receipts.key,
+            host=self._receipts.identity.public.data,
             began=self._began,
             over=max(self._over, self._began),  # the clock may have been set back
             ended=self._ended or Ended.LOST,
@@ -213,10 +192,9 @@ class Account:
             spared_bytes=spared(usage.bytes_received, self.sent_bytes),
             root=self._root,
         )
-        self._bills += 1
         self._billed_bytes = self.sent_bytes
-        self._bill = self._receipts.sign(receipt)
-        return self._bill
+        self._bills.append(self._receipts.sign(receipt))
+        return self._bills[-1]
 
     def _note(self, made: SignedReceipt) -> None:
         try:
@@ -226,12 +204,7 @@ class Account:
             _log.error("the receipt of visit %s is not kept: %s", self._visit, error)
 
 
-# -- sums --------------------------------------------------------------------------------------------------
-
-
 class Total(Record, frozen=True, array_like=False):
-    """The sum over receipts."""
-
     visits: int = 0
     countersigned: int = 0  # of these, signed by their homes too
     pages: int = 0
@@ -267,14 +240,15 @@ def by_home(rows: Sequence[KeptReceipt]) -> list[HomeTotal]:
 
 def by_home_and_day(rows: Sequence[KeptReceipt], day_of: Callable[[float], date]) -> list[HomeTotal]:
     """The sum for each home and each day on which visits of it began, ordered by name and day."""
-    sums: list[HomeTotal] = []
-    for key, own in grouped(rows).items():
-        days: dict[date, Total] = {}
-        for kept in own:
-            day = day_of(kept.receipt.began)
-            days[day] = days.get(day, Total()).plus(kept)
-        sums += [HomeTotal(name_of(own), key, days[day], day) for day in sorted(days)]
-    return sums
+
+    def began_on(kept: KeptReceipt) -> date:
+        return day_of(kept.receipt.began)
+
+    return [
+        HomeTotal(name_of(own), key, total_of(some), day)
+        for key, own in grouped(rows).items()
+        for day, some in groupby(sorted(own, key=began_on), key=began_on)
+    ]
 
 
 def grouped(rows: Sequence[KeptReceipt]) -> dict[str, list[KeptReceipt]]:
@@ -303,9 +277,9 @@ class HomeTotals:
         self._totals: Sequence[HomeTotal] = ()
 
     def __call__(self) -> Sequence[HomeTotal]:
-        with _opened(self._state) as database:
-            if database is None or time.monotonic() < self._due:
-                return self._totals
+        if time.monotonic() < self._due:
+            return self._totals
+        with suppress(UsageError), closing(_open(self._state)) as database:  # no host may have worked there
             with database.snapshot() as db:
                 seen = db.execute("SELECT count(*), total(by_home <> x'') FROM receipt").fetchone()
             if seen != self._seen:

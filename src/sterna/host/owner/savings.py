@@ -77,18 +77,8 @@ class Side(Record, frozen=True, array_like=False):
     requests: int = 0
     size_bytes: int = 0
 
-    @property
-    def daily_requests(self) -> float:
-        return self.requests / self.days if self.days else 0.0
-
-    @property
-    def daily_bytes(self) -> float:
-        return self.size_bytes / self.days if self.days else 0.0
-
 
 class Bar(Record, frozen=True, array_like=False):
-    """One day."""
-
     day: date
     requests: int
     size_bytes: int
@@ -143,11 +133,6 @@ def _side(bars: Sequence[Bar]) -> Side:
     return Side(len(bars), sum(bar.requests for bar in bars), sum(bar.size_bytes for bar in bars))
 
 
-def fewer(before: float, after: float) -> float | None:
-    """The relative decrease, -1 for twice as much; None if there was nothing before."""
-    return (before - after) / before if before else None
-
-
 def spelling(agent: str) -> str:
     """The first product of a user agent as it is written; all of it for browsers."""
     name = agent.strip()
@@ -178,14 +163,12 @@ def title_of(comparison: Comparison) -> str:
 
 
 def summary_of(comparison: Comparison) -> list[str]:
-    """Before and after in words."""
     before, after = comparison.before, comparison.after
     lines = [f"before  {_side_text(before)}", f"after   {_side_text(after)}"]
     if before.days and after.days:
-        lines.append(
-            f"change  {_change(fewer(before.daily_requests, after.daily_requests), 'requests')},"
-            f" {_change(fewer(before.daily_bytes, after.daily_bytes), 'bytes')}"
-        )
+        requests = _change(before.requests / before.days, after.requests / after.days, "requests")
+        size = _change(before.size_bytes / before.days, after.size_bytes / after.days, "bytes")
+        lines.append(f"change  {requests}, {size}")
     return lines
 
 
@@ -193,16 +176,15 @@ def _side_text(side: Side) -> str:
     if not side.days:
         return "the log covers no day of it"
     days = "1 day" if side.days == 1 else f"{side.days:,} days"
-    return f"{side.daily_requests:,.1f} requests, {size_text(side.daily_bytes)} a day ({days})"
+    size = size_text(side.size_bytes / side.days)
+    return f"{side.requests / side.days:,.1f} requests, {size} a day ({days})"
 
 
-def _change(share: float | None, what: str) -> str:
-    if share is None:
+def _change(before: float, after: float, what: str) -> str:
+    if not before:
         return f"no {what} before"
+    share = (before - after) / before
     return f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'} {what}"
-
-
-# -- text --------------------------------------------------------------------------------------------------
 
 
 def text_of(comparison: Comparison, *, has_blocks: bool) -> list[str]:
@@ -225,9 +207,6 @@ def _drawn(count: int, most: int, *, has_blocks: bool) -> str:
         return "#" * max(round(eighths / 8), 1)
     whole, rest = divmod(eighths, 8)
     return _BLOCKS[8] * whole + (_BLOCKS[rest] if rest else "")
-
-
-# -- SVG ---------------------------------------------------------------------------------------------------
 
 
 def svg_of(comparisons: Sequence[Comparison], site: str) -> str:

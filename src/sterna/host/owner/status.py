@@ -28,8 +28,6 @@ class VisitStatus(Record, frozen=True, array_like=False, kw_only=True):
 
 
 class HostStatus(Record, frozen=True, array_like=False, kw_only=True):
-    """The host as a whole."""
-
     site: str
     version: str
     began: float
@@ -83,7 +81,6 @@ def amounts_of(visit: VisitStatus, *, now: float) -> tuple[Amount, ...]:
 
 
 def host_amounts(status: HostStatus) -> tuple[Amount, ...]:
-    """The same for the host as a whole."""
     return (
         _amount("crawlers", status.crawlers, status.most_crawlers),
         _amount("queue", status.queue, status.most_queue),

@@ -43,8 +43,6 @@ class Fault(Record, frozen=True, array_like=False):
 
 
 class Sums(Record, frozen=True, array_like=False, kw_only=True):
-    """What one home did here."""
-
     visits: int = 0
     refused: int = 0
     pages: int = 0
@@ -106,34 +104,24 @@ def tail(path: Path, count: int) -> list[bytes]:
 
 def _snapshot(path: Path, stack: ExitStack) -> tuple[Head | None, list[tuple[str, BinaryIO, int]]]:
     """The head and the files at one moment: a host may go on writing."""
-    paths = full_files(path) + ([path] if path.exists() else [])
-    has_head = path.with_suffix(".head").exists()
-    if not paths and not has_head:
-        raise StorageError(f"there is no audit log in {path.parent}: name the host's folder with --state")
-    head = None
+    head, files = None, list[tuple[str, BinaryIO, int]]()
     with ExitStack() as locked:
-        if has_head:
+        if path.with_suffix(".head").exists():
             head = read_head(locked.enter_context(open_head(path, is_reader=True)))
-            paths = full_files(path) + ([path] if path.exists() else [])
-        files: list[tuple[str, BinaryIO, int]] = []
-        for each in paths:
+        elif not path.exists() and not full_files(path):
+            raise StorageError(f"there is no audit log in {path.parent}: name the host's folder with --state")
+        for each in full_files(path) + ([path] if path.exists() else []):
             file = stack.enter_context(os.fdopen(open_private(each, os.O_RDONLY), "rb"))
             files.append((each.name, file, os.fstat(file.fileno()).st_size))
     return head, files
 
 
-# -- lines -------------------------------------------------------------------------------------------------
-
-
 class _Row(Record, frozen=True):
-    """A line and its place."""
-
     file: str
     number: int
-    data: bytes  # without its line break
+    entry: AuditEntry | None  # None if it is malformed
     hash: str
-    is_whole: bool = True  # it has its line break
-    is_too_long: bool = False
+    is_whole: bool  # it has its line break
 
 
 def _rows(file: BinaryIO, size: int, name: str) -> Iterator[_Row]:
@@ -144,14 +132,13 @@ def _rows(file: BinaryIO, size: int, name: str) -> Iterator[_Row]:
             return
         size -= len(data)
         number += 1
+        entry = entry_of(data.removesuffix(b"\n"))
         digest = hashlib.sha256(data.removesuffix(b"\n"))
-        last, is_too_long = data, False
-        while not last.endswith(b"\n") and size > 0 and last:
-            last, is_too_long = file.readline(min(size, MAX_LINE_BYTES)), True
-            size -= len(last)
-            digest.update(last.removesuffix(b"\n"))
-        is_whole = last.endswith(b"\n")
-        yield _Row(name, number, data.removesuffix(b"\n"), digest.hexdigest(), is_whole, is_too_long)
+        while not data.endswith(b"\n") and size > 0 and data:
+            data, entry = file.readline(min(size, MAX_LINE_BYTES)), None  # it is too long
+            size -= len(data)
+            digest.update(data.removesuffix(b"\n"))
+        yield _Row(name, number, entry, digest.hexdigest(), data.endswith(b"\n"))
 
 
 class _Reader:
@@ -163,7 +150,6 @@ class _Reader:
         # All of these are changed by read() and what it calls.
         self._last: AuditEntry | None = None
         self._last_row: _Row | None = None
-        self._hash = ""
         self._lines = 0
         self._first: AuditEntry | None = None
         self._faults: list[Fault] = []
@@ -176,32 +162,31 @@ class _Reader:
     def read(self, rows: Iterable[_Row]) -> None:
         for row, following in pairwise(chain(rows, (None,))):
             assert row
-            entry = None if row.is_too_long else entry_of(row.data)
-            after = entry_of(following.data) if following and not following.is_too_long else None
+            after = following.entry if following else None
             if after and after.event == TORN and after.torn == row.hash:
                 self._remark(row, "is incomplete; the next line closes it")
             elif not row.is_whole:
                 self._remark(row, "is incomplete: the host was killed while it wrote, and will close it")
-            elif entry is None:
+            elif row.entry is None:
                 self._fault(row, "is not a line of an audit log: it was changed or inserted")
             else:
-                self._take(row, entry)
+                self._take(row, row.entry)
         self._check_end()
 
     def _take(self, row: _Row, entry: AuditEntry) -> None:
-        last = self._last
+        last, last_row = self._last, self._last_row
         due = last.n + 1 if last else (self._head.first if self._head else 1)
         if entry.n > due:
             self._fault(row, f"{_numbers(due, entry.n - 1)} before this line")
         elif entry.n < due:
             self._fault(row, f"has the number {entry.n} instead of {due}: it does not belong here")
-        elif last and entry.before != self._hash:
-            self._fault(self._last_row or row, f"was changed: the hash in line {entry.n} does not match it")
+        elif last_row and entry.before != last_row.hash:
+            self._fault(last_row, f"was changed: the hash in line {entry.n} does not match it")
         elif entry.n == 1 and entry.before:
             self._fault(row, "names a line before the first one")
         if entry.event == HEAD_LOST:
             self._fault(row, "says that the head file was lost: lines may have been cut off before it")
-        self._last, self._last_row, self._hash = entry, row, row.hash
+        self._last, self._last_row = entry, row
         self._lines += 1
         self._first = self._first or entry
         self._sum(entry)
@@ -211,19 +196,18 @@ class _Reader:
     def _check_end(self) -> None:
         last = self._last.n if self._last else 0
         head = self._head
-        where = self._last_row or _Row("", 0, b"", "")
         if head is None or (head.n == 0 and last > 1):
             self._fault(None, "the head file is missing or damaged: lines may have been cut off")
         elif head.n > last:
             missing = _numbers(last + 1, head.n)
             what = f"is the last, but {missing} after it: the end was cut off" if last else f"{missing}: all"
-            self._fault(where, what)
+            self._fault(self._last_row, what)
         elif head.n and self._seen.get(head.n) not in (None, head.hash):
             why = "it was changed, or the log was replaced"
             self._fault(None, f"line {head.n} is not the one in the head file: {why}")
-        elif head.n < last:
+        elif head.n < last and self._last_row:
             count = last - head.n
-            self._remark(where, f"is {count} after the one in the head file: the machine lost power")
+            self._remark(self._last_row, f"is {count} after the one in the head file: the machine lost power")
         if self._expected and self._seen.get(self._expected[0]) != self._expected[1]:
             what = "does not have the hash that was noted: the log was replaced"
             self._fault(None, f"line {self._expected[0]} {what}")
@@ -257,7 +241,7 @@ class _Reader:
             lines=self._lines,
             first=self._first.n if self._first else 0,
             last=self._last.n if self._last else 0,
-            hash=self._hash,
+            hash=self._last_row.hash if self._last_row else "",
             began=self._first.time if self._first else "",
             over=self._last.time if self._last else "",
             faults=tuple(self._faults),

@@ -6,11 +6,9 @@ from datetime import datetime, tzinfo
 from sterna.errors import UsageError
 from sterna.host.policy.hours import zone_of
 from sterna.host.policy.load import EASE
-from sterna.host.policy.policy import Caps, DayCaps, HomeRules, LoadRules, Policy, rules_of
+from sterna.host.policy.policy import MIB, Caps, DayCaps, HomeRules, LoadRules, Policy, rules_of
 from sterna.host.policy.terms import Terms, terms_of, with_some
 from sterna.model import Record
-
-_MIB = 1024 * 1024
 
 
 class _Home(Record, frozen=True):
@@ -23,10 +21,7 @@ class _Home(Record, frozen=True):
 
 
 def explain(policy: Policy, allowed: Mapping[str, str], *, at: float, home: str = "") -> list[str]:
-    """The policy at this moment, for all or for one home; `allowed` maps keys to names.
-
-    UsageError if the home is unknown.
-    """
+    """The policy at this moment, for all or for one home; `allowed` maps keys to names. Raises UsageError."""
     homes = list(_homes(policy, allowed))
     if home:
         homes = [each for each in homes if each.name == home]
@@ -63,9 +58,6 @@ def _who(policy: Policy, allowed: Mapping[str, str]) -> list[str]:
     if not policy.homes and not allowed:
         return ["open      to nobody yet: sterna keys allow KEY --name NAME"]
     return ["open      to the homes below; everybody else is refused"]
-
-
-# -- one home ----------------------------------------------------------------------------------------------
 
 
 def _of_home(home: _Home, policy: Policy, at: float) -> Iterator[str]:
@@ -128,10 +120,10 @@ def _load(load: LoadRules) -> str:
 def _caps(caps: Caps) -> str:
     said = [f"{caps.pages:,} pages", f"{caps.seconds:,.0f} s"]
     said += [f"{caps.requests:,} requests"] if caps.requests else []
-    said += [f"{caps.fetched_bytes / _MIB:,.0f} MiB read"] if caps.fetched_bytes else []
-    said += [f"{caps.sent_bytes / _MIB:,.0f} MiB sent"] if caps.sent_bytes else []
+    said += [f"{caps.fetched_bytes / MIB:,.0f} MiB read"] if caps.fetched_bytes else []
+    said += [f"{caps.sent_bytes / MIB:,.0f} MiB sent"] if caps.sent_bytes else []
     said.append(f"{caps.cpu_seconds:,.0f} s of CPU" if caps.cpu_seconds else "CPU without limit")
-    said.append(f"{caps.memory_bytes / _MIB:,.0f} MiB" if caps.memory_bytes else "memory without limit")
+    said.append(f"{caps.memory_bytes / MIB:,.0f} MiB" if caps.memory_bytes else "memory without limit")
     return ", ".join(said)
 
 
@@ -139,12 +131,9 @@ def _day(day: DayCaps) -> str:
     said = [f"{day.visits:,} visits"] if day.visits else []
     said += [f"{day.pages:,} pages"] if day.pages else []
     said += [f"{day.cpu_seconds:,.0f} s of CPU"] if day.cpu_seconds else []
-    said += [f"{day.read_bytes / _MIB:,.1f} MiB read"] if day.read_bytes else []
-    said += [f"{day.sent_bytes / _MIB:,.1f} MiB sent"] if day.sent_bytes else []
+    said += [f"{day.read_bytes / MIB:,.1f} MiB read"] if day.read_bytes else []
+    said += [f"{day.sent_bytes / MIB:,.1f} MiB sent"] if day.sent_bytes else []
     return ", ".join(said) or "no limit"
-
-
-# -- when it changes ---------------------------------------------------------------------------------------
 
 
 def _next_change(homes: list[_Home], at: float, zone: tzinfo) -> str:

@@ -1,6 +1,7 @@
 """Weekly hours in a time zone, as an owner writes them: "Mon-Fri 01:00-05:00", "Sat,Sun 22:00-06:00"."""
 
 import re
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -36,7 +37,6 @@ def day_of(time: float, zone: tzinfo) -> str:
 
 
 def day_end(time: float, zone: tzinfo) -> float:
-    """The end of the zone's day."""
     return _midnight(datetime.fromtimestamp(time, zone).date() + timedelta(days=1), zone)
 
 
@@ -75,8 +75,6 @@ class Hours:
 
     def _moments(self, after: float) -> Iterator[float]:
         """Every moment at which a slot may begin or end, in order."""
-        if not self._slots:
-            return
         first = datetime.fromtimestamp(after, self._zone).date()
         for number in range(_LOOK_DAYS):
             found = set(self._moments_of(first + timedelta(days=number)))
@@ -84,9 +82,7 @@ class Hours:
 
     def _moments_of(self, day: date) -> Iterator[float]:
         begin, end = _midnight(day, self._zone), _midnight(day + timedelta(days=1), self._zone)
-        yield begin
-        if (change := self._change(begin, end)) is not None:
-            yield change
+        yield from self._clock_change(begin, end)
         for edge in self._edges:
             if edge // _DAY_MINUTES == day.weekday():
                 hour, minute = divmod(edge % _DAY_MINUTES, 60)
@@ -94,16 +90,12 @@ class Hours:
                 yield local.timestamp()
                 yield local.replace(fold=1).timestamp()  # its second occurrence, if any
 
-    def _change(self, begin: float, end: float) -> float | None:
+    def _clock_change(self, begin: float, end: float) -> Iterator[float]:
         """The second at which the clocks changed in between, if they did."""
         before = self._offset(begin)
-        if self._offset(end) == before:
-            return None
-        low, high = int(begin), int(end)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._offset(middle) == before else (low, middle)
-        return float(high)
+        if self._offset(end) != before:
+            seconds = range(int(begin), int(end) + 1)
+            yield float(seconds[bisect(seconds, False, key=lambda second: self._offset(second) != before)])
 
     def _offset(self, time: float) -> timedelta | None:
         return datetime.fromtimestamp(time, self._zone).utcoffset()

@@ -50,18 +50,12 @@ class Load(Record, frozen=True, kw_only=True):
     latency_ms: float | None = None  # of the web server, beyond its latency in a calm time
 
     def __str__(self) -> str:
-        """In words, for the owner."""
         said = []
         if self.machine is not None:
             said.append(f"other work takes {self.machine:.0%} of the machine")
         if self.latency_ms is not None:
-            is_there = math.isfinite(self.latency_ms)
-            slow = (
-                f"answers {self.latency_ms:.0f} ms later than when the load is low"
-                if is_there
-                else "does not answer"
-            )
-            said.append(f"the web server {slow}")
+            slow = f"answers {self.latency_ms:.0f} ms later than when the load is low"
+            said.append(f"the web server {slow if math.isfinite(self.latency_ms) else 'does not answer'}")
         return ", ".join(said) or "not measured"
 
 
@@ -161,24 +155,19 @@ def family_of(pid: int) -> list[int]:
     """A process and all its descendants."""
     found = [pid]
     for each in found:
-        try:
+        with suppress(OSError):  # it has ended, or the kernel does not list children
             found += map(int, (PROC / f"{each}/task/{each}/children").read_text().split())
-        except OSError:  # it has ended, or the kernel does not list children
-            continue
     return found
 
 
 def memory_bytes(pid: int) -> int:
     """The memory of a process with its part of what it shares; 0 if it has ended."""
-    try:
+    with suppress(OSError, StopIteration):  # an old kernel: the resident size is close enough
         lines = (PROC / f"{pid}/smaps_rollup").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
-    except (OSError, StopIteration):
-        pass  # an old kernel: the resident size is close enough
-    try:
+    with suppress(OSError):
         return int((PROC / f"{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
-    except OSError:
-        return 0
+    return 0
 
 
 def _own_ticks(pid: int) -> float:
@@ -193,13 +182,11 @@ def _own_ticks(pid: int) -> float:
 
 
 def give_way() -> None:
-    """Lets all other processes go first: applies to this process and those that it starts from now on.
-
-    A niced process may still finish its time slice while the web server waits for the core; an idle one not.
-    """
+    """Lets all other processes go first: applies to this process and those that it starts from now on."""
     for thread in (PROC / "self/task").iterdir():
         with suppress(OSError):  # it has just ended, or the system forbids it
             os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
+            # One that is only niced may finish its time slice while the web server waits for the core.
             os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
 
 

@@ -168,9 +168,6 @@ def rules_of(home: str | HomeRules) -> HomeRules:
     return HomeRules(key=home) if isinstance(home, str) else home
 
 
-# -- the file ----------------------------------------------------------------------------------------------
-
-
 class PolicyFile:
     """The policy in force; an invalid new file changes nothing."""
 

@@ -1,6 +1,5 @@
 """What holds for each home: its terms, what it is granted, and whether its visits may work now."""
 
-import math
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -37,8 +36,6 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Terms(Record, frozen=True):
-    """What holds for one home."""
-
     name: str
     caps: Caps
     obey_robots: bool
@@ -53,10 +50,7 @@ class Terms(Record, frozen=True):
 
 
 def terms_of(policy: Policy, name: str, home: HomeRules | None = None, *, priority: int = 0) -> Terms:
-    """The terms of a home that promises this priority, with rules of its own or none.
-
-    Rules for a home come before those for a priority, and these before those for all.
-    """
+    """The terms of a home: its own rules come before those for a priority, and these before those for all."""
     home = home or HomeRules()
     reached = (each for each in policy.priority if each.least <= priority)
     earned = max(reached, key=lambda rules: rules.least, default=None)
@@ -135,35 +129,27 @@ class AllowedHomes:
         return self._list
 
 
-# -- admission ---------------------------------------------------------------------------------------------
-
-
 def admit(hello: Hello, *, site: str, terms: Terms | None, now: float) -> Budget:
-    """What the home is granted; Refused if it may not come. The caller checks its nonce.
-
-    An unknown home is refused before the time is checked, so that it learns nothing of the host's clock.
-    """
+    """What the home is granted; Refused if it may not come. The caller checks its nonce."""
     if hello.audience != site:
         raise Refused("wrong-audience", f"this is the host of {site}")
     if terms is None:
         raise Refused("unknown-home", "the site's owner has not allowed this key")
     if terms.never:
         raise Refused("refused", "the site's owner takes no crawlers of this home")
+    # Last, so that an unknown home learns nothing of the host's clock.
     if not abs(hello.time - now) <= SKEW_SECONDS:  # the other way round a NaN would pass
         raise Refused("stale", "the clocks differ too much, or the request is old", time=now)
     return granted(hello.wants, terms.caps)
 
 
 def granted(asked: Budget, caps: Caps) -> Budget:
-    """What a home gets of what it asks for."""
     return asked.lesser(Budget(patience_seconds=PATIENCE_SECONDS, **msgspec.structs.asdict(caps)))
 
 
 def rationed(budget: Budget, left: Left) -> Budget:
     """The budget with no more pages than are left of the day; the other rations end a visit while it runs."""
-    if math.isinf(left.pages):
-        return budget
-    return msgspec.structs.replace(budget, pages=min(budget.pages, int(left.pages)))
+    return msgspec.structs.replace(budget, pages=int(min(budget.pages, left.pages)))
 
 
 def check_open(terms: Terms, left: Left, *, wall: float, keeps: bool) -> None:
@@ -181,15 +167,10 @@ def check_open(terms: Terms, left: Left, *, wall: float, keeps: bool) -> None:
 
 
 class Decision(Record, frozen=True, kw_only=True):
-    """What a visit does from now on."""
-
     does: Literal["work", "rest", "end"] = "work"
     why: str = ""  # for its home
     detail: str = ""  # for the owner, in addition
     is_outside_hours: bool = False
-
-
-WORK = Decision()
 
 
 def decide(terms: Terms | None, left: Left, *, wall: float, busy: str) -> Decision:
@@ -203,7 +184,7 @@ def decide(terms: Terms | None, left: Left, *, wall: float, busy: str) -> Decisi
         return Decision(does="rest" if keeps else "end", why=outside(terms, wall), is_outside_hours=True)
     if busy:
         return Decision(does="rest", why=BUSY, detail=busy)
-    return WORK
+    return Decision()
 
 
 def outside(terms: Terms, wall: float) -> str:

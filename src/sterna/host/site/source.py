@@ -36,7 +36,7 @@ _PRINTABLE = re.compile("[!-~]+")
 _SHARED = frozenset({"content-type", "content-language", "x-robots-tag"})
 _OF_THE_RANGE = frozenset({"content-range", "content-length"})
 
-Fields = tuple[tuple[str, str], ...]
+_closed_by = lru_cache(maxsize=256)(Closed)
 
 
 class SiteFetcher:
@@ -65,14 +65,9 @@ class ShieldedFetcher:
         self._closed = closed
 
     async def fetch(self, request: Request) -> Response:
-        if request.url in _closed(self._closed()):
+        if request.url in _closed_by(self._closed()):
             raise FetchError("refused", f"{request.url} is closed to crawlers")
         return await self._fetcher.fetch(request)
-
-
-@lru_cache(maxsize=256)
-def _closed(paths: tuple[str, ...]) -> Closed:
-    return Closed(paths)
 
 
 class LoopbackResolver:
@@ -136,7 +131,7 @@ async def open_source(config: HostConfig, clock: Clock) -> AsyncIterator[Fetcher
 class _Trust(Record, frozen=True):
     """Files of one kind in one folder are served unchanged, with these headers."""
 
-    headers: Fields
+    headers: tuple[tuple[str, str], ...]
     until: float
 
 

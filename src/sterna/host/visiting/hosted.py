@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
 
 import msgspec
 
@@ -11,7 +10,7 @@ from sterna.errors import Refused
 from sterna.host.owner.receipts import Account, Receipts
 from sterna.host.owner.status import UNDER_WAY, VisitStatus
 from sterna.host.policy.load import Governor
-from sterna.host.visiting.room import Slot, Spool
+from sterna.host.visiting.room import Spool
 from sterna.model import Ended, Known, Parcel, State, Usage, Visit
 from sterna.runtime.reins import Reins
 from sterna.web.clock import Clock
@@ -41,13 +40,11 @@ class HostedVisit:
         clock: Clock,
         name: str,
         receipts: Receipts,
-        slot: Slot,
         governor: Governor,
     ) -> None:
         self.visit = visit
         self.home = home  # the key of the home that sent it
         self.name = name  # the owner's name for that home
-        self.slot = slot
         self.governor = governor
         self.reins = Reins(clock)
         self._rested_before = 0.0  # seconds of rest before it began; set by begin()
@@ -63,7 +60,6 @@ class HostedVisit:
         self.stop = asyncio.Event()
         self.is_killed = False  # its home or the owner asked for its end
         self.usage = Usage()
-        self.pages = 0
         self._clock = clock
         self.heard = clock.now()  # when its home last called
         self._marks = Marks(visit.known)
@@ -88,7 +84,6 @@ class HostedVisit:
         return self.reins.paused_seconds - self._rested_before if self.state == "running" else 0.0
 
     def status(self) -> VisitStatus:
-        used = self.reins.look()
         return VisitStatus(
             visit=self.visit.id,
             home=self.home,
@@ -96,15 +91,10 @@ class HostedVisit:
             crawler=self.visit.crawler.name,
             state=self.state,
             since=self.since,
-            pages=used.pages,
-            requests=used.requests,
-            read_bytes=used.read_bytes,
             kept_bytes=self.spool.kept_bytes,
-            sent_bytes=used.sent_bytes,
-            cpu_seconds=used.cpu_seconds,
-            memory_bytes=used.memory_bytes,
             limits=self.visit.budget,
             paused=self.paused,
+            **msgspec.structs.asdict(self.reins.look()),
         )
 
     # -- what the visit does -------------------------------------------------------------------------------
@@ -125,13 +115,11 @@ class HostedVisit:
     async def keep(self, parcel: Parcel, packed: bytes) -> None:
         """Puts the packed parcel into the spool, from which its home gets it."""
         await self.spool.put(parcel.number, packed)
-        self.pages += parcel.usage.pages
         self.usage = self.usage.plus(parcel.usage)
         self.ended = parcel.ended
         self._news.set()
 
     def log(self, line: str) -> None:
-        """Sends a line to its home."""
         self._lines.append(line)
         self._news.set()
 
@@ -180,7 +168,6 @@ class HostedVisit:
     # -- what its home does --------------------------------------------------------------------------------
 
     def hear(self) -> None:
-        """Its home called."""
         self.heard = self._clock.now()
 
     def acknowledge(self, number: int) -> None:
@@ -190,7 +177,6 @@ class HostedVisit:
         self.spool.acknowledge(number)
 
     def report(self) -> Report:
-        """Its current state, for its home."""
         self.account.calls += 2  # a greeting came before the question
         return Report(
             visit=self.visit.id,
@@ -209,31 +195,13 @@ class HostedVisit:
             raise Refused("gone", f"the parcels up to {self.spool.acknowledged} were acknowledged")
 
     async def stream(
-        self,
-        key: bytes,
-        *,
-        first: int,
-        level: int,
-        memory_bytes: int = 0,
-        frees: bool = False,
-        takes_receipt: bool = False,
-    ) -> AsyncIterator[bytes]:
+        self, writer: StreamWriter, *, first: int, frees: bool, takes_receipt: bool
+    ) -> AsyncGenerator[bytes, None]:
         """The parcels from `first` on and whatever follows them; ends an earlier stream of this visit.
 
         With `frees` a parcel is deleted as soon as it is written, for a host that keeps nothing. With
-        `takes_receipt` the visit's receipt comes before its end.
+        `takes_receipt` the visit's receipt comes before its end. The caller counts what it sends.
         """
-        writer = StreamWriter(key, level=level, memory_bytes=memory_bytes)
-        chunks = self._chunks(writer, first=first, frees=frees, takes_receipt=takes_receipt)
-        self.account.streams += 1
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                self.account.sent_bytes += len(chunk)
-                yield chunk
-
-    async def _chunks(
-        self, writer: StreamWriter, *, first: int, frees: bool, takes_receipt: bool
-    ) -> AsyncGenerator[bytes, None]:
         me = self._stream = object()
         self._news.set()
         yield writer.begin()
@@ -246,7 +214,9 @@ class HostedVisit:
             elif number <= self.spool.last:
                 packed = await self.spool.read(number)
                 if packed is None:
-                    yield writer.problem(_encoded("gone", f"parcel {number} is no longer kept"))
+                    yield writer.problem(
+                        encode_problem(problem("gone", f"parcel {number} is no longer kept"))
+                    )
                     return
                 yield await asyncio.to_thread(writer.parcel, packed)
                 if frees:
@@ -271,8 +241,6 @@ class HostedVisit:
                         await self._news.wait()
                 except TimeoutError:
                     yield writer.alive()
-        yield writer.problem(_encoded("gone", "another stream of this visit replaced this one"))
-
-
-def _encoded(name: str, detail: str) -> bytes:
-    return encode_problem(problem(name, detail))
+        yield writer.problem(
+            encode_problem(problem("gone", "another stream of this visit replaced this one"))
+        )

@@ -82,7 +82,7 @@ class Overseer:
         elif decision.does == "rest":
             self._rest(hosted, decision)
         elif hosted.reins.is_paused:
-            if hosted.state == "running" and not hosted.slot.take_now():
+            if hosted.state == "running" and not self._visits.slots.take_now(hosted):
                 hosted.rest(NO_SLOT)
                 return
             hosted.go_on()
@@ -94,7 +94,7 @@ class Overseer:
             self._premises.notes.note("visit-paused", why=why, **hosted.names)
         if decision.is_outside_hours:  # this may take long, and others may work meanwhile
             hosted.is_deferred = True
-            hosted.slot.leave()
+            self._visits.slots.leave(hosted)
             if hosted.state == "queued":
                 hosted.state = "waiting"
         hosted.rest(decision.why)

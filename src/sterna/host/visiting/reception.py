@@ -7,6 +7,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
@@ -34,6 +35,7 @@ from sterna.wire.keys import PublicKey
 from sterna.wire.known import unpack_known
 from sterna.wire.orders import Acknowledgement, Kill, Look, Order, Resume, Send, seal_report
 from sterna.wire.receipts import TAKES_RECEIPTS
+from sterna.wire.stream import StreamWriter
 
 MAX_STARTS = 500_000
 MAX_LIST = 100  # patterns, subtrees, parameters, selectors, files of rules
@@ -93,11 +95,10 @@ class Reception:
             self.visits.find(session.home, received.visit).acknowledge(received.number)
 
     async def close(self) -> None:
-        """Ends everything that is under way."""
         self._overseeing.cancel()
         await asyncio.wait({self._overseeing})
         await self.visits.close()
-        await self._workshop.close()
+        await self._workshop.aclose()
 
     async def _begin(self, order: Send, *, session: Session, terms: Terms) -> HostedVisit:
         premises, home = self._premises, PublicKey.parse(session.home)
@@ -120,22 +121,22 @@ class Reception:
             self._has_jail = (await asyncio.to_thread(protection)).has_seccomp
         return self._has_jail
 
-    def _stream(
+    async def _stream(
         self, hosted: HostedVisit, first: int, level: int, *, session: Session, keys: SessionKeys
     ) -> AsyncIterator[bytes]:
         level = min(level, self._premises.limits.level)
-
-        def open_stream(memory_bytes: int) -> AsyncIterator[bytes]:
-            return hosted.stream(
-                keys.stream,
+        hosted.account.streams += 1
+        with self._streams.open(session.home, level=level) as memory_bytes:
+            chunks = hosted.stream(
+                StreamWriter(keys.stream, level=level, memory_bytes=memory_bytes),
                 first=first,
-                level=level,
-                memory_bytes=memory_bytes,
                 frees=self._premises.is_live_only,
                 takes_receipt=TAKES_RECEIPTS in session.understands,
             )
-
-        return self._streams.counted(open_stream, level=level, home=session.home)
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    hosted.account.sent_bytes += len(chunk)
+                    yield chunk
 
 
 def _sweep_live(folder: Path) -> None:
@@ -159,10 +160,7 @@ def take_slot(folder: Path, count: int) -> int:
 
 
 def visit_of(order: Send, *, config: HostConfig, terms: Terms, grants: Budget) -> Visit:
-    """The visit that an order asks for, with the host's etiquette; takes a while for a large one.
-
-    Refused or WireError if the order is invalid; its budget stays within what was granted.
-    """
+    """The visit that an order asks for, within what was granted; Refused or WireError if it is invalid."""
     _check_crawler(order.crawler)
     _check_starts(order.starts, config.site)
     _check_size("own facts", (data for _, data in order.state.facts))
@@ -201,17 +199,18 @@ def _check_crawler(crawler: Crawler) -> None:
     selectors = tuple(
         text for each in program.keep.selectors for text in (each.name, each.css, each.attribute)
     )
-    names = tuple(source.name for source in program.rules)
-    for what, texts in (
-        ("subtrees", scope.subtrees),
-        ("drop_params", scope.drop_params),
-        ("selectors", selectors),
-        ("rules", names),
-    ):
-        _check_texts(what, texts, most=3 * MAX_LIST)
-    _check_texts("seed_sites", scope.seed_sites, most=MAX_SITES)
     expressions = (*scope.include, *scope.exclude)
-    _check_texts("include and exclude", expressions, most=MAX_LIST)
+    for what, texts, most in (
+        ("subtrees", scope.subtrees, 3 * MAX_LIST),
+        ("drop_params", scope.drop_params, 3 * MAX_LIST),
+        ("selectors", selectors, 3 * MAX_LIST),
+        ("rules", tuple(source.name for source in program.rules), 3 * MAX_LIST),
+        ("seed_sites", scope.seed_sites, MAX_SITES),
+        ("include and exclude", expressions, MAX_LIST),
+    ):
+        if len(texts) > most or any(len(text) > MAX_TEXT for text in texts):
+            limit = f"{most:,} entries of {MAX_TEXT:,} characters"
+            raise Refused("refused", f"the crawler's {what} exceed {limit}")
     if not 0 <= program.keep.share <= 1 or not 0 <= program.least_change <= 1:
         raise Refused("refused", "a share of a page is a number from 0 to 1")
     _check_size("facts", crawler.facts)
@@ -222,11 +221,6 @@ def _check_crawler(crawler: Crawler) -> None:
         check_crawler(crawler)
     except UsageError as error:
         raise Refused("refused", f"invalid crawler: {error}") from error
-
-
-def _check_texts(what: str, texts: tuple[str, ...], *, most: int) -> None:
-    if len(texts) > most or any(len(text) > MAX_TEXT for text in texts):
-        raise Refused("refused", f"the crawler's {what} exceed {most:,} entries of {MAX_TEXT:,} characters")
 
 
 def _check_size(what: str, facts: Iterable[bytes]) -> None:

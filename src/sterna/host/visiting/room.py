@@ -3,11 +3,12 @@
 import asyncio
 import shutil
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sterna.errors import Refused, StorageError
+from sterna.host.files import make_folder
 from sterna.host.policy.policy import HostLimits
 from sterna.wire.compression import squeezing_bytes
 
@@ -15,81 +16,50 @@ SPARE_STREAMS = 4  # in addition to those of visits under way: for finished visi
 RETRY_SECONDS = 30.0
 LEAST_BYTES = squeezing_bytes(1, memory_bytes=1)
 
-OpenStream = Callable[[int], AsyncIterator[bytes]]  # takes the bytes of memory for its compressor
-
-
-# -- slots -------------------------------------------------------------------------------------------------
-
 
 class Slots:
-    """A number of slots that may change while they are taken; served first come, first served."""
+    """Slots of visits, in a number that may change while they are taken; first come, first served."""
 
     def __init__(self, count: Callable[[], int]) -> None:
         self._count = count
         # Both are changed in the loop's thread, by the methods here alone.
-        self.taken = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.holders: set[object] = set()
+        self._waiting: deque[tuple[asyncio.Future[None], object]] = deque()
 
-    def take_now(self) -> bool:
-        """True if a slot was free and nobody was waiting for it."""
-        if self._waiting or self.taken >= self._count():
-            return False
-        self.taken += 1
-        return True
+    def take_now(self, holder: object) -> bool:
+        """True if it has a slot, or one was free and nobody was waiting for it."""
+        if not self._waiting and len(self.holders) < self._count():
+            self.holders.add(holder)
+        return holder in self.holders
 
-    async def take(self) -> None:
-        if self.take_now():
+    async def take(self, holder: object) -> None:
+        """Waits for a slot, unless it has one."""
+        if self.take_now(holder):
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn = asyncio.get_running_loop().create_future(), holder
         self._waiting.append(turn)
         self.hand_out()
         try:
-            await turn
+            await turn[0]
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it had just been given one
-                self.leave()
-            else:
+            if turn in self._waiting:
                 self._waiting.remove(turn)
+            else:  # it had just been given one
+                self.leave(holder)
             raise
 
-    def leave(self) -> None:
-        self.taken -= 1
+    def leave(self, holder: object) -> None:
+        """Gives its slot, if it has one, to another visit."""
+        self.holders.discard(holder)
         self.hand_out()
 
     def hand_out(self) -> None:
         """Gives free slots to those who wait; to be called after their number has grown, too."""
-        while self._waiting and self.taken < self._count():
-            turn = self._waiting.popleft()
+        while self._waiting and len(self.holders) < self._count():
+            turn, holder = self._waiting.popleft()
             if not turn.done():
-                self.taken += 1
+                self.holders.add(holder)
                 turn.set_result(None)
-
-
-class Slot:
-    """The slot of one visit, which gives it away while it waits for its home or its hours."""
-
-    def __init__(self, slots: Slots) -> None:
-        self._slots = slots
-        self._is_taken = False
-
-    async def take(self) -> None:
-        """Waits for it, unless it is taken."""
-        if not self._is_taken:
-            await self._slots.take()
-            self._is_taken = True
-
-    def take_now(self) -> bool:
-        self._is_taken = self._is_taken or self._slots.take_now()
-        return self._is_taken
-
-    def leave(self) -> None:
-        """Gives it to another visit."""
-        if self._is_taken:
-            self._is_taken = False
-            self._slots.leave()
-
-
-# -- streams -----------------------------------------------------------------------------------------------
 
 
 class Streams:
@@ -97,7 +67,7 @@ class Streams:
 
     def __init__(self, limits: Callable[[], HostLimits]) -> None:
         self._limits = limits
-        # Both are changed by counted() alone.
+        # Both are changed by open() alone.
         self._open: Counter[str] = Counter()  # by home
         self._taken_bytes = 0
 
@@ -117,21 +87,17 @@ class Streams:
         left = max(limits.compressor_bytes - self._taken_bytes - for_others, 0)
         return squeezing_bytes(level, memory_bytes=left * 3 // 4 + 1)
 
-    async def counted(self, open_stream: OpenStream, *, level: int, home: str) -> AsyncIterator[bytes]:
-        """The stream, counted from its first byte to its last."""
+    @contextmanager
+    def open(self, home: str, *, level: int) -> Iterator[int]:
+        """Counts a stream while the context lasts; yields the bytes of memory for its compressor."""
         memory_bytes = self.share(level)
         self._open[home] += 1
         self._taken_bytes += memory_bytes
         try:
-            async with aclosing(open_stream(memory_bytes)) as chunks:  # type: ignore[type-var]
-                async for chunk in chunks:
-                    yield chunk
+            yield memory_bytes
         finally:
             self._open[home] -= 1
             self._taken_bytes -= memory_bytes
-
-
-# -- parcels -----------------------------------------------------------------------------------------------
 
 
 class DiskSpace:
@@ -157,10 +123,7 @@ class Spool:
         self.acknowledged = 0
         self.kept_bytes = 0
         self.total_bytes = 0  # of all parcels so far
-        try:
-            folder.mkdir(mode=0o700, parents=True)
-        except OSError as error:
-            raise StorageError(f"cannot create folder {folder}: {error.strerror}") from error
+        make_folder(folder)
 
     def has_room(self, size: int) -> bool:
         """True if a parcel of this size fits now; an empty spool takes any, so that the visit can go on."""

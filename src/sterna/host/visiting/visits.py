@@ -13,7 +13,7 @@ from sterna.host.policy.terms import LATE_SECONDS, Terms, outside
 from sterna.host.premises import Premises
 from sterna.host.site.source import ShieldedFetcher
 from sterna.host.visiting.hosted import HostedVisit
-from sterna.host.visiting.room import RETRY_SECONDS, DiskSpace, Slot, Slots, Spool
+from sterna.host.visiting.room import RETRY_SECONDS, DiskSpace, Slots, Spool
 from sterna.host.visiting.workshop import Workshop, redirect_rules
 from sterna.model import Parcel, Visit
 from sterna.runtime.cell.kernel import give_back_memory
@@ -38,7 +38,7 @@ class Visits:
         self._workshop = workshop
         self._receipts = receipts
         self._space = DiskSpace(premises.limits.kept_bytes_total)
-        self._slots = Slots(lambda: premises.limits.crawlers_at_once)
+        self.slots = Slots(lambda: premises.limits.crawlers_at_once)
         # Changed in the loop's thread, by begin() and _forget().
         self._visits: dict[tuple[str, str], HostedVisit] = {}
         self._tasks: dict[HostedVisit, asyncio.Task[None]] = {}
@@ -63,7 +63,6 @@ class Visits:
             clock=premises.clock,
             name=terms.name,
             receipts=self._receipts,
-            slot=Slot(self._slots),
             governor=Governor(terms.load),
         )
         if is_early:
@@ -166,7 +165,6 @@ class Visits:
         self._tasks[hosted].cancel()
 
     async def close(self) -> None:
-        """Ends all visits at once."""
         self._is_closing = True
         tasks = [self._sweeping, *self._killing, *self._tasks.values()]
         for task in tasks:
@@ -183,7 +181,7 @@ class Visits:
         redirect_rules(hosted.log)
         premises = self._premises
         try:
-            await _wait_for_turn(hosted)
+            await self._wait_for_turn(hosted)
             premises.announce(
                 f"visit {hosted.visit.id} of {hosted.name}: crawler {hosted.visit.crawler.name!r} begins"
             )
@@ -212,14 +210,23 @@ class Visits:
             _log.error("visit %s failed: %s", hosted.visit.id, detail, exc_info=error)
             hosted.fail(problem("internal", "the host failed; see its log"))
         finally:
-            hosted.slot.leave()
+            self.slots.leave(hosted)
             self._say_farewell(hosted)
             # The visit's loop refers to itself, and with it to all that the visit set out with.
             asyncio.get_running_loop().call_soon(gc.collect)
             self._has_garbage = True
 
+    async def _wait_for_turn(self, hosted: HostedVisit) -> None:
+        """Returns when its hours have come, nothing makes it rest, and it has a slot."""
+        while True:
+            await hosted.reins.wait()
+            hosted.state = "queued"
+            await self.slots.take(hosted)
+            if not hosted.reins.is_paused:
+                return
+            self.slots.leave(hosted)
+
     def _closed_to(self, hosted: HostedVisit) -> tuple[str, ...]:
-        """What the policy closes to the visit's home now."""
         terms = self._premises.terms(hosted.home)
         return terms.closed if terms else self._premises.policy.closed
 
@@ -229,14 +236,14 @@ class Visits:
         await asyncio.to_thread(self._premises.spend, PublicKey.parse(hosted.home), terms, parcel.usage)
         packed = await asyncio.to_thread(hosted.pack, parcel)
         while not hosted.spool.has_room(len(packed)):
-            hosted.slot.leave()
+            self.slots.leave(hosted)
             await hosted.spool.wait_for_room(len(packed))
-            await hosted.slot.take()
+            await self.slots.take(hosted)
         await hosted.keep(parcel, packed)
 
     def _say_farewell(self, hosted: HostedVisit) -> None:
         why = hosted.ended or (hosted.problem.detail if hosted.problem else "")
-        counts = f"{hosted.pages:,} pages, {hosted.spool.total_bytes:,} bytes before compression"
+        counts = f"{hosted.usage.pages:,} pages, {hosted.spool.total_bytes:,} bytes before compression"
         self._premises.announce(f"visit {hosted.visit.id} of {hosted.name} is over ({why}): {counts}")
         is_whole = hosted.ending is not None and not hosted.is_killed
         usage = hosted.usage
@@ -244,7 +251,7 @@ class Visits:
             "visit-ended" if is_whole else "visit-killed",
             **hosted.names,
             ended=str(why),
-            pages=hosted.pages,
+            pages=usage.pages,
             requests=usage.requests,
             read_bytes=usage.bytes_received,
             sent_bytes=usage.sent_bytes,
@@ -268,7 +275,7 @@ class Visits:
             self._has_garbage = False
             give_back_memory()
         self._space.most_bytes = self._premises.limits.kept_bytes_total
-        self._slots.hand_out()
+        self.slots.hand_out()
         now = self._premises.clock.now()
         over = sorted((hosted.heard, key) for key, hosted in self._visits.items() if hosted.is_over)
         surplus = {key for _, key in over[: max(len(over) - MAX_KEPT, 0)]}
@@ -291,17 +298,6 @@ class Visits:
         self._tasks.pop(hosted).cancel()
         hosted.spool.delete()
         hosted.account.close()
-
-
-async def _wait_for_turn(hosted: HostedVisit) -> None:
-    """Returns when its hours have come, nothing makes it rest, and it has a slot."""
-    while True:
-        await hosted.reins.wait()
-        hosted.state = "queued"
-        await hosted.slot.take()
-        if not hosted.reins.is_paused:
-            return
-        hosted.slot.leave()
 
 
 def weight_of(visit: Visit) -> int:

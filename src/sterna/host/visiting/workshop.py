@@ -54,7 +54,7 @@ class Workshop:
             self._users -= 1
             self._changed.set()
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Ends the processes; visits that still use them fail."""
         self._is_over = True  # not cancelled: a keeper that is closing its processes would leave some behind
         self._changed.set()
