@@ -31,7 +31,7 @@ class Workshop:
         self._config = config
         self._clock = clock
         self._open_source = open_source
-        # Changed in the loop's thread, by use(), close() and the keeper.
+        # Changed in the loop's thread, by use(), aclose() and the keeper.
         self._users = 0
         self._is_over = False
         self._runtime: asyncio.Future[Runtime] | None = None
