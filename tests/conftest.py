@@ -2,12 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.warm import WarmParents, start_anew
 
 from sterna.host.visiting import workshop
+from sterna.runtime.cell import pool
 
 # A busy machine is no fault of a test: no example has a deadline.
 settings.register_profile(
@@ -25,6 +28,19 @@ def _keep_priority() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workshop, "give_way", lambda: None)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _share_warm_parents() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch, closing(WarmParents()) as parents:
+        patch.setattr(pool, "_spawn", parents.spawn)
+        yield
+
+
+@pytest.fixture
+def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test has readers of its own, started and ended as in production."""
+    monkeypatch.setattr(pool, "_spawn", start_anew)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

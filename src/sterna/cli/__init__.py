@@ -33,5 +33,5 @@ def run() -> None:
 
 def _leave_unloaded(*names: str) -> None:
     """Arrow and DuckDB load these wherever they are installed, for half a second; no command needs them."""
-    if not sys.argv[1:2] or sys.argv[1] not in _RUN_USERS_PYTHON:
-        sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type] - None makes an import fail
+    if not set(sys.argv[1:2]).intersection(_RUN_USERS_PYTHON):
+        sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type]  # None makes an import fail

@@ -321,6 +321,7 @@ async def test_what_a_killed_process_left_is_swept(tmp_path: Path, site: GatedSi
     assert not (tmp_path / "state" / "visits").exists()
 
 
+@pytest.mark.usefixtures("own_processes")
 async def test_processes_end_when_no_visit_comes(tmp_path: Path) -> None:
     others = children()  # servers that other tests keep
 
