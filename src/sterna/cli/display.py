@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sterna.cli.lines import bytes_text, date_text, duration_text, every, plural, say_json, warn
+from sterna.cli.lines import (
+    LINE_SECONDS,
+    bytes_text,
+    date_text,
+    duration_text,
+    every,
+    plural,
+    say_json,
+    warn,
+)
 from sterna.home.away.place import Placement
 from sterna.home.folder import CollectionFolder
 from sterna.home.progress import Progress, Summary
@@ -19,7 +28,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 RATE_SECONDS = 10.0
-LINE_SECONDS = 10.0
 JSON_SECONDS = 5.0
 MAX_SITES = 5
 _ENDS = {

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,7 @@ import typer
 from sterna.cli.exits import Exit
 from sterna.cli.flags import FolderArgument, JsonOption, argument, option, switch
 from sterna.cli.flags import listen as listen_on
-from sterna.cli.lines import bars, duration_text, every, plural, stopped_by_signals, warn
+from sterna.cli.lines import duration_text, plural, shown, stopped_by_signals, warn
 from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import harmless
 from sterna.web.http_app import is_loopback
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:8600"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
-_LINE_SECONDS = 10.0
 
 # tantivy and Arrow are slow to load, and --help should not wait for them: the commands load them.
 
@@ -148,17 +147,10 @@ def _make_index(collection: CollectionFolder) -> bool:
     return is_whole
 
 
-@contextmanager
-def _showing(done: Callable[[], int], total: int) -> Iterator[None]:
-    """A bar on a terminal, a line at intervals in a log."""
-    if not sys.stderr.isatty():
-        with every(_LINE_SECONDS, lambda: sys.stderr.write(f"indexing: {done():,} of {total:,} pages\n")):
-            yield
-        return
-    with bars() as shown:
-        task = shown.add_task("indexing", total=total)
-        with every(0.2, lambda: shown.update(task, completed=done())):
-            yield
+def _showing(done: Callable[[], int], total: int) -> AbstractContextManager[None]:
+    return shown(
+        lambda: {"indexing": (done(), total)}, line=lambda: f"indexing: {done():,} of {total:,} pages\n"
+    )
 
 
 # -- hits --------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ _COLD_FUSION = (re.compile("cfid=."), re.compile("cftoken=."))  # one after the 
 _ASPX_SESSION = re.compile(r"\((?:[a-z0-9]{24}|(?:[a-z]\([a-z0-9]{24}\))+)\)")
 
 
-def index_line(entry: WarcEntry, *, filename: str) -> bytes | None:
+def index_line(entry: WarcEntry, *, filename: str) -> str | None:
     """The line of a record; None if the index does not list its type."""
     heads = entry.heads
     if heads.kind not in _INDEXED:
@@ -44,7 +44,7 @@ def index_line(entry: WarcEntry, *, filename: str) -> bytes | None:
         "recordDigest": entry.digest or None,
     }
     stated = {name: value for name, value in fields.items() if value is not None}
-    return f"{surt(heads.url)} {timestamp(heads)} {json.dumps(stated)}\n".encode("ascii")
+    return f"{surt(heads.url)} {timestamp(heads)} {json.dumps(stated)}\n"
 
 
 def timestamp(heads: Heads) -> str:
@@ -52,20 +52,16 @@ def timestamp(heads: Heads) -> str:
     return _NOT_DIGIT.sub("", heads.date)[:14]
 
 
-def blocks(lines: Iterable[bytes], *, filename: str) -> Iterator[tuple[bytes, bytes]]:
+def blocks(lines: Iterable[str], *, filename: str) -> Iterator[tuple[bytes, str]]:
     """The lines as a compressed index, block by block, each with its part of the secondary index."""
     rest, offset = iter(lines), 0
-    header = b"!meta 0 %s\n" % json.dumps({"format": "cdxj-gzip-1.0", "filename": filename}).encode()
+    header = f"!meta 0 {json.dumps({'format': 'cdxj-gzip-1.0', 'filename': filename})}\n"
     while some := list(islice(rest, BLOCK_LINES)):
-        data = gzip.compress(b"".join(some), mtime=0)
-        place = {
-            "offset": offset,
-            "length": len(data),
-            "digest": f"sha256:{hashlib.sha256(data).hexdigest()}",
-        }
-        key = some[0].partition(b"{")[0].strip()
-        yield data, header + key + b" " + json.dumps(place).encode() + b"\n"
-        header = b""
+        data = gzip.compress("".join(some).encode(), mtime=0)
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        place = {"offset": offset, "length": len(data), "digest": digest}
+        yield data, f"{header}{some[0].partition('{')[0].strip()} {json.dumps(place)}\n"
+        header = ""
         offset += len(data)
 
 

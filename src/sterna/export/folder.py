@@ -19,7 +19,7 @@ from sterna.archive.warc_records import DATE_FORMAT
 from sterna.errors import ReadError
 from sterna.export.markdown import to_markdown
 from sterna.export.markdown_text import Piece, heading, paragraph
-from sterna.export.progress import ExportProgress, Tally
+from sterna.export.progress import ExportProgress
 from sterna.export.selection import Selection
 from sterna.export.spill import Lookup
 from sterna.export.warc import WarcFile, content, entries, read_heads
@@ -71,7 +71,7 @@ def write_folder(source: Selection, folder: Path) -> int:
         progress.begin("pages", total=source.count(_IS_READABLE), unit="pages")
         folder.mkdir()
         count = 0
-        for row in Tally(progress).of(source.rows(_COLUMNS, and_where=_IS_READABLE)):
+        for row in progress.of(source.rows(_COLUMNS, and_where=_IS_READABLE)):
             page = _Page(*row)
             if body := _body(page, responses):
                 path = folder / take_path(page.url, taken)
@@ -177,24 +177,17 @@ class _Responses:
 # --- paths
 
 
-class _Name(Record, frozen=True):
-    """The name of a file or folder, and whether it spells its URL segment exactly."""
-
-    text: str
-    is_exact: bool
-
-
 def file_path(url: str) -> str:
     """The relative path for a canonical URL, with slashes."""
     path, _, query = path_of(url).partition("?")
     *folders, last = path.split("/")[1:]
+    page = _PAGE.sub("", last) or last or "index"
     kept = [folder for folder in folders if folder][:_MAX_FOLDERS]
-    names = [_folder(site_of(url).partition("://")[2].replace(":", "_"), is_host=True), *map(_folder, kept)]
-    page = _Name("index", True) if not last else _name(_PAGE.sub("", last) or last)
+    names = [*map(_folder, kept), _name(page)]
+    is_exact = not query and names == [unquote(segment) for segment in [*folders, page]]
     if query:
-        page = _Name(_cut(f"{page.text}_{_name(query).text}"), False)
-    is_exact = len(kept) == len(folders) and all(name.is_exact for name in [*names, page])
-    whole = "/".join(name.text for name in [*names, page])
+        names[-1] = _cut(f"{names[-1]}_{_name(query)}")
+    whole = "/".join([_folder(site_of(url).partition("://")[2].replace(":", "_")), *names])
     return (whole if is_exact else f"{whole}-{_hash(url, _HASH_BYTES[0])}") + SUFFIX
 
 
@@ -208,23 +201,18 @@ def take_path(url: str, taken: Lookup) -> str:
     return path
 
 
-def _folder(segment: str, *, is_host: bool = False) -> _Name:
+def _folder(segment: str) -> str:
     name = _name(segment)
-    if normalize("NFKC", name.text).casefold().endswith(SUFFIX):
-        # A file of this name may exist beside it.
-        return _Name(f"{name.text}_", is_host)
-    return _Name(name.text, True) if is_host else name
+    # A file of this name may exist beside it.
+    return f"{name}_" if normalize("NFKC", name).casefold().endswith(SUFFIX) else name
 
 
-def _name(segment: str) -> _Name:
-    meant = unquote(segment)
-    text = _UNSAFE.sub("_", normalize("NFC", meant))
+def _name(segment: str) -> str:
+    text = _UNSAFE.sub("_", normalize("NFC", unquote(segment)))
     if text[:1] in (".", "-") or _RESERVED.fullmatch(text):
         text = f"_{text}"  # hidden files, and options of commands
     text = _cut(text)
-    if text.endswith("."):
-        text = f"{text[:-1]}_"
-    return _Name(text or "_", text == meant)
+    return f"{text[:-1]}_" if text.endswith(".") else text or "_"
 
 
 def _cut(text: str) -> str:

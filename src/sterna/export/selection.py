@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from sterna.errors import EmptyCollection, QueryError, UsageError
-from sterna.export.progress import ExportProgress, Unseen
+from sterna.export.progress import ExportProgress
 from sterna.export.warc import WarcFile
 from sterna.query.engine import Engine
 from sterna.query.scan import identifier
 
 _Row = TypeVar("_Row")
-_NOBODY = Unseen()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Selection:
     warcs: tuple[WarcFile, ...] = ()
     where: str = ""
     scratch: Path = Path()  # the folder for what exceeds memory
-    progress: ExportProgress = _NOBODY
+    progress: ExportProgress = field(default_factory=ExportProgress)
     _begun: list[Iterator[Any]] = field(default_factory=list)  # only `kept` adds to it
 
     def __enter__(self) -> Self:

@@ -107,7 +107,7 @@ def entries(file: WarcFile, *, progress: ExportProgress) -> Iterator[WarcEntry]:
     with file.open() as stream:
         for member in members(stream, end=file.committed_bytes):
             yield WarcEntry(read_heads(member.beginning), member.offset, member.length)
-            progress.advance(member.length)
+            progress.done += member.length
 
 
 def copy_whole(file: WarcFile, write: Write, *, progress: ExportProgress) -> None:
@@ -115,7 +115,7 @@ def copy_whole(file: WarcFile, write: Write, *, progress: ExportProgress) -> Non
     with file.open() as stream:
         for piece in _pieces(stream, 0, file.committed_bytes):
             write(piece)
-            progress.advance(len(piece))
+            progress.done += len(piece)
 
 
 def copy_wanted(
