@@ -67,16 +67,15 @@ class Pursuit:
         self._warn = warn
         # All of these are changed by run(), in its thread, and read by others.
         self._follower: Follower | None = None
-        self._batch = -1
         self._trouble = ""
         self._told: set[str] = set()
         self.is_broken = False  # ended by an unexpected error
 
     @property
     def batch(self) -> int:
-        """The last batch that the follower has processed; -1: there was none yet."""
+        """The last batch that the follower has processed; -1: it is not open."""
         follower = self._follower
-        return follower.batch if follower else self._batch
+        return follower.batch if follower else -1
 
     @property
     def has_follower(self) -> bool:
@@ -111,7 +110,6 @@ class Pursuit:
             snapshot = self._take()
             self._follower.catch_up(snapshot, stop=self._stop)
         except SternaError as error:
-            self._batch = self.batch
             self._follower = None
             stack.close()
             text = f"{self.name}: {error}"

@@ -70,11 +70,6 @@ def bring_up(
         return True, indexer.pages
 
 
-def page_count(collection: CollectionFolder) -> int:
-    with Searcher(collection.index_folder) as searcher:
-        return searcher.page_count()
-
-
 def search(collection: CollectionFolder, words: str, *, limit: int = 10, offset: int = 0) -> Found:
     """The pages that match; the index must be there."""
     with Searcher(collection.index_folder) as searcher:

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -73,7 +72,8 @@ def index(
 
     Example: sterna index crawls/www.example.org --anew
     """
-    from sterna.api.search import bring_up, page_count  # noqa: PLC0415
+    from sterna.api.search import bring_up  # noqa: PLC0415
+    from sterna.search.searcher import Searcher  # noqa: PLC0415
 
     collection = CollectionFolder(folder).check()
     began = time.monotonic()
@@ -84,9 +84,11 @@ def index(
         warn(f"stopped; {again}")
         raise typer.Exit(int(Exit.STOPPED))
     seconds = duration_text(time.monotonic() - began)
+    with Searcher(collection.index_folder) as searcher:
+        pages = plural(searcher.page_count(), "page")
     sys.stdout.write(
-        f"{plural(rows, 'version')} of pages read in {seconds}; {plural(page_count(collection), 'page')}"
-        f" can be searched: sterna search {folder} WORDS\n"
+        f"{plural(rows, 'version')} of pages read in {seconds}; {pages} can be searched:"
+        f" sterna search {folder} WORDS\n"
     )
 
 
@@ -106,9 +108,9 @@ def serve(
     """
     import uvloop  # noqa: PLC0415
 
-    from sterna.search.page.service import make_app  # noqa: PLC0415
-    from sterna.search.page.service import serve as run_server  # noqa: PLC0415
+    from sterna.search.page.service import make_app, page_server  # noqa: PLC0415
     from sterna.search.searcher import Searcher  # noqa: PLC0415
+    from sterna.web.http_server import serve_until_signalled  # noqa: PLC0415
 
     collection = CollectionFolder(folder).check()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
@@ -127,8 +129,8 @@ def serve(
                 if not is_local:
                     warn(f"warning: other machines may reach {place}: anyone there can read the collection")
 
-            make = partial(make_app, searcher, name=title, is_local=is_local)
-            uvloop.run(run_server(make, listener=listener, on_ready=say_ready))
+            server = page_server(make_app(searcher, name=title, is_local=is_local))
+            uvloop.run(serve_until_signalled(server, listener, on_ready=say_ready))
         typer.echo("stopped")
 
 

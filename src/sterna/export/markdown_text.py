@@ -100,20 +100,15 @@ def _fence(text: str, *, least: int) -> str:
 
 
 def _merged(pieces: Sequence[Piece]) -> list[Piece]:
-    """Neighbours of the same style and link as one piece, without double spaces."""
-    runs: list[list[Piece]] = []  # of pieces that look alike
+    """Neighbours that look alike as one piece, without double spaces."""
+    kept: list[Piece] = []
     for piece in pieces:
-        last = runs[-1][-1] if runs else None
         text = piece.text
-        if not piece.is_ready and text.startswith(" ") and (last is None or last.text.endswith((" ", BREAK))):
+        if text[:1] == " " and not piece.is_ready and (not kept or kept[-1].text.endswith((" ", BREAK))):
             text = text[1:]
-        if not text:
-            continue
-        trimmed = piece._replace(text=text)
-        if last and not piece.is_ready and not last.is_ready and last[1:3] == piece[1:3]:
-            runs[-1].append(trimmed)
-        else:
-            runs.append([trimmed])
+        if text:
+            kept.append(piece._replace(text=text))
+    runs = (list(run) for _, run in groupby(kept, key=lambda piece: piece[1:]))
     return [run[0]._replace(text="".join(piece.text for piece in run)) for run in runs]
 
 
@@ -134,7 +129,13 @@ def _styled(pieces: Sequence[Piece], *, in_cell: bool) -> str:
 
 def _is_apart(edge: str, neighbour: str | None, piece: Piece | None) -> bool:
     """Whether marks can stand between a piece's edge and its neighbour."""
-    if edge == " " or neighbour is None or piece is None or neighbour.isspace() or piece.text == BREAK:
+    if (
+        edge == " "
+        or neighbour is None
+        or piece is None
+        or neighbour.isspace()
+        or piece.text.startswith(BREAK)
+    ):
         return True
     return not (piece.style or piece.is_ready or neighbour.isalnum() or neighbour in _NOT_BESIDE_MARKS)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +17,7 @@ from sterna.search.page.api import JSON_TYPE, Bounds, SearchRequest, encode
 from sterna.search.page.html import ICON, STYLE, Face, problem_page, results_page, start_page
 from sterna.search.results import Found, Searches
 from sterna.web.http_app import TEXT_TYPE, App, Handler, Headers, HttpError, HttpRequest, HttpResponse
-from sterna.web.http_server import Server, make_server, serve_until_signalled
+from sterna.web.http_server import Server, make_server
 
 MAX_CONNECTIONS = 256
 KEEP_ALIVE_SECONDS = 15
@@ -36,7 +35,7 @@ T = TypeVar("T")
 
 
 def make_app(searcher: Searches, *, name: str, is_local: bool, bounds: Bounds | None = None) -> App:
-    """The app for a collection of this name; called inside a running loop."""
+    """The app for a collection of this name."""
     service = _Service(searcher, Face(name=name, bounds=bounds or Bounds()))
     return App(service.routes(), policy=_POLICY, is_local=is_local, show_error=service.show_error)
 
@@ -49,13 +48,6 @@ def page_server(app: App) -> Server:
         keep_alive_seconds=KEEP_ALIVE_SECONDS,
         grace_seconds=GRACE_SECONDS,
     )
-
-
-async def serve(
-    make_app: Callable[[], App], *, listener: socket.socket, on_ready: Callable[[], None]
-) -> None:
-    """Serves the page until SIGTERM or SIGINT."""
-    await serve_until_signalled(page_server(make_app()), listener, on_ready=on_ready)
 
 
 class _Service:
@@ -140,7 +132,7 @@ class _Overloaded(Exception):
 
 
 class _ThreadPool:
-    """Does blocking work for requests; made inside a running loop."""
+    """Does blocking work for requests."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._free = asyncio.Semaphore(bounds.searches)
