@@ -56,13 +56,8 @@ def source_of(
 ) -> Iterator[Selection]:
     """These pages, as a collection would give them."""
     rows = page_table([(site_of(each.url), each) for each in pages])
-    with (
-        Engine({}, pages=rows) as engine,
-        Selection(
-            Path("made-up"), engine, tuple(warcs), where, scratch, progress or ExportProgress()
-        ) as source,
-    ):
-        yield source
+    with Engine({}, pages=rows) as engine:
+        yield Selection(Path("made-up"), engine, tuple(warcs), where, scratch, progress or ExportProgress())
 
 
 @contextmanager
@@ -73,5 +68,5 @@ def stored(folder: Path, *versions: Sequence[Page], where: str = "") -> Iterator
     for pages in versions:
         for segment in store.write_pages([(SITE, each) for each in pages]):
             files.setdefault(segment.table, []).append(store.path(segment.name))
-    with Engine(files) as engine, Selection(folder, engine, (), where) as source:
-        yield source
+    with Engine(files) as engine:
+        yield Selection(folder, engine, (), where)

@@ -27,9 +27,6 @@ class IndexState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def index_state(collection: CollectionFolder) -> IndexState:
-    """How far the search index is behind the archive."""
-    if not collection.index_folder.exists():
-        return IndexState(is_there=False)
     try:
         position = read_position(collection.index_folder)
     except IndexUnusable as error:

@@ -37,7 +37,7 @@ def index_line(entry: WarcEntry, *, filename: str) -> str | None:
         "url": heads.url,
         "mime": "warc/revisit" if heads.kind == "revisit" else heads.mime,
         "status": heads.status,
-        "digest": heads.fields.get("warc-payload-digest"),
+        "digest": heads.payload_digest,
         "length": str(entry.length),
         "offset": str(entry.offset),
         "filename": filename,

@@ -26,13 +26,13 @@ def write_rows(source: Selection, out: BinaryIO, *, table: str, form: Form) -> i
     sql, progress = source.select("*", table=table), source.progress
     if form == "parquet":
         found = source.engine.run_arrow(sql, batch_rows=_BATCH_ROWS)
-        batches = progress.of(source.kept(found.batches), lambda batch: int(batch.num_rows))
+        batches = progress.of(found.batches, lambda batch: int(batch.num_rows))
         write_parquet(found._replace(batches=batches), out)
         return progress.done
     result = source.engine.run(sql)
     text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
     try:
-        write(result._replace(rows=progress.of(source.kept(result.rows))), format=form, out=text)
+        write(result._replace(rows=progress.of(result.rows)), format=form, out=text)
     finally:
         text.detach()  # the stream is not ours to close
     return progress.done
