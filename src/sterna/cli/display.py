@@ -209,7 +209,6 @@ def _fields(progress: Progress, meter: Meter) -> list[tuple[str, str]]:
 
 
 def report(summary: Summary, collection: CollectionFolder) -> list[str]:
-    """A few lines for a person."""
     folder = collection.folder
     lines = [
         f"{summary.pages:,} pages in {duration_text(summary.seconds)}"

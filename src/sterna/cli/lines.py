@@ -13,18 +13,12 @@ from typing import BinaryIO
 import msgspec
 
 from sterna.errors import StorageError
+from sterna.host.owner.status import size_text
 from sterna.query.terminal import harmless
 
 LINE_SECONDS, BAR_SECONDS = 10.0, 0.2  # between two lines in a log, and two moves of a bar
 
-
-def bytes_text(count: float) -> str:
-    """12.3 MB and the like."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
+bytes_text = size_text  # as a host's own page says it
 
 
 def duration_text(seconds: float) -> str:

@@ -18,8 +18,7 @@ from sterna.web.urls import hostname_of, path_of, site_of
 BLOCK_LINES = 1024  # of a compressed index, which a reader fetches at once
 _INDEXED = frozenset({"response", "revisit"})
 _NOT_DIGIT = re.compile(r"\D")
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-_WWW = re.compile(r"www\d*\.")
+_WWW = re.compile(r"\Awww\d*\.")
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "#%")
 
 # Sessions in queries, and in paths of ASP.NET: /(24 characters)/page.aspx, /(S(24 characters))/page.aspx.
@@ -83,14 +82,9 @@ def surt(url: str) -> str:
 
 
 def _host(url: str) -> str:
-    host = hostname_of(url).lower().replace("..", ".").strip(".")
-    if found := _WWW.match(host):
-        host = host[found.end() :]
-    name = ",".join(reversed(host.split(".")))
-    site = site_of(url)
-    scheme, port = site.partition(":")[0], site.rpartition(":")[2]
-    number = int(port) if port.isdecimal() else 0
-    return f"{name}:{number}" if number and number != _DEFAULT_PORTS[scheme] else name
+    host = _WWW.sub("", hostname_of(url).replace("..", ".").strip("."))
+    name, port = ",".join(reversed(host.split("."))), site_of(url).rpartition(":")[2]
+    return f"{name}:{port}" if port.isdecimal() else name  # a canonical URL names no default port
 
 
 def _normal(path: bytes) -> bytes:

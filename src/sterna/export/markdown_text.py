@@ -197,7 +197,6 @@ class Blocks:
         self._containers.append(_Container("", "") if is_too_deep else _Container(marker, indent))
 
     def end(self) -> None:
-        """Ends the item or quotation that began last."""
         self._containers.pop()
 
     def add(self, lines: Sequence[str]) -> None:

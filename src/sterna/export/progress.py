@@ -15,7 +15,6 @@ class ExportProgress:
         self.begin("", total=0, unit="rows")
 
     def begin(self, what: str, *, total: int, unit: Unit) -> None:
-        """A piece of work of this size begins."""
         self.what, self.total, self.unit, self.done = what, total, unit, 0
 
     def of(self, things: Iterable[_Each], size: Callable[[_Each], int] = lambda _: 1) -> Iterator[_Each]:

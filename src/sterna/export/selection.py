@@ -25,7 +25,6 @@ class Selection:
 
     @property
     def name(self) -> str:
-        """The collection's name: that of its folder."""
         return self.folder.resolve().name
 
     def check(self, table: str = "page") -> int:

@@ -92,7 +92,6 @@ def find(folder: Path, positions: Sequence[WarcPosition]) -> tuple[list[WarcFile
 
 
 def entries(file: WarcFile, *, progress: ExportProgress) -> Iterator[WarcEntry]:
-    """The records of a file, in their order."""
     with file.open() as stream:
         for offset, length, beginning in members(stream, end=file.committed_bytes):
             yield WarcEntry(read_heads(beginning), offset, length)

@@ -42,8 +42,6 @@ class Term(Record, frozen=True):
 
 
 class ParsedQuery(Record, frozen=True, kw_only=True):
-    """The parts of the typed words."""
-
     terms: tuple[Term, ...] = ()
     sites: tuple[str, ...] = ()  # a page must be of one of these
     excluded_sites: tuple[str, ...] = ()
