@@ -95,15 +95,12 @@ def _begun(source: Selection) -> Iterator[Wants | None]:
             f" by 'sterna crawl --into {source.folder} --warc --refresh 1s'"
         )
     source.check()
-    with ExitStack() as opened:
-        wants: Wants | None = None
+    with Lookup(source.scratch / "wanted") as wanted:
         if source.where:
-            wanted = opened.enter_context(Lookup(source.scratch / "wanted"))
             wanted.add_all(url for (url,) in source.rows("url"))
-            wants = wanted.__contains__
         size_bytes = sum(file.committed_bytes for file in source.warcs)
         source.progress.begin("WARC files", total=size_bytes, unit="bytes")
-        yield wants
+        yield wanted.__contains__ if source.where else None
 
 
 def _copy(file: WarcFile, write: Write, *, wants: Wants | None, progress: ExportProgress) -> int:
