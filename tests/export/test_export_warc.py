@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from fastwarc.warc import ArchiveIterator as FastIterator
@@ -43,7 +44,8 @@ def responses(data: bytes) -> list[str]:
 
 def write(files: list[WarcFile], folder: Path, *paths: str, where: str = "") -> bytes:
     out = io.BytesIO()
-    with source_of(*map(answered, paths), where=where, warcs=files, scratch=folder) as source:
+    scratch = Path(mkdtemp(dir=folder))  # each export has one of its own
+    with source_of(*map(answered, paths), where=where, warcs=files, scratch=scratch) as source:
         raw.write_warc(source, out)
     return out.getvalue()
 
