@@ -16,11 +16,11 @@ SternaError                 base of all errors that Sterna raises; the text is o
  ├── ParcelRefused          intake refused a parcel: its lease is no longer in force
  ├── JailError              this machine cannot sandbox a foreign crawler, or cannot start an engine
  ├── KeyFileError           key file missing, unreadable, or with unsafe permissions
- ├── WireError              malformed, unsigned or truncated message from the network
+ ├── WireError              malformed, unsigned or truncated message from the network; `problem` is its name
  ├── Refused                the other side refused; `problem` names the reason, `retry_after` when to retry
  ├── LineBroken             the other side is unreachable, or the connection broke
  ├── HostGone               a host no longer knows a visit, or has another identity than before
- ├── EngineEnded            a crawler's engine ended before its visit; `ended` is why
+ ├── EngineEnded            a crawler's engine ended before its visit; `ended` names the limit or violation
  ├── FetchError             a request without a usable response; `kind` is counted in the summary
  └── ReadError              an unreadable body; `kind` is counted in the summary
 """
@@ -75,8 +75,6 @@ class KeyFileError(SternaError): ...
 
 
 class WireError(SternaError):
-    """Malformed, unsigned or truncated message from the network; `problem` is its name in a host's answer."""
-
     def __init__(self, problem: str, detail: str = "") -> None:
         super().__init__(f"{problem}: {detail}" if detail else problem)
         self.problem = problem
@@ -84,8 +82,6 @@ class WireError(SternaError):
 
 
 class Refused(SternaError):
-    """The other side refused; `problem` is the name of the reason."""
-
     def __init__(
         self,
         problem: str,
@@ -108,8 +104,6 @@ class HostGone(SternaError): ...
 
 
 class EngineEnded(SternaError):
-    """A crawler's engine ended before its visit; `ended` names the limit or the violation."""
-
     def __init__(self, ended: str, detail: str = "") -> None:
         super().__init__(f"{ended}: {detail}" if detail else ended)
         self.ended = ended
@@ -117,17 +111,13 @@ class EngineEnded(SternaError):
 
 
 class FetchError(SternaError):
-    """A request without a usable response; the bytes it received count all the same."""
-
     def __init__(self, kind: str, detail: str = "", *, wire_bytes: int = 0) -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)
         self.kind = kind
-        self.wire_bytes = wire_bytes
+        self.wire_bytes = wire_bytes  # those that it received count all the same
 
 
 class ReadError(SternaError):
-    """An unreadable body."""
-
     def __init__(self, kind: str, detail: str = "") -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)
         self.kind = kind

@@ -99,10 +99,10 @@ def test_stop_leaves_the_rest() -> None:
 def test_follower_that_nobody_wants_yet_is_asked_for_again_and_again() -> None:
     crawl, follower = Crawl(4), Recorder()
     pursuit = crawl.pursuit(lambda: follower if crawl.batch >= 2 else None)
-    assert (pursuit.batch, pursuit.has_follower) == (-1, False)
+    assert (pursuit.batch, pursuit.follower) == (-1, None)
     pursuit.run()
     assert follower.calls == [2, 3, 4, 4]
-    assert pursuit.has_follower
+    assert pursuit.follower is follower
 
 
 def test_trouble_that_passes_is_told_to_nobody_and_the_follower_is_opened_anew() -> None:

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from sterna.cli.display import LINE_SECONDS, Display, JsonDisplay, LineDisplay, LiveDisplay
+from sterna.cli.display import Display, JsonDisplay, LineDisplay, LiveDisplay
+from sterna.cli.lines import LINE_SECONDS
 
 
 @pytest.fixture

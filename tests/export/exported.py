@@ -14,7 +14,7 @@ from sterna.api.export import export as run
 from sterna.archive.rows import page_table
 from sterna.archive.segments import SegmentStore
 from sterna.export.job import ExportJob
-from sterna.export.progress import ExportFormat, ExportProgress, Unseen
+from sterna.export.progress import ExportFormat, ExportProgress
 from sterna.export.selection import Selection
 from sterna.export.warc import WarcFile
 from sterna.home.folder import CollectionFolder
@@ -23,7 +23,6 @@ from sterna.query.engine import Engine
 from sterna.web.urls import site_of
 
 SITE = "https://www.example.org"
-_NOBODY = Unseen()
 EXPORT = (sys.executable, "-m", "sterna", "export")
 
 
@@ -53,15 +52,12 @@ def source_of(
     where: str = "",
     warcs: Sequence[WarcFile] = (),
     scratch: Path = Path(),
-    progress: ExportProgress = _NOBODY,
+    progress: ExportProgress | None = None,
 ) -> Iterator[Selection]:
     """These pages, as a collection would give them."""
     rows = page_table([(site_of(each.url), each) for each in pages])
-    with (
-        Engine({}, pages=rows) as engine,
-        Selection(Path("made-up"), engine, tuple(warcs), where, scratch, progress) as source,
-    ):
-        yield source
+    with Engine({}, pages=rows) as engine:
+        yield Selection(Path("made-up"), engine, tuple(warcs), where, scratch, progress or ExportProgress())
 
 
 @contextmanager
@@ -72,5 +68,5 @@ def stored(folder: Path, *versions: Sequence[Page], where: str = "") -> Iterator
     for pages in versions:
         for segment in store.write_pages([(SITE, each) for each in pages]):
             files.setdefault(segment.table, []).append(store.path(segment.name))
-    with Engine(files) as engine, Selection(folder, engine, (), where) as source:
-        yield source
+    with Engine(files) as engine:
+        yield Selection(folder, engine, (), where)

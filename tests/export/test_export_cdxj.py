@@ -83,10 +83,12 @@ def _answered(path: str, head: bytes) -> Page:
 
 
 def test_compressed_index_is_found_by_its_pointers() -> None:
-    lines = [b'org,example)/%06d 20260102030405 {"url": "x"}\n' % number for number in range(BLOCK_LINES + 5)]
+    lines = [
+        f'org,example)/{number:06d} 20260102030405 {{"url": "x"}}\n' for number in range(BLOCK_LINES + 5)
+    ]
     made = list(blocks(lines, filename="index.cdx.gz"))
     data = b"".join(block for block, _ in made)
-    head, *pointers = b"".join(pointer for _, pointer in made).decode().splitlines()
+    head, *pointers = "".join(pointer for _, pointer in made).splitlines()
     assert head == '!meta 0 {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}'
     assert [pointer.partition(" {")[0] for pointer in pointers] == [
         "org,example)/000000 20260102030405",
@@ -95,6 +97,8 @@ def test_compressed_index_is_found_by_its_pointers() -> None:
     found = []
     for pointer in pointers:
         place = json.loads(pointer[pointer.index("{") :])
-        found += gzip.decompress(data[place["offset"] :][: place["length"]]).splitlines(keepends=True)
+        found += (
+            gzip.decompress(data[place["offset"] :][: place["length"]]).decode().splitlines(keepends=True)
+        )
     assert found == lines
-    assert gzip.decompress(data) == b"".join(lines)
+    assert gzip.decompress(data).decode() == "".join(lines)

@@ -15,7 +15,7 @@ from tests.export.exported import export, page, source_of
 
 from sterna.api.query import open_collection
 from sterna.errors import EmptyCollection, UsageError
-from sterna.export.progress import Unit
+from sterna.export.progress import ExportProgress
 from sterna.export.tables import Form, write_rows
 from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import as_plain, as_text
@@ -98,22 +98,9 @@ def test_csv_carries_any_text(texts: list[str]) -> None:
     assert [row["text"] for row in rows] == texts
 
 
-class Seen:
-    """Notes what it is told."""
-
-    def __init__(self) -> None:
-        self.total = self.done = 0
-
-    def begin(self, what: str, *, total: int, unit: Unit) -> None:
-        self.total = total
-
-    def advance(self, count: int) -> None:
-        self.done += count
-
-
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 def test_progress_ends_at_its_total(form: Form) -> None:
-    seen = Seen()
+    seen = ExportProgress()
     with source_of(
         *(page(f"/{number}") for number in range(250)), where="url LIKE '%1%'", progress=seen
     ) as source:

@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from fastwarc.warc import ArchiveIterator as FastIterator
@@ -43,7 +44,8 @@ def responses(data: bytes) -> list[str]:
 
 def write(files: list[WarcFile], folder: Path, *paths: str, where: str = "") -> bytes:
     out = io.BytesIO()
-    with source_of(*map(answered, paths), where=where, warcs=files, scratch=folder) as source:
+    scratch = Path(mkdtemp(dir=folder))  # each export has one of its own
+    with source_of(*map(answered, paths), where=where, warcs=files, scratch=scratch) as source:
         raw.write_warc(source, out)
     return out.getvalue()
 
@@ -125,7 +127,7 @@ def test_damage_is_found_where_it_lies(tmp_path: Path) -> None:
     files = open_file(tmp_path / "warc", "/a", "/b")
     (path,) = (tmp_path / "warc").iterdir()
     with path.open("rb") as file:
-        second = list(members(file, end=files[0].committed_bytes))[1].offset
+        _, (second, _, _), *_ = members(file, end=files[0].committed_bytes)
     with path.open("r+b") as file:
         file.seek(second)
         file.write(b"\0" * 50)
@@ -146,8 +148,8 @@ def test_members_of_any_size_are_told_apart(tmp_path: Path, size: int) -> None:
     parts = [gzip.compress(b"a" * size), gzip.compress(os.urandom(size)), gzip.compress(b"end")]
     (tmp_path / "file").write_bytes(b"".join(parts) + b"not committed")
     with (tmp_path / "file").open("rb") as file:
-        found = list(members(file, end=sum(map(len, parts))))
-    assert [member.length for member in found] == [len(part) for part in parts]
-    assert [member.offset for member in found] == [0, len(parts[0]), len(parts[0]) + len(parts[1])]
-    assert found[2].beginning == b"end"
-    assert all(len(member.beginning) <= (1 << 20) + 65_536 for member in found)
+        offsets, lengths, beginnings = zip(*members(file, end=sum(map(len, parts))), strict=True)
+    assert list(lengths) == [len(part) for part in parts]
+    assert list(offsets) == [0, len(parts[0]), len(parts[0]) + len(parts[1])]
+    assert beginnings[2] == b"end"
+    assert all(len(beginning) <= (1 << 20) + 65_536 for beginning in beginnings)

@@ -1,27 +1,17 @@
-"""Lines are sorted however many there are, and what is looked up may be larger than memory."""
+"""What is looked up may be larger than memory, and comes out sorted."""
 
 import random
 from pathlib import Path
 
-from sterna.export.spill import Lookup, Sorter
+from sterna.export.spill import Lookup
 
 
-def test_lines_are_sorted_over_many_runs(tmp_path: Path) -> None:
+def test_lines_are_sorted_by_their_bytes(tmp_path: Path) -> None:
     chance = random.Random(7)
-    lines = [b"%08x %d\n" % (chance.getrandbits(32), number) for number in range(5_000)]
-    sorter = Sorter(tmp_path, run_bytes=400)
-    for line in lines:
-        sorter.add(line)
-    assert 1 < len(list(tmp_path.iterdir())) <= 64
-    assert list(sorter.lines()) == sorted(lines)
-
-
-def test_few_lines_need_no_disk(tmp_path: Path) -> None:
-    sorter = Sorter(tmp_path)
-    for line in (b"b\n", b"a\n", b"a\n"):
-        sorter.add(line)
-    assert list(sorter.lines()) == [b"a\n", b"a\n", b"b\n"]
-    assert list(tmp_path.iterdir()) == []
+    lines = [f"{chance.getrandbits(32):08x} {number}\n" for number in range(5_000)]
+    with Lookup(tmp_path / "lines") as lookup:
+        assert all(lookup.add(line) for line in lines)
+        assert list(lookup) == sorted(lines)
 
 
 def test_lookup_knows_what_it_was_told(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from tantivy import DocAddress
 from tests.search.shelf import SITE, Shelf, page
 
 from sterna.search.ranking import MAX_FOLDED, MAX_LIKENESSES, Candidate, Folding
@@ -71,22 +72,26 @@ def test_one_can_look_only_so_deep_and_it_is_said(shelf: Shelf) -> None:
 
 
 def folded(likenesses: Mapping[int, int | None], *chunks: Sequence[Candidate]) -> list[tuple[int, list[int]]]:
-    folding = Folding(lambda candidate: likenesses.get(candidate.place))
+    folding = Folding(lambda candidate: likenesses.get(candidate.address.doc))
     for chunk in chunks:
         folding.add(chunk)
-    return [(kept.candidate.place, kept.folded) for kept in folding.kept]
+    return [(kept.address.doc, [other.doc for other in kept.folded]) for kept in folding.kept]
+
+
+def candidate(place: int, score: float, inbound: int, digest: int, title: int) -> Candidate:
+    return Candidate(DocAddress(0, place), score, inbound, digest, title)
 
 
 def test_what_was_kept_keeps_its_rank_when_more_comes() -> None:
-    first = [Candidate(0, 1.0, 0, 10, 1), Candidate(1, 2.0, 0, 11, 2)]
-    then = [Candidate(2, 5.5, 1_000_000, 10, 3), Candidate(3, 0.1, 0, 12, 4)]
+    first = [candidate(0, 1.0, 0, 10, 1), candidate(1, 2.0, 0, 11, 2)]
+    then = [candidate(2, 5.5, 1_000_000, 10, 3), candidate(3, 0.1, 0, 12, 4)]
     assert folded({}, first, then) == [(1, []), (0, [2]), (3, [])]
 
 
 def test_likeness_counts_only_under_one_title() -> None:
     likenesses = {0: 0b1111, 1: 0b0001, 2: 0b1111, 3: 0xFF << 8, 4: None}
     titles = (7, 7, 8, 7, 7)
-    chunk = [Candidate(place, 9.0 - place, 0, place, title) for place, title in enumerate(titles)]
+    chunk = [candidate(place, 9.0 - place, 0, place, title) for place, title in enumerate(titles)]
     assert folded(likenesses, chunk) == [(0, [1]), (2, []), (3, []), (4, [])]
 
 

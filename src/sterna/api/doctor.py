@@ -3,8 +3,9 @@
 import asyncio
 import time
 
+from msgspec.structs import asdict
+
 from sterna.errors import JailError
-from sterna.model import Record
 from sterna.runtime.cell.jail import JailLimits, Protection, protection
 from sterna.runtime.cell.pool import Forker
 
@@ -12,20 +13,12 @@ TRIAL = "sterna.runtime.engine.worker:serve_trial"
 TRIAL_SECONDS = 20.0
 
 
-class Report(Record, frozen=True, array_like=False, kw_only=True):
-    """What this machine offers, and what is missing."""
+class Report(Protection, frozen=True, array_like=False, kw_only=True):
+    """The same, and what it comes to."""
 
     takes_foreign_crawlers: bool
     runs_own_crawlers: bool
     start_milliseconds: float  # of an engine in the sandbox, or without one if there is none
-    has_seccomp: bool
-    landlock_abi: int
-    bubblewrap: str
-    has_bubblewrap: bool
-    is_root: bool
-    kernel: str
-    machine: str
-    missing: tuple[str, ...]
 
 
 async def examine() -> Report:
@@ -39,13 +32,11 @@ async def examine() -> Report:
         missing.append(f"no engine starts in the jail: {jail_trouble}")
     if trouble:
         missing.append(f"no engine starts at all: {trouble}")
-    fields = {name: getattr(offered, name) for name in Protection.__struct_fields__ if name != "missing"}
     return Report(
+        **asdict(offered) | {"missing": tuple(missing)},
         takes_foreign_crawlers=offered.has_seccomp and not jail_trouble,
         runs_own_crawlers=not trouble,
         start_milliseconds=round(jailed_took or plain_took, 1),
-        missing=tuple(missing),
-        **fields,
     )
 
 

@@ -7,13 +7,12 @@ from typing import BinaryIO
 from sterna.api.query import open_collection
 from sterna.export import warc
 from sterna.export.job import Exported, ExportJob, check_job, make, workplace
-from sterna.export.progress import ExportProgress, Unseen
+from sterna.export.progress import ExportProgress
 from sterna.export.selection import Selection
 from sterna.export.workbench import pinned
 from sterna.home.folder import CollectionFolder
 
 _SECONDS = 30 * 86_400.0  # an export may take as long as it needs
-_NOBODY = Unseen()
 
 
 def export(
@@ -22,7 +21,7 @@ def export(
     *,
     where: str = "",
     stdout: BinaryIO,
-    progress: ExportProgress = _NOBODY,
+    progress: ExportProgress | None = None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Exported:
     """Makes the export, whole or not at all; raises UsageError for an invalid job."""
@@ -37,7 +36,7 @@ def export(
                 warn(f"{name} is missing in {collection.warc_folder}: left out")
         tables = stack.enter_context(pinned(collection.snapshot().tables, beside=collection.segments_folder))
         (folder / "spill").mkdir()
-        engine = open_collection(collection, seconds=_SECONDS, files=tables, spill_folder=folder / "spill")
-        stack.enter_context(engine)
+        opened = open_collection(collection, seconds=_SECONDS, files=tables, spill_folder=folder / "spill")
+        engine, progress = stack.enter_context(opened), progress or ExportProgress()
         selection = Selection(collection.folder, engine, tuple(files), where.strip(), folder, progress)
-        return make(stack.enter_context(selection), job, stdout=stdout)
+        return make(selection, job, stdout=stdout)

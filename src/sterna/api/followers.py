@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -45,54 +46,40 @@ class Follower(Protocol):
 Open = Callable[[], AbstractContextManager[Follower] | None]  # None: there is nothing to follow for
 
 
+@dataclass(slots=True, eq=False)
 class Pursuit:
     """Runs one follower, in a thread of its own, so that none delays another."""
 
-    def __init__(
-        self,
-        name: str,
-        open_follower: Open,
-        *,
-        take: Callable[[], Snapshot],
-        wait: Callable[[float], bool],
-        stop: threading.Event,
-        warn: Callable[[str], None],
-    ) -> None:
-        """`wait` waits that many seconds, or until the crawl is over, and returns whether it is over."""
-        self.name = name
-        self._open = open_follower
-        self._take = take
-        self._wait = wait
-        self._stop = stop
-        self._warn = warn
-        # All of these are changed by run(), in its thread, and read by others.
-        self._follower: Follower | None = None
-        self._batch = -1
-        self._trouble = ""
-        self._told: set[str] = set()
-        self.is_broken = False  # ended by an unexpected error
+    name: str
+    open_follower: Open
+    _: KW_ONLY
+    take: Callable[[], Snapshot]
+    wait: Callable[[float], bool]  # that many seconds, or until the crawl is over; returns whether it is
+    stop: threading.Event
+    warn: Callable[[str], None]
+    # All of these are changed by run(), in its thread, and read by others.
+    follower: Follower | None = None
+    is_broken: bool = False  # ended by an unexpected error
+    _trouble: str = ""
+    _told: set[str] = field(default_factory=set)
 
     @property
     def batch(self) -> int:
-        """The last batch that the follower has processed; -1: there was none yet."""
-        follower = self._follower
-        return follower.batch if follower else self._batch
-
-    @property
-    def has_follower(self) -> bool:
-        return self._follower is not None
+        """The last batch that the follower has processed; -1: it is not open."""
+        follower = self.follower
+        return follower.batch if follower else -1
 
     def run(self) -> None:
         """Catches up until the crawl is over, and then with what came before its end."""
         is_over = False
         try:
             with ExitStack() as stack:
-                while not self._stop.is_set():
+                while not self.stop.is_set():
                     before = self.batch
                     is_behind = self._catch_up(stack)
                     if is_over and not (is_behind and self.batch > before):
                         break
-                    is_over = self._wait(RETRY_SECONDS if self._trouble else LOOK_SECONDS)
+                    is_over = self.wait(RETRY_SECONDS if self._trouble else LOOK_SECONDS)
         except Exception as error:
             self.is_broken = True
             self._tell(f"{self.name} ended: {type(error).__name__}: {error}")
@@ -103,16 +90,15 @@ class Pursuit:
     def _catch_up(self, stack: ExitStack) -> bool:
         """True if the follower has not processed everything."""
         try:
-            if self._follower is None:
-                opened = self._open()
+            if self.follower is None:
+                opened = self.open_follower()
                 if opened is None:
                     return False
-                self._follower = stack.enter_context(opened)
-            snapshot = self._take()
-            self._follower.catch_up(snapshot, stop=self._stop)
+                self.follower = stack.enter_context(opened)
+            snapshot = self.take()
+            self.follower.catch_up(snapshot, stop=self.stop)
         except SternaError as error:
-            self._batch = self.batch
-            self._follower = None
+            self.follower = None
             stack.close()
             text = f"{self.name}: {error}"
             if text == self._trouble:  # only what lasts is told: the first failure is silent
@@ -120,12 +106,12 @@ class Pursuit:
             self._trouble = text
             return False
         self._trouble = ""
-        return self._follower.batch < snapshot.batch
+        return self.follower.batch < snapshot.batch
 
     def _tell(self, text: str) -> None:
         if text not in self._told:
             self._told.add(text)
-            self._warn(text)
+            self.warn(text)
 
 
 class Company:
@@ -204,7 +190,7 @@ class Company:
         with suppress(SternaError):  # only a report; the follower itself reports what is wrong
             for each, thread in zip(self._pursuits, self._threads, strict=True):
                 snapshot = self._collection.snapshot()
-                if not (thread.is_alive() and each.has_follower):
+                if not (thread.is_alive() and each.follower):
                     continue
                 left[each.name] = snapshot.batch - each.batch
                 if each.name == INDEX:

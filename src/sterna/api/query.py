@@ -123,15 +123,12 @@ def ledger_tables(sites: Sequence[SiteRow], visits: Sequence[VisitRow]) -> dict[
 
 def _table(kind: type[Record], rows: Sequence[Record]) -> pa.Table:
     """Rows of the ledger as an Arrow table; times become timestamps."""
+    columns = _COLUMNS[kind]
+    values = {name: [_value(getattr(row, name), kind) for row in rows] for name, kind in columns.items()}
+    return pa.table(values, schema=pa.schema(columns))
 
-    def value(row: Record, name: str, column: pa.DataType) -> object:
-        found = getattr(row, name)
-        if column is not _TIME or not isinstance(found, float):
-            return found
-        return int(found * 1_000_000) if 0 < found < 1e11 else None
 
-    arrays = {
-        name: pa.array([value(row, name, column) for row in rows], column)
-        for name, column in _COLUMNS[kind].items()
-    }
-    return pa.table(arrays)
+def _value(found: object, kind: pa.DataType) -> object:
+    if kind is not _TIME or not isinstance(found, float):
+        return found
+    return int(found * 1_000_000) if 0 < found < 1e11 else None

@@ -27,9 +27,6 @@ class IndexState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def index_state(collection: CollectionFolder) -> IndexState:
-    """How far the search index is behind the archive."""
-    if not collection.index_folder.exists():
-        return IndexState(is_there=False)
     try:
         position = read_position(collection.index_folder)
     except IndexUnusable as error:
@@ -68,11 +65,6 @@ def bring_up(
         if is_anew:
             indexer.publish()
         return True, indexer.pages
-
-
-def page_count(collection: CollectionFolder) -> int:
-    with Searcher(collection.index_folder) as searcher:
-        return searcher.page_count()
 
 
 def search(collection: CollectionFolder, words: str, *, limit: int = 10, offset: int = 0) -> Found:

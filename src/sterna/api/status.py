@@ -10,8 +10,6 @@ from sterna.home.ledger.records import Counts, SiteRow
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What the ledger and the search index say of a collection."""
-
     counts: Counts
     index: IndexState
     sites: tuple[SiteRow, ...]

@@ -6,9 +6,19 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
-from sterna.cli.lines import bytes_text, date_text, duration_text, every, plural, say_json, warn
+from sterna.cli.lines import (
+    LINE_SECONDS,
+    bytes_text,
+    date_text,
+    duration_text,
+    every,
+    plural,
+    say_json,
+    warn,
+)
 from sterna.home.away.place import Placement
 from sterna.home.folder import CollectionFolder
 from sterna.home.progress import Progress, Summary
@@ -19,7 +29,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 RATE_SECONDS = 10.0
-LINE_SECONDS = 10.0
 JSON_SECONDS = 5.0
 MAX_SITES = 5
 _ENDS = {
@@ -32,6 +41,8 @@ _ENDS = {
 class Display:
     """Shows how a run goes; this one prints nothing, unless not one page could be fetched."""
 
+    seconds = LINE_SECONDS
+
     def __init__(self, *, is_verbose: bool = False) -> None:
         self._is_verbose = is_verbose
 
@@ -43,7 +54,11 @@ class Display:
 
     @contextmanager
     def showing(self, progress: Progress) -> Iterator[None]:
-        yield
+        with every(self.seconds, partial(self._show, progress, Meter())):
+            yield
+
+    def _show(self, progress: Progress, meter: "Meter") -> None:
+        """Called at the interval while the crawl runs."""
 
     def wait_for(self, text: str) -> None:
         """Shows, after the run, what is still waited for; an empty text ends that."""
@@ -65,6 +80,8 @@ def choose_display(*, as_json: bool = False, quiet: bool = False, is_verbose: bo
 class JsonDisplay(Display):
     """A JSON object at intervals; the last line is the summary."""
 
+    seconds = JSON_SECONDS
+
     def warn(self, text: str) -> None:
         say_json({"warning": text})
 
@@ -72,23 +89,18 @@ class JsonDisplay(Display):
         if self._is_verbose:
             say_json({"visit": placement})
 
-    @contextmanager
-    def showing(self, progress: Progress) -> Iterator[None]:
-        def show() -> None:
-            fields = {
-                "pages": progress.usage.pages,
-                "pending": progress.pending,
-                "requests": progress.usage.requests,
-                "bytes_received": progress.usage.bytes_received,
-                "errors": sum(progress.usage.errors.values()),
-                "sites": progress.sites,
-                "active": progress.active,
-                "away": len(progress.away),
-            }
-            say_json({"progress": fields})
-
-        with every(JSON_SECONDS, show):
-            yield
+    def _show(self, progress: Progress, meter: "Meter") -> None:
+        fields = {
+            "pages": progress.usage.pages,
+            "pending": progress.pending,
+            "requests": progress.usage.requests,
+            "bytes_received": progress.usage.bytes_received,
+            "errors": sum(progress.usage.errors.values()),
+            "sites": progress.sites,
+            "active": progress.active,
+            "away": len(progress.away),
+        }
+        say_json({"progress": fields})
 
     def wait_for(self, text: str) -> None:
         if text:
@@ -111,15 +123,8 @@ class LineDisplay(Display):
             place = "at its host" if placement.place == "host" else "from here"
             sys.stderr.write(harmless(f"{placement.site}: {place} ({placement.reason})") + "\n")
 
-    @contextmanager
-    def showing(self, progress: Progress) -> Iterator[None]:
-        meter = Meter()
-
-        def show() -> None:
-            sys.stderr.write("  ".join(f"{name} {value}" for name, value in _fields(progress, meter)) + "\n")
-
-        with every(LINE_SECONDS, show):
-            yield
+    def _show(self, progress: Progress, meter: "Meter") -> None:
+        sys.stderr.write("  ".join(f"{name} {value}" for name, value in _fields(progress, meter)) + "\n")
 
     def wait_for(self, text: str) -> None:
         if not text:
@@ -204,7 +209,6 @@ def _fields(progress: Progress, meter: Meter) -> list[tuple[str, str]]:
 
 
 def report(summary: Summary, collection: CollectionFolder) -> list[str]:
-    """A few lines for a person."""
     folder = collection.folder
     lines = [
         f"{summary.pages:,} pages in {duration_text(summary.seconds)}"

@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +10,8 @@ import typer
 
 from sterna.cli.exits import Exit, interruptible
 from sterna.cli.flags import FolderArgument, option, switch
-from sterna.cli.lines import bars, bytes_text, every, plural, warn
-from sterna.export.progress import ExportFormat, ExportProgress, Unit, Unseen
-
-LINE_SECONDS, BAR_SECONDS = 10.0, 0.2
+from sterna.cli.lines import bytes_text, plural, shown, warn
+from sterna.export.progress import ExportFormat, ExportProgress
 
 
 def export(
@@ -59,8 +56,16 @@ def export(
     collection = CollectionFolder(folder).check()
     place = out or default_place(to, name=folder.resolve().name, table=table)
     job = ExportJob(kind=to, place=place, table=table, base=base, force=force)
+    progress = ExportProgress()
+
+    def line() -> str:
+        in_words = bytes_text if progress.unit == "bytes" else "{:,}".format
+        done, total = in_words(progress.done), in_words(progress.total)
+        return f"{progress.what}: {done} of {total}\n" if progress.what else ""
+
+    display = shown(lambda: {progress.what: (progress.done, progress.total)}, line=line)
     try:
-        with interruptible("stopped, nothing was written", Exit.STOPPED), _shown(quiet=quiet) as progress:
+        with interruptible("stopped, nothing was written", Exit.STOPPED), nullcontext() if quiet else display:
             made = run_export(
                 collection, job, where=where, stdout=sys.stdout.buffer, progress=progress, warn=warn
             )
@@ -76,46 +81,3 @@ def export(
         others = f" and {plural(len(made.places) - 1, 'file')} beside it" if len(made.places) > 1 else ""
         where_to = f" -> {made.places[0]}{others} ({bytes_text(made.size_bytes)})"
     (sys.stderr if job.is_stream else sys.stdout).write(f"{amount}{where_to}\n")
-
-
-# -- while it is made --------------------------------------------------------------------------------------
-
-
-class _Seen:
-    """The current piece of work; changed by the export, read by the thread that shows it."""
-
-    what, total, done = "", 0, 0
-    unit: Unit = "rows"
-
-    def begin(self, what: str, *, total: int, unit: Unit) -> None:
-        self.what, self.total, self.unit, self.done = what, total, unit, 0
-
-    def advance(self, count: int) -> None:
-        self.done += count
-
-
-@contextmanager
-def _shown(*, quiet: bool) -> Iterator[ExportProgress]:
-    """A bar on a terminal, a line at intervals in a log."""
-    seen = _Seen()
-
-    def write_line() -> None:
-        in_words = bytes_text if seen.unit == "bytes" else "{:,}".format
-        if seen.what:
-            sys.stderr.write(f"{seen.what}: {in_words(seen.done)} of {in_words(seen.total)}\n")
-
-    if quiet:
-        yield Unseen()
-    elif not sys.stderr.isatty():
-        with every(LINE_SECONDS, write_line):
-            yield seen
-    else:
-        with bars() as shown:
-            task = shown.add_task("", total=None)
-
-            def move_bar() -> None:
-                shown.update(task, description=seen.what, total=seen.total, completed=seen.done)
-
-            with every(BAR_SECONDS, move_bar):
-                yield seen
-                move_bar()  # an export may be over sooner than the first interval

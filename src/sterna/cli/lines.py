@@ -4,28 +4,21 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from sterna.errors import StorageError
+from sterna.host.owner.status import size_text
 from sterna.query.terminal import harmless
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
+LINE_SECONDS, BAR_SECONDS = 10.0, 0.2  # between two lines in a log, and two moves of a bar
 
-
-def bytes_text(count: float) -> str:
-    """12.3 MB and the like."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
+bytes_text = size_text  # as a host's own page says it
 
 
 def duration_text(seconds: float) -> str:
@@ -112,14 +105,33 @@ def every(seconds: float, show: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def bars() -> Iterator["Progress"]:
-    """Progress bars on stderr, gone at the end."""
+def shown(
+    pieces: Callable[[], Mapping[str, tuple[int, int]]], *, line: Callable[[], str] = lambda: ""
+) -> Iterator[None]:
+    """Pieces of work, each with what is done and its total: bars on a terminal, lines in a log."""
+    if not sys.stderr.isatty():
+        with every(LINE_SECONDS, lambda: sys.stderr.write(line())):
+            yield
+        return
     # rich takes as long to load as the rest of a command, and a script never sees it.
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
+    from rich.progress import Progress, TaskID  # noqa: PLC0415
 
-    with Progress(console=Console(stderr=True), transient=True) as shown:
-        yield shown
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def move() -> None:
+            found = pieces()
+            for name in tasks.keys() - found.keys():
+                bars.remove_task(tasks.pop(name))
+            for name, (done, total) in found.items():
+                if name not in tasks:
+                    tasks[name] = bars.add_task(name, total=total)
+                bars.update(tasks[name], completed=done, total=total)
+
+        with every(BAR_SECONDS, move):
+            yield
+            move()  # the work may be over sooner than the first interval
 
 
 @contextmanager

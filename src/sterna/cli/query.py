@@ -5,8 +5,9 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -111,26 +112,18 @@ def write_answer(
     parameters: Mapping[str, object] | None = None,
 ) -> None:
     """Writes the rows of a query to a file, or to stdout, where Ctrl-C ends it at once, even in DuckDB."""
-    if out is None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        _write(engine, sql, form=form, out=sys.stdout.buffer, parameters=parameters)
-        return
-    with whole_file(out) as file:
-        _write(engine, sql, form=form, out=file, parameters=parameters)
-
-
-def _write(
-    engine: "Engine", sql: str, *, form: Format, out: BinaryIO, parameters: Mapping[str, object] | None
-) -> None:
     from sterna.query.output import write, write_parquet  # noqa: PLC0415 - see above
 
-    if form == "parquet":
-        if out.isatty():
-            raise UsageError("parquet is not for a terminal: add --out FILE, or send it into a pipe")
-        write_parquet(engine.run_arrow(sql, parameters), out)
-    elif out is sys.stdout.buffer:
-        width = shutil.get_terminal_size((_WIDTH, 24)).columns if out.isatty() else _WIDTH
-        write(engine.run(sql, parameters), format=form, out=sys.stdout, width=width)
-    else:
-        with open(out.fileno(), "w", encoding="utf-8", newline="", closefd=False) as text:
-            write(engine.run(sql, parameters), format=form, out=text)
+    if out is None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with whole_file(out) if out else nullcontext(sys.stdout.buffer) as file:
+        if form == "parquet":
+            if file.isatty():
+                raise UsageError("parquet is not for a terminal: add --out FILE, or send it into a pipe")
+            write_parquet(engine.run_arrow(sql, parameters), file)
+        elif out is None:
+            width = shutil.get_terminal_size((_WIDTH, 24)).columns if file.isatty() else _WIDTH
+            write(engine.run(sql, parameters), format=form, out=sys.stdout, width=width)
+        else:
+            with open(file.fileno(), "w", encoding="utf-8", newline="", closefd=False) as text:
+                write(engine.run(sql, parameters), format=form, out=text)

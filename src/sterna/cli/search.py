@@ -6,8 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -16,7 +15,7 @@ import typer
 from sterna.cli.exits import Exit
 from sterna.cli.flags import FolderArgument, JsonOption, argument, option, switch
 from sterna.cli.flags import listen as listen_on
-from sterna.cli.lines import bars, duration_text, every, plural, stopped_by_signals, warn
+from sterna.cli.lines import duration_text, plural, shown, stopped_by_signals, warn
 from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import harmless
 from sterna.web.http_app import is_loopback
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:8600"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
-_LINE_SECONDS = 10.0
 
 # tantivy and Arrow are slow to load, and --help should not wait for them: the commands load them.
 
@@ -74,7 +72,8 @@ def index(
 
     Example: sterna index crawls/www.example.org --anew
     """
-    from sterna.api.search import bring_up, page_count  # noqa: PLC0415
+    from sterna.api.search import bring_up  # noqa: PLC0415
+    from sterna.search.searcher import Searcher  # noqa: PLC0415
 
     collection = CollectionFolder(folder).check()
     began = time.monotonic()
@@ -85,9 +84,11 @@ def index(
         warn(f"stopped; {again}")
         raise typer.Exit(int(Exit.STOPPED))
     seconds = duration_text(time.monotonic() - began)
+    with Searcher(collection.index_folder) as searcher:
+        pages = plural(searcher.page_count(), "page")
     sys.stdout.write(
-        f"{plural(rows, 'version')} of pages read in {seconds}; {plural(page_count(collection), 'page')}"
-        f" can be searched: sterna search {folder} WORDS\n"
+        f"{plural(rows, 'version')} of pages read in {seconds}; {pages} can be searched:"
+        f" sterna search {folder} WORDS\n"
     )
 
 
@@ -107,9 +108,9 @@ def serve(
     """
     import uvloop  # noqa: PLC0415
 
-    from sterna.search.page.service import make_app  # noqa: PLC0415
-    from sterna.search.page.service import serve as run_server  # noqa: PLC0415
+    from sterna.search.page.service import make_app, page_server  # noqa: PLC0415
     from sterna.search.searcher import Searcher  # noqa: PLC0415
+    from sterna.web.http_server import serve_until_signalled  # noqa: PLC0415
 
     collection = CollectionFolder(folder).check()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
@@ -128,8 +129,8 @@ def serve(
                 if not is_local:
                     warn(f"warning: other machines may reach {place}: anyone there can read the collection")
 
-            make = partial(make_app, searcher, name=title, is_local=is_local)
-            uvloop.run(run_server(make, listener=listener, on_ready=say_ready))
+            server = page_server(make_app(searcher, name=title, is_local=is_local))
+            uvloop.run(serve_until_signalled(server, listener, on_ready=say_ready))
         typer.echo("stopped")
 
 
@@ -148,17 +149,10 @@ def _make_index(collection: CollectionFolder) -> bool:
     return is_whole
 
 
-@contextmanager
-def _showing(done: Callable[[], int], total: int) -> Iterator[None]:
-    """A bar on a terminal, a line at intervals in a log."""
-    if not sys.stderr.isatty():
-        with every(_LINE_SECONDS, lambda: sys.stderr.write(f"indexing: {done():,} of {total:,} pages\n")):
-            yield
-        return
-    with bars() as shown:
-        task = shown.add_task("indexing", total=total)
-        with every(0.2, lambda: shown.update(task, completed=done())):
-            yield
+def _showing(done: Callable[[], int], total: int) -> AbstractContextManager[None]:
+    return shown(
+        lambda: {"indexing": (done(), total)}, line=lambda: f"indexing: {done():,} of {total:,} pages\n"
+    )
 
 
 # -- hits --------------------------------------------------------------------------------------------------

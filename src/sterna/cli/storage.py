@@ -1,10 +1,8 @@
 """`sterna storage`: rules that copy what crawlers bring into the user's own databases."""
 
 import os
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +10,10 @@ import typer
 
 from sterna.cli.exits import Exit
 from sterna.cli.flags import FolderArgument, JsonOption, argument, command_group, switch
-from sterna.cli.lines import bars, duration_text, every, plural, say, say_json, stopped_by_signals, warn
+from sterna.cli.lines import duration_text, plural, say, say_json, shown, stopped_by_signals, warn
 from sterna.home.folder import CollectionFolder
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
     from sterna.storage.manager import Manager
     from sterna.storage.status import Standing
 
@@ -25,7 +21,6 @@ app = command_group("Store what crawlers bring in your own databases, by rules i
 
 # SQLAlchemy is slow to load, and belongs to an extra: each command loads it.
 
-_SHOW_SECONDS = 0.2
 _QUERY_WIDTH = 100
 
 
@@ -153,24 +148,13 @@ def _run(folder: Path, *, rule: str = "", is_again: bool = False, is_following: 
 # -- what is shown -----------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _showing(manager: "Manager") -> Iterator[None]:
-    """Bars on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    with bars() as shown:
-        tasks: dict[str, TaskID] = {}
+def _showing(manager: "Manager") -> AbstractContextManager[None]:
+    def pieces() -> dict[str, tuple[int, int]]:
+        return {
+            f"{each.rule} -> {each.connection}": (max(each.batch, 0), each.of) for each in manager.standings()
+        }
 
-        def update() -> None:
-            for each in manager.standings():
-                name = f"{each.rule} -> {each.connection}"
-                if name not in tasks:
-                    tasks[name] = shown.add_task(name, total=each.of)
-                shown.update(tasks[name], completed=max(each.batch, 0), total=each.of)
-
-        with every(_SHOW_SECONDS, update):
-            yield
+    return shown(pieces)
 
 
 def _lines(standing: "Standing") -> list[str]:

@@ -18,8 +18,7 @@ from sterna.web.urls import hostname_of, path_of, site_of
 BLOCK_LINES = 1024  # of a compressed index, which a reader fetches at once
 _INDEXED = frozenset({"response", "revisit"})
 _NOT_DIGIT = re.compile(r"\D")
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-_WWW = re.compile(r"www\d*\.")
+_WWW = re.compile(r"\Awww\d*\.")
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "#%")
 
 # Sessions in queries, and in paths of ASP.NET: /(24 characters)/page.aspx, /(S(24 characters))/page.aspx.
@@ -28,7 +27,7 @@ _COLD_FUSION = (re.compile("cfid=."), re.compile("cftoken=."))  # one after the 
 _ASPX_SESSION = re.compile(r"\((?:[a-z0-9]{24}|(?:[a-z]\([a-z0-9]{24}\))+)\)")
 
 
-def index_line(entry: WarcEntry, *, filename: str) -> bytes | None:
+def index_line(entry: WarcEntry, *, filename: str) -> str | None:
     """The line of a record; None if the index does not list its type."""
     heads = entry.heads
     if heads.kind not in _INDEXED:
@@ -37,14 +36,14 @@ def index_line(entry: WarcEntry, *, filename: str) -> bytes | None:
         "url": heads.url,
         "mime": "warc/revisit" if heads.kind == "revisit" else heads.mime,
         "status": heads.status,
-        "digest": heads.fields.get("warc-payload-digest"),
+        "digest": heads.payload_digest,
         "length": str(entry.length),
         "offset": str(entry.offset),
         "filename": filename,
         "recordDigest": entry.digest or None,
     }
     stated = {name: value for name, value in fields.items() if value is not None}
-    return f"{surt(heads.url)} {timestamp(heads)} {json.dumps(stated)}\n".encode("ascii")
+    return f"{surt(heads.url)} {timestamp(heads)} {json.dumps(stated)}\n"
 
 
 def timestamp(heads: Heads) -> str:
@@ -52,20 +51,16 @@ def timestamp(heads: Heads) -> str:
     return _NOT_DIGIT.sub("", heads.date)[:14]
 
 
-def blocks(lines: Iterable[bytes], *, filename: str) -> Iterator[tuple[bytes, bytes]]:
+def blocks(lines: Iterable[str], *, filename: str) -> Iterator[tuple[bytes, str]]:
     """The lines as a compressed index, block by block, each with its part of the secondary index."""
     rest, offset = iter(lines), 0
-    header = b"!meta 0 %s\n" % json.dumps({"format": "cdxj-gzip-1.0", "filename": filename}).encode()
+    header = f"!meta 0 {json.dumps({'format': 'cdxj-gzip-1.0', 'filename': filename})}\n"
     while some := list(islice(rest, BLOCK_LINES)):
-        data = gzip.compress(b"".join(some), mtime=0)
-        place = {
-            "offset": offset,
-            "length": len(data),
-            "digest": f"sha256:{hashlib.sha256(data).hexdigest()}",
-        }
-        key = some[0].partition(b"{")[0].strip()
-        yield data, header + key + b" " + json.dumps(place).encode() + b"\n"
-        header = b""
+        data = gzip.compress("".join(some).encode(), mtime=0)
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        place = {"offset": offset, "length": len(data), "digest": digest}
+        yield data, f"{header}{some[0].partition('{')[0].strip()} {json.dumps(place)}\n"
+        header = ""
         offset += len(data)
 
 
@@ -87,14 +82,9 @@ def surt(url: str) -> str:
 
 
 def _host(url: str) -> str:
-    host = hostname_of(url).lower().replace("..", ".").strip(".")
-    if found := _WWW.match(host):
-        host = host[found.end() :]
-    name = ",".join(reversed(host.split(".")))
-    site = site_of(url)
-    scheme, port = site.partition(":")[0], site.rpartition(":")[2]
-    number = int(port) if port.isdecimal() else 0
-    return f"{name}:{number}" if number and number != _DEFAULT_PORTS[scheme] else name
+    host = _WWW.sub("", hostname_of(url).replace("..", ".").strip("."))
+    name, port = ",".join(reversed(host.split("."))), site_of(url).rpartition(":")[2]
+    return f"{name}:{port}" if port.isdecimal() else name  # a canonical URL names no default port
 
 
 def _normal(path: bytes) -> bytes:

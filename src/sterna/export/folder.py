@@ -19,7 +19,6 @@ from sterna.archive.warc_records import DATE_FORMAT
 from sterna.errors import ReadError
 from sterna.export.markdown import to_markdown
 from sterna.export.markdown_text import Piece, heading, paragraph
-from sterna.export.progress import ExportProgress, Tally
 from sterna.export.selection import Selection
 from sterna.export.spill import Lookup
 from sterna.export.warc import WarcFile, content, entries, read_heads
@@ -65,15 +64,14 @@ def write_folder(source: Selection, folder: Path) -> int:
     source.check()
     scratch, progress = source.scratch, source.progress
     with Lookup(scratch / "paths") as taken, Lookup(scratch / "responses") as places:
-        responses = _Responses(places)
         if source.warcs and source.count(f"{_IS_READABLE} AND {_IS_HTML} AND html IS NULL"):
-            responses.find(source.warcs, progress=progress)
+            _note_responses(source, places)
         progress.begin("pages", total=source.count(_IS_READABLE), unit="pages")
         folder.mkdir()
         count = 0
-        for row in Tally(progress).of(source.rows(_COLUMNS, and_where=_IS_READABLE)):
+        for row in progress.of(source.rows(_COLUMNS, and_where=_IS_READABLE)):
             page = _Page(*row)
-            if body := _body(page, responses):
+            if body := _body(page, source.warcs, places):
                 path = folder / take_path(page.url, taken)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(_front_matter(page) + body, "utf-8", newline="\n")
@@ -81,8 +79,8 @@ def write_folder(source: Selection, folder: Path) -> int:
     return count
 
 
-def _body(page: _Page, responses: "_Responses") -> str:
-    html = page.html or (responses.html(page.url, page.fetched) if page.is_html else None)
+def _body(page: _Page, files: Sequence[WarcFile], places: Lookup) -> str:
+    html = page.html or (_sent_html(page, files, places) if page.is_html else None)
     body = ""
     if html:
         with suppress(ReadError):  # the parser gave up; the stored text is used instead
@@ -139,62 +137,49 @@ def _yaml_sign(sign: str) -> str:
 # --- pages as their servers sent them, found in WARC files
 
 
-class _Responses:
-    """The position of each response; empty before `find`."""
+def _note_responses(source: Selection, places: Lookup) -> None:
+    size_bytes = sum(file.committed_bytes for file in source.warcs)
+    source.progress.begin("WARC files", total=size_bytes, unit="bytes")
+    for number, file in enumerate(source.warcs):
+        for entry in entries(file, progress=source.progress):
+            if entry.heads.kind == "response":
+                place = f"{entry.heads.date} {number} {entry.offset} {entry.length}"
+                places.put_newest(entry.heads.url, place)
 
-    def __init__(self, places: Lookup) -> None:
-        self._places = places
-        self._files: Sequence[WarcFile] = ()
 
-    def find(self, files: Sequence[WarcFile], *, progress: ExportProgress) -> None:
-        self._files = files
-        progress.begin("WARC files", total=sum(file.committed_bytes for file in files), unit="bytes")
-        for number, file in enumerate(files):
-            for entry in entries(file, progress=progress):
-                if entry.heads.kind == "response":
-                    place = f"{entry.heads.date} {number} {entry.offset} {entry.length}"
-                    self._places.put_newest(entry.heads.url, place)
+def _sent_html(page: _Page, files: Sequence[WarcFile], places: Lookup) -> str | None:
+    """The page as it was fetched; None if there is no readable response.
 
-    def html(self, url: str, fetched: datetime) -> str | None:
-        """The page as fetched at this time; None if there is no readable response.
-
-        A later response is as good: a changed page would have a later version.
-        """
-        date, number, offset, length = (self._places.get(url) or " 0 0 0").split(" ")
-        if date < fetched.astimezone(UTC).strftime(DATE_FORMAT):
-            return None
-        with self._files[int(number)].open() as file:
-            record = content(file, offset=int(offset), length=int(length), max_bytes=_MAX_BYTES)
-        heads = read_heads(record)
-        packed = record[heads.block_start :].removesuffix(_RECORD_END)
-        try:
-            body = decode_body(packed, heads.http_fields.get("content-encoding", ""), max_bytes=_MAX_BYTES)
-        except ReadError:
-            return None
-        return decode_html(body, charset_of(heads.http_fields.get("content-type", "")))[0]
+    A later response is as good: a changed page would have a later version.
+    """
+    date, number, offset, length = (places.get(page.url) or " 0 0 0").split(" ")
+    if date < page.fetched.astimezone(UTC).strftime(DATE_FORMAT):
+        return None
+    with files[int(number)].open() as file:
+        record = content(file, offset=int(offset), length=int(length), max_bytes=_MAX_BYTES)
+    heads = read_heads(record)
+    packed = record[heads.block_start :].removesuffix(_RECORD_END)
+    try:
+        body = decode_body(packed, heads.http_fields.get("content-encoding", ""), max_bytes=_MAX_BYTES)
+    except ReadError:
+        return None
+    return decode_html(body, charset_of(heads.http_fields.get("content-type", "")))[0]
 
 
 # --- paths
-
-
-class _Name(Record, frozen=True):
-    """The name of a file or folder, and whether it spells its URL segment exactly."""
-
-    text: str
-    is_exact: bool
 
 
 def file_path(url: str) -> str:
     """The relative path for a canonical URL, with slashes."""
     path, _, query = path_of(url).partition("?")
     *folders, last = path.split("/")[1:]
+    page = _PAGE.sub("", last) or last or "index"
     kept = [folder for folder in folders if folder][:_MAX_FOLDERS]
-    names = [_folder(site_of(url).partition("://")[2].replace(":", "_"), is_host=True), *map(_folder, kept)]
-    page = _Name("index", True) if not last else _name(_PAGE.sub("", last) or last)
+    names = [*map(_folder, kept), _name(page)]
+    is_exact = not query and names == [unquote(segment) for segment in [*folders, page]]
     if query:
-        page = _Name(_cut(f"{page.text}_{_name(query).text}"), False)
-    is_exact = len(kept) == len(folders) and all(name.is_exact for name in [*names, page])
-    whole = "/".join(name.text for name in [*names, page])
+        names[-1] = _cut(f"{names[-1]}_{_name(query)}")
+    whole = "/".join([_folder(site_of(url).partition("://")[2].replace(":", "_")), *names])
     return (whole if is_exact else f"{whole}-{_hash(url, _HASH_BYTES[0])}") + SUFFIX
 
 
@@ -208,23 +193,18 @@ def take_path(url: str, taken: Lookup) -> str:
     return path
 
 
-def _folder(segment: str, *, is_host: bool = False) -> _Name:
+def _folder(segment: str) -> str:
     name = _name(segment)
-    if normalize("NFKC", name.text).casefold().endswith(SUFFIX):
-        # A file of this name may exist beside it.
-        return _Name(f"{name.text}_", is_host)
-    return _Name(name.text, True) if is_host else name
+    # A file of this name may exist beside it.
+    return f"{name}_" if normalize("NFKC", name).casefold().endswith(SUFFIX) else name
 
 
-def _name(segment: str) -> _Name:
-    meant = unquote(segment)
-    text = _UNSAFE.sub("_", normalize("NFC", meant))
+def _name(segment: str) -> str:
+    text = _UNSAFE.sub("_", normalize("NFC", unquote(segment)))
     if text[:1] in (".", "-") or _RESERVED.fullmatch(text):
         text = f"_{text}"  # hidden files, and options of commands
     text = _cut(text)
-    if text.endswith("."):
-        text = f"{text[:-1]}_"
-    return _Name(text or "_", text == meant)
+    return f"{text[:-1]}_" if text.endswith(".") else text or "_"
 
 
 def _cut(text: str) -> str:

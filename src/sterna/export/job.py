@@ -17,16 +17,8 @@ from sterna.export.tables import Form, make_sitemap, write_rows
 from sterna.export.workbench import bench, check_file, check_folder, is_stream, publish
 from sterna.model import Record
 
-_ENDINGS: dict[ExportFormat, str] = {
-    "jsonl": ".jsonl",
-    "parquet": ".parquet",
-    "csv": ".csv",
-    "warc": ".warc.gz",
-    "cdxj": ".cdxj",
-    "wacz": ".wacz",
-    "sitemap": "-sitemap.xml",
-    "markdown": "-markdown",
-}
+# Of others it is the name of the format.
+_ENDINGS = {"warc": ".warc.gz", "sitemap": "-sitemap.xml", "markdown": "-markdown"}
 _ROWS = get_args(Form)
 
 
@@ -61,7 +53,7 @@ class Exported(Record, frozen=True):
 
 def default_place(kind: ExportFormat, *, name: str, table: str = "page") -> Path:
     """Where an export goes by default: into the current folder, under the collection's name."""
-    return Path(f"{name}{'' if table == 'page' else f'-{table}'}{_ENDINGS[kind]}")
+    return Path(f"{name}{'' if table == 'page' else f'-{table}'}{_ENDINGS.get(kind, f'.{kind}')}")
 
 
 def check_job(job: ExportJob) -> None:

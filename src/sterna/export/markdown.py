@@ -6,6 +6,7 @@ and links lead only to http and https URLs.
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from selectolax.lexbor import LexborNode
 
@@ -14,12 +15,12 @@ from sterna.export.markdown_text import (
     Blocks,
     Piece,
     Style,
-    Table,
     cell,
     fenced,
     heading,
     image,
     paragraph,
+    table_lines,
 )
 from sterna.web.tree import parse
 from sterna.web.urls import Canonical
@@ -43,6 +44,7 @@ _LAID_OUT = frozenset({
     "blockquote", "dl", "form", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "menu", "ol", "pre", "table", "ul",
 })  # fmt: skip
 _MAX_NUMBER = 999_999_999
+_MAX_SPAN, _MAX_COLUMNS = 20, 60  # of a table
 
 _Element = Iterator[None]
 
@@ -51,11 +53,10 @@ def to_markdown(html: str, url: str) -> str:
     """The Markdown of a page from `url`; ReadError if the parser runs out of memory."""
     tree = parse(html)
     canonical = Canonical(drop_params=())
-    bases = (
-        (node.attributes.get("href") for node in tree.head.iter() if node.tag == "base") if tree.head else ()
-    )
-    writer = _Writer(canonical, base=canonical(next(iter(bases), None) or ".", url) or url)
-    writer.walk(tree.body or tree.root)
+    stated = tree.css_first("head > base")
+    base = stated.attributes.get("href") if stated else None
+    writer = _Writer(canonical, base=canonical(base or ".", url) or url)
+    writer.walk(tree.body)
     return writer.blocks.text()
 
 
@@ -76,48 +77,38 @@ class _Writer:
         self._level = 0  # of the heading that is open
         self._lists: list[int] = []  # the next number of each open list, 0 where it has none
         self._code: list[str] | None = None  # the text of the block of code that is open
-        self._table: Table | None = None  # the table of data that is open
-        self._patience = 200_000  # elements that may be read ahead to classify tables
+        self._rows: list[list[str]] = []  # of the table of data that is open; none where none is
 
-    def walk(self, root: LexborNode | None) -> None:
-        stack: list[LexborNode | _Element] = []
-        node = root
-        while node is not None or stack:
-            if node is None:
-                last = stack.pop()
-                if isinstance(last, LexborNode):
-                    node = last
-                else:
-                    next(last, None)
-                continue
-            if node is not root and node.next is not None:
-                stack.append(node.next)
-            node = self._enter(node, stack)
+    def walk(self, body: LexborNode | None) -> None:
+        stack: list[LexborNode | _Element | None] = [body]
+        while stack:
+            last = stack.pop()
+            if isinstance(last, LexborNode):
+                stack += (last.next, *self._enter(last))
+            elif last is not None:
+                next(last, None)
         self._flush()
 
-    def _enter(self, node: LexborNode, stack: list[LexborNode | _Element]) -> LexborNode | None:
-        """Begins a node, and returns the child to continue with."""
+    def _enter(self, node: LexborNode) -> tuple[_Element | None, LexborNode | None]:
+        """Begins a node, and returns what it does at its end and the child to continue with."""
         if node.tag_id == TEXT:
             self._add(node.text_content or "")
-            return None
-        if not node.is_element_node:
-            return node.first_child if node.is_document_node else None
         tag = node.tag or ""
-        if tag in _SKIPPED:
-            return None
-        if self._code is not None:
-            if tag == "br":
-                self._code.append("\n")
-        elif write := self._writer_of(tag, is_inline=node.tag_id in INLINE):
-            element = write(self, node)
-            next(element)
-            stack.append(element)
-        return node.first_child
+        if not node.is_element_node or tag in _SKIPPED:
+            return None, None
+        element = None
+        if self._code is None:
+            if write := self._writer_of(tag, is_inline=node.tag_id in INLINE):
+                element = write(self, node)
+                next(element)
+        elif tag == "br":
+            self._code.append("\n")
+        return element, node.first_child
 
     def _writer_of(self, tag: str, *, is_inline: bool) -> "_Write | None":
         if tag in _INLINE_ELEMENTS:
             return _INLINE_ELEMENTS[tag]
-        if self._table is not None:
+        if self._rows:
             return _TABLE_ELEMENTS.get(tag, None if is_inline else _Writer.write_gap)
         if is_inline:
             return None
@@ -139,10 +130,7 @@ class _Writer:
     def _flush(self) -> None:
         """Writes the open paragraph, if it has a text."""
         pieces, self._pieces = self._pieces, []
-        if not pieces:
-            return
-        text = heading(pieces, self._level) if self._level else paragraph(pieces)
-        if text:
+        if text := heading(pieces, self._level) if self._level else paragraph(pieces):
             self.blocks.add(text.split("\n"))
 
     # -- elements within a paragraph
@@ -224,30 +212,28 @@ class _Writer:
     # -- tables of data: they have cells, and all else is only text in them
 
     def write_table(self, node: LexborNode) -> _Element:
-        is_of_data, looked_at = _is_of_data(node, most=self._patience)
-        self._patience -= looked_at
-        if not is_of_data:
+        # Nested tables are read ahead only once: each ends the look at the table around it.
+        if any(inner.tag in _LAID_OUT for inner in islice(node.traverse(), 1, None)):
             yield
             self._flush()
             return
-        table = self._table = Table()
+        self._rows = [[]]
         yield
-        self._table, self._pieces = None, []
-        if lines := table.lines():
+        rows, self._rows, self._pieces = self._rows, [], []
+        if lines := table_lines(rows):
             self.blocks.add(lines)
 
     def write_row(self, _node: LexborNode) -> _Element:
         yield
-        if self._table is not None:
-            self._table.end_row()
-        self._pieces = []
+        self._rows.append([])
 
     def write_cell(self, node: LexborNode) -> _Element:
         self._pieces = []
         yield
-        if self._table is not None:
-            self._table.add_cell(cell(self._pieces), span=node.attributes.get("colspan") or "")
-        self._pieces = []
+        span, row = node.attributes.get("colspan") or "", self._rows[-1]
+        columns = min(int(span), _MAX_SPAN) if span.isdecimal() and len(span) < 3 else 1
+        # One that spans several columns is followed by empty ones.
+        row += [cell(self._pieces), *[""] * (columns - 1)][: _MAX_COLUMNS - len(row)]
 
     def write_gap(self, _node: LexborNode) -> _Element:
         self._pieces.append(Piece(" "))
@@ -285,24 +271,6 @@ def _first_number(node: LexborNode) -> int:
 
 def _language(node: LexborNode) -> str:
     """The language of a block of code, as many pages name it in a class."""
-    for each in (node, node.first_child):
-        if each is not None and each.is_element_node:
-            found = _LANGUAGE.search(each.attributes.get("class") or "")
-            if found:
-                return found[1]
-    return ""
-
-
-def _is_of_data(table: LexborNode, *, most: int) -> tuple[bool, int]:
-    """Whether the table has only text in its cells, and how many nodes were read (at most `most`)."""
-    stack: list[LexborNode] = []
-    node = table.first_child
-    looked_at = 0
-    while node is not None:
-        looked_at += 1
-        if looked_at >= most or (node.tag or "") in _LAID_OUT:
-            return False, looked_at
-        if node.next is not None:
-            stack.append(node.next)
-        node = node.first_child or (stack.pop() if stack else None)
-    return True, looked_at
+    named = [each.attributes.get("class") or "" for each in (node, node.first_child) if each is not None]
+    found = _LANGUAGE.search(" ".join(named))
+    return found[1] if found else ""

@@ -8,11 +8,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntFlag
-from itertools import dropwhile, groupby
-from operator import not_
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 BREAK = "\\\n"
+_OUTER_BREAKS = re.compile(r"\A(?:\\\n)+|(?:\\\n)+\Z")
 
 # A lone underscore within a word marks nothing, and names are full of them.
 _MARK = re.compile(r"[\\`*\[\]<~]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w{1,40};)")
@@ -20,7 +20,6 @@ _LINE_START = re.compile(r"^(?:(?=[#+=>|-]|:-)|(\d{1,9})(?=[.)](?:\s|$)))", re.M
 _LAST_HASH = re.compile(r"(?<!\\)((?:\\\\)*)#\Z")
 _BACKTICKS = re.compile("`+")
 _NOT_BESIDE_MARKS = "*_~`\\"
-_MAX_SPAN, _MAX_COLUMNS = 20, 60  # of a table
 MAX_DEPTH = 12  # of nested lists and quotations: what nests deeper is not indented further
 
 
@@ -30,6 +29,9 @@ class Style(IntFlag):
     EMPHASIS = 2
     STRUCK = 4
     CODE = 8
+
+
+_MARKS = {Style.STRUCK: "~~", Style.STRONG: "**", Style.EMPHASIS: "*"}
 
 
 class Piece(NamedTuple):
@@ -43,11 +45,8 @@ class Piece(NamedTuple):
 
 def paragraph(pieces: Sequence[Piece]) -> str:
     """The paragraph in Markdown, with a line for each break in it; "" where it is empty."""
-    lines = [line.strip(" ") for line in _text(pieces).split(BREAK)]
-    while lines and not lines[-1]:
-        lines.pop()
-    lines = list(dropwhile(not_, lines))
-    return _LINE_START.sub(lambda found: f"{found[1] or ''}\\", BREAK.join(lines))
+    text = BREAK.join(line.strip(" ") for line in _text(pieces).split(BREAK))
+    return _LINE_START.sub(lambda found: f"{found[1] or ''}\\", _OUTER_BREAKS.sub("", text))
 
 
 def cell(pieces: Sequence[Piece]) -> str:
@@ -101,20 +100,15 @@ def _fence(text: str, *, least: int) -> str:
 
 
 def _merged(pieces: Sequence[Piece]) -> list[Piece]:
-    """Neighbours of the same style and link as one piece, without double spaces."""
-    runs: list[list[Piece]] = []  # of pieces that look alike
+    """Neighbours that look alike as one piece, without double spaces."""
+    kept: list[Piece] = []
     for piece in pieces:
-        last = runs[-1][-1] if runs else None
         text = piece.text
-        if not piece.is_ready and text.startswith(" ") and (last is None or last.text.endswith((" ", BREAK))):
+        if text[:1] == " " and not piece.is_ready and (not kept or kept[-1].text.endswith((" ", BREAK))):
             text = text[1:]
-        if not text:
-            continue
-        trimmed = piece._replace(text=text)
-        if last and not piece.is_ready and not last.is_ready and last[1:3] == piece[1:3]:
-            runs[-1].append(trimmed)
-        else:
-            runs.append([trimmed])
+        if text:
+            kept.append(piece._replace(text=text))
+    runs = (list(run) for _, run in groupby(kept, key=lambda piece: piece[1:]))
     return [run[0]._replace(text="".join(piece.text for piece in run)) for run in runs]
 
 
@@ -135,7 +129,13 @@ def _styled(pieces: Sequence[Piece], *, in_cell: bool) -> str:
 
 def _is_apart(edge: str, neighbour: str | None, piece: Piece | None) -> bool:
     """Whether marks can stand between a piece's edge and its neighbour."""
-    if edge == " " or neighbour is None or piece is None or neighbour.isspace() or piece.text == BREAK:
+    if (
+        edge == " "
+        or neighbour is None
+        or piece is None
+        or neighbour.isspace()
+        or piece.text.startswith(BREAK)
+    ):
         return True
     return not (piece.style or piece.is_ready or neighbour.isalnum() or neighbour in _NOT_BESIDE_MARKS)
 
@@ -144,26 +144,24 @@ def _marked(piece: Piece, *, may_mark: bool, in_cell: bool) -> str:
     core = piece.text.strip(" ")
     if not core:
         return " "
-    left = " " if piece.text[0] == " " else ""
-    right = " " if piece.text[-1] == " " else ""
     if piece.style & Style.CODE:
-        fence, gap = _fence(core, least=1), " " if "`" in (core[0], core[-1]) else ""
-        text = core.replace("|", "\\|") if in_cell else core
-        return f"{left}{fence}{gap}{text}{gap}{fence}{right}"
-    marks = ("~~" if piece.style & Style.STRUCK else "") + (
-        "*" * ((2 if piece.style & Style.STRONG else 0) + (1 if piece.style & Style.EMPHASIS else 0))
-    )
-    text = escaped(core).replace("|", "\\|") if in_cell else escaped(core)
-    return f"{left}{marks}{text}{marks[::-1]}{right}" if marks and may_mark else left + text + right
+        text, begin = core, _fence(core, least=1) + (" " if "`" in (core[0], core[-1]) else "")
+    else:
+        marks = [mark for style, mark in _MARKS.items() if piece.style & style and may_mark]
+        text, begin = escaped(core), "".join(marks)
+    if in_cell:
+        text = text.replace("|", "\\|")
+    return _spaced(f"{begin}{text}{begin[::-1]}", piece.text)
 
 
 def _linked(text: str, href: str) -> str:
     core = text.strip(" ").removesuffix(BREAK).strip(" ")
-    if not core:
-        return text
-    left = " " if text[0] == " " else ""
-    right = " " if text[-1] == " " else ""
-    return f"{left}[{core}]({destination(href)}){right}"
+    return _spaced(f"[{core}]({destination(href)})", text) if core else text
+
+
+def _spaced(text: str, like: str) -> str:
+    """The text with a space at either end where the other one has it."""
+    return f"{' ' if like[0] == ' ' else ''}{text}{' ' if like[-1] == ' ' else ''}"
 
 
 def _join(parts: list[str], more: str) -> None:
@@ -178,15 +176,11 @@ def _join(parts: list[str], more: str) -> None:
 
 @dataclass(slots=True)
 class _Container:
-    """A list's item or a quotation, and what its lines begin with."""
+    """A list's item, which is indented by spaces, or a quotation; `Blocks.add` changes it."""
 
-    marker: str
-    indent: str
-    is_begun: bool = False  # set by the first block in it
-
-    @property
-    def is_item(self) -> bool:
-        return self.marker != self.indent
+    marker: str  # before its next line
+    indent: str  # before those after its first one
+    is_begun: bool = False
 
 
 class Blocks:
@@ -203,56 +197,28 @@ class Blocks:
         self._containers.append(_Container("", "") if is_too_deep else _Container(marker, indent))
 
     def end(self) -> None:
-        """Ends the item or quotation that began last."""
         self._containers.pop()
 
     def add(self, lines: Sequence[str]) -> None:
         """Adds a block, after an empty line unless both are items of a list."""
-        begins_item = any(each.is_item and not each.is_begun for each in self._containers)
+        containers = self._containers
+        begins_item = any(each.marker != each.indent for each in containers)
         if self._lines and not (begins_item and self._ended_in_item):
-            self._lines.append(self._prefix(only_begun=True).rstrip())
+            begun = takewhile(lambda each: each.is_begun, containers)
+            self._lines.append("".join(each.indent for each in begun).rstrip())
         for line in lines:
-            self._lines.append((self._prefix() + line).rstrip(" "))
-            for container in self._containers:
-                container.is_begun = True
-        self._ended_in_item = any(each.is_item for each in self._containers)
+            self._lines.append(("".join(each.marker for each in containers) + line).rstrip(" "))
+            for each in containers:
+                each.marker, each.is_begun = each.indent, True
+        self._ended_in_item = any(each.indent.isspace() for each in containers)
 
     def text(self) -> str:
         return "".join(f"{line}\n" for line in self._lines)
 
-    def _prefix(self, *, only_begun: bool = False) -> str:
-        parts = []
-        for container in self._containers:
-            if only_begun and not container.is_begun:
-                break
-            parts.append(container.indent if container.is_begun else container.marker)
-        return "".join(parts)
 
-
-class Table:
-    """Rows of cells, which are Markdown already."""
-
-    def __init__(self) -> None:
-        self._rows: list[list[str]] = []
-        self._row: list[str] = []
-
-    def add_cell(self, text: str, *, span: str = "") -> None:
-        """Adds a cell; one that spans several columns is followed by empty ones."""
-        columns = int(span) if span.isdecimal() and len(span) < 3 else 1
-        self._row += [text, *[""] * (min(columns, _MAX_SPAN) - 1)][: _MAX_COLUMNS - len(self._row)]
-
-    def end_row(self) -> None:
-        if any(self._row):
-            self._rows.append(self._row)
-        self._row = []
-
-    def lines(self) -> list[str]:
-        """The first row is the head: such a table has one."""
-        self.end_row()
-        width = max(map(len, self._rows), default=0)
-        lines = [_line([*row, *[""] * (width - len(row))]) for row in self._rows]
-        return [*lines[:1], _line(["---"] * width), *lines[1:]] if lines else []
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table of cells that are Markdown already; its first row is the head: such a table has one."""
+    filled = [row for row in rows if any(row)]
+    width = max(map(len, filled), default=0)
+    lines = [f"| {' | '.join([*row, *[''] * (width - len(row))])} |" for row in filled]
+    return [*lines[:1], f"| {' | '.join(['---'] * width)} |", *lines[1:]] if lines else []

@@ -17,7 +17,7 @@ from sterna.errors import UsageError
 from sterna.export.cdxj import blocks, index_line, timestamp
 from sterna.export.progress import ExportProgress
 from sterna.export.selection import Selection
-from sterna.export.spill import Lookup, Sorter
+from sterna.export.spill import Lookup
 from sterna.export.warc import Wants, WarcEntry, WarcFile, Write, copy_wanted, copy_whole, entries
 from sterna.version import __version__
 from sterna.web.sitemap_file import xml_time
@@ -52,15 +52,14 @@ def write_warcs(source: Selection, made: Path) -> tuple[int, str]:
 
 def write_cdxj(source: Selection, out: BinaryIO) -> int:
     """Writes the index of all files, and returns the number of responses."""
-    sorter, count = Sorter(source.scratch), 0
-    with _begun(source) as wants:
+    count = 0
+    with _begun(source) as wants, Lookup(source.scratch / "index") as index:
         for file in source.warcs:
             for entry in entries(file, progress=source.progress):
                 line = index_line(entry, filename=file.name)
                 if line and (wants is None or wants(entry.heads.url)):
-                    sorter.add(line)
-                    count += 1
-    out.writelines(sorter.lines())
+                    count += index.add(line)
+        out.writelines(line.encode() for line in index)
     return count
 
 
@@ -70,19 +69,19 @@ def write_wacz(source: Selection, out: BinaryIO) -> int:
         _begun(source) as wants,
         zipfile.ZipFile(out, "w", allowZip64=True) as archive,
         Lookup(source.scratch / "captures") as captures,
+        Lookup(source.scratch / "index") as index,
     ):
-        package, sorter, count = _Package(archive), Sorter(source.scratch), 0
+        package, count = _Package(archive), 0
         for file in source.warcs:
             for copied in _write_warc(package, file, wants=wants, progress=source.progress):
                 if line := index_line(copied, filename=file.name):
                     if copied.heads.kind == "response":
                         captures.put_newest(copied.heads.url, timestamp(copied.heads))
-                    sorter.add(line)
-                    count += 1
-        _write_index(package, sorter.lines())
+                    count += index.add(line)
+        _write_index(package, index)
         with package.entry("pages/pages.jsonl") as write:
-            for line in _page_lines(source.rows(_LISTED, and_where=_IS_PAGE), captures):
-                write(line)
+            for listed in _page_lines(source.rows(_LISTED, and_where=_IS_PAGE), captures):
+                write(listed)
         _write_manifest(package, source, captures)
     return count
 
@@ -96,15 +95,12 @@ def _begun(source: Selection) -> Iterator[Wants | None]:
             f" by 'sterna crawl --into {source.folder} --warc --refresh 1s'"
         )
     source.check()
-    with ExitStack() as opened:
-        wants: Wants | None = None
+    with Lookup(source.scratch / "wanted") as wanted:
         if source.where:
-            wanted = opened.enter_context(Lookup(source.scratch / "wanted"))
             wanted.add_all(url for (url,) in source.rows("url"))
-            wants = wanted.__contains__
         size_bytes = sum(file.committed_bytes for file in source.warcs)
         source.progress.begin("WARC files", total=size_bytes, unit="bytes")
-        yield wants
+        yield wanted.__contains__ if source.where else None
 
 
 def _copy(file: WarcFile, write: Write, *, wants: Wants | None, progress: ExportProgress) -> int:
@@ -164,14 +160,14 @@ def _write_warc(
         yield from copy_wanted(file, write, wants=wants, progress=progress)
 
 
-def _write_index(package: _Package, lines: Iterator[bytes]) -> None:
-    pointers: list[bytes] = []
+def _write_index(package: _Package, lines: Iterable[str]) -> None:
+    pointers: list[str] = []
     with package.entry(f"indexes/{_INDEX}", is_packed=True) as write:
         for data, pointer in blocks(lines, filename=_INDEX):
             write(data)
             pointers.append(pointer)
     with package.entry("indexes/index.idx") as write:
-        write(b"".join(pointers))
+        write("".join(pointers).encode())
 
 
 def _page_lines(pages: Iterable[tuple[str, str]], captures: Lookup) -> Iterator[bytes]:

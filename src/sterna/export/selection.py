@@ -1,18 +1,15 @@
 """What is exported: the tables of a collection and its WARC files, under the user's condition."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any
 
 from sterna.errors import EmptyCollection, QueryError, UsageError
-from sterna.export.progress import ExportProgress, Unseen
+from sterna.export.progress import ExportProgress
 from sterna.export.warc import WarcFile
 from sterna.query.engine import Engine
 from sterna.query.scan import identifier
-
-_Row = TypeVar("_Row")
-_NOBODY = Unseen()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +21,10 @@ class Selection:
     warcs: tuple[WarcFile, ...] = ()
     where: str = ""
     scratch: Path = Path()  # the folder for what exceeds memory
-    progress: ExportProgress = _NOBODY
-    _begun: list[Iterator[Any]] = field(default_factory=list)  # only `kept` adds to it
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        """Closes unread results: DuckDB warns of results that outlive it."""
-        for rows in self._begun:
-            if isinstance(rows, Generator):
-                rows.close()
+    progress: ExportProgress = field(default_factory=ExportProgress)
 
     @property
     def name(self) -> str:
-        """The collection's name: that of its folder."""
         return self.folder.resolve().name
 
     def check(self, table: str = "page") -> int:
@@ -69,12 +55,7 @@ class Selection:
 
     def rows(self, columns: str, *, and_where: str = "") -> Iterator[tuple[Any, ...]]:
         """These columns of the selected pages, streamed."""
-        return self.kept(self.engine.run(self.select(columns, and_where=and_where)).rows)
-
-    def kept(self, rows: Iterator[_Row]) -> Iterator[_Row]:
-        """The same rows, closed with the export at the latest."""
-        self._begun.append(rows)
-        return rows
+        return self.engine.run(self.select(columns, and_where=and_where)).rows
 
     def _count(self, sql: str) -> int:
         ((count,),) = self.engine.run(sql).rows

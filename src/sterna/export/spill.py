@@ -1,14 +1,10 @@
-"""Sets, maps and sorted lines on the disk, for exports that are larger than memory."""
+"""Sets and maps on the disk, for exports that are larger than memory."""
 
-import heapq
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-RUN_BYTES = 16 << 20  # sorted in memory, and then written
-_MAX_RUNS = 64  # read at once: each is an open file
 _CACHE_KIB = 32 * 1024
 
 
@@ -51,46 +47,6 @@ class Lookup:
     def __contains__(self, key: str) -> bool:
         return self.get(key) is not None
 
-
-class Sorter:
-    """Takes lines, each with its line break, and gives them in the order of their bytes."""
-
-    def __init__(self, folder: Path, *, run_bytes: int = RUN_BYTES) -> None:
-        self._folder = folder
-        self._run_bytes = run_bytes
-        self._lines: list[bytes] = []
-        self._size_bytes = 0
-        self._runs: list[Path] = []
-        self._made = 0
-
-    def add(self, line: bytes) -> None:
-        self._lines.append(line)
-        self._size_bytes += len(line)
-        if self._size_bytes < self._run_bytes:
-            return
-        self._lines.sort()
-        if len(self._runs) == _MAX_RUNS:
-            old = self._runs
-            self._runs = [self._write(_merged(old, []))]
-            for path in old:
-                path.unlink()
-        self._runs.append(self._write(iter(self._lines)))
-        self._lines, self._size_bytes = [], 0
-
-    def lines(self) -> Iterator[bytes]:
-        """All lines; none can be added after."""
-        self._lines.sort()
-        yield from _merged(self._runs, self._lines)
-
-    def _write(self, lines: Iterator[bytes]) -> Path:
-        self._made += 1
-        path = self._folder / f"run-{self._made}"
-        with path.open("xb") as file:
-            file.writelines(lines)
-        return path
-
-
-def _merged(runs: list[Path], lines: list[bytes]) -> Iterator[bytes]:
-    with ExitStack() as opened:
-        files = [opened.enter_context(path.open("rb")) for path in runs]
-        yield from heapq.merge(*files, lines)
+    def __iter__(self) -> Iterator[str]:
+        """All keys, in the order of their bytes."""
+        return (key for (key,) in self._db.execute("SELECT key FROM known ORDER BY key"))

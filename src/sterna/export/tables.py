@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from sterna.errors import UsageError
-from sterna.export.progress import Tally
 from sterna.export.selection import Selection
 from sterna.query.output import write, write_parquet
 from sterna.web.sitemap_file import Listed, write_sitemap
@@ -24,29 +23,28 @@ _LASTMOD = """
 def write_rows(source: Selection, out: BinaryIO, *, table: str, form: Form) -> int:
     """Writes the rows, and returns their number."""
     source.progress.begin(f"rows of {table}", total=source.check(table), unit="rows")
-    sql, tally = source.select("*", table=table), Tally(source.progress)
+    sql, progress = source.select("*", table=table), source.progress
     if form == "parquet":
         found = source.engine.run_arrow(sql, batch_rows=_BATCH_ROWS)
-        batches = tally.of(source.kept(found.batches), lambda batch: int(batch.num_rows))
+        batches = progress.of(found.batches, lambda batch: int(batch.num_rows))
         write_parquet(found._replace(batches=batches), out)
-        return tally.count
+        return progress.done
     result = source.engine.run(sql)
     text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
     try:
-        write(result._replace(rows=tally.of(source.kept(result.rows))), format=form, out=text)
+        write(result._replace(rows=progress.of(result.rows)), format=form, out=text)
     finally:
         text.detach()  # the stream is not ours to close
-    return tally.count
+    return progress.done
 
 
 def make_sitemap(source: Selection, path: Path, *, base: str) -> tuple[list[Path], int]:
     """Writes the sitemap and its parts beside it; returns the files, index first, and the number of pages."""
     source.check()
     source.progress.begin("pages", total=source.count(_FOUND), unit="pages")
-    tally = Tally(source.progress)
     base = base or _only_site(source)
     pages = (Listed(*row) for row in source.rows(f"url, {_LASTMOD}", and_where=_FOUND))
-    return write_sitemap(tally.of(pages), path, base=base), tally.count
+    return write_sitemap(source.progress.of(pages), path, base=base), source.progress.done
 
 
 def _only_site(source: Selection) -> str:

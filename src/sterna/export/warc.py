@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-
 from sterna.archive.manifest import WarcPosition
 from sterna.archive.warc import OPEN
 from sterna.errors import StorageError
@@ -55,25 +53,16 @@ class WarcFile(Record, frozen=True):
         raise StorageError(f"'{self.folder / self.name}' is gone: put it back and run the same command again")
 
 
-class Heads(Record, frozen=True):
-    """The fields of a record and of the response in it; names in lower case, the first of each counts."""
+class Heads(Record, frozen=True, kw_only=True):
+    """What is used of a record and of the response in it."""
 
-    fields: dict[str, str]
-    status: str = ""
-    http_fields: dict[str, str] = msgspec.field(default_factory=dict)
-    block_start: int = 0  # of the response body, or of the block if there is no response
-
-    @property
-    def kind(self) -> str:
-        return self.fields.get("warc-type", "")
-
-    @property
-    def url(self) -> str:
-        return self.fields.get("warc-target-uri", "")
-
-    @property
-    def date(self) -> str:
-        return self.fields.get("warc-date", "")
+    kind: str
+    url: str
+    date: str
+    payload_digest: str | None
+    status: str
+    http_fields: dict[str, str]
+    block_start: int  # of the response body, or of the block if there is no response
 
     @property
     def mime(self) -> str | None:
@@ -103,11 +92,10 @@ def find(folder: Path, positions: Sequence[WarcPosition]) -> tuple[list[WarcFile
 
 
 def entries(file: WarcFile, *, progress: ExportProgress) -> Iterator[WarcEntry]:
-    """The records of a file, in their order."""
     with file.open() as stream:
-        for member in members(stream, end=file.committed_bytes):
-            yield WarcEntry(read_heads(member.beginning), member.offset, member.length)
-            progress.advance(member.length)
+        for offset, length, beginning in members(stream, end=file.committed_bytes):
+            yield WarcEntry(read_heads(beginning), offset, length)
+            progress.done += length
 
 
 def copy_whole(file: WarcFile, write: Write, *, progress: ExportProgress) -> None:
@@ -115,7 +103,7 @@ def copy_whole(file: WarcFile, write: Write, *, progress: ExportProgress) -> Non
     with file.open() as stream:
         for piece in _pieces(stream, 0, file.committed_bytes):
             write(piece)
-            progress.advance(len(piece))
+            progress.done += len(piece)
 
 
 def copy_wanted(
@@ -159,16 +147,8 @@ def _pieces(stream: BinaryIO, offset: int, length: int) -> Iterator[bytes]:
 # --- records, one gzip member each: where they lie, and how they begin
 
 
-class Member(Record, frozen=True):
-    """The position of a record in its file, and its first bytes, uncompressed."""
-
-    offset: int
-    length: int
-    beginning: bytes
-
-
-def members(file: BinaryIO, *, end: int) -> Iterator[Member]:
-    """The records of a file that is read from its beginning, up to its committed length `end`."""
+def members(file: BinaryIO, *, end: int) -> Iterator[tuple[int, int, bytes]]:
+    """Where the records of a file lie, up to its committed length `end`, their length and first bytes."""
     offset = position = 0  # of the member, and up to which the file was read
     data = b""  # read, and not yet used
     while offset < end:
@@ -189,7 +169,7 @@ def members(file: BinaryIO, *, end: int) -> Iterator[Member]:
             data = inflater.unconsumed_tail
         data = inflater.unused_data
         length = position - len(data) - offset
-        yield Member(offset, length, bytes(beginning))
+        yield offset, length, bytes(beginning)
         offset += length
 
 
@@ -207,17 +187,24 @@ def _damaged(file: BinaryIO, offset: int, reason: str) -> StorageError:
 
 
 def read_heads(beginning: bytes) -> Heads:
-    """The heads of a record from its first bytes."""
     _, fields, start = _head(beginning, 0)
-    if "msgtype=response" not in fields.get("content-type", ""):
-        return Heads(fields, block_start=start)
-    status_line, http_fields, end = _head(beginning, start)
-    status = status_line.partition(" ")[2].strip().partition(" ")[0]
-    return Heads(fields, status, http_fields, end)
+    status_line = ""
+    http_fields: dict[str, str] = {}
+    if "msgtype=response" in fields.get("content-type", ""):
+        status_line, http_fields, start = _head(beginning, start)
+    return Heads(
+        kind=fields.get("warc-type", ""),
+        url=fields.get("warc-target-uri", ""),
+        date=fields.get("warc-date", ""),
+        payload_digest=fields.get("warc-payload-digest"),
+        status=status_line.partition(" ")[2].strip().partition(" ")[0],
+        http_fields=http_fields,
+        block_start=start,
+    )
 
 
 def _head(data: bytes, start: int) -> tuple[str, dict[str, str], int]:
-    """First line, fields and end of the head that starts there."""
+    """First line, fields (in lower case, the first of each name) and end of the head that starts there."""
     lines = _lines(data, start)
     first, end = next(lines, ("", start))
     fields: dict[str, str] = {}

@@ -70,7 +70,6 @@ class PageRow(Record, frozen=True):
 
 
 def make_document(row: PageRow) -> Document:
-    """The document of a page that is wanted."""
     title = schema.normalized((row.title or "")[:MAX_TITLE_CHARS])
     text = schema.normalized((row.text or "")[:MAX_TEXT_CHARS])
     language = (row.language or "")[:MAX_LANGUAGE_CHARS]

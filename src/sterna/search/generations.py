@@ -100,18 +100,15 @@ def writing(folder: Path) -> Iterator[None]:
     """Keeps every other writer out of the index."""
     make_folder(folder)
     with storage_errors(folder):
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise CollectionInUse(
-            f"{folder} is locked by a crawl or another 'sterna index': wait until it ends"
-        ) from None
-    try:
+        lock = (folder / _LOCK).open("ab")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CollectionInUse(
+                f"{folder} is locked by a crawl or another 'sterna index': wait until it ends"
+            ) from None
         yield
-    finally:
-        os.close(handle)
 
 
 def unusable(folder: Path, reason: str) -> IndexUnusable:

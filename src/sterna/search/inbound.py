@@ -17,31 +17,23 @@ HEAD = struct.Struct("<16sqQ")
 MAX_COUNT = 2**32 - 1
 
 
-def read_batch(folder: Path) -> int:
-    """The last batch whose links were counted; -1 if the file is missing or damaged."""
-    try:
-        with (folder / NAME).open("rb") as file:
-            magic, batch, _ = HEAD.unpack(file.read(HEAD.size))
-    except (OSError, struct.error):
-        return -1
-    return int(batch) if magic == MAGIC else -1
-
-
 class Inbound:
     """The counts of one file, which stays mapped as long as this object lives."""
 
     def __init__(self, folder: Path) -> None:
         """The counts as they are now; none if the file is missing or damaged."""
+        self.batch = -1  # the last batch whose links were counted
         self._numbers = self._counts = memoryview(b"")
         try:
             with (folder / NAME).open("rb") as file:
                 view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            magic, _, count = HEAD.unpack(view[: HEAD.size])
+            magic, batch, count = HEAD.unpack(view[: HEAD.size])
         except (OSError, ValueError, struct.error):  # ValueError: the file is empty
             return
         if magic == MAGIC and len(view) == HEAD.size + 12 * count:
             middle = HEAD.size + 8 * count
             self._numbers, self._counts = view[HEAD.size : middle].cast("Q"), view[middle:].cast("I")
+            self.batch = int(batch)
 
     def of(self, number: int) -> int:
         """How many pages link to the URL with this number."""

@@ -17,7 +17,7 @@ from sterna.archive.arrivals import arrivals
 from sterna.archive.disk import storage_errors
 from sterna.archive.manifest import Snapshot
 from sterna.search.documents import mark_of
-from sterna.search.inbound import HEAD, MAGIC, MAX_COUNT, NAME, looked_up, read_batch
+from sterna.search.inbound import HEAD, MAGIC, MAX_COUNT, NAME, Inbound, looked_up
 
 _MAX_ROWS = 2_000_000  # of counts that are not summed yet
 _COUNTS = pa.schema([("number", pa.uint64()), ("count", pa.int64())])
@@ -37,7 +37,7 @@ class LinkCount:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.batch = read_batch(folder)
+        self.batch = Inbound(folder).batch
         self.seconds = 0.0
         self._begun: _Count | None = None
 

@@ -10,7 +10,6 @@ analysis that occurs in the index.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from tantivy import Occur, Query, Schema, TextAnalyzer
 
@@ -21,12 +20,11 @@ from sterna.search import schema
 MAX_CHARS = 2_000
 MAX_TERMS = 32
 
-TITLE_BOOST = 3.0
-HEADS_BOOST = 1.5
-ADDRESS_BOOST = 1.0
+BOOSTS = {schema.TITLE: 3.0, schema.HEADS: 1.5, schema.ADDRESS: 1.0}
 TITLE_PHRASE_BOOST = 3.0
 
-Where = Literal["", "title", "url"]
+# Where a term must be, by the name of the field before it.
+_FIELDS = {"": schema.ALL, "title": schema.TITLE, "url": schema.ADDRESS}
 
 # An optional minus and field, then a phrase (its end may be missing) or anything without spaces.
 _PART = re.compile(
@@ -38,14 +36,12 @@ class Term(Record, frozen=True):
     """A word or phrase, in which field, and whether it is required or excluded."""
 
     text: str
-    where: Where = ""
+    where: str = ""
     is_phrase: bool = False
     is_excluded: bool = False
 
 
 class ParsedQuery(Record, frozen=True, kw_only=True):
-    """The parts of the typed words."""
-
     terms: tuple[Term, ...] = ()
     sites: tuple[str, ...] = ()  # a page must be of one of these
     excluded_sites: tuple[str, ...] = ()
@@ -72,8 +68,7 @@ def parse(words: str) -> ParsedQuery:
             host = host_named(content)
             sites[is_excluded].extend([host] if host else [])
         elif content.strip():
-            where: Where = "title" if field == "title" else "url" if field == "url" else ""
-            terms.append(Term(content.strip(), where, part["phrase"] is not None, is_excluded))
+            terms.append(Term(content.strip(), field, part["phrase"] is not None, is_excluded))
     return ParsedQuery(
         terms=tuple(dict.fromkeys(terms)),
         sites=tuple(sites[False]),
@@ -119,14 +114,14 @@ class Composer:
         must_not: list[Query] = []
         lost: list[str] = []
         for term in parsed.terms:
-            found = self._anywhere(term)
-            if found is None:
+            found = self._analysed(_FIELDS[term.where], term.text)
+            if not found:
                 lost.append(term.text)
             elif term.is_excluded:
-                must_not.append(found)
+                must_not.append(_any(found))
             else:
-                must.append(found)
-                should += self._better(term)
+                must.append(_any(found))
+                should += [] if term.where else self._better(term.text)
         wanted = [term for term in parsed.terms if not term.is_excluded and not term.where]
         if len(wanted) > 1:
             titles = self._analysed(schema.TITLE, " ".join(term.text for term in wanted))
@@ -148,34 +143,25 @@ class Composer:
             lost=tuple(lost),
         )
 
-    def _anywhere(self, term: Term) -> Query | None:
-        """Pages that have the term in its field; None if no analysis leaves anything of it."""
-        if term.where == "url":
-            return self._written(schema.ADDRESS, schema.PLAIN, term.text)
-        queries = self._analysed(schema.TITLE if term.where == "title" else schema.ALL, term.text)
-        return _any(queries) if queries else None
-
-    def _better(self, term: Term) -> list[Query]:
-        if term.where:
-            return []
-        address = self._written(schema.ADDRESS, schema.PLAIN, term.text)
-        boosted = [
-            *((query, TITLE_BOOST) for query in self._analysed(schema.TITLE, term.text)),
-            *((query, HEADS_BOOST) for query in self._analysed(schema.HEADS, term.text)),
-            *([(address, ADDRESS_BOOST)] if address is not None else []),
+    def _better(self, text: str) -> list[Query]:
+        """The fields in which the text makes a page score higher."""
+        return [
+            Query.boost_query(query, boost)
+            for field, boost in BOOSTS.items()
+            for query in self._analysed(field, text)
         ]
-        return [Query.boost_query(query, boost) for query, boost in boosted]
 
     def _analysed(self, field: str, text: str) -> list[Query]:
-        written = (self._written(schema.named(field, name), name, text) for name in self._analyzers)
-        return [query for query in written if query is not None]
-
-    def _written(self, field: str, analysis: str, text: str) -> Query | None:
-        """The tokens of a text, side by side in a field."""
-        tokens = self._analyzers[analysis].analyze(text)
-        if len(tokens) > 1:
-            return Query.phrase_query(self._schema, field, list(tokens))
-        return Query.term_query(self._schema, field, tokens[0]) if tokens else None
+        """The tokens of a text, side by side in a field; one for each analysis that leaves any."""
+        names = [(schema.named(field, analysis), analysis) for analysis in self._analyzers]
+        queries = []
+        for name, analysis in [(field, schema.PLAIN)] if field == schema.ADDRESS else names:
+            tokens = self._analyzers[analysis].analyze(text)
+            if len(tokens) > 1:
+                queries.append(Query.phrase_query(self._schema, name, list(tokens)))
+            elif tokens:
+                queries.append(Query.term_query(self._schema, name, tokens[0]))
+        return queries
 
     def _host(self, host: str) -> Query:
         return Query.term_query(self._schema, schema.HOSTS, host, "basic")

@@ -9,13 +9,14 @@ the same words. Pages that share only a template differ in their titles.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from math import log1p
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from tantivy import DocAddress, Document, Index, Query, Schema, Searcher
+import msgspec
+from tantivy import DocAddress, Document, Index, Query, Searcher
 
 from sterna.model import Record
 from sterna.search import schema
@@ -41,7 +42,6 @@ class IndexView(Record, frozen=True, kw_only=True, gc=True):
     generation: Path
     index: Index
     searcher: Searcher
-    fields: Schema
     composer: Composer
     inbound: Inbound
     inbound_stamp: tuple[int, ...]  # of its file
@@ -49,55 +49,39 @@ class IndexView(Record, frozen=True, kw_only=True, gc=True):
     checked_at: float
 
 
-class Candidate(Record, frozen=True):
-    """A page that matches, by its place in the results of tantivy."""
+class Candidate(Record, frozen=True, gc=True):
+    """A page that matches."""
 
-    place: int
+    address: DocAddress
     score: float  # weighted by inbound links
     inbound: int
     digest: int
     title: int
+    folded: list[DocAddress] = msgspec.field(default_factory=list)  # its near-duplicates, if it is kept
 
 
-class Kept(Record, frozen=True):
-    """A page that is shown, with the places of its near-duplicates."""
-
-    candidate: Candidate
-    folded: list[int]
-
-
-class Ranked(Record, frozen=True, kw_only=True, gc=True):
-    """The first pages that match a query, in order."""
-
-    kept: list[Kept]
-    addresses: list[DocAddress]
-    total: int  # hits; an estimate if not all matching pages were looked at
-    is_exact: bool
-
-
-def rank(view: IndexView, query: Query, *, count: int) -> Ranked:
-    """At least the first `count` hits, if there are as many."""
-    addresses: list[DocAddress] = []
-    folding = Folding(_Likenesses(view, addresses).of)
-    matching = 0
+def rank(view: IndexView, query: Query, *, count: int) -> tuple[list[Candidate], int, bool]:
+    """At least the first `count` hits, if there are as many; the number of all, and whether it is exact."""
+    folding = Folding(_likenesses(view))
+    looked_at = 0
     while True:
-        result = view.searcher.search(query, limit=CHUNK, offset=len(addresses))
+        result = view.searcher.search(query, limit=CHUNK, offset=looked_at)
         matching = result.count or 0  # type: ignore[attr-defined]
         found = [address for _, address in result.hits]
         marks: list[list[Any]] = [view.searcher.fast_field_values(name, found) for name in schema.MARKS]
         candidates = []
-        rows = zip(result.hits, *marks, strict=True)
-        for place, ((score, _), number, digest, title) in enumerate(rows, len(addresses)):
+        for (score, address), number, digest, title in zip(result.hits, *marks, strict=True):
             inbound = view.inbound.of(number)
             weighted = score * (1 + INBOUND_WEIGHT * log1p(inbound)) if inbound else score
-            candidates.append(Candidate(place, weighted, inbound, digest, title))
-        addresses += found
+            candidates.append(Candidate(address, weighted, inbound, digest, title))
+        looked_at += len(found)
         folding.add(candidates)
-        if len(found) < CHUNK or len(folding.kept) >= count or len(addresses) >= 2 * MAX_HITS:
+        if len(found) < CHUNK or len(folding.kept) >= count or looked_at >= 2 * MAX_HITS:
             break
-    is_exact = len(addresses) >= matching
-    total = len(folding.kept) if is_exact else matching - (len(addresses) - len(folding.kept))
-    return Ranked(kept=folding.kept, addresses=addresses, total=total, is_exact=is_exact)
+    is_exact = looked_at >= matching
+    # An estimate where not all were looked at: none of the others is taken for a near-duplicate.
+    total = len(folding.kept) if is_exact else matching - (looked_at - len(folding.kept))
+    return folding.kept, total, is_exact
 
 
 # -- near-duplicates ---------------------------------------------------------------------------------------
@@ -109,23 +93,21 @@ class Folding:
     def __init__(self, likeness: Callable[[Candidate], int | None]) -> None:
         """`likeness` gives the signature of a page's words, None if it has too few; it is rarely called."""
         self._likeness = likeness
-        self.kept: list[Kept] = []
-        self._by_digest: dict[int, Kept] = {}
-        self._by_title: defaultdict[int, list[Kept]] = defaultdict(list)
+        self.kept: list[Candidate] = []
+        self._by_digest: dict[int, Candidate] = {}
+        self._by_title: defaultdict[int, list[Candidate]] = defaultdict(list)
 
     def add(self, candidates: Iterable[Candidate]) -> None:
         """Adds the next chunk, in the order of tantivy; equal scores stay in that order."""
         for candidate in sorted(candidates, key=attrgetter("score"), reverse=True):
-            same = self._same(candidate)
-            if same is not None:
-                same.folded.append(candidate.place)
-                continue
-            kept = Kept(candidate, [])
-            self.kept.append(kept)
-            self._by_digest[candidate.digest] = kept
-            self._by_title[candidate.title].append(kept)
+            if same := self._same(candidate):
+                same.folded.append(candidate.address)
+            else:
+                self.kept.append(candidate)
+                self._by_digest[candidate.digest] = candidate
+                self._by_title[candidate.title].append(candidate)
 
-    def _same(self, candidate: Candidate) -> Kept | None:
+    def _same(self, candidate: Candidate) -> Candidate | None:
         if candidate.digest in self._by_digest:
             return self._by_digest[candidate.digest]
         namesakes = self._by_title.get(candidate.title)
@@ -133,49 +115,40 @@ class Folding:
         if not namesakes or likeness is None:
             return None
         for kept in namesakes:
-            other = self._likeness(kept.candidate)
+            other = self._likeness(kept)
             if other is not None and (other ^ likeness).bit_count() <= MAX_DIFFERING_BITS:
                 return kept
         return None
 
 
-class _Likenesses:
-    """Signatures of pages' words, computed from the stored texts when two pages have one title."""
+def _likenesses(view: IndexView) -> Callable[[Candidate], int | None]:
+    """Signatures of pages' words, computed from the stored texts when two pages have one title.
 
-    def __init__(self, view: IndexView, addresses: Sequence[DocAddress]) -> None:
-        self._view = view
-        self._addresses = addresses
-        self._left = MAX_LIKENESSES  # decremented by `of`
+    None if a page has too few words, or this search computed too many already.
+    """
+    left, known = MAX_LIKENESSES, view.likenesses
 
-    def of(self, candidate: Candidate) -> int | None:
-        """None if the page has too few words, or this search computed too many already."""
-        known = self._view.likenesses
-        if candidate.digest not in known:
-            if not self._left:
-                return None
-            self._left -= 1
+    def likeness(candidate: Candidate) -> int | None:
+        nonlocal left
+        if candidate.digest not in known and left:
+            left -= 1
             if len(known) >= _MAX_KNOWN:
                 known.clear()
-            document = self._view.searcher.doc(self._addresses[candidate.place])
-            known[candidate.digest] = likeness_mark(_body(document))
+            known[candidate.digest] = likeness_mark(_body(view.searcher.doc(candidate.address)))
         return known.get(candidate.digest)
+
+    return likeness
 
 
 # -- hits --------------------------------------------------------------------------------------------------
 
 
-def show(view: IndexView, ranked: Ranked, snippets: Snippets, *, offset: int, limit: int) -> tuple[Hit, ...]:
-    part = ranked.kept[offset : min(offset + limit, MAX_HITS)]
-    return tuple(_hit(view, kept, ranked.addresses, snippets) for kept in part)
-
-
-def _hit(view: IndexView, kept: Kept, addresses: Sequence[DocAddress], snippets: Snippets) -> Hit:
-    candidate = kept.candidate
-    document = view.searcher.doc(addresses[candidate.place])
+def show(view: IndexView, candidate: Candidate, snippets: Snippets) -> Hit:
+    document = view.searcher.doc(candidate.address)
     url = _text(document, schema.URL)
     analysis = _text(document, schema.ANALYSIS)
     title = " ".join(_text(document, schema.named(schema.TITLE, analysis)).split())
-    folded = (view.searcher.doc(addresses[place]) for place in kept.folded[:MAX_FOLDED])
+    folded = map(view.searcher.doc, candidate.folded[:MAX_FOLDED])
     return Hit(
         url=url,
         site=site_of(url),

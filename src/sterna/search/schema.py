@@ -103,7 +103,6 @@ def named(field: str, analysis: str) -> str:
 
 
 def make_schema() -> Schema:
-    """The schema of every index of this version."""
     builder = SchemaBuilder()
     for analysis in ANALYSES:
         builder.add_text_field(named(ALL, analysis), tokenizer_name=analysis)

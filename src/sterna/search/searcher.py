@@ -106,7 +106,6 @@ class Searcher:
             generation=generation,
             index=index,
             searcher=searcher,
-            fields=index.schema,
             composer=Composer(index.schema, {name: self._analyzers[name] for name in names}),
             inbound=before.inbound if before is not None and is_same else Inbound(self._folder),
             inbound_stamp=seen,
@@ -125,12 +124,12 @@ def _found(
     if composed.every is None:
         return (), 0, True, [*notes, *([_NOTHING] if parsed.terms else [])]
     count = min(offset + limit, MAX_HITS)
-    ranked = rank(view, composed.every, count=count)
-    if not ranked.total and composed.some is not None:
-        ranked = rank(view, composed.some, count=count)
-        notes += [_SOME] if ranked.total else []
-    if offset + limit > MAX_HITS and ranked.total > MAX_HITS:
+    kept, total, is_exact = rank(view, composed.every, count=count)
+    if not total and composed.some is not None:
+        kept, total, is_exact = rank(view, composed.some, count=count)
+        notes += [_SOME] if total else []
+    if offset + limit > MAX_HITS and total > MAX_HITS:
         notes.append(_DEEP)
     words = [term.text for term in parsed.terms if not term.is_excluded]
-    snippets = Snippets(view.searcher, view.fields, composed.wanted, words)
-    return show(view, ranked, snippets, offset=offset, limit=limit), ranked.total, ranked.is_exact, notes
+    snippets = Snippets(view.searcher, view.index.schema, composed.wanted, words)
+    return tuple(show(view, each, snippets) for each in kept[offset:count]), total, is_exact, notes

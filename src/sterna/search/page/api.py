@@ -126,14 +126,15 @@ def describe(name: str, bounds: Bounds) -> dict[str, Any]:
     words = {"type": "string", "minLength": 1, "maxLength": bounds.letters}
     limit = {"type": "integer", "minimum": 1, "maximum": bounds.api_hits, "default": bounds.hits}
     offset = {"type": "integer", "minimum": 0, "maximum": bounds.reach, "default": 0}
+    parameters = [
+        {"name": "q", "required": True, "description": _SYNTAX, "schema": words},
+        {"name": "limit", "required": False, "description": "Maximum number of hits.", "schema": limit},
+        {"name": "offset", "required": False, "description": "Number of hits to skip.", "schema": offset},
+    ]
     search = {
         "operationId": "search",
         "summary": "Pages that match the words, best first",
-        "parameters": [
-            _parameter("q", _SYNTAX, words, is_required=True),
-            _parameter("limit", "Maximum number of hits.", limit),
-            _parameter("offset", "Number of hits to skip.", offset),
-        ],
+        "parameters": [{"in": "query", **each} for each in parameters],
         "responses": {"200": _response("The hits", JSON_TYPE, found), **errors},
     }
     check = {
@@ -147,13 +148,6 @@ def describe(name: str, bounds: Bounds) -> dict[str, Any]:
         "paths": {"/api/search": {"get": search}, "/healthz": {"get": check}},
         "components": {"schemas": components},
     }
-
-
-def _parameter(
-    name: str, description: str, schema: dict[str, Any], *, is_required: bool = False
-) -> dict[str, Any]:
-    place = {"name": name, "in": "query", "required": is_required}
-    return {**place, "description": description, "schema": schema}
 
 
 def _response(description: str, media_type: str, schema: dict[str, Any]) -> dict[str, Any]:

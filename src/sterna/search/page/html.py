@@ -49,7 +49,6 @@ class Face(Record, frozen=True, kw_only=True):
 
 
 def start_page(face: Face, *, page_count: int) -> str:
-    """The form, and the query syntax."""
     body = (
         f'<main class="start" id="main" tabindex="-1"><img src="{ICON.path}" alt="" width="88" height="88">'
         f"<h1>{_text(cut(face.name, MAX_NAME))}</h1>{_form(face, '', is_first=True)}"
@@ -59,7 +58,6 @@ def start_page(face: Face, *, page_count: int) -> str:
 
 
 def results_page(face: Face, found: Found) -> str:
-    """One page of the hits."""
     number = found.offset // found.limit + 1
     note = f"{found.note[:1].upper()}{found.note[1:]}"
     said = f'<p class="note" role="note">{_text(cut(note, MAX_SNIPPET))}</p>' if note else ""
@@ -207,18 +205,16 @@ def _nothing(found: Found) -> str:
 
 def hints_for(words: str) -> Sequence[str]:
     """What may help where nothing was found."""
-    hints = ["Check the spelling of each word."]
-    if '"' in words:
-        hints.append("Remove the quotation marks: the words then need not stand side by side.")
-    if "site:" in words:
-        hints.append("Remove site: to search all sites of the collection.")
-    if "title:" in words:
-        hints.append("Remove title: to search the text of the pages, too.")
-    if any(word.startswith("-") for word in words.split()):
-        hints.append("Remove the words with a minus sign: they exclude pages.")
-    if len(words.split()) > 1:
-        hints.append("Try fewer words, or more common ones.")
-    return hints
+    parts = words.split()
+    hints = {
+        "Check the spelling of each word.": True,
+        "Remove the quotation marks: the words then need not stand side by side.": '"' in words,
+        "Remove site: to search all sites of the collection.": "site:" in words,
+        "Remove title: to search the text of the pages, too.": "title:" in words,
+        "Remove the words with a minus sign: they exclude pages.": any(each[0] == "-" for each in parts),
+        "Try fewer words, or more common ones.": len(parts) > 1,
+    }
+    return [hint for hint, is_apt in hints.items() if is_apt]
 
 
 def _pager(face: Face, found: Found, number: int) -> str:

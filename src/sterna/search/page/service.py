@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +17,7 @@ from sterna.search.page.api import JSON_TYPE, Bounds, SearchRequest, encode
 from sterna.search.page.html import ICON, STYLE, Face, problem_page, results_page, start_page
 from sterna.search.results import Found, Searches
 from sterna.web.http_app import TEXT_TYPE, App, Handler, Headers, HttpError, HttpRequest, HttpResponse
-from sterna.web.http_server import Server, make_server, serve_until_signalled
+from sterna.web.http_server import Server, make_server
 
 MAX_CONNECTIONS = 256
 KEEP_ALIVE_SECONDS = 15
@@ -36,7 +35,7 @@ T = TypeVar("T")
 
 
 def make_app(searcher: Searches, *, name: str, is_local: bool, bounds: Bounds | None = None) -> App:
-    """The app for a collection of this name; called inside a running loop."""
+    """The app for a collection of this name."""
     service = _Service(searcher, Face(name=name, bounds=bounds or Bounds()))
     return App(service.routes(), policy=_POLICY, is_local=is_local, show_error=service.show_error)
 
@@ -51,19 +50,13 @@ def page_server(app: App) -> Server:
     )
 
 
-async def serve(
-    make_app: Callable[[], App], *, listener: socket.socket, on_ready: Callable[[], None]
-) -> None:
-    """Serves the page until SIGTERM or SIGINT."""
-    await serve_until_signalled(page_server(make_app()), listener, on_ready=on_ready)
-
-
 class _Service:
     def __init__(self, searcher: Searches, face: Face) -> None:
         bounds = face.bounds
         self._searcher = searcher
         self._face = face
-        self._pool = _ThreadPool(bounds)
+        self._free = asyncio.Semaphore(bounds.searches)
+        self._waiting = 0  # requests whose search has not begun; changed by `_do` alone
         self._description = msgspec.json.encode(api.describe(face.name, bounds))
 
     def routes(self) -> dict[str, Handler]:
@@ -113,16 +106,23 @@ class _Service:
             partial(self._searcher.search, wanted.words, limit=wanted.limit, offset=wanted.offset)
         )
 
+    # -- threads: some searches at once, some waiting, none for longer than its time
+
     async def _do(self, work: Callable[[], T]) -> T:
+        """The result of blocking work; HttpError if it takes too long, fails, or too many are waiting."""
+        bounds = self._face.bounds
+        if self._free.locked() and self._waiting >= bounds.waiting:
+            raise HttpError(503, "Too many searches are waiting: try again in a few seconds.", _LATER)
         try:
-            return await self._pool.do(work)
-        except _Overloaded:
-            raise HttpError(
-                503, "Too many searches are waiting: try again in a few seconds.", _LATER
-            ) from None
+            async with asyncio.timeout(bounds.seconds):
+                self._waiting += 1
+                try:
+                    await self._free.acquire()
+                finally:
+                    self._waiting -= 1
+                return await self._start(work)
         except TimeoutError:
-            seconds = self._face.bounds.seconds
-            detail = f"The search timed out after {seconds:g} seconds: try fewer or rarer words."
+            detail = f"The search timed out after {bounds.seconds:g} seconds: try fewer or rarer words."
             raise HttpError(503, detail, _LATER) from None
         except SternaError as error:
             _log.error("a search failed: %s", error)  # for the operator alone: it names files
@@ -130,34 +130,6 @@ class _Service:
                 "The index cannot be searched now. The operator finds the reason in the log of this page."
             )
             raise HttpError(503, detail, _LATER) from error
-
-
-# -- threads: some searches at once, some waiting, none for longer than its time --------------------------
-
-
-class _Overloaded(Exception):
-    """Too many requests are waiting already."""
-
-
-class _ThreadPool:
-    """Does blocking work for requests; made inside a running loop."""
-
-    def __init__(self, bounds: Bounds) -> None:
-        self._free = asyncio.Semaphore(bounds.searches)
-        self._waiting = 0  # requests without a place; changed by `do` alone
-        self._bounds = bounds
-
-    async def do(self, work: Callable[[], T]) -> T:
-        """The result of the work; raises _Overloaded, or TimeoutError if there is none in time."""
-        async with asyncio.timeout(self._bounds.seconds):
-            if self._free.locked() and self._waiting >= self._bounds.waiting:
-                raise _Overloaded
-            self._waiting += 1
-            try:
-                await self._free.acquire()
-            finally:
-                self._waiting -= 1
-            return await self._start(work)
 
     def _start(self, work: Callable[[], T]) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
