@@ -95,27 +95,20 @@ def write_segment(
     return Segment(name, table, row_count, size_bytes, tier)
 
 
-def in_order(paths: Sequence[Path]) -> list[Path]:
-    """The files sorted by their first batch; names would do, but for clocks that are set back."""
-
-    def first_batch(path: Path) -> int:
-        with damage_named(path):
-            return min((low for low, _ in batches_of(pq.read_metadata(path))), default=0)
-
-    return sorted(paths, key=first_batch)
-
-
-def common_schema(table: str, paths: Sequence[Path]) -> pa.Schema:
-    """The columns that any of the files has."""
+def merged(table: str, paths: Iterable[Path]) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """The columns that any of the files has, and their rows in the order of their first batches."""
     names: set[str] = set()
+    first_batches = {}  # names would do, but for clocks that are set back
     for path in paths:
         with damage_named(path):
-            names.update(pq.read_schema(path).names)
-    return pa.schema([field for field in SCHEMAS[table] if field.name in names])
+            footer = pq.read_metadata(path)
+        names.update(footer.schema.to_arrow_schema().names)
+        first_batches[path] = min((low for low, _ in batches_of(footer)), default=0)
+    schema = pa.schema([field for field in SCHEMAS[table] if field.name in names])
+    return schema, gathered(_row_groups(sorted(first_batches, key=first_batches.__getitem__), schema))
 
 
-def row_groups(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The row groups of the files, with every column of the schema."""
+def _row_groups(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
     for path in paths:
         with damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             for group in range(file.num_row_groups):

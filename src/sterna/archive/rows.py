@@ -127,13 +127,8 @@ def _times(values: Sequence[float | None]) -> pa.Array:
 
 
 def _dates(headers: Sequence[str], pages: Sequence[Page]) -> pa.Array:
-    return pa.array(
-        [
-            last_modified(header, fetched=moment(page.fetched)) if header else None
-            for header, page in zip(headers, pages, strict=True)
-        ],
-        _TIME,
-    )
+    pairs = zip(headers, pages, strict=True)
+    return pa.array([last_modified(header, fetched=moment(page.fetched)) for header, page in pairs], _TIME)
 
 
 def _joined(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

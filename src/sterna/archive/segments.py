@@ -66,18 +66,11 @@ class SegmentStore:
         """
         if len({segment.table for segment in segments}) != 1:
             raise ValueError("a merge needs segments of one table")
-        from sterna.archive.parquet import (  # noqa: PLC0415 - see there
-            common_schema,
-            gathered,
-            in_order,
-            row_groups,
-        )
+        from sterna.archive.parquet import merged  # noqa: PLC0415 - see there
 
         table = segments[0].table
-        paths = in_order([self.path(segment.name) for segment in segments])
-        schema = common_schema(table, paths)
-        tier = max(segment.tier for segment in segments) + 1
-        return self._write(table, gathered(row_groups(paths, schema)), schema=schema, tier=tier)
+        schema, rows = merged(table, (self.path(segment.name) for segment in segments))
+        return self._write(table, rows, schema=schema, tier=max(segment.tier for segment in segments) + 1)
 
     def sweep(self, known: Collection[str]) -> list[str]:
         """Removes what a crash left: temporary files and segments that the manifest does not know."""
