@@ -54,10 +54,11 @@ class Board:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
+        # Of storage.toml, empty if nothing is wrong; changed by the manager.
+        self.fault = ""
         # Changed under the lock.
         self._standings: dict[tuple[str, str], Standing] = {}
-        self._fault = ""
-        self._is_changed = False
+        self._written: tuple[str, list[Standing]] = ("", [])
         self._written_at = 0.0
 
     def note(self, standing: Standing) -> bool:
@@ -68,21 +69,12 @@ class Board:
             is_news = bool(standing.error) and (was is None or was.error != standing.error)
             if was and was.error and was.state == standing.state:
                 standing = replace(standing, since=was.since)
-            self._is_changed |= standing != was
             self._standings[key] = standing
         return is_news
 
-    def note_fault(self, fault: str) -> None:
-        """Notes what is wrong with storage.toml; empty if nothing is."""
-        with self._lock:
-            self._is_changed |= fault != self._fault
-            self._fault = fault
-
     def keep_only(self, keys: set[tuple[str, str]]) -> None:
         with self._lock:
-            for key in set(self._standings) - keys:
-                del self._standings[key]
-                self._is_changed = True
+            self._standings = {key: self._standings[key] for key in self._standings.keys() & keys}
 
     def standings(self) -> list[Standing]:
         with self._lock:
@@ -90,13 +82,12 @@ class Board:
 
     def write(self, *, is_last: bool = False) -> None:
         """Replaces the file if something changed."""
-        with self._lock:
-            is_early = time.monotonic() - self._written_at < WRITE_SECONDS
-            if not self._is_changed or (is_early and not is_last):
-                return
-            self._is_changed, self._written_at = False, time.monotonic()
-            rules = tuple(self._standings[key] for key in sorted(self._standings))
-            status = Status(written=time.time(), fault=self._fault, rules=rules)
+        content = (self.fault, self.standings())
+        is_early = time.monotonic() - self._written_at < WRITE_SECONDS
+        if content == self._written or (is_early and not is_last):
+            return
+        self._written, self._written_at = content, time.monotonic()
+        status = Status(written=time.time(), fault=self.fault, rules=tuple(content[1]))
         begun = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
         with storage_errors(self._path):
             begun.write_bytes(msgspec.json.encode(status) + b"\n")
