@@ -16,7 +16,6 @@ Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
 # Invisible, but needed for Persian, Hindi and many emoji, and harmless on the screen.
 _JOINERS = "\u200c\u200d"
-_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SUSPECT = re.compile(r"[^\x20-\x7e]")
 
 _SAMPLE_ROWS = 200  # the widths come from these; the rest streams through them
@@ -39,11 +38,7 @@ def _shown(match: re.Match[str]) -> str:
     character = match[0]
     if character.isprintable() or character in _JOINERS:
         return character
-    if category(character) == "Zs":
-        return " "
-    code = ord(character)
-    escape = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-    return _NAMED.get(character, escape)
+    return " " if category(character) == "Zs" else ascii(character)[1:-1]
 
 
 # --- values
