@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,7 +28,7 @@ from sterna.query.complaints import (
     only_statement,
     shows_tables,
 )
-from sterna.query.scan import Within, literal, literal_list
+from sterna.query.scan import WHOLE, Within, literal, literal_list
 from sterna.query.tables import Tables
 
 T = TypeVar("T")
@@ -63,20 +64,17 @@ class Batches(NamedTuple):
 class Engine:
     """The tables of a collection, to be queried: page, page_history, link, event, fact, those of `extra`.
 
-    Given `pages`, it knows these alone. With `after`, `upto`, `visit` or `crawler` (a pattern) all tables
-    hold only what came in these batches, in that visit or by such crawlers, and `page` is all that came.
+    Given `pages`, it knows these alone. Given a part, all tables hold only what came `within` it, and `page`
+    is all that came.
     """
 
-    def __init__(  # noqa: PLR0913 - the tables, the part of them and the bounds
+    def __init__(
         self,
         tables: Mapping[str, Sequence[Path]],
         *,
         extra: Mapping[str, pa.Table] | None = None,
         pages: pa.Table | None = None,
-        after: int | None = None,
-        upto: int | None = None,
-        visit: str | None = None,
-        crawler: str | None = None,
+        within: Within = WHOLE,
         memory_bytes: int = MEMORY_BYTES,
         time_limit_seconds: float = TIME_LIMIT_SECONDS,
         spill_folder: Path | None = None,
@@ -86,7 +84,6 @@ class Engine:
         self._connection = duckdb.connect(":memory:", config=_START)
         self._works: set[_Work] = set()  # changed by _begun() and _end()
         files = {name: [str(path.absolute()) for path in tables.get(name, ())] for name in SCHEMAS}
-        within = Within(after=after, upto=upto, visit=visit, crawler=crawler)
         try:
             self._tables = Tables(self._connection, files, extra=extra or {}, pages=pages, within=within)
             self._lock([path for paths in files.values() for path in paths], spill_folder)
@@ -218,24 +215,21 @@ class Engine:
             raise complaint(error, work.sql, Names(self._tables, work.cursor)) from error
 
 
+@dataclass(eq=False, repr=False)
 class _Work:
-    """One query on its way: the connection that works on it, and the time that is left.
+    """One query on its way, in a thread of its own, for DuckDB is mostly deaf to Ctrl-C."""
 
-    It works in a thread of its own, for DuckDB is mostly deaf to Ctrl-C.
-    """
-
-    def __init__(self, sql: str, cursor: duckdb.DuckDBPyConnection, seconds: float) -> None:
-        self.sql = sql
-        self.cursor = cursor
-        self.reader: Any = None  # of the result in Arrow's columns
-        self.is_over = False  # set by the timer's thread only
-        self._left_seconds = seconds
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="query")
+    sql: str
+    cursor: duckdb.DuckDBPyConnection
+    left_seconds: float
+    reader: Any = None  # of the result in Arrow's columns
+    is_over: bool = False  # set by the timer's thread only
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "query"))
 
     def call(self, work: Callable[[], T]) -> T:
         """The result of the work, interrupted by Ctrl-C, and when all calls have used up the time."""
         began = time.monotonic()
-        timer = threading.Timer(max(self._left_seconds, 0), self._end)
+        timer = threading.Timer(max(self.left_seconds, 0), self._end)
         timer.daemon = True
         timer.start()
         future = self._thread.submit(work)
@@ -247,7 +241,7 @@ class _Work:
             raise
         finally:
             timer.cancel()
-            self._left_seconds -= time.monotonic() - began
+            self.left_seconds -= time.monotonic() - began
 
     def _end(self) -> None:
         self.is_over = True

@@ -17,6 +17,7 @@ from sterna.archive.manifest import Snapshot
 from sterna.errors import QueryError
 from sterna.model import Record
 from sterna.query.engine import Engine
+from sterna.query.scan import Within
 from sterna.storage.config import RuleSpec
 from sterna.storage.rows import SIMPLE_TYPES, ColumnRows, Row
 
@@ -25,7 +26,6 @@ CHUNK_CHARACTERS = 8_000_000
 _FETCHED_ROWS = 1_000
 _SAMPLED_ROWS = 50  # of these; measuring all of them would cost as much as sending them
 MEMORY_BYTES = 500_000_000
-TIME_LIMIT_SECONDS = 60.0
 
 # With any of these a row of the answer may depend on several rows of the table.
 _OVER_ROWS = (
@@ -160,11 +160,5 @@ def _parted(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 
 def _engine(rule: RuleSpec, snapshot: Snapshot, *, after: int, upto: int) -> Engine:
-    return Engine(
-        snapshot.tables,
-        after=after,
-        upto=upto,
-        crawler=rule.crawler,
-        memory_bytes=MEMORY_BYTES,
-        time_limit_seconds=TIME_LIMIT_SECONDS,
-    )
+    within = Within(after=after, upto=upto, crawler=rule.crawler)
+    return Engine(snapshot.tables, within=within, memory_bytes=MEMORY_BYTES)
