@@ -391,7 +391,7 @@ def test_whatever_was_committed_is_there_and_nothing_else(
     store = warc_store(folder, max_bytes=2_500)
     for number, (operation, count, step, is_lost) in enumerate(operations):
         batch = [page(number * 10 + each, os.urandom(700)) for each in range(count)]
-        store._on_step = crash_at(step)
+        store.on_step = crash_at(step)
         try:
             positions = store.append(batch) if operation == "append" else store.close()
             if is_lost:

@@ -105,7 +105,8 @@ def merged(table: str, paths: Iterable[Path]) -> tuple[pa.Schema, Iterator[pa.Ta
         names.update(footer.schema.to_arrow_schema().names)
         first_batches[path] = min((low for low, _ in batches_of(footer)), default=0)
     schema = pa.schema([field for field in SCHEMAS[table] if field.name in names])
-    return schema, gathered(_row_groups(sorted(first_batches, key=first_batches.__getitem__), schema))
+    groups = _row_groups(sorted(first_batches, key=first_batches.__getitem__), schema)
+    return schema, gathered(groups, least_bytes=GROUP_BYTES)  # so that there are no tiny groups
 
 
 def _row_groups(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -134,16 +135,14 @@ def damage_named(path: Path) -> Iterator[None]:
         raise StorageError(f"segment '{path}' is damaged ({reason}): restore it from a copy") from error
 
 
-def gathered(groups: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in groups of about GROUP_BYTES, so that merged segments have no tiny groups."""
+def gathered(parts: Iterable[pa.Table], *, least_bytes: int, least_rows: int = _MOST) -> Iterator[pa.Table]:
+    """The same rows in tables that are complete as soon as they have so many bytes or rows."""
     pending: list[pa.Table] = []
-    size_bytes = 0
-    for group in groups:
-        pending.append(group)
-        size_bytes += group.nbytes
-        if size_bytes >= GROUP_BYTES:
+    for part in parts:
+        pending.append(part)
+        if sum(map(len, pending)) >= least_rows or sum(each.nbytes for each in pending) >= least_bytes:
             yield pa.concat_tables(pending)
-            pending, size_bytes = [], 0
+            pending = []
     if pending:
         yield pa.concat_tables(pending)
 

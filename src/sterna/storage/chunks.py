@@ -14,6 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from sterna.archive.arrivals import arrivals
 from sterna.archive.manifest import Snapshot
+from sterna.archive.parquet import gathered
 from sterna.errors import QueryError
 from sterna.model import Record
 from sterna.query.engine import Engine
@@ -115,7 +116,8 @@ def _answers(
         query = rule.store[step].query
         if step in in_columns and _is_simple(engine, query):
             found = engine.run_arrow(query, batch_rows=_FETCHED_ROWS)
-            for table in _gathered(found.batches):
+            tables = (pa.Table.from_batches([batch]) for batch in found.batches)
+            for table in gathered(tables, least_bytes=CHUNK_CHARACTERS, least_rows=CHUNK_ROWS):
                 yield Chunk(step, batch, tuple(found.schema.names), ColumnRows(table))
         else:
             result = engine.run(query)
@@ -129,18 +131,6 @@ def _is_simple(engine: Engine, query: str) -> bool:
         return all(kind in SIMPLE_TYPES for _, kind, *_ in engine.run(f"DESCRIBE {query}").rows)
     except QueryError:
         return False  # the query itself will raise the error
-
-
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The batches of Arrow in tables of bounded length and size."""
-    some: list[pa.RecordBatch] = []
-    for batch in batches:
-        some.append(batch)
-        if sum(map(len, some)) >= CHUNK_ROWS or sum(each.nbytes for each in some) >= CHUNK_CHARACTERS:
-            yield pa.Table.from_batches(some)
-            some = []
-    if some:
-        yield pa.Table.from_batches(some)
 
 
 def _parted(rows: Iterator[Row]) -> Iterator[list[Row]]:

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sterna.crawler.algebra import TRUE, joined, or_none, prunable_of, prune_of
 from sterna.crawler.grammar import check, describe
+from sterna.crawler.sql import reads
 from sterna.crawler.sql.pushdown import marks_of, shipped, translate
 from sterna.crawler.sql.query import (
     Conjunct,
@@ -21,18 +22,6 @@ from sterna.crawler.sql.query import (
     where_of,
     with_parts,
     without_limit,
-)
-from sterna.crawler.sql.reads import (
-    PAGE_COLUMNS,
-    TABLES,
-    Names,
-    PageReader,
-    bounds_of,
-    columns_read,
-    fields_read,
-    find_reader,
-    is_streamable,
-    needs_other_rows,
 )
 from sterna.errors import UsageError
 from sterna.model import Field, Predicate, Record
@@ -104,7 +93,7 @@ def plan_condition(text: str) -> Predicate:
     """The condition as it is shipped, whole; UsageError if the site cannot judge it exactly."""
     with _bounded_depth():
         node = read_condition(text)
-        check_names(node.root(), {"page": PAGE_COLUMNS})
+        check_names(node.root(), {"page": reads.PAGE_COLUMNS})
         found = translate(node, frozenset({"page"}))
     for mark in marks_of(found):
         raise UsageError(f"the site cannot judge {text!r}: {mark.values[0]}")
@@ -122,23 +111,23 @@ def _bounded_depth() -> Iterator[None]:
 
 def _plan(sql: str) -> QueryPlan:
     query = read_query(sql)
-    check_names(query, TABLES)
-    reader = find_reader(query)
+    check_names(query, reads.TABLES)
+    reader = reads.find_reader(query)
     where = where_of(sql, query) if isinstance(query, exp.Select) else None
     judged = _judged(query, reader, where)
     select = joined("and", (each.shipped for each in judged))
     again = [each.part for each in judged if each.is_again]
     home_sql = with_parts(sql, where, again) if where and len(again) < len(judged) else sql
-    columns = tuple(columns_read(query, {id(each.part.node) for each in judged if not each.is_again}))
-    streams = is_streamable(query)
-    limit, offset = bounds_of(query) if streams else (None, 0)
+    columns = tuple(reads.columns_read(query, {id(each.part.node) for each in judged if not each.is_again}))
+    streams = reads.is_streamable(query)
+    limit, offset = reads.bounds_of(query) if streams else (None, 0)
     return QueryPlan(
         sql=sql,
         prune=prune_of(select),
         prunable=prunable_of(select),
         select=or_none(select),
         columns=columns,
-        fields=fields_read(query, columns),
+        fields=reads.fields_read(query, columns),
         is_exact=not again,
         is_streamable=streams,
         home_sql=home_sql,
@@ -152,7 +141,7 @@ def _plan(sql: str) -> QueryPlan:
 # --- the conditions
 
 
-def _judged(query: exp.Expr, reader: PageReader, where: Where | None) -> list[_Judged]:
+def _judged(query: exp.Expr, reader: reads.PageReader, where: Where | None) -> list[_Judged]:
     select = reader.select or query
     parts: Sequence[Conjunct] = ()
     if where and select is query:
@@ -171,7 +160,7 @@ def _judged(query: exp.Expr, reader: PageReader, where: Where | None) -> list[_J
     return [_Judged(part, TRUE, is_again=True, step=Step(part.text, "at home", why)) for part in parts]
 
 
-def _judge(part: Conjunct, names: Names, *, is_outer: bool) -> _Judged:
+def _judge(part: Conjunct, names: reads.Names, *, is_outer: bool) -> _Judged:
     found = translate(part.node, names)
     stage: Stage = "at the site"
     why = "it means the same there as in DuckDB"
@@ -197,7 +186,7 @@ def _home_steps(query: exp.Expr) -> Iterator[Step]:
     if isinstance(query, exp.SetOperation):
         yield Step(query.key.upper(), "at home", "the results of its queries are combined at home")
     is_grouped = not isinstance(query, exp.Select) or query.args.get("group")
-    if not is_grouped and any(map(needs_other_rows, query.expressions)):
+    if not is_grouped and any(map(reads.needs_other_rows, query.expressions)):
         yield Step("functions of several rows", "at home", "they need all rows")
 
 
