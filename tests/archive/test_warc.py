@@ -73,9 +73,7 @@ def written(folder: Path, *pages: Page) -> list[Any]:
 
 
 def test_file_begins_with_who_wrote_it(tmp_path: Path) -> None:
-    store = warc_store(
-        tmp_path, software="Sterna/1 (x\r\nrobots: evil)", user_agent="Sterna", robots="classic"
-    )
+    store = warc_store(tmp_path, software="Sterna/1 (x\r\nrobots: evil)", user_agent="Sterna")
     (position,) = store.append([page()])
     info, *_ = read((tmp_path / f"{position.name}.open").read_bytes())
     assert info.kind == "warcinfo"

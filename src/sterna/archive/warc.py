@@ -14,7 +14,7 @@ its committed length and whether it is open. The file and the manifest cannot ch
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
@@ -51,11 +51,8 @@ class WarcStore:
     _: KW_ONLY
     software: str
     user_agent: str = ""
-    robots: str = "classic"
     max_bytes: int = MAX_BYTES
     on_step: OnStep = ignore_step
-    make_id: Callable[[], str] = new_id
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     # Changed by recover, append and close only, and only after the disk has done its part.
     _open: list[WarcPosition] = field(default_factory=list)  # the last is written on
     _full: list[str] = field(default_factory=list)  # handed back as closed, not yet renamed
@@ -102,7 +99,6 @@ class WarcStore:
         return [WarcPosition(each.name, each.committed_bytes, is_open=False) for each in closed]
 
     def path(self, name: str) -> Path:
-        """Where the file lies once it is complete."""
         return self.folder / name
 
     def _open_path(self, name: str) -> Path:
@@ -129,9 +125,9 @@ class WarcStore:
         return parts
 
     def _begin(self) -> _Part:
-        now = self.clock()
-        name = f"sterna-{now:%Y%m%d%H%M%S}-{self.make_id()}.warc.gz"
-        info = {"software": self.software, "robots": self.robots, "http-header-user-agent": self.user_agent}
+        now = datetime.now(UTC)
+        name = f"sterna-{now:%Y%m%d%H%M%S}-{new_id()}.warc.gz"
+        info = {"software": self.software, "robots": "classic", "http-header-user-agent": self.user_agent}
         return _Part(name, 0, [warcinfo(name, info, now=now)])
 
     def _write(self, parts: Sequence[_Part]) -> None:

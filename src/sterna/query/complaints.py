@@ -31,16 +31,7 @@ _MISSING_COLUMN = re.compile(
     re.DOTALL,
 )
 _PREFIX = re.compile(r"[A-Z][A-Za-z ]+ Error: ")
-# A query of the catalog must also see tables that no query has named yet.
-_CATALOG = re.compile(
-    r"\b(show|information_schema|duckdb_\w+|pg_catalog|sqlite_master|pragma_\w+)\b", re.IGNORECASE
-)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
-
-
-def shows_tables(sql: str) -> bool:
-    """True if the query may read the catalog."""
-    return _CATALOG.search(sql) is not None
 
 
 def only_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:

@@ -4,6 +4,7 @@ A query is one statement that reads. It can neither reach other files or the net
 it is held to a limit of memory and of time: the texts that it works on come from strangers.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,14 +21,7 @@ import pyarrow as pa
 
 from sterna.archive.rows import SCHEMAS
 from sterna.errors import QueryError
-from sterna.query.complaints import (
-    Names,
-    check_parameters,
-    complaint,
-    missing_table,
-    only_statement,
-    shows_tables,
-)
+from sterna.query.complaints import Names, check_parameters, complaint, missing_table, only_statement
 from sterna.query.scan import WHOLE, Within, literal, literal_list
 from sterna.query.tables import Tables
 
@@ -39,6 +33,10 @@ _FETCH_ROWS = 1_000
 _BATCH_ROWS = 2_048 * 8
 _MOST_TABLES = 100  # that one query may name
 
+# A query of the catalog must also see tables that no query has named yet.
+_CATALOG = re.compile(
+    r"\b(show|information_schema|duckdb_\w+|pg_catalog|sqlite_master|pragma_\w+)\b", re.IGNORECASE
+)
 # `python_enable_replacements` keeps a query from reading the variables of this program.
 _START: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -162,7 +160,7 @@ class Engine:
     ) -> Any:
         """The result of `start`; tables are defined when DuckDB reports them missing."""
         self._tables.prepare(cursor, sql)
-        if shows_tables(sql):
+        if _CATALOG.search(sql):
             self._tables.define_all(cursor)
         for _ in range(_MOST_TABLES):
             check_parameters(only_statement(cursor, sql), parameters)

@@ -81,9 +81,7 @@ class Tables:
         """Makes the table, or the template for this connection only; False if the name is unknown."""
         key = name.casefold()
         with self._lock:
-            if key in self._makers:
-                if key in self._defined:
-                    return False
+            if key in self._makers and key not in self._defined:
                 self._make(connection, key)
                 self._defined.add(key)
                 return True
