@@ -58,16 +58,13 @@ def is_symbol(text: str) -> bool:
 
 def encode(fact: Fact) -> bytes:
     """The fact as it travels; ValueError if CLIPS cannot represent it."""
-    contents: object
+    _check_name(fact.template)
     if fact.slots is None:
-        contents = [_packed(value) for value in fact.values]
-    else:
-        contents = {name: _packed_slot(value) for name, value in fact.slots}
-        if len(contents) != len(fact.slots):
-            raise ValueError(f"the fact {fact.template!r} has a duplicate slot")
-    for name in (fact.template, *(contents if isinstance(contents, dict) else ())):
-        _check_name(name)
-    return _ENCODER.encode([fact.template, contents])
+        return _ENCODER.encode([fact.template, _packed_slot(fact.values)])
+    slots = {_check_name(name): _packed_slot(value) for name, value in fact.slots}
+    if len(slots) != len(fact.slots):
+        raise ValueError(f"the fact {fact.template!r} has a duplicate slot")
+    return _ENCODER.encode([fact.template, slots])
 
 
 def decode(data: bytes) -> Fact:

@@ -76,10 +76,7 @@ class Witness:
         self.ended = parcel.ended
 
     def _consider(self, page: Page) -> None:
-        """Keeps a uniform random sample of a stream of unknown length (Vitter's algorithm R).
-
-        Without the random numbers nobody can predict which pages are kept.
-        """
+        """Keeps a uniform random sample (Vitter's algorithm R), which the host cannot predict."""
         self.checkable += 1
         kept = len(self._sample)
         place = kept if kept < MOST_SAMPLES else self._random.randrange(self.checkable)
