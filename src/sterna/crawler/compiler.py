@@ -57,7 +57,6 @@ def compile_spec(spec: Spec, folder: Path) -> Crawler:
 
 
 def compile_query(plan: "QueryPlan", name: str) -> Crawler:
-    """The crawler that collects what a query needs."""
     program = Program(prune=plan.prune, select=plan.select, keep=model.Keep(fields=plan.fields))
     return Crawler(name=name, program=_with_needs(program))
 

@@ -76,11 +76,9 @@ def _start(spec: Spec | None, crawler: Crawler) -> Paragraph:
     urls = spec.seed_urls() if spec else ()
     if not spec or not urls:
         return Paragraph("It starts where it is sent.", after=facts)
-    sites = spec.journey_sites()
-    if sites:
-        way = f"It visits the sites one after the other and carries its facts along: {', '.join(sites)}."
-        return Paragraph("It starts at:", urls, f"{way} {facts}")
-    return Paragraph("It starts at:", urls, facts)
+    sites = ", ".join(spec.journey_sites())
+    way = f"It visits the sites one after the other and carries its facts along: {sites}." if sites else ""
+    return Paragraph("It starts at:", urls, f"{way} {facts}")
 
 
 def _reach(scope: Scope, program: Program) -> Paragraph:
@@ -180,20 +178,14 @@ def _number(number: float) -> str:
 
 
 def _numbered(number: int, paragraph: Paragraph) -> str:
-    lines = [_wrapped(paragraph.text, first=f"{number:2}. ", rest=4)]
-    lines += [_wrapped(item, first="      - ", rest=8) for item in paragraph.items]
-    if paragraph.after.strip():
-        lines.append(_wrapped(paragraph.after, first="    ", rest=4))
-    return "\n".join(lines)
+    lines = _wrapped(paragraph.text, f"{number:2}. ")
+    for item in paragraph.items:
+        lines += _wrapped(item, "      - ")
+    return "\n".join(lines + _wrapped(paragraph.after, "    "))
 
 
-def _wrapped(text: str, *, first: str, rest: int) -> str:
+def _wrapped(text: str, first: str) -> list[str]:
     # A URL or an expression must not be broken in two.
-    return textwrap.fill(
-        text.strip(),
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=" " * rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    wrapper = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
+    wrapper.initial_indent, wrapper.subsequent_indent = first, " " * len(first)
+    return wrapper.wrap(text.strip())

@@ -228,17 +228,15 @@ def to_json(fact: Fact) -> str:
     """The fact as JSON, which `fact_of` reads."""
     contents: dict[str, object] = {"template": fact.template}
     if fact.slots is None:
-        contents["values"] = _shown_slot(fact.values)
+        contents["values"] = _shown(fact.values)
     else:
-        contents["slots"] = {name: _shown_slot(value) for name, value in fact.slots}
+        contents["slots"] = {name: _shown(value) for name, value in fact.slots}
     return json.dumps(contents, ensure_ascii=False, separators=(", ", ": "))
 
 
-def _shown_slot(value: Value | Values) -> object:
-    return [_shown(each) for each in value] if isinstance(value, tuple) else _shown(value)
-
-
-def _shown(value: Value) -> object:
+def _shown(value: Value | Values) -> object:
+    if isinstance(value, tuple):
+        return [_shown(each) for each in value]
     if isinstance(value, Symbol):
         return {"symbol": value.name} if value not in (TRUE, FALSE) else value == TRUE
     if isinstance(value, float) and not math.isfinite(value):

@@ -29,15 +29,14 @@ def write(
     """Streams all rows; `width` is that of the terminal; a live table has fixed column widths."""
     if format == "csv":
         _write_csv(result, out)
-        return
-    if format == "json":
+    elif format == "json":
         _write_json(result, out)
-        return
-    is_table = format == "table"
-    for line in table_lines(*result, width=width, is_live=is_live) if is_table else _json_lines(result):
-        out.write(f"{line}\n")
-        if is_live:
-            out.flush()
+    else:
+        is_table = format == "table"
+        for line in table_lines(*result, width=width, is_live=is_live) if is_table else _json_lines(result):
+            out.write(f"{line}\n")
+            if is_live:
+                out.flush()
 
 
 def write_parquet(result: Batches, out: BinaryIO) -> None:
@@ -49,7 +48,6 @@ def write_parquet(result: Batches, out: BinaryIO) -> None:
 
 
 def with_distinct_names(result: Batches) -> Batches:
-    """The result with a number after repeated names."""
     names = distinct(result.schema.names)
     schema = pa.schema([field.with_name(name) for field, name in zip(result.schema, names, strict=True)])
     batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in result.batches)

@@ -13,10 +13,7 @@ _MOST_GROUPS = 16
 
 
 class Scan:
-    """The rows of one table, to put after FROM; a column that a file lacks is NULL.
-
-    They come from the files or, if `given`, from the table of that name.
-    """
+    """The rows of files, or of the table `given`, to put after FROM; a column that a file lacks is NULL."""
 
     def __init__(self, table: str, files: Sequence[str], *, given: str = "") -> None:
         self._schema = SCHEMAS[table]

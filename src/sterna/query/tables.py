@@ -2,11 +2,9 @@
 
 `page` has the newest version of each URL, `page_history` every version, `link` the links of the newest
 versions, `event` what became of each page. `fact` has what rules made: `data` is an object of its slots, or
-the list of its values where the fact is an ordered one, in JSON. Its `kind` is 'row' for what they emitted,
-which stays as it came, and 'own' for what a crawler remembers of a site now, which changes with each visit
-and has neither a visit nor a time. A crawler's own facts are the ledger's: the caller brings them as
-`extra["fact"]`, made by `archive.rows.fact_table`; a column `kind` in it says otherwise. Every other name is
-that of a template of facts (see `templates`).
+the list of its values, in JSON; `kind` is 'row' for what they emitted, and 'own' for what a crawler remembers
+of a site now, without a visit or a time. These facts are the ledger's: the caller brings them as
+`extra["fact"]`; a column `kind` in it says otherwise. Every other name is that of a template (`templates`).
 """
 
 import re
@@ -107,7 +105,6 @@ class Tables:
             self.define(connection, name)
 
     def templates(self, connection: duckdb.DuckDBPyConnection) -> list[str]:
-        """The templates of the facts, those with the most facts first."""
         self.define(connection, "fact")
         return templates.names(connection)
 

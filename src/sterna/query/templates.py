@@ -59,9 +59,8 @@ def define(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
             f"the template {harmless(template)!r} has {len(slots):,} slots, and a table at most"
             f" {MOST_COLUMNS} columns: query data->>'SLOT' of fact instead"
         )
-    columns = ", ".join(
-        [*_columns(slots), *(f"{column} AS {identifier(f'_{column}')}" for column in _HOW_IT_CAME)]
-    )
+    came = (f"{column} AS {identifier(f'_{column}')}" for column in _HOW_IT_CAME)
+    columns = ", ".join([*_columns(slots), *came])
     view = f"CREATE OR REPLACE TEMP VIEW {identifier(name)}"
     connection.execute(f"{view} AS SELECT {columns} FROM {facts}")  # noqa: S608 - all of it is quoted
     return True

@@ -25,10 +25,7 @@ _CUT = "…"
 
 
 def harmless(text: str) -> str:
-    """The text with control, format and unassigned characters written as escapes.
-
-    So no page can colour, move or reverse what the terminal shows, retitle its window or make it answer.
-    """
+    """The text with escapes for what could colour, move or reverse a terminal's content or make it answer."""
     if text.isprintable():
         return text
     return _SUSPECT.sub(_shown, text)

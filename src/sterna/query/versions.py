@@ -2,8 +2,7 @@
 
 A row whose `again` is False came for a URL that was never stored before. So a URL has more than one version
 only if one of its rows says otherwise, or says nothing, as those of earlier Sternas do. Versions are in order
-by the time they were fetched, then by their batch and their place. There are three ways to leave out the
-others:
+by the time they were fetched, then by their batch and their place. The others are left out in three ways:
 
 - A collection without second versions is the files themselves, and costs what they cost.
 - For one query it is best to compare each row with those that came again for its URL.
@@ -158,11 +157,6 @@ _EVENTS = """
 
 
 def events(placed: str, within: Within) -> str:
-    """The query for the events of this part, given all rows with their positions."""
-    return _EVENTS.format(
-        placed=placed,
-        within=within.condition(),
-        earlier=within.earlier_condition(),
-        file=FILE,
-        row=ROW,
-    )
+    """The query for the events of this part; `placed` are all rows with their positions."""
+    part, earlier = within.condition(), within.earlier_condition()
+    return _EVENTS.format(placed=placed, within=part, earlier=earlier, file=FILE, row=ROW)

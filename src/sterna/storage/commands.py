@@ -1,7 +1,4 @@
-"""Commands: the vocabulary of a database, each a few SQL statements or a function of the user.
-
-A function is `module:function`; its module is loaded at run time, and again when its file changes.
-"""
+"""Commands: the vocabulary of a database, each a few SQL statements or a function of the user."""
 
 import importlib
 import sys
@@ -129,7 +126,7 @@ class FunctionCommand(NamedTuple):
 
 
 class Functions:
-    """The functions that commands name; each module is loaded once."""
+    """The functions that commands name; a module is loaded once, and again when its file changes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

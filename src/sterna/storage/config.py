@@ -1,10 +1,6 @@
-"""`storage.toml`: connections, commands and the rules that join them to crawlers (Fiedler-Hammer 4.7).
-
-Its records, mistakes in them with their lines, and the file: read, read again when it changes, written.
-"""
+"""`storage.toml`: connections, commands and the rules that join them to crawlers (Fiedler-Hammer 4.7)."""
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,7 +9,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from sterna import toml
-from sterna.archive.disk import storage_errors, sync_folder
+from sterna.archive.disk import replace_file, storage_errors
 from sterna.errors import ConfigError
 from sterna.model import Record
 from sterna.storage.statements import InvalidSql, statements_of
@@ -144,10 +140,7 @@ class ConfigFile:
 
 
 def read_config(path: Path, *, is_part: bool = False) -> Config:
-    """The configuration of a file; ConfigError names file, line and field of a mistake.
-
-    A part is to be merged into another file, whose connections and commands it may use.
-    """
+    """The configuration of a file, or a part to be merged into one; ConfigError names line and field."""
     text, written = toml.read(path)
     try:
         for table, kind in _TABLES.items():  # one by one, so that the error has the name of the entry
@@ -175,17 +168,8 @@ def check_part(path: Path, config: Config) -> None:
 
 
 def write_config(path: Path, config: Config) -> None:
-    """Replaces the file atomically."""
-    begun = path.with_name(path.name + ".tmp")
     with storage_errors(path):
-        # An address may contain a password.
-        handle = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123 - a file descriptor
-            file.write(as_toml(config))
-            file.flush()
-            os.fsync(file.fileno())
-        begun.replace(path)
-        sync_folder(path.parent)
+        replace_file(path, as_toml(config).encode(), mode=0o600)  # an address may contain a password
 
 
 def as_toml(config: Config) -> str:

@@ -1,7 +1,4 @@
-"""Named connections to the user's databases, and the errors of these databases as faults of ours.
-
-A connection is made on demand. Secrets come from the environment and are never shown.
-"""
+"""Named connections to the user's databases, whose secrets are never shown, and their errors as faults."""
 
 import logging
 import re

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -122,15 +123,9 @@ class Manager:
             name: Database(name, spec, folder=self.folder, environ=self.environ)
             for name, spec in config.connections.items()
         }
+        make = partial(Sink, collection=self.collection, folder=self.folder, functions=self._functions)
         return [
-            Sink(
-                rule,
-                config,
-                databases[connection],
-                collection=self.collection,
-                folder=self.folder,
-                functions=self._functions,
-            )
+            make(rule, config, databases[connection])
             for rule in ([self.only] if self.only else config.rules)
             for connection in config.connections_of(rule)
         ]

@@ -94,7 +94,6 @@ def delay(attempts: int, *, first: float = ROW_FIRST_SECONDS, longest: float = R
 
 
 def make_tables(connection: Connection) -> None:
-    """Creates both tables if they are missing."""
     _METADATA.create_all(connection)
 
 

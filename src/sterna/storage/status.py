@@ -54,10 +54,9 @@ class Board:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        # Of storage.toml, empty if nothing is wrong; changed by the manager.
-        self.fault = ""
-        # Changed under the lock.
-        self._standings: dict[tuple[str, str], Standing] = {}
+        self._standings: dict[tuple[str, str], Standing] = {}  # changed under the lock
+        # Changed by the manager's thread.
+        self.fault = ""  # of storage.toml
         self._written: tuple[str, list[Standing]] = ("", [])
         self._written_at = 0.0
 
@@ -108,13 +107,10 @@ def standings_now(
     *,
     folder: Path,
     collection: str,
-    batch: int,
+    batch: int,  # the last one of the archive
     environ: Mapping[str, str],
 ) -> Iterator[Standing]:
-    """The state of each rule at each database, as the database knows it; as noted last if it does not answer.
-
-    `batch` is the last one of the archive.
-    """
+    """The state of each rule at each database, as the database knows it, or as noted last if it is down."""
     last = {(each.rule, each.connection): each for each in (noted.rules if noted else ())}
     for name, spec in config.connections.items():
         database = Database(name, spec, folder=folder, environ=environ, connect_seconds=_CONNECT_SECONDS)

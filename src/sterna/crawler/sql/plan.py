@@ -94,7 +94,7 @@ def plan_condition(text: str) -> Predicate:
     with _bounded_depth():
         node = read_condition(text)
         check_names(node.root(), {"page": reads.PAGE_COLUMNS})
-        found = translate(node, frozenset({"page"}))
+        found = translate(node, "page")
     for mark in marks_of(found):
         raise UsageError(f"the site cannot judge {text!r}: {mark.values[0]}")
     check(found)
@@ -151,7 +151,7 @@ def _judged(query: exp.Expr, reader: reads.PageReader, where: Where | None) -> l
     why = reader.why
     if reader.select:
         is_outer = select is query and where is not None
-        found = [_judge(part, reader.names, is_outer=is_outer) for part in parts]
+        found = [_judge(part, reader.name, is_outer=is_outer) for part in parts]
         try:
             check(joined("and", (each.shipped for each in found)))
             return found
@@ -160,8 +160,8 @@ def _judged(query: exp.Expr, reader: reads.PageReader, where: Where | None) -> l
     return [_Judged(part, TRUE, is_again=True, step=Step(part.text, "at home", why)) for part in parts]
 
 
-def _judge(part: Conjunct, names: reads.Names, *, is_outer: bool) -> _Judged:
-    found = translate(part.node, names)
+def _judge(part: Conjunct, page: str, *, is_outer: bool) -> _Judged:
+    found = translate(part.node, page)
     stage: Stage = "at the site"
     why = "it means the same there as in DuckDB"
     mark = next(marks_of(found), None)
@@ -194,7 +194,6 @@ def _home_steps(query: exp.Expr) -> Iterator[Step]:
 
 
 def explain_query(sql: str) -> str:
-    """The plan of a query in words, step by step."""
     plan = plan_query(sql)
     lines = ["How the query is carried out:"]
     for number, step in enumerate(plan.steps, start=1):
