@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from tests.home.away.lying import SITE, page, parcel
+from tests.home.belief.lying_sites import detection
 
 from sterna.model import Checkpoint, Ended, Page, Raw, Target
-from sterna.trust.sampling import MOST_SAMPLES, Witness, detection, sample_count
+from sterna.trust.sampling import MOST_SAMPLES, Witness, sample_count
 from sterna.trust.score import Belief, Score, belief, counted
 from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint

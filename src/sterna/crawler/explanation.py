@@ -87,9 +87,8 @@ def _reach(scope: Scope, program: Program) -> Paragraph:
     else:
         text = f"{_STAY[scope.stay]} It goes at most {_amount(scope.max_depth, 'link')} deep."
     sitemaps = "It reads" if scope.use_sitemaps else "It does not read"
-    nearest = "Pages fewer links away come first."
-    order = "URLs that its rules rank highest come first." if program.is_best_first else nearest
-    return Paragraph(f"{text} {order} {sitemaps} the sitemaps that robots.txt names.")
+    first = "URLs that its rules rank highest" if program.is_best_first else "Pages fewer links away"
+    return Paragraph(f"{text} {first} come first. {sitemaps} the sitemaps that robots.txt names.")
 
 
 def _before(crawler: Crawler) -> Paragraph:

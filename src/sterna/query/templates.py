@@ -25,11 +25,8 @@ _FIND = """
     GROUP BY template ORDER BY template <> $name, template LIMIT 1
 """
 _HOW_IT_CAME = ("crawler", "site", "visit", "kind", "received")
-_PLAIN_TYPES = {
-    **dict.fromkeys(("UBIGINT", "BIGINT", "HUGEINT"), "BIGINT"),
-    "DOUBLE": "DOUBLE",
-    "BOOLEAN": "BOOLEAN",
-}
+_PLAIN_TYPES = dict.fromkeys(("UBIGINT", "BIGINT", "HUGEINT"), "BIGINT")
+_PLAIN_TYPES |= {"DOUBLE": "DOUBLE", "BOOLEAN": "BOOLEAN"}
 
 
 class _Slot(NamedTuple):

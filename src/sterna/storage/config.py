@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -115,15 +116,15 @@ _LITERAL = re.compile(r"(?!.*''')[^\x00-\x08\x0b-\x1f\x7f]*", re.DOTALL)
 _TABLES: dict[str, type[Record]] = {"connections": ConnectionSpec, "commands": CommandSpec, "rules": RuleSpec}
 
 
+@dataclass(eq=False, repr=False)
 class ConfigFile:
     """The file as it is now; while it is malformed, the configuration from before stays in force."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        # Changed by look() alone.
-        self.config = Config()
-        self.fault = ""  # why the present file is not used
-        self._seen: tuple[int, ...] = ()
+    path: Path
+    # Changed by look() alone.
+    config: Config = field(default_factory=Config)
+    fault: str = ""  # why the present file is not used
+    _seen: tuple[int, ...] = ()
 
     def look(self) -> bool:
         """Reads the file if it changed; True if the configuration or the fault differs now."""

@@ -29,11 +29,6 @@ _MAX_RAW_BYTES = 8 * 1024 * 1024
 _CODING = re.compile(rb"^[ \t]*content-encoding[ \t]*:([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
 
 
-def detection(share: float, samples: int) -> float:
-    """The probability that this many samples catch a host that altered this share of its pages."""
-    return 1.0 - (1.0 - share) ** samples
-
-
 def sample_count(of: Belief, pages: int, *, is_strict: bool = False) -> int:
     """How many of a visit's pages to check; if strict, as many as for an unknown host, without the share."""
     if is_strict:
