@@ -53,14 +53,12 @@ def explain(what: Spec | Crawler, folder: Path = Path()) -> str:
         _selection(program),
         _filtering(program),
     ]
-    if program.rules:
+    if rules := [str(file) for file in outline(program.rules)]:
         after = "They decide last: within its scope they may keep, drop and follow anything."
-        paragraphs.append(
-            Paragraph("Its rules see every page:", list(map(str, outline(program.rules))), after)
-        )
-    if gather:
+        paragraphs.append(Paragraph("Its rules see every page:", rules, after))
+    if rules := [str(file) for file in outline(gather)]:
         text = "At home, rules process the returned facts and create facts and start pages for later visits:"
-        paragraphs.append(Paragraph(text, list(map(str, outline(gather)))))
+        paragraphs.append(Paragraph(text, rules))
     if spec:
         paragraphs += [_manners(spec), *_limits(spec)]
     numbered = "\n".join(_numbered(number, each) for number, each in enumerate(paragraphs, start=1))

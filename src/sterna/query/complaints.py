@@ -103,7 +103,6 @@ def missing_table(error: duckdb.CatalogException) -> str | None:
 
 
 def complaint(error: Exception, sql: str = "", names: Names | None = None) -> QueryError:
-    """The error in our words."""
     said = _said(error)
     kind = UnknownTable if names and said.type == "Table" else QueryError
     text = harmless(_explained(said, sql, names))

@@ -161,7 +161,8 @@ class Engine:
         """The result of `start`; tables are defined when DuckDB reports them missing."""
         self._tables.prepare(cursor, sql)
         if _CATALOG.search(sql):
-            self._tables.define_all(cursor)
+            for name in self._tables.names:
+                self._tables.define(cursor, name)
         for _ in range(_MOST_TABLES):
             check_parameters(only_statement(cursor, sql), parameters)
             # In DuckDB 2 a SELECT may change data (WITH x AS (DELETE ...)): its type alone is no promise.

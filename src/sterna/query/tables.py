@@ -99,11 +99,6 @@ class Tables:
             for name in made:
                 self._make(connection, name)
 
-    def define_all(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Makes all tables but the templates, for queries of the catalog."""
-        for name in self._makers:
-            self.define(connection, name)
-
     def templates(self, connection: duckdb.DuckDBPyConnection) -> list[str]:
         self.define(connection, "fact")
         return templates.names(connection)

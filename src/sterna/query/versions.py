@@ -63,11 +63,8 @@ def find_way(connection: duckdb.DuckDBPyConnection, pages: Scan) -> Way:
     if connection.execute(_ANY.format(rows=rows)).fetchone() is None:
         return Way.NONE_IS
     (first,) = connection.execute(_FIRST_AGAIN.format(rows=rows)).fetchone() or (None,)
-    is_in_order = (
-        first is not None
-        and connection.execute(_FIRST_AFTER.format(rows=rows), {"first": first}).fetchone() is None
-    )
-    return Way.BY_URL if is_in_order else note_outdated(connection, pages)
+    late = connection.execute(_FIRST_AFTER.format(rows=rows), {"first": first}).fetchone()
+    return Way.BY_URL if first is not None and late is None else note_outdated(connection, pages)
 
 
 def note_outdated(connection: duckdb.DuckDBPyConnection, pages: Scan) -> Way:

@@ -30,12 +30,9 @@ class Finding(Record, frozen=True, kw_only=True):
 
 def check_rules(config: Config, *, folder: Path, snapshot: Snapshot) -> Iterator[Finding]:
     """Checks commands and queries without any database."""
-    functions = Functions()
-    commands = {
-        name: command_of(name, spec, folder=folder, functions=functions)
-        for name, spec in config.commands.items()
-    }
+    functions, commands = Functions(), dict[str, Command]()
     for name, spec in config.commands.items():
+        commands[name] = command_of(name, spec, folder=folder, functions=functions)
         if spec.call:
             yield _found(f"command {name}", commands[name].check, ())
     for name, rule in config.rules.items():

@@ -18,9 +18,6 @@ from sterna.storage.rows import Row, bindable, picker
 from sterna.storage.statements import Statement, parameters_of, statements_of
 from sterna.toml import stamp
 
-_PRIVATE = "sterna_storage_call_"
-
-
 # -- statements ------------------------------------------------------------------------------------------
 
 
@@ -171,7 +168,7 @@ def _file_of(name: str, folder: Path) -> Path:
 
 def _from_file(name: str, path: Path) -> ModuleType:
     # Under a private name: two collections may have modules of the same name.
-    private = f"{_PRIVATE}{abs(hash(str(path)))}_{name.replace('.', '_')}"
+    private = f"sterna_storage_call_{abs(hash(str(path)))}_{name.replace('.', '_')}"
     sys.modules[private] = module = ModuleType(private)
     module.__file__ = str(path)
     # Not by importlib: cached bytecode is not invalidated by a change within the same second.

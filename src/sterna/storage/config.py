@@ -185,10 +185,9 @@ def as_toml(config: Config) -> str:
 
 
 def _fields(entry: Record) -> list[str]:
-    values = asdict(entry)
     return [
         f"{key} = {_texts(value)}"
-        for key, value in values.items()
+        for key, value in asdict(entry).items()
         if key != "store" and (value or key == "url")
     ]
 

@@ -123,7 +123,6 @@ def claim(connection: Connection, key: Key, known: Position) -> None:
 
 
 def move(connection: Connection, key: Key, *, batch: int, stored: int) -> None:
-    """Moves the rule to this batch and adds to the number of stored rows."""
     values = {"batch": batch, "stored": POSITION.c.stored + stored, "moved": time.time()}
     connection.execute(sa.update(POSITION).where(*_is(POSITION, key)).values(**values))
 

@@ -75,7 +75,6 @@ def as_json(row: dict[str, Any]) -> str:
 
 
 def from_json(text: str) -> dict[str, Any]:
-    """The row that `as_json` wrote."""
     row = json.loads(text)
     for name, value in row.items():
         if isinstance(value, dict):
