@@ -17,14 +17,14 @@ from math import sqrt
 from random import Random
 
 from msgspec.structs import replace as changed
-from tests.home.belief.lying_sites import OFFER, Changing, Cloaking, body, each_page, pages, web_of
+from tests.home.belief.lying_sites import OFFER, Changing, Cloaking, body, detection, each_page, pages, web_of
 from tests.runtime.fakes import SITE, FakeWeb, Home, VirtualClock, make_kit, run, visit_of
 from tests.servers.nginx import real_site
 
 from sterna.home.belief.check import Check, Report
 from sterna.model import Links, Page, Parcel, Visit
 from sterna.runtime.runtime import Runtime
-from sterna.trust.sampling import MOST_SAMPLES, Witness, detection
+from sterna.trust.sampling import MOST_SAMPLES, Witness
 from sterna.web.document_root import RootFetcher
 from sterna.web.http import Fetcher
 from sterna.web.signature import digest_of

@@ -218,8 +218,7 @@ def test_merge_writes_row_groups_of_bounded_size(tmp_path: Path, monkeypatch: py
     assert max(sizes) < 60_000
 
 
-def test_merge_reads_on_only_when_a_group_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GROUP_BYTES", 20_000)
+def test_merge_reads_on_only_when_a_group_is_written() -> None:
     read: list[int] = []
 
     def groups() -> Iterator[pa.Table]:
@@ -227,7 +226,7 @@ def test_merge_reads_on_only_when_a_group_is_written(monkeypatch: pytest.MonkeyP
             read.append(number)
             yield pa.table({"text": ["x" * 5_000]})
 
-    assert next(module.gathered(groups())).num_rows == len(read) == 4
+    assert next(module.gathered(groups(), least_bytes=20_000)).num_rows == len(read) == 4
 
 
 def test_merge_of_different_tables_is_refused(tmp_path: Path) -> None:

@@ -73,9 +73,7 @@ def written(folder: Path, *pages: Page) -> list[Any]:
 
 
 def test_file_begins_with_who_wrote_it(tmp_path: Path) -> None:
-    store = warc_store(
-        tmp_path, software="Sterna/1 (x\r\nrobots: evil)", user_agent="Sterna", robots="classic"
-    )
+    store = warc_store(tmp_path, software="Sterna/1 (x\r\nrobots: evil)", user_agent="Sterna")
     (position,) = store.append([page()])
     info, *_ = read((tmp_path / f"{position.name}.open").read_bytes())
     assert info.kind == "warcinfo"
@@ -391,7 +389,7 @@ def test_whatever_was_committed_is_there_and_nothing_else(
     store = warc_store(folder, max_bytes=2_500)
     for number, (operation, count, step, is_lost) in enumerate(operations):
         batch = [page(number * 10 + each, os.urandom(700)) for each in range(count)]
-        store._on_step = crash_at(step)
+        store.on_step = crash_at(step)
         try:
             positions = store.append(batch) if operation == "append" else store.close()
             if is_lost:

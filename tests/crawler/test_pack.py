@@ -23,7 +23,7 @@ from sterna.crawler.pack import (
     describe,
     digest_of,
     read,
-    summary_of,
+    to_json,
     write,
 )
 from sterna.crawler.spec import Keep, Politeness, Scope, Select, Spec
@@ -249,7 +249,7 @@ def test_description_gives_a_terminal_nothing_to_obey() -> None:
 
 
 def test_summary_is_plain_json() -> None:
-    summary = msgspec.json.decode(msgspec.json.encode(summary_of(packed(is_under_way=True))))
+    summary = msgspec.json.decode(to_json(packed(is_under_way=True)))
     assert summary["name"] == "health"
     assert summary["rules"] == [
         {

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from tests import making
 
 from sterna.archive.manifest import Batch, FactRow
-from sterna.archive.parquet import common_schema, row_groups, tables_of
+from sterna.archive.parquet import merged, tables_of
 from sterna.archive.rows import MORE, PAGE_SCHEMA
 from sterna.model import Page
 from sterna.query.engine import Engine
@@ -66,10 +66,10 @@ class Archive:
         """Compaction of some files of a table: one after them has all their rows, in order."""
         group = self.tables[table][begin:end]
         if len(group) > 1:
-            merged = pa.concat_tables(row_groups(group, common_schema(table, group)))
+            _, rows = merged(table, group)
             kept = self.tables[table][:begin] + self.tables[table][end:]
             self.tables[table] = kept
-            self._write({table: merged})
+            self._write({table: pa.concat_tables(rows)})
 
     def _note(self, pages: SitePages) -> tuple[bool, ...]:
         again = []

@@ -9,6 +9,7 @@ from tests.query.histories import SITE, Archive, fact, page, rows
 from sterna.archive.rows import fact_table
 from sterna.model import Link, Links
 from sterna.query.engine import Engine
+from sterna.query.scan import Within
 
 CLINIC = '{"template": "clinic", "slots": {"name": "A"}}'
 
@@ -32,18 +33,18 @@ def urls(engine: Engine, table: str) -> list[str]:
 
 
 def test_visit_shows_what_it_brought_and_nothing_else(archive: Archive) -> None:
-    with Engine(archive.tables, visit="v2") as engine:
+    with Engine(archive.tables, within=Within(visit="v2")) as engine:
         assert urls(engine, "page") == urls(engine, "page_history") == ["a"]
         assert rows(engine, "SELECT to_url FROM link") == [(f"{SITE}/three",)]
         assert rows(engine, "SELECT name FROM clinic") == [("A",)]
         assert rows(engine, "SELECT kind, visit FROM event") == [("updated", "v2")]
-    with Engine(archive.tables, visit="v1") as engine:
+    with Engine(archive.tables, within=Within(visit="v1")) as engine:
         assert sorted(rows(engine, "SELECT to_url FROM link")) == [(f"{SITE}/one",), (f"{SITE}/two",)]
         assert rows(engine, "SELECT count(*) FROM fact") == [(0,)]
 
 
 def test_batches_show_what_came_in_them(archive: Archive) -> None:
-    with Engine(archive.tables, after=1, upto=3) as engine:
+    with Engine(archive.tables, within=Within(after=1, upto=3)) as engine:
         assert urls(engine, "page") == ["a", "b"]
         assert rows(engine, "SELECT to_url FROM link") == [(f"{SITE}/three",)]
         assert sorted(rows(engine, "SELECT url, kind FROM event")) == [
@@ -53,14 +54,14 @@ def test_batches_show_what_came_in_them(archive: Archive) -> None:
 
 
 def test_rows_of_earlier_sternas_are_of_batch_zero(archive: Archive) -> None:
-    with Engine(archive.tables, upto=0) as engine:
+    with Engine(archive.tables, within=Within(upto=0)) as engine:
         assert rows(engine, "SELECT digest FROM page") == [("30",)]
         assert rows(engine, "SELECT to_url FROM link") == [(f"{SITE}/zero",)]
         assert rows(engine, "SELECT kind FROM event") == [("created",)]
 
 
 def test_later_batches_change_nothing_about_earlier_ones(archive: Archive) -> None:
-    with Engine(archive.tables, after=0, upto=1) as engine:
+    with Engine(archive.tables, within=Within(after=0, upto=1)) as engine:
         assert sorted(rows(engine, "SELECT url, kind FROM event")) == [
             (f"{SITE}/a", "updated"),
             (f"{SITE}/b", "created"),
@@ -68,11 +69,11 @@ def test_later_batches_change_nothing_about_earlier_ones(archive: Archive) -> No
 
 
 def test_crawlers_are_chosen_by_a_pattern(archive: Archive) -> None:
-    with Engine(archive.tables, after=0, crawler="n*s") as engine:
+    with Engine(archive.tables, within=Within(after=0, crawler="n*s")) as engine:
         assert urls(engine, "page") == ["b"]
         assert rows(engine, "SELECT count(*) FROM link") == [(0,)]
         assert rows(engine, "SELECT kind FROM event") == [("deleted",)]
-    with Engine(archive.tables, after=0, crawler="health") as engine:
+    with Engine(archive.tables, within=Within(after=0, crawler="health")) as engine:
         assert urls(engine, "page") == ["a", "a", "b"]
         assert rows(engine, "SELECT count(*) FROM fact") == [(1,)]
 
@@ -81,14 +82,14 @@ def test_what_crawlers_remember_is_no_part_of_a_batch(archive: Archive) -> None:
     own = fact_table([fact(CLINIC, visit="", received=None)])
     with Engine(archive.tables, extra={"fact": own}) as engine:
         assert rows(engine, "SELECT count(*) FROM fact") == [(2,)]
-    with Engine(archive.tables, extra={"fact": own}, after=0) as engine:
+    with Engine(archive.tables, extra={"fact": own}, within=Within(after=0)) as engine:
         assert rows(engine, "SELECT _kind FROM clinic") == [("row",)]
 
 
 @pytest.mark.parametrize("name", ["'; DROP TABLE page; --", "v1' OR '1'='1", "{0}", '"'])
 def test_names_of_visits_and_crawlers_are_only_names(archive: Archive, name: str) -> None:
-    for part in ({"visit": name}, {"crawler": name}):
-        with Engine(archive.tables, **part) as engine:  # type: ignore[arg-type]
+    for part in (Within(visit=name), Within(crawler=name)):
+        with Engine(archive.tables, within=part) as engine:
             assert rows(engine, "SELECT count(*) FROM page") == [(0,)]
             assert rows(engine, "SELECT count(*) FROM event") == [(0,)]
             assert rows(engine, "SELECT count(*) FROM link") == [(0,)]

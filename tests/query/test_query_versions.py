@@ -13,6 +13,7 @@ from tests.query.histories import SITE, Archive, page, rows
 
 from sterna.model import Link, Links
 from sterna.query.engine import Engine
+from sterna.query.scan import Within
 from sterna.query.versions import Way
 
 
@@ -161,7 +162,7 @@ def test_batches_one_by_one_give_all_of_the_archive_once(history: History) -> No
         for number in range(max((row.batch for row in found), default=0) + 1):
             told = [row for row in found if row.batch <= number]
             mine = [row.title for row in told if row.batch == number]
-            with Engine(archive.tables, after=number - 1, upto=number) as engine:
+            with Engine(archive.tables, within=Within(after=number - 1, upto=number)) as engine:
                 assert sorted(rows(engine, "SELECT title FROM page")) == sorted((each,) for each in mine)
                 assert rows(engine, "SELECT count(*) FROM page_history") == [(len(mine),)]
                 assert rows(engine, "SELECT count(*) FROM link") == [(len(mine),)]

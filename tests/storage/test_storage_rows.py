@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sterna.storage.position import ROW_LONGEST_SECONDS, delay, row_delay
+from sterna.storage.position import ROW_LONGEST_SECONDS, delay
 from sterna.storage.rows import as_json, bindable, from_json
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
@@ -53,5 +53,5 @@ def test_values_fit_the_driver(value: object, sqlite: object, postgres: object) 
 
 def test_waits_grow_up_to_the_longest() -> None:
     assert [delay(attempts, first=0.5, longest=60.0) for attempts in (1, 2, 3, 1000)] == [0.5, 1, 2, 60]
-    assert [row_delay(attempts) for attempts in (1, 2)] == [60.0, 120.0]
-    assert row_delay(1000) == ROW_LONGEST_SECONDS
+    assert [delay(attempts) for attempts in (1, 2)] == [60.0, 120.0]
+    assert delay(1000) == ROW_LONGEST_SECONDS

@@ -49,7 +49,7 @@ def test_refused_row_is_stored_once_what_refused_it_is_gone(stock: Stock, place:
 def test_rows_are_tried_again_by_themselves_when_their_time_comes(
     stock: Stock, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sterna.storage.position.row_delay", lambda attempts: 0.2)
+    monkeypatch.setattr("sterna.storage.position.delay", lambda attempts: 0.2)
     place.run("CREATE TABLE t (url TEXT, size INTEGER)", "CREATE UNIQUE INDEX one ON t (size)")
     stock.put([page(1), page(1)])
     stock.rules(rules(place.url))

@@ -7,32 +7,31 @@ from typing import Any
 
 import pytest
 from tests.home.away.lying import SITE, page, parcel
+from tests.home.belief.lying_sites import detection
 
 from sterna.model import Checkpoint, Ended, Page, Raw, Target
-from sterna.trust.sampling import MOST_SAMPLES, Reservoir, Witness, detection, needed, sample_count
+from sterna.trust.sampling import MOST_SAMPLES, Witness, sample_count
 from sterna.trust.score import Belief, Score, belief, counted
 from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
 UNKNOWN = belief(Score(), 0.0)
+PAGES = [page(f"/{number}") for number in range(1_000)]
 
 
 def known(good: int, bad: int = 0) -> Belief:
     return belief(counted(Score(), good=good, bad=bad, now=0.0), 0.0)
 
 
-def reservoir(room: int, shown: int, seed: int) -> Reservoir[int]:
-    made: Reservoir[int] = Reservoir(room, Random(seed))
-    for number in range(shown):
-        if (place := made.place()) is not None:
-            made.keep(place, number)
-    return made
+def drawn(count: int, shown: int, seed: int) -> list[str]:
+    seen = Witness(Random(seed))
+    seen.see(parcel(1, *PAGES[:shown]))
+    return [each.page.url for each in seen.draw(count)]
 
 
 def test_59_samples_find_one_altered_page_in_twenty_with_95_percent() -> None:
-    assert needed() == MOST_SAMPLES == 59
+    assert MOST_SAMPLES == 59
     assert detection(0.05, 59) >= 0.95 > detection(0.05, 58)
-    assert needed(0.2, 0.95) == 14
 
 
 @pytest.mark.parametrize(("share", "samples", "chance"), [(0.01, 59, 0.447), (0.2, 59, 1.0), (0.05, 0, 0.0)])
@@ -64,21 +63,19 @@ def test_strict_check_knows_no_score_and_no_share(pages: int, count: int) -> Non
     assert sample_count(known(1_000), pages, is_strict=True) == count
 
 
-def test_reservoir_keeps_all_where_there_is_room() -> None:
-    assert sorted(reservoir(5, 3, seed=1).draw(9)) == [0, 1, 2]
+def test_all_pages_are_kept_where_there_is_room() -> None:
+    assert sorted(drawn(9, 3, seed=1)) == [each.url for each in PAGES[:3]]
 
 
 def test_every_page_has_the_same_chance() -> None:
-    """Each of 20 pages is drawn in about a fifth of 5,000 visits: six standard deviations are 0.034."""
-    drawn: Counter[int] = Counter()
-    for seed in range(5_000):
-        drawn.update(reservoir(8, 20, seed).draw(4))
-    assert set(drawn) == set(range(20))
-    assert all(abs(count / 5_000 - 4 / 20) < 0.034 for count in drawn.values())
+    """Each of 80 pages is drawn in about a fifth of 3,000 visits: six standard deviations are 0.044."""
+    counts = Counter(url for seed in range(3_000) for url in drawn(16, 80, seed))
+    assert set(counts) == {each.url for each in PAGES[:80]}
+    assert all(abs(count / 3_000 - 16 / 80) < 0.044 for count in counts.values())
 
 
 def test_another_seed_draws_others() -> None:
-    assert reservoir(59, 1_000, seed=1).draw(20) != reservoir(59, 1_000, seed=2).draw(20)
+    assert drawn(20, 1_000, seed=1) != drawn(20, 1_000, seed=2)
 
 
 # -- the witness of a visit --------------------------------------------------------------------------------

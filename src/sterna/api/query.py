@@ -18,6 +18,7 @@ from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.records import SiteFact, SiteRow, VisitRow
 from sterna.model import Record, Target
 from sterna.query.engine import MEMORY_BYTES, TIME_LIMIT_SECONDS, Engine
+from sterna.query.scan import Within
 from sterna.query.terminal import harmless
 
 _TEXT, _COUNT, _TIME = pa.string(), pa.int64(), pa.timestamp("us", "UTC")
@@ -74,7 +75,7 @@ def open_collection(
     return Engine(
         tables,
         extra={**ledger_tables(sites, visits), "fact": fact_table(facts)},
-        visit=visit,
+        within=Within(visit=visit),
         memory_bytes=memory_bytes,
         time_limit_seconds=seconds,
         spill_folder=spill_folder,

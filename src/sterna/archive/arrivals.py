@@ -42,8 +42,7 @@ def arrivals(paths: Sequence[Path], *, after: int, upto: int, columns: Sequence[
             if count_ready:
                 yield held.slice(0, count_ready).select(columns)
             held = held.slice(count_ready)
-        rows = _read(paths[group.file], group.group, columns=wanted)
-        rows = _within(rows, after=after, upto=upto)
+        rows = _within(_read(paths[group.file], group.group, columns=wanted), after=after, upto=upto)
         held = _sorted(pa.concat_tables([held, rows])) if held is not None and held.num_rows else rows
     if held is not None and held.num_rows:
         yield held.select(columns)

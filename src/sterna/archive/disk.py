@@ -65,6 +65,18 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def replace_file(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Replaces the file durably, all of it at once."""
+    begun = path.with_name(path.name + TEMPORARY)
+    handle = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with open(handle, "wb") as file:  # noqa: PTH123 - a file descriptor
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    begun.replace(path)
+    sync_folder(path.parent)
+
+
 def clean(text: str) -> str:
     """The text with lone surrogates replaced: a page can hold them, UTF-8 cannot."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

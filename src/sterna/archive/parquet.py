@@ -95,27 +95,21 @@ def write_segment(
     return Segment(name, table, row_count, size_bytes, tier)
 
 
-def in_order(paths: Sequence[Path]) -> list[Path]:
-    """The files sorted by their first batch; names would do, but for clocks that are set back."""
-
-    def first_batch(path: Path) -> int:
-        with damage_named(path):
-            return min((low for low, _ in batches_of(pq.read_metadata(path))), default=0)
-
-    return sorted(paths, key=first_batch)
-
-
-def common_schema(table: str, paths: Sequence[Path]) -> pa.Schema:
-    """The columns that any of the files has."""
+def merged(table: str, paths: Iterable[Path]) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """The columns that any of the files has, and their rows in the order of their first batches."""
     names: set[str] = set()
+    first_batches = {}  # names would do, but for clocks that are set back
     for path in paths:
         with damage_named(path):
-            names.update(pq.read_schema(path).names)
-    return pa.schema([field for field in SCHEMAS[table] if field.name in names])
+            footer = pq.read_metadata(path)
+        names.update(footer.schema.to_arrow_schema().names)
+        first_batches[path] = min((low for low, _ in batches_of(footer)), default=0)
+    schema = pa.schema([field for field in SCHEMAS[table] if field.name in names])
+    groups = _row_groups(sorted(first_batches, key=first_batches.__getitem__), schema)
+    return schema, gathered(groups, least_bytes=GROUP_BYTES)  # so that there are no tiny groups
 
 
-def row_groups(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The row groups of the files, with every column of the schema."""
+def _row_groups(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
     for path in paths:
         with damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             for group in range(file.num_row_groups):
@@ -141,16 +135,14 @@ def damage_named(path: Path) -> Iterator[None]:
         raise StorageError(f"segment '{path}' is damaged ({reason}): restore it from a copy") from error
 
 
-def gathered(groups: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in groups of about GROUP_BYTES, so that merged segments have no tiny groups."""
+def gathered(parts: Iterable[pa.Table], *, least_bytes: int, least_rows: int = _MOST) -> Iterator[pa.Table]:
+    """The same rows in tables that are complete as soon as they have so many bytes or rows."""
     pending: list[pa.Table] = []
-    size_bytes = 0
-    for group in groups:
-        pending.append(group)
-        size_bytes += group.nbytes
-        if size_bytes >= GROUP_BYTES:
+    for part in parts:
+        pending.append(part)
+        if sum(map(len, pending)) >= least_rows or sum(each.nbytes for each in pending) >= least_bytes:
             yield pa.concat_tables(pending)
-            pending, size_bytes = [], 0
+            pending = []
     if pending:
         yield pa.concat_tables(pending)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,9 +36,8 @@ def page_table(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = Non
     columns["visit"] = _texts([batch.visits[position] if batch else "" for position in positions])
     columns["crawler"] = _crawlers(batch, len(positions))
     columns[BATCH] = _numbers(batch, len(positions))
-    columns["again"] = pa.array(
-        [batch.again[position] if batch else None for position in positions], pa.bool_()
-    )
+    again = [batch.again[position] if batch else None for position in positions]
+    columns["again"] = pa.array(again, pa.bool_())
     return pa.table([columns[name] for name in PAGE_SCHEMA.names], schema=PAGE_SCHEMA)
 
 
@@ -82,9 +81,9 @@ def last_modified(header: str, *, fetched: datetime) -> datetime | None:
 def _columns(fields: Mapping[str, Stored], rows: Sequence[Record]) -> dict[str, pa.Array]:
     columns = {}
     for name, stored in fields.items():
-        kind, values = _KINDS[stored.type], list(map(attrgetter(name), rows))
+        (arrow, make), values = _KINDS[stored.type], list(map(attrgetter(name), rows))
         is_absent = stored.is_optional and not any(values)
-        columns[name] = pa.nulls(len(rows), kind.arrow) if is_absent else kind.make(values, rows)
+        columns[name] = pa.nulls(len(rows), arrow) if is_absent else make(values, rows)
     return columns
 
 
@@ -127,13 +126,8 @@ def _times(values: Sequence[float | None]) -> pa.Array:
 
 
 def _dates(headers: Sequence[str], pages: Sequence[Page]) -> pa.Array:
-    return pa.array(
-        [
-            last_modified(header, fetched=moment(page.fetched)) if header else None
-            for header, page in zip(headers, pages, strict=True)
-        ],
-        _TIME,
-    )
+    pairs = zip(headers, pages, strict=True)
+    return pa.array([last_modified(header, fetched=moment(page.fetched)) for header, page in pairs], _TIME)
 
 
 def _joined(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -157,25 +151,19 @@ def _key(name: str) -> str:
     return name if name.isascii() else clean(name)
 
 
-class _Kind(NamedTuple):
-    """The Arrow type of a column, and how it is made of the values of a field (and of whole rows)."""
-
-    arrow: pa.DataType
-    make: Callable[[Sequence[Any], Sequence[Any]], pa.Array]
-
-
 _HEADERS, _EXTRACTS = pa.map_(_TEXT, _TEXT), pa.map_(_TEXT, _TEXTS)
-_KINDS: dict[ColumnType, _Kind] = {
-    "text": _Kind(_TEXT, lambda values, _: _texts(values)),
-    "texts": _Kind(_TEXTS, lambda values, _: _texts(values, _TEXTS)),
-    "hex": _Kind(_TEXT, lambda values, _: _texts(map(bytes.hex, values))),
-    "status": _Kind(pa.int16(), lambda values, _: _or_null(_integers(values, pa.int16(), most=999), 0)),
-    "int32": _Kind(pa.int32(), lambda values, _: _integers(values, pa.int32(), most=2**31 - 1)),
-    "int64": _Kind(pa.int64(), lambda values, _: _integers(values, pa.int64(), most=2**63 - 1)),
-    "time": _Kind(_TIME, lambda values, _: _times(values)),
-    "date": _Kind(_TIME, _dates),
-    "headers": _Kind(_HEADERS, lambda values, _: _texts(map(_joined, values), _HEADERS)),
-    "extracts": _Kind(_EXTRACTS, lambda values, _: _texts(map(_gathered, values), _EXTRACTS)),
+# The Arrow type of a column, and how it is made of the values of a field (and of whole rows).
+_KINDS: dict[ColumnType, tuple[pa.DataType, Callable[[Sequence[Any], Sequence[Any]], pa.Array]]] = {
+    "text": (_TEXT, lambda values, _: _texts(values)),
+    "texts": (_TEXTS, lambda values, _: _texts(values, _TEXTS)),
+    "hex": (_TEXT, lambda values, _: _texts(map(bytes.hex, values))),
+    "status": (pa.int16(), lambda values, _: _or_null(_integers(values, pa.int16(), most=999), 0)),
+    "int32": (pa.int32(), lambda values, _: _integers(values, pa.int32(), most=2**31 - 1)),
+    "int64": (pa.int64(), lambda values, _: _integers(values, pa.int64(), most=2**63 - 1)),
+    "time": (_TIME, lambda values, _: _times(values)),
+    "date": (_TIME, _dates),
+    "headers": (_HEADERS, lambda values, _: _texts(map(_joined, values), _HEADERS)),
+    "extracts": (_EXTRACTS, lambda values, _: _texts(map(_gathered, values), _EXTRACTS)),
 }
 
 
@@ -212,7 +200,7 @@ def _or_null(values: pa.Array, empty: str | int = "") -> pa.Array:
 
 
 def _arrow(fields: Mapping[str, Stored]) -> list[tuple[str, pa.DataType]]:
-    return [(name, _KINDS[stored.type].arrow) for name, stored in fields.items()]
+    return [(name, _KINDS[stored.type][0]) for name, stored in fields.items()]
 
 
 _PAGE_FIELDS, _FACT_FIELDS = _fields(Page), _fields(FactRow)
@@ -222,14 +210,8 @@ _ORIGIN_FIELDS = [("visit", _TEXT), ("crawler", _TEXT), (BATCH, pa.int64()), ("a
 _URL_FIELD, *_OTHER_FIELDS = _arrow(_PAGE_FIELDS)
 PAGE_SCHEMA = pa.schema([_URL_FIELD, ("site", _TEXT), *_OTHER_FIELDS, *_ORIGIN_FIELDS])
 # `fetched` is that of the page: it tells to which version a link belongs.
-LINK_SCHEMA = pa.schema(
-    [
-        *((name, _TEXT) for name in ("from_url", "to_url", "text", "rel")),
-        ("fetched", _TIME),
-        ("crawler", _TEXT),
-        (BATCH, pa.int64()),
-    ]
-)
+_LINK_TEXTS = dict.fromkeys(("from_url", "to_url", "text", "rel"), _TEXT)
+LINK_SCHEMA = pa.schema(_LINK_TEXTS | {"fetched": _TIME, "crawler": _TEXT, BATCH: pa.int64()})
 FACT_SCHEMA = pa.schema([*_arrow(_FACT_FIELDS), (BATCH, pa.int64())])
 SCHEMAS = {"page": PAGE_SCHEMA, "link": LINK_SCHEMA, "fact": FACT_SCHEMA}
 MORE = tuple(name for name, stored in _PAGE_FIELDS.items() if stored.is_optional)

@@ -2,9 +2,6 @@
 
 A segment is written under a temporary name, synced, renamed, and its folder synced; only then may its name
 go into the manifest. Readers ignore a file that is not in the manifest; `sweep` removes it at the next start.
-
-A segment may lack columns of its table: empty optional fields are not written, and earlier releases did not
-know them. Readers and merges take them as NULL.
 """
 
 from collections import defaultdict
@@ -60,24 +57,14 @@ class SegmentStore:
         return written
 
     def merge(self, segments: Sequence[Segment]) -> Segment:
-        """One durable segment of the next tier with the rows of all, in the order of their batches.
-
-        The caller removes the old ones.
-        """
+        """One durable segment of the next tier with all rows, in the order of their batches; removes none."""
         if len({segment.table for segment in segments}) != 1:
             raise ValueError("a merge needs segments of one table")
-        from sterna.archive.parquet import (  # noqa: PLC0415 - see there
-            common_schema,
-            gathered,
-            in_order,
-            row_groups,
-        )
+        from sterna.archive.parquet import merged  # noqa: PLC0415 - see there
 
         table = segments[0].table
-        paths = in_order([self.path(segment.name) for segment in segments])
-        schema = common_schema(table, paths)
-        tier = max(segment.tier for segment in segments) + 1
-        return self._write(table, gathered(row_groups(paths, schema)), schema=schema, tier=tier)
+        schema, rows = merged(table, (self.path(segment.name) for segment in segments))
+        return self._write(table, rows, schema=schema, tier=max(segment.tier for segment in segments) + 1)
 
     def sweep(self, known: Collection[str]) -> list[str]:
         """Removes what a crash left: temporary files and segments that the manifest does not know."""
@@ -94,7 +81,6 @@ class SegmentStore:
         return self._folder / name
 
     def remove(self, name: str) -> None:
-        """Removes the file, if it is there."""
         with storage_errors(self._folder):
             self.path(name).unlink(missing_ok=True)
 

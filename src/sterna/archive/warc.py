@@ -14,8 +14,9 @@ its committed length and whether it is open. The file and the manifest cannot ch
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,45 +30,35 @@ MAX_BYTES = 1 << 30
 OPEN = ".open"  # the ending of a file that is still written
 
 
+@dataclass(slots=True)
 class _Part:
     """What one append adds to one file."""
 
-    def __init__(self, name: str, offset: int) -> None:
-        self.name = name
-        self.offset = offset
-        self.members: list[bytes] = []
-        self.end = offset
+    name: str
+    offset: int
+    members: list[bytes] = field(default_factory=list)
 
-    def add(self, member: bytes) -> None:
-        self.members.append(member)
-        self.end += len(member)
+    @property
+    def end(self) -> int:
+        return self.offset + sum(map(len, self.members))
 
 
+@dataclass(eq=False, repr=False)
 class WarcStore:
     """The folder of WARC files; the manifest decides how much of each counts."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        software: str,
-        user_agent: str = "",
-        robots: str = "classic",
-        max_bytes: int = MAX_BYTES,
-        on_step: OnStep = ignore_step,
-        make_id: Callable[[], str] = new_id,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._folder = folder
-        self._info = {"software": software, "robots": robots, "http-header-user-agent": user_agent}
-        self._max_bytes = max_bytes
-        self._on_step = on_step
-        self._make_id = make_id
-        self._clock = clock
-        # Changed by recover, append and close only, and only after the disk has done its part.
-        self._open: list[WarcPosition] = []  # the last is written on
-        self._full: list[str] = []  # handed back as closed, not yet renamed
-        make_folder(folder)
+    folder: Path
+    _: KW_ONLY
+    software: str
+    user_agent: str = ""
+    max_bytes: int = MAX_BYTES
+    on_step: OnStep = ignore_step
+    # Changed by recover, append and close only, and only after the disk has done its part.
+    _open: list[WarcPosition] = field(default_factory=list)  # the last is written on
+    _full: list[str] = field(default_factory=list)  # handed back as closed, not yet renamed
+
+    def __post_init__(self) -> None:
+        make_folder(self.folder)
 
     def append(self, pages: Sequence[Page]) -> list[WarcPosition]:
         """The files that grew, now durable: the last is open, others are full; none where no page is raw."""
@@ -86,41 +77,40 @@ class WarcStore:
     def recover(self, positions: Sequence[WarcPosition]) -> None:
         """Makes the folder what the manifest says; called at the start, before anything else."""
         known = {position.name + OPEN for position in positions}
-        with storage_errors(self._folder):
+        with storage_errors(self.folder):
             present = [position for position in positions if self._restore(position)]
-            for path in self._folder.glob("*.warc.gz" + OPEN):
+            for path in self.folder.glob("*.warc.gz" + OPEN):
                 if path.name not in known:
                     path.unlink()
-            sync_folder(self._folder)
+            sync_folder(self.folder)
         self._open = [position for position in present if position.is_open]
         self._full = []
 
     def close(self) -> list[WarcPosition]:
         """Renames what is open, and hands it back as closed."""
         self._rename_full()
-        with storage_errors(self._folder):
+        with storage_errors(self.folder):
             for position in self._open:
                 # A failed append may have left a tail, which must not become part of a complete file.
                 self._cut(self._open_path(position.name), position.committed_bytes)
                 self._open_path(position.name).rename(self.path(position.name))
-            sync_folder(self._folder)
+            sync_folder(self.folder)
         closed, self._open = self._open, []
         return [WarcPosition(each.name, each.committed_bytes, is_open=False) for each in closed]
 
     def path(self, name: str) -> Path:
-        """Where the file lies once it is complete."""
-        return self._folder / name
+        return self.folder / name
 
     def _open_path(self, name: str) -> Path:
-        return self._folder / (name + OPEN)
+        return self.folder / (name + OPEN)
 
     def _rename_full(self) -> None:
         """The manifest lists these files as closed by now: its commit lies between two calls."""
-        with storage_errors(self._folder):
+        with storage_errors(self.folder):
             for name in self._full:
                 self._open_path(name).rename(self.path(name))
             if self._full:
-                sync_folder(self._folder)
+                sync_folder(self.folder)
         self._full = []
 
     def _spread(self, members: Sequence[bytes]) -> list[_Part]:
@@ -128,33 +118,32 @@ class WarcStore:
         parts = [_Part(each.name, each.committed_bytes) for each in self._open[-1:]] or [self._begin()]
         has_pages = bool(self._open)
         for member in members:
-            if has_pages and parts[-1].end + len(member) > self._max_bytes:
+            if has_pages and parts[-1].end + len(member) > self.max_bytes:
                 parts.append(self._begin())
-            parts[-1].add(member)
+            parts[-1].members.append(member)
             has_pages = True
         return parts
 
     def _begin(self) -> _Part:
-        now = self._clock()
-        name = f"sterna-{now:%Y%m%d%H%M%S}-{self._make_id()}.warc.gz"
-        part = _Part(name, 0)
-        part.add(warcinfo(name, self._info, now=now))
-        return part
+        now = datetime.now(UTC)
+        name = f"sterna-{now:%Y%m%d%H%M%S}-{new_id()}.warc.gz"
+        info = {"software": self.software, "robots": "classic", "http-header-user-agent": self.user_agent}
+        return _Part(name, 0, [warcinfo(name, info, now=now)])
 
     def _write(self, parts: Sequence[_Part]) -> None:
         """All the parts, durable, or none."""
         try:
-            with storage_errors(self._folder):
+            with storage_errors(self.folder):
                 for part in parts:
                     with self._open_path(part.name).open("r+b" if part.offset else "xb") as file:
                         file.truncate(part.offset)  # what an earlier append could neither finish nor undo
                         file.seek(part.offset)
                         file.writelines(part.members)
                         file.flush()
-                        self._on_step("warc-written")
+                        self.on_step("warc-written")
                         os.fsync(file.fileno())
                 if any(part.offset == 0 for part in parts):
-                    sync_folder(self._folder)
+                    sync_folder(self.folder)
         except StorageError:
             for part in parts:
                 with suppress(OSError):
@@ -163,7 +152,7 @@ class WarcStore:
                     else:
                         self._open_path(part.name).unlink(missing_ok=True)
             raise
-        self._on_step("warc-synced")
+        self.on_step("warc-synced")
 
     def _restore(self, position: WarcPosition) -> bool:
         """Restores the name and length that the manifest states; False if the file is missing."""

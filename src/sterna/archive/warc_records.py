@@ -68,7 +68,6 @@ def page_records(page: Page, raw: Raw) -> bytes:
 
 
 def _member(kind: WarcRecordType, block: bytes, *, headers: Mapping[str, str]) -> tuple[bytes, str]:
-    """The compressed record and its id."""
     record = WarcRecord()
     record.init_headers(kind)
     for name, value in headers.items():

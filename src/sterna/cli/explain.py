@@ -5,12 +5,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
-
 from sterna.api.crawlers import is_file, kept_crawler, packed_of, read_crawler, saved_crawler
 from sterna.cli.flags import argument, option, switch
 from sterna.crawler.explanation import explain as explain_crawler
-from sterna.crawler.pack import SUFFIX, describe, summary_of, write
+from sterna.crawler.pack import SUFFIX, describe, to_json, write
 from sterna.crawler.rules import MULTISLOTS, TEMPLATES
 from sterna.crawler.spec import load_spec
 from sterna.errors import UsageError
@@ -103,5 +101,4 @@ def inspect(
 ) -> None:
     """Show what a crawler's file contains, without running any of it."""
     packed = read_crawler(file)
-    shown = msgspec.json.encode(summary_of(packed)).decode() if as_json else describe(packed)
-    sys.stdout.write(shown + "\n")
+    sys.stdout.write((to_json(packed) if as_json else describe(packed)) + "\n")

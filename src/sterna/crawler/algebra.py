@@ -48,7 +48,6 @@ def joined(op: str, parts: Iterable[Predicate]) -> Predicate:
 
 
 def negated(part: Predicate) -> Predicate:
-    """The negation, simplified."""
     if part.op == "not":
         return part.parts[0]
     if part.op in _OPPOSITES:

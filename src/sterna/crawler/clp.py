@@ -1,7 +1,4 @@
-"""A scanner for CLIPS source: nested forms with their lines, tokenised as CLIPS does it.
-
-Nothing is run here. Home reads rules without an engine, and an engine reads them before CLIPS does.
-"""
+"""A scanner for CLIPS source, which runs nothing: nested forms with their lines, tokenised as in CLIPS."""
 
 import re
 from collections.abc import Iterator
@@ -60,7 +57,6 @@ class Construct(Record, frozen=True):
     form: Form
 
     def error(self, message: str, line: int = 0) -> RulesError:
-        """The error with file, line and construct."""
         what = f"{self.kind} {self.name}".rstrip()
         return RulesError(f"{self.file}:{line or self.form.line}: {what}: {message}")
 
@@ -97,7 +93,6 @@ def _walk(form: Form) -> Iterator[Token | Form]:
 
 
 def _forms(source: Source) -> Iterator[Form]:
-    """The top-level forms of a file."""
     if wrong := _UNREADABLE.search(source.text):
         line = source.text.count("\n", 0, wrong.start()) + 1
         raise _error(source, line, f"invalid character {wrong[0]!a}")

@@ -14,7 +14,7 @@ from sterna.crawler.clp import MAX_SOURCE_BYTES
 from sterna.crawler.grammar import check, columns_of
 from sterna.crawler.rules import check_rules, needs_of
 from sterna.crawler.scope import ScopeRules, subtree_path
-from sterna.crawler.spec import Css, Keep, Select, Spec
+from sterna.crawler.spec import Css, Keep, Select, Spec, condition_of
 from sterna.crawler.spec_fields import Each, FieldError, wrong
 from sterna.errors import UsageError
 from sterna.model import FIELDS, Crawler, Predicate, Program, Source, fields_among
@@ -57,7 +57,6 @@ def compile_spec(spec: Spec, folder: Path) -> Crawler:
 
 
 def compile_query(plan: "QueryPlan", name: str) -> Crawler:
-    """The crawler that collects what a query needs."""
     program = Program(prune=plan.prune, select=plan.select, keep=model.Keep(fields=plan.fields))
     return Crawler(name=name, program=_with_needs(program))
 
@@ -103,11 +102,7 @@ def check_crawler(crawler: Crawler) -> None:
 def _selection(select: Select) -> tuple[Predicate | None, Predicate | None]:
     """The predicates that are judged before and after a fetch."""
     prune, parts = None, [part for _, part in select.parts()]
-    if select.where:
-        # sqlglot takes a while to load, and few specs use SQL.
-        from sterna.crawler.sql.plan import plan_condition  # noqa: PLC0415
-
-        condition = plan_condition(select.where)
+    if condition := condition_of(select.where):
         prune = prune_of(condition)
         parts.append(condition)
     whole = or_none(joined("and", parts))

@@ -53,14 +53,12 @@ def explain(what: Spec | Crawler, folder: Path = Path()) -> str:
         _selection(program),
         _filtering(program),
     ]
-    if program.rules:
+    if rules := [str(file) for file in outline(program.rules)]:
         after = "They decide last: within its scope they may keep, drop and follow anything."
-        paragraphs.append(
-            Paragraph("Its rules see every page:", list(map(str, outline(program.rules))), after)
-        )
-    if gather:
+        paragraphs.append(Paragraph("Its rules see every page:", rules, after))
+    if rules := [str(file) for file in outline(gather)]:
         text = "At home, rules process the returned facts and create facts and start pages for later visits:"
-        paragraphs.append(Paragraph(text, list(map(str, outline(gather)))))
+        paragraphs.append(Paragraph(text, rules))
     if spec:
         paragraphs += [_manners(spec), *_limits(spec)]
     numbered = "\n".join(_numbered(number, each) for number, each in enumerate(paragraphs, start=1))
@@ -76,11 +74,9 @@ def _start(spec: Spec | None, crawler: Crawler) -> Paragraph:
     urls = spec.seed_urls() if spec else ()
     if not spec or not urls:
         return Paragraph("It starts where it is sent.", after=facts)
-    sites = spec.journey_sites()
-    if sites:
-        way = f"It visits the sites one after the other and carries its facts along: {', '.join(sites)}."
-        return Paragraph("It starts at:", urls, f"{way} {facts}")
-    return Paragraph("It starts at:", urls, facts)
+    sites = ", ".join(spec.journey_sites())
+    way = f"It visits the sites one after the other and carries its facts along: {sites}." if sites else ""
+    return Paragraph("It starts at:", urls, f"{way} {facts}")
 
 
 def _reach(scope: Scope, program: Program) -> Paragraph:
@@ -89,9 +85,8 @@ def _reach(scope: Scope, program: Program) -> Paragraph:
     else:
         text = f"{_STAY[scope.stay]} It goes at most {_amount(scope.max_depth, 'link')} deep."
     sitemaps = "It reads" if scope.use_sitemaps else "It does not read"
-    nearest = "Pages fewer links away come first."
-    order = "URLs that its rules rank highest come first." if program.is_best_first else nearest
-    return Paragraph(f"{text} {order} {sitemaps} the sitemaps that robots.txt names.")
+    first = "URLs that its rules rank highest" if program.is_best_first else "Pages fewer links away"
+    return Paragraph(f"{text} {first} come first. {sitemaps} the sitemaps that robots.txt names.")
 
 
 def _before(crawler: Crawler) -> Paragraph:
@@ -180,20 +175,14 @@ def _number(number: float) -> str:
 
 
 def _numbered(number: int, paragraph: Paragraph) -> str:
-    lines = [_wrapped(paragraph.text, first=f"{number:2}. ", rest=4)]
-    lines += [_wrapped(item, first="      - ", rest=8) for item in paragraph.items]
-    if paragraph.after.strip():
-        lines.append(_wrapped(paragraph.after, first="    ", rest=4))
-    return "\n".join(lines)
+    lines = _wrapped(paragraph.text, f"{number:2}. ")
+    for item in paragraph.items:
+        lines += _wrapped(item, "      - ")
+    return "\n".join(lines + _wrapped(paragraph.after, "    "))
 
 
-def _wrapped(text: str, *, first: str, rest: int) -> str:
+def _wrapped(text: str, first: str) -> list[str]:
     # A URL or an expression must not be broken in two.
-    return textwrap.fill(
-        text.strip(),
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=" " * rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    wrapper = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
+    wrapper.initial_indent, wrapper.subsequent_indent = first, " " * len(first)
+    return wrapper.wrap(text.strip())

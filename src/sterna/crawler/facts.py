@@ -58,16 +58,13 @@ def is_symbol(text: str) -> bool:
 
 def encode(fact: Fact) -> bytes:
     """The fact as it travels; ValueError if CLIPS cannot represent it."""
-    contents: object
+    _check_name(fact.template)
     if fact.slots is None:
-        contents = [_packed(value) for value in fact.values]
-    else:
-        contents = {name: _packed_slot(value) for name, value in fact.slots}
-        if len(contents) != len(fact.slots):
-            raise ValueError(f"the fact {fact.template!r} has a duplicate slot")
-    for name in (fact.template, *(contents if isinstance(contents, dict) else ())):
-        _check_name(name)
-    return _ENCODER.encode([fact.template, contents])
+        return _ENCODER.encode([fact.template, _packed_slot(fact.values)])
+    slots = {_check_name(name): _packed_slot(value) for name, value in fact.slots}
+    if len(slots) != len(fact.slots):
+        raise ValueError(f"the fact {fact.template!r} has a duplicate slot")
+    return _ENCODER.encode([fact.template, slots])
 
 
 def decode(data: bytes) -> Fact:
@@ -231,17 +228,15 @@ def to_json(fact: Fact) -> str:
     """The fact as JSON, which `fact_of` reads."""
     contents: dict[str, object] = {"template": fact.template}
     if fact.slots is None:
-        contents["values"] = _shown_slot(fact.values)
+        contents["values"] = _shown(fact.values)
     else:
-        contents["slots"] = {name: _shown_slot(value) for name, value in fact.slots}
+        contents["slots"] = {name: _shown(value) for name, value in fact.slots}
     return json.dumps(contents, ensure_ascii=False, separators=(", ", ": "))
 
 
-def _shown_slot(value: Value | Values) -> object:
-    return [_shown(each) for each in value] if isinstance(value, tuple) else _shown(value)
-
-
-def _shown(value: Value) -> object:
+def _shown(value: Value | Values) -> object:
+    if isinstance(value, tuple):
+        return [_shown(each) for each in value]
     if isinstance(value, Symbol):
         return {"symbol": value.name} if value not in (TRUE, FALSE) else value == TRUE
     if isinstance(value, float) and not math.isfinite(value):

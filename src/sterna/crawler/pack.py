@@ -10,11 +10,11 @@ import zstandard
 
 from sterna.crawler.compiler import check_crawler
 from sterna.crawler.grammar import describe as describe_predicate
-from sterna.crawler.rules import RuleFile, check_rules, outline
+from sterna.crawler.rules import check_rules, outline
 from sterna.crawler.spec import CrawlOptions, OptionValue
 from sterna.crawler.spec_fields import shown
 from sterna.errors import SpecError, UsageError
-from sterna.model import Budget, Crawler, Field, Record, Scope, Source, State, Target
+from sterna.model import Budget, Crawler, Record, Scope, Source, State, Target
 
 SUFFIX = ".crawler"
 MAX_PACKED_BYTES = 64 * 1024 * 1024  # of the file, and of its uncompressed content
@@ -135,86 +135,63 @@ def _checksum(raw: bytes) -> bytes:
 # -- for people --------------------------------------------------------------------------------------------
 
 
-class Summary(Record, frozen=True, array_like=False, kw_only=True):
+def to_json(packed: PackedCrawler) -> str:
     """The contents of a packed crawler, as `sterna inspect --json` prints them."""
-
-    name: str
-    digest: str
-    program_bytes: int
-    facts_bytes: int
-    progress_bytes: int
-    seeds: tuple[str, ...]
-    journey: tuple[str, ...]
-    options: CrawlOptions
-    budget: dict[str, float]
-    scope: Scope
-    prune: str
-    select: str
-    keep: tuple[Field, ...]
-    selectors: dict[str, str]
-    share: float
-    rules: list[RuleFile]
-    gather: list[RuleFile]
-    facts: int  # initial ones
-    own_facts: int  # gathered so far
-    to_fetch: int
-    seen: int
+    return msgspec.json.encode(_summary(packed)).decode()
 
 
-def summary_of(packed: PackedCrawler) -> Summary:
+def _summary(packed: PackedCrawler) -> dict[str, Any]:
     crawler, progress = packed.crawler, packed.progress
     program, keep = crawler.program, crawler.program.keep
     options = msgspec.convert(packed.options, CrawlOptions)
-    return Summary(
-        name=crawler.name,
-        digest=digest_of(crawler),
-        program_bytes=len(_ENCODER.encode(program)),
-        facts_bytes=sum(map(len, crawler.facts)),
-        progress_bytes=len(_ENCODER.encode(progress)),
-        seeds=options.seeds,
-        journey=packed.journey,
-        options=options,
-        budget=_other(packed.budget, Budget()),
-        scope=crawler.scope,
-        prune=describe_predicate(program.prune) if program.prune else "",
-        select=describe_predicate(program.select) if program.select else "",
-        keep=keep.fields,
-        selectors={each.name: each.css for each in keep.selectors},
-        share=keep.share,
-        rules=outline(program.rules),
-        gather=outline(packed.gather),
-        facts=len(crawler.facts),
-        own_facts=len(progress.state.facts),
-        to_fetch=len(progress.frontier),
-        seen=len(progress.seen) // _FINGERPRINT_BYTES,
-    )
+    return {
+        "name": crawler.name,
+        "digest": digest_of(crawler),
+        "program_bytes": len(_ENCODER.encode(program)),
+        "facts_bytes": sum(map(len, crawler.facts)),
+        "progress_bytes": len(_ENCODER.encode(progress)),
+        "seeds": options.seeds,
+        "journey": packed.journey,
+        "options": options,
+        "budget": _other(packed.budget, Budget()),
+        "scope": crawler.scope,
+        "prune": describe_predicate(program.prune) if program.prune else "",
+        "select": describe_predicate(program.select) if program.select else "",
+        "keep": keep.fields,
+        "selectors": {each.name: each.css for each in keep.selectors},
+        "share": keep.share,
+        "rules": outline(program.rules),
+        "gather": outline(packed.gather),
+        "facts": len(crawler.facts),  # initial ones
+        "own_facts": len(progress.state.facts),  # gathered so far
+        "to_fetch": len(progress.frontier),
+        "seen": len(progress.seen) // _FINGERPRINT_BYTES,
+    }
 
 
 def describe(packed: PackedCrawler) -> str:
-    summary, keep = summary_of(packed), packed.crawler.program.keep
-    size = f"program {summary.program_bytes:,}, facts {summary.facts_bytes:,}"
-    kept = ", ".join(["url", *keep.fields, *(f"{each.name} ({each.css})" for each in keep.selectors)])
-    share = f"; of text and html {keep.share:.0%}" if keep.share < 1 else ""
-    progress = "none yet"
-    if summary.own_facts or summary.to_fetch or summary.seen:
-        urls = f"{summary.to_fetch:,} URLs to fetch, {summary.seen:,} seen"
-        progress = f"{summary.own_facts:,} facts, {urls}"
+    of = _summary(packed)
+    kept = ", ".join(["url", *of["keep"], *(f"{name} ({css})" for name, css in of["selectors"].items())])
+    share = f"; of text and html {of['share']:.0%}" if of["share"] < 1 else ""
+    progress = f"{of['own_facts']:,} facts, {of['to_fetch']:,} URLs to fetch, {of['seen']:,} seen"
+    is_under_way = any(of[name] for name in ("own_facts", "to_fetch", "seen"))
+    size = f"program {of['program_bytes']:,}, facts {of['facts_bytes']:,}"
     lines = [
-        ("crawler", summary.name),
-        ("digest", summary.digest),
-        ("bytes", f"{size}, progress {summary.progress_bytes:,}"),
-        *(("start", seed) for seed in summary.seeds),
-        *(("journey", site) for site in summary.journey),
-        ("scope", _scope_words(summary.scope)),
-        ("fetch", summary.prune or "every URL of the scope"),
-        ("select", summary.select or "every page"),
+        ("crawler", of["name"]),
+        ("digest", of["digest"]),
+        ("bytes", f"{size}, progress {of['progress_bytes']:,}"),
+        *(("start", seed) for seed in of["seeds"]),
+        *(("journey", site) for site in of["journey"]),
+        ("scope", _scope_words(of["scope"])),
+        ("fetch", of["prune"] or "every URL of the scope"),
+        ("select", of["select"] or "every page"),
         ("keep", kept + share),
-        ("options", _listed(_other(summary.options, CrawlOptions(seeds=summary.seeds)))),
-        ("budget", _listed(summary.budget)),
-        *(("rules", str(file)) for file in summary.rules),
-        *(("gather", str(file)) for file in summary.gather),
-        ("facts", f"{summary.facts:,}"),
-        ("progress", progress),
+        ("options", _listed(_other(of["options"], CrawlOptions(seeds=of["seeds"])))),
+        ("budget", _listed(of["budget"])),
+        *(("rules", str(file)) for file in of["rules"]),
+        *(("gather", str(file)) for file in of["gather"]),
+        ("facts", f"{of['facts']:,}"),
+        ("progress", progress if is_under_way else "none yet"),
     ]
     return printable("\n".join(f"{label:8} {text}" for label, text in lines))
 

@@ -34,11 +34,7 @@ class Judge:
 
     def __init__(self, predicate: Predicate) -> None:
         check(predicate)
-        self._test = _compile(predicate)
-
-    def judge(self, row: PageRow) -> Truth:
-        """The predicate's value for the page; the page is wanted only if it is True."""
-        return self._test(row)
+        self.judge = _compile(predicate)  # the page is wanted only if it is True
 
 
 def row_of(page: Page, site: str) -> PageRow:
@@ -99,25 +95,22 @@ def _joined(tests: Sequence[_ValueTest], *, decisive: bool) -> _ValueTest:
 
 
 def _on_term(part: Predicate, term: Term) -> _Test:
-    is_known = _unless_null(term, lambda value: True)
+    read = _reader(term)
     if part.op == "is_null":
-        return lambda row: is_known(row) is None
-    if part.op != "is_distinct":
-        return _unless_null(term, _value_test(part, term))
-    (value,) = part.values
-    if value is None:
-        return lambda row: is_known(row) is not None
-    same = _unless_null(term, lambda found: found == value)
-    return lambda row: same(row) is not True
+        return lambda row: read(row) is None
+    if part.op == "is_distinct":
+        return lambda row: bool(read(row) != part.values[0])
+    test = _value_test(part, term)
+    return lambda row: None if (value := read(row)) is None else test(value)
 
 
-def _unless_null(term: Term, test: _ValueTest) -> _Test:
+def _reader(term: Term) -> Callable[[PageRow], Any]:
+    """Reads the value of a page, None for NULL."""
     read = operator.attrgetter(term.column)
     if term.is_length:
-        return lambda row: test(len(value)) if (value := read(row)) else None
-    if term.column in ("depth", "size"):  # 0 is a value, not NULL
-        return lambda row: None if (value := read(row)) is None else test(value)
-    return lambda row: test(value) if (value := read(row)) else None
+        return lambda row: len(value) if (value := read(row)) else None
+    # Of a depth or a size 0 is a value, not NULL.
+    return read if term.column in ("depth", "size") else lambda row: read(row) or None
 
 
 def _value_test(part: Predicate, term: Term) -> _ValueTest:

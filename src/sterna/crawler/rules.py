@@ -5,6 +5,7 @@ the matches of its rules are computed again where it continues. So a left-hand s
 the page only while there is one.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from sterna.crawler.clp import Construct, Form, Token, forms, read_constructs, tokens
@@ -215,13 +216,8 @@ class RuleFile(Record, frozen=True, array_like=False):
 
 def outline(sources: tuple[Source, ...]) -> list[RuleFile]:
     """The outline of each file; RulesError if one is invalid."""
-    constructs = check_rules(sources)
+    names: defaultdict[tuple[str, str], tuple[str, ...]] = defaultdict(tuple)
+    for each in check_rules(sources):
+        names[each.file, each.kind] += (each.name,)
     kinds = ("defrule", "deftemplate", "deffunction", "deffacts")  # in the order of RuleFile's fields
-    return [
-        RuleFile(source.name, *(_names(constructs, source.name, kind) for kind in kinds))
-        for source in sources
-    ]
-
-
-def _names(constructs: Iterable[Construct], file: str, kind: str) -> tuple[str, ...]:
-    return tuple(each.name for each in constructs if (each.file, each.kind) == (file, kind))
+    return [RuleFile(source.name, *(names[source.name, kind] for kind in kinds)) for source in sources]

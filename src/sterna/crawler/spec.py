@@ -26,12 +26,14 @@ OptionValue = str | int | float | bool | tuple[str, ...] | None
 _NAME = Each.match(r"\w[\w.-]{0,63}", "letters, digits, '_', '-' and '.', 64 of them at most")
 
 
-def _check_where(text: str) -> None:
-    if text:
-        # sqlglot takes a while to load, and few specs use SQL.
-        from sterna.crawler.sql.plan import plan_condition  # noqa: PLC0415
+def condition_of(where: str) -> Predicate | None:
+    """The condition in SQL as a predicate; None if there is none, UsageError if it is invalid."""
+    if not where:
+        return None
+    # sqlglot takes a while to load, and few specs use SQL.
+    from sterna.crawler.sql.plan import plan_condition  # noqa: PLC0415
 
-        plan_condition(text)
+    return plan_condition(where)
 
 
 Texts = Annotated[tuple[str, ...], Meta(description="a list of texts")]
@@ -52,7 +54,7 @@ ContentTypes = Annotated[
     Meta(description='a list of types such as ["text/html"]'),
     Each.match(r"[\w.+-]+/(?:[\w.+-]+|\*)", 'a content type such as "text/html" or "image/*"'),
 ]
-Condition = Annotated[str, Meta(description="an SQL condition on the columns of a page"), Each(_check_where)]
+Condition = Annotated[str, Meta(description="an SQL condition on the columns of a page"), Each(condition_of)]
 Files = Annotated[
     tuple[str, ...],
     Meta(description='a list of files such as ["health.clp"]'),

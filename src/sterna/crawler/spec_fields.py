@@ -33,7 +33,6 @@ class Each(NamedTuple):
 
     @classmethod
     def match(cls, pattern: str, allowed: str) -> "Each":
-        """The check that a text matches a regular expression."""
         compiled = re.compile(pattern, re.ASCII)
         return cls(lambda text: compiled.fullmatch(text) is not None, allowed)
 
@@ -93,7 +92,6 @@ def names_of(kind: type[SpecTable]) -> Iterator[str]:
 
 
 def wrong(field: str, found: object, allowed: str) -> FieldError:
-    """The error that says what was found and what is allowed."""
     return FieldError(field, f"is {shown(found)}: must be {allowed}")
 
 

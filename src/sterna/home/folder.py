@@ -11,13 +11,13 @@ from typing import Self
 
 import msgspec
 
-from sterna.archive.disk import sync_folder
+from sterna.archive.disk import TEMPORARY, replace_file
 from sterna.archive.manifest import TABLES, Snapshot
 from sterna.errors import CollectionError, CollectionInUse, NotACollection, StorageError
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
 MARKER = "collection.json"
-MARKER_BEGUN = f"{MARKER}.tmp"
+MARKER_BEGUN = MARKER + TEMPORARY
 FORMAT = 1
 
 
@@ -126,10 +126,4 @@ class CollectionFolder:
 
     def _write_marker(self) -> None:
         marker = Marker(FORMAT, secrets.token_hex(8), time.time())
-        begun = self.folder / MARKER_BEGUN
-        with begun.open("wb") as stream:
-            stream.write(msgspec.json.encode(marker) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        begun.replace(self.folder / MARKER)
-        sync_folder(self.folder)
+        replace_file(self.folder / MARKER, msgspec.json.encode(marker) + b"\n")

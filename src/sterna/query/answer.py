@@ -23,8 +23,7 @@ class Answer:
     @property
     def columns(self) -> list[str]:
         """The names of the columns; repeated ones have a number."""
-        names: list[str] = self._schema.names
-        return names
+        return list(self._schema.names)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self.rows()

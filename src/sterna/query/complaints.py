@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from typing import NamedTuple
 
 import duckdb
 import msgspec
@@ -30,16 +31,7 @@ _MISSING_COLUMN = re.compile(
     re.DOTALL,
 )
 _PREFIX = re.compile(r"[A-Z][A-Za-z ]+ Error: ")
-# A query of the catalog must also see tables that no query has named yet.
-_CATALOG = re.compile(
-    r"\b(show|information_schema|duckdb_\w+|pg_catalog|sqlite_master|pragma_\w+)\b", re.IGNORECASE
-)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
-
-
-def shows_tables(sql: str) -> bool:
-    """True if the query may read the catalog."""
-    return _CATALOG.search(sql) is not None
 
 
 def only_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
@@ -77,18 +69,17 @@ class _Said(Record, frozen=True, array_like=False):
     name: str = ""
 
 
-class Names:
+class Names(NamedTuple):
     """The names of tables and columns, to suggest a correction."""
 
-    def __init__(self, tables: Tables, cursor: duckdb.DuckDBPyConnection) -> None:
-        self._tables = tables
-        self._cursor = cursor
+    known: Tables
+    cursor: duckdb.DuckDBPyConnection
 
     def tables(self) -> list[str]:
         """The tables, then the templates."""
         with suppress(duckdb.Error):  # there may be no transaction
-            self._cursor.execute("ROLLBACK")
-        return [*self._tables.names, *self._tables.templates(self._cursor)]
+            self.cursor.execute("ROLLBACK")
+        return [*self.known.names, *self.known.templates(self.cursor)]
 
     def columns(self, sql: str) -> dict[str, list[str]]:
         """The columns of the tables that the query names."""
@@ -100,7 +91,7 @@ class Names:
         found: dict[str, list[str]] = {}
         for table in named[:_MOST_TABLES]:
             with suppress(duckdb.Error):  # the word may be no table in this query
-                described = self._cursor.execute(f"DESCRIBE {identifier(table)}").fetchall()
+                described = self.cursor.execute(f"DESCRIBE {identifier(table)}").fetchall()
                 found[table] = [str(row[0]) for row in described]
         return found
 
@@ -112,7 +103,6 @@ def missing_table(error: duckdb.CatalogException) -> str | None:
 
 
 def complaint(error: Exception, sql: str = "", names: Names | None = None) -> QueryError:
-    """The error in our words."""
     said = _said(error)
     kind = UnknownTable if names and said.type == "Table" else QueryError
     text = harmless(_explained(said, sql, names))

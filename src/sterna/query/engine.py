@@ -4,11 +4,13 @@ A query is one statement that reads. It can neither reach other files or the net
 it is held to a limit of memory and of time: the texts that it works on come from strangers.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,15 +21,8 @@ import pyarrow as pa
 
 from sterna.archive.rows import SCHEMAS
 from sterna.errors import QueryError
-from sterna.query.complaints import (
-    Names,
-    check_parameters,
-    complaint,
-    missing_table,
-    only_statement,
-    shows_tables,
-)
-from sterna.query.scan import Within, literal, literal_list
+from sterna.query.complaints import Names, check_parameters, complaint, missing_table, only_statement
+from sterna.query.scan import WHOLE, Within, literal, literal_list
 from sterna.query.tables import Tables
 
 T = TypeVar("T")
@@ -38,6 +33,10 @@ _FETCH_ROWS = 1_000
 _BATCH_ROWS = 2_048 * 8
 _MOST_TABLES = 100  # that one query may name
 
+# A query of the catalog must also see tables that no query has named yet.
+_CATALOG = re.compile(
+    r"\b(show|information_schema|duckdb_\w+|pg_catalog|sqlite_master|pragma_\w+)\b", re.IGNORECASE
+)
 # `python_enable_replacements` keeps a query from reading the variables of this program.
 _START: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -63,20 +62,17 @@ class Batches(NamedTuple):
 class Engine:
     """The tables of a collection, to be queried: page, page_history, link, event, fact, those of `extra`.
 
-    Given `pages`, it knows these alone. With `after`, `upto`, `visit` or `crawler` (a pattern) all tables
-    hold only what came in these batches, in that visit or by such crawlers, and `page` is all that came.
+    Given `pages`, it knows these alone. Given a part, all tables hold only what came `within` it, and `page`
+    is all that came.
     """
 
-    def __init__(  # noqa: PLR0913 - the tables, the part of them and the bounds
+    def __init__(
         self,
         tables: Mapping[str, Sequence[Path]],
         *,
         extra: Mapping[str, pa.Table] | None = None,
         pages: pa.Table | None = None,
-        after: int | None = None,
-        upto: int | None = None,
-        visit: str | None = None,
-        crawler: str | None = None,
+        within: Within = WHOLE,
         memory_bytes: int = MEMORY_BYTES,
         time_limit_seconds: float = TIME_LIMIT_SECONDS,
         spill_folder: Path | None = None,
@@ -86,7 +82,6 @@ class Engine:
         self._connection = duckdb.connect(":memory:", config=_START)
         self._works: set[_Work] = set()  # changed by _begun() and _end()
         files = {name: [str(path.absolute()) for path in tables.get(name, ())] for name in SCHEMAS}
-        within = Within(after=after, upto=upto, visit=visit, crawler=crawler)
         try:
             self._tables = Tables(self._connection, files, extra=extra or {}, pages=pages, within=within)
             self._lock([path for paths in files.values() for path in paths], spill_folder)
@@ -165,8 +160,9 @@ class Engine:
     ) -> Any:
         """The result of `start`; tables are defined when DuckDB reports them missing."""
         self._tables.prepare(cursor, sql)
-        if shows_tables(sql):
-            self._tables.define_all(cursor)
+        if _CATALOG.search(sql):
+            for name in self._tables.names:
+                self._tables.define(cursor, name)
         for _ in range(_MOST_TABLES):
             check_parameters(only_statement(cursor, sql), parameters)
             # In DuckDB 2 a SELECT may change data (WITH x AS (DELETE ...)): its type alone is no promise.
@@ -218,24 +214,21 @@ class Engine:
             raise complaint(error, work.sql, Names(self._tables, work.cursor)) from error
 
 
+@dataclass(eq=False, repr=False)
 class _Work:
-    """One query on its way: the connection that works on it, and the time that is left.
+    """One query on its way, in a thread of its own, for DuckDB is mostly deaf to Ctrl-C."""
 
-    It works in a thread of its own, for DuckDB is mostly deaf to Ctrl-C.
-    """
-
-    def __init__(self, sql: str, cursor: duckdb.DuckDBPyConnection, seconds: float) -> None:
-        self.sql = sql
-        self.cursor = cursor
-        self.reader: Any = None  # of the result in Arrow's columns
-        self.is_over = False  # set by the timer's thread only
-        self._left_seconds = seconds
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="query")
+    sql: str
+    cursor: duckdb.DuckDBPyConnection
+    left_seconds: float
+    reader: Any = None  # of the result in Arrow's columns
+    is_over: bool = False  # set by the timer's thread only
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "query"))
 
     def call(self, work: Callable[[], T]) -> T:
         """The result of the work, interrupted by Ctrl-C, and when all calls have used up the time."""
         began = time.monotonic()
-        timer = threading.Timer(max(self._left_seconds, 0), self._end)
+        timer = threading.Timer(max(self.left_seconds, 0), self._end)
         timer.daemon = True
         timer.start()
         future = self._thread.submit(work)
@@ -247,7 +240,7 @@ class _Work:
             raise
         finally:
             timer.cancel()
-            self._left_seconds -= time.monotonic() - began
+            self.left_seconds -= time.monotonic() - began
 
     def _end(self) -> None:
         self.is_over = True

@@ -1,17 +1,15 @@
-"""The rows of a result written for a reader: a person (table), a spreadsheet (csv), a program (json, jsonl,
-parquet).
+"""The rows of a result written for a person (table), a spreadsheet (csv) or a program (json, jsonl, parquet).
 
-A table is always harmless to the terminal that shows it. The others carry the data unchanged: a program
-reads them, and a value altered on the way is a wrong value. So nothing is put before a cell that begins with
-`=`, which a spreadsheet might take for a formula: import the columns of the file as text
-there. Control characters are escaped in JSON, which has a way to write them, and in CSV only for a terminal.
+A table is always harmless to the terminal that shows it. The others carry the data unchanged: nothing is put
+before a cell that begins with `=`, which a spreadsheet might take for a formula. Control characters are
+escaped in JSON, which has a way to write them, and in CSV only for a terminal.
 """
 
 import csv
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, NamedTuple, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,15 +29,14 @@ def write(
     """Streams all rows; `width` is that of the terminal; a live table has fixed column widths."""
     if format == "csv":
         _write_csv(result, out)
-        return
-    if format == "json":
+    elif format == "json":
         _write_json(result, out)
-        return
-    is_table = format == "table"
-    for line in table_lines(*result, width=width, is_live=is_live) if is_table else _json_lines(result):
-        out.write(f"{line}\n")
-        if is_live:
-            out.flush()
+    else:
+        is_table = format == "table"
+        for line in table_lines(*result, width=width, is_live=is_live) if is_table else _json_lines(result):
+            out.write(f"{line}\n")
+            if is_live:
+                out.flush()
 
 
 def write_parquet(result: Batches, out: BinaryIO) -> None:
@@ -51,7 +48,6 @@ def write_parquet(result: Batches, out: BinaryIO) -> None:
 
 
 def with_distinct_names(result: Batches) -> Batches:
-    """The result with a number after repeated names."""
     names = distinct(result.schema.names)
     schema = pa.schema([field.with_name(name) for field, name in zip(result.schema, names, strict=True)])
     batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in result.batches)
@@ -66,14 +62,13 @@ def _write_csv(result: Result, out: TextIO) -> None:
         writer.writerow([show(as_text(value)) for value in row])
 
 
-class _UnixLines:
+class _UnixLines(NamedTuple):
     """Ends rows as Unix tools expect; the csv module's own option leaves a bare CR unquoted."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+    out: TextIO
 
     def write(self, row: str) -> int:
-        return self._out.write(row.removesuffix("\r\n") + "\n")
+        return self.out.write(row.removesuffix("\r\n") + "\n")
 
 
 def _write_json(result: Result, out: TextIO) -> None:

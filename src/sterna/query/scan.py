@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import duckdb
-import pyarrow as pa
 
 from sterna.archive.rows import SCHEMAS
 from sterna.model import Record
@@ -11,36 +10,24 @@ from sterna.model import Record
 FILE, ROW = "filename", "file_row_number"  # DuckDB's names for the position of a row
 
 _MOST_GROUPS = 16
-_SIMPLE_TYPES = {
-    pa.string(): "VARCHAR",
-    pa.bool_(): "BOOLEAN",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INTEGER",
-    pa.int64(): "BIGINT",
-    pa.timestamp("us", tz="UTC"): "TIMESTAMP WITH TIME ZONE",
-}
 
 
 class Scan:
-    """The rows of one table, to put after FROM; a column that a file lacks is NULL.
-
-    They come from the files or, if `given`, from the table of that name.
-    """
+    """The rows of files, or of the table `given`, to put after FROM; a column that a file lacks is NULL."""
 
     def __init__(self, table: str, files: Sequence[str], *, given: str = "") -> None:
         self._schema = SCHEMAS[table]
         self._files = files
         self._given = given
-        self._groups: dict[
-            frozenset[str], Sequence[str]
-        ] = {}  # files by their columns, read when needed first
+        # The files by their columns, read when needed first.
+        self._groups: dict[frozenset[str], Sequence[str]] = {}
 
     def rows(self, connection: duckdb.DuckDBPyConnection, *, with_place: bool = False) -> str:
         """The rows, with FILE and ROW if their position is wanted, which costs a little."""
         if self._given:
             return f"(SELECT *, '' AS {FILE}, rowid AS {ROW} FROM {self._given})"  # noqa: S608 - our own names
         if not self._files:
-            columns = [*self._columns(frozenset()), f"'' AS {FILE}", f"0 AS {ROW}"]
+            columns = [*self._columns(connection, frozenset()), f"'' AS {FILE}", f"0 AS {ROW}"]
             return f"(SELECT {', '.join(columns)} WHERE false)"
         if not self._groups:
             self._groups = self._look(connection)
@@ -52,17 +39,16 @@ class Scan:
         options += ["filename = true", "file_row_number = true"] if with_place else []
         selects = []
         for present, files in groups.items():
-            columns = [*self._columns(present), *((FILE, ROW) if with_place else ())]
+            columns = [*self._columns(connection, present), *((FILE, ROW) if with_place else ())]
             source = f"read_parquet({', '.join([literal_list(files), *options])})"
             selects.append(f"SELECT {', '.join(columns)} FROM {source}")  # noqa: S608 - names of ours, quoted files
         return f"({' UNION ALL '.join(selects)})"
 
-    def _columns(self, present: frozenset[str]) -> list[str]:
+    def _columns(self, connection: duckdb.DuckDBPyConnection, present: frozenset[str]) -> list[str]:
+        types = connection.from_arrow(self._schema.empty_table()).types
         return [
-            identifier(field.name)
-            if field.name in present
-            else f"NULL::{sql_type(field.type)} AS {identifier(field.name)}"
-            for field in self._schema
+            identifier(name) if name in present else f"NULL::{kind} AS {identifier(name)}"
+            for name, kind in zip(self._schema.names, types, strict=True)
         ]
 
     def _look(self, connection: duckdb.DuckDBPyConnection) -> dict[frozenset[str], Sequence[str]]:
@@ -73,14 +59,6 @@ class Scan:
         for file, names in connection.execute(sql).fetchall():
             groups.setdefault(frozenset(known.intersection(names)), []).append(file)
         return {columns: sorted(files) for columns, files in groups.items()}
-
-
-def sql_type(kind: pa.DataType) -> str:
-    if pa.types.is_map(kind):
-        return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
-    if pa.types.is_list(kind):
-        return f"{sql_type(kind.value_type)}[]"
-    return _SIMPLE_TYPES[kind]
 
 
 def literal(text: str) -> str:
@@ -118,3 +96,6 @@ class Within(Record, frozen=True, kw_only=True):
     def earlier_condition(self) -> str:
         """The condition on earlier versions: later batches never change the meaning of an earlier one."""
         return "true" if self.upto is None else f"coalesce(batch, 0) <= {self.upto:d}"
+
+
+WHOLE = Within()

@@ -2,11 +2,9 @@
 
 `page` has the newest version of each URL, `page_history` every version, `link` the links of the newest
 versions, `event` what became of each page. `fact` has what rules made: `data` is an object of its slots, or
-the list of its values where the fact is an ordered one, in JSON. Its `kind` is 'row' for what they emitted,
-which stays as it came, and 'own' for what a crawler remembers of a site now, which changes with each visit
-and has neither a visit nor a time. A crawler's own facts are the ledger's: the caller brings them as
-`extra["fact"]`, made by `archive.rows.fact_table`; a column `kind` in it says otherwise. Every other name is
-that of a template of facts (see `templates`).
+the list of its values, in JSON; `kind` is 'row' for what they emitted, and 'own' for what a crawler remembers
+of a site now, without a visit or a time. These facts are the ledger's: the caller brings them as
+`extra["fact"]`; a column `kind` in it says otherwise. Every other name is that of a template (`templates`).
 """
 
 import re
@@ -18,7 +16,7 @@ import pyarrow as pa
 
 from sterna.archive.rows import FACT_SCHEMA, HIDDEN, SCHEMAS
 from sterna.query import templates
-from sterna.query.scan import Scan, Within, identifier
+from sterna.query.scan import WHOLE, Scan, Within, identifier
 from sterna.query.versions import SCHEMA, Way, events, find_way, newest_links, newest_pages, note_outdated
 
 PAGE_COLUMNS, LINK_COLUMNS = (
@@ -74,16 +72,14 @@ class Tables:
         self.names = (*self._makers, *(name for name in extra if name not in self._makers))
         self._defined: set[str] = set()  # guarded by the lock
         # None until a query needs the newest versions; a part of a collection shows all versions.
-        self._way = Way.NONE_IS if given or within != Within() else None
+        self._way = Way.NONE_IS if given or within != WHOLE else None
         self._lock = threading.Lock()
 
     def define(self, connection: duckdb.DuckDBPyConnection, name: str) -> bool:
         """Makes the table, or the template for this connection only; False if the name is unknown."""
         key = name.casefold()
         with self._lock:
-            if key in self._makers:
-                if key in self._defined:
-                    return False
+            if key in self._makers and key not in self._defined:
                 self._make(connection, key)
                 self._defined.add(key)
                 return True
@@ -103,13 +99,7 @@ class Tables:
             for name in made:
                 self._make(connection, name)
 
-    def define_all(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Makes all tables but the templates, for queries of the catalog."""
-        for name in self._makers:
-            self.define(connection, name)
-
     def templates(self, connection: duckdb.DuckDBPyConnection) -> list[str]:
-        """The templates of the facts, those with the most facts first."""
         self.define(connection, "fact")
         return templates.names(connection)
 
@@ -135,7 +125,7 @@ class Tables:
         return _select(LINK_COLUMNS, f"{rows} AS stored {join}", self._within.condition(has_visit=False))
 
     def _fact(self, connection: duckdb.DuckDBPyConnection) -> str:
-        rows, is_all = self._facts.rows(connection), self._within == Within()
+        rows, is_all = self._facts.rows(connection), self._within == WHOLE
         brought = _FACTS.format(kind="'row'", rows=rows, condition=self._within.condition())
         own = _FACTS.format(kind=self._own_kind, rows=f"{SCHEMA}.own_fact", condition=str(is_all).lower())
         return f"{brought} UNION ALL {own}"

@@ -25,11 +25,8 @@ _FIND = """
     GROUP BY template ORDER BY template <> $name, template LIMIT 1
 """
 _HOW_IT_CAME = ("crawler", "site", "visit", "kind", "received")
-_PLAIN_TYPES = {
-    **dict.fromkeys(("UBIGINT", "BIGINT", "HUGEINT"), "BIGINT"),
-    "DOUBLE": "DOUBLE",
-    "BOOLEAN": "BOOLEAN",
-}
+_PLAIN_TYPES = dict.fromkeys(("UBIGINT", "BIGINT", "HUGEINT"), "BIGINT")
+_PLAIN_TYPES |= {"DOUBLE": "DOUBLE", "BOOLEAN": "BOOLEAN"}
 
 
 class _Slot(NamedTuple):
@@ -59,9 +56,8 @@ def define(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
             f"the template {harmless(template)!r} has {len(slots):,} slots, and a table at most"
             f" {MOST_COLUMNS} columns: query data->>'SLOT' of fact instead"
         )
-    columns = ", ".join(
-        [*_columns(slots), *(f"{column} AS {identifier(f'_{column}')}" for column in _HOW_IT_CAME)]
-    )
+    came = (f"{column} AS {identifier(f'_{column}')}" for column in _HOW_IT_CAME)
+    columns = ", ".join([*_columns(slots), *came])
     view = f"CREATE OR REPLACE TEMP VIEW {identifier(name)}"
     connection.execute(f"{view} AS SELECT {columns} FROM {facts}")  # noqa: S608 - all of it is quoted
     return True

@@ -16,7 +16,6 @@ Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
 # Invisible, but needed for Persian, Hindi and many emoji, and harmless on the screen.
 _JOINERS = "\u200c\u200d"
-_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SUSPECT = re.compile(r"[^\x20-\x7e]")
 
 _SAMPLE_ROWS = 200  # the widths come from these; the rest streams through them
@@ -26,10 +25,7 @@ _CUT = "…"
 
 
 def harmless(text: str) -> str:
-    """The text with control, format and unassigned characters written as escapes.
-
-    So no page can colour, move or reverse what the terminal shows, retitle its window or make it answer.
-    """
+    """The text with escapes for what could colour, move or reverse a terminal's content or make it answer."""
     if text.isprintable():
         return text
     return _SUSPECT.sub(_shown, text)
@@ -39,11 +35,7 @@ def _shown(match: re.Match[str]) -> str:
     character = match[0]
     if character.isprintable() or character in _JOINERS:
         return character
-    if category(character) == "Zs":
-        return " "
-    code = ord(character)
-    escape = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-    return _NAMED.get(character, escape)
+    return " " if category(character) == "Zs" else ascii(character)[1:-1]
 
 
 # --- values

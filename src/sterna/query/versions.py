@@ -2,8 +2,7 @@
 
 A row whose `again` is False came for a URL that was never stored before. So a URL has more than one version
 only if one of its rows says otherwise, or says nothing, as those of earlier Sternas do. Versions are in order
-by the time they were fetched, then by their batch and their place. There are three ways to leave out the
-others:
+by the time they were fetched, then by their batch and their place. The others are left out in three ways:
 
 - A collection without second versions is the files themselves, and costs what they cost.
 - For one query it is best to compare each row with those that came again for its URL.
@@ -64,11 +63,8 @@ def find_way(connection: duckdb.DuckDBPyConnection, pages: Scan) -> Way:
     if connection.execute(_ANY.format(rows=rows)).fetchone() is None:
         return Way.NONE_IS
     (first,) = connection.execute(_FIRST_AGAIN.format(rows=rows)).fetchone() or (None,)
-    is_in_order = (
-        first is not None
-        and connection.execute(_FIRST_AFTER.format(rows=rows), {"first": first}).fetchone() is None
-    )
-    return Way.BY_URL if is_in_order else note_outdated(connection, pages)
+    late = connection.execute(_FIRST_AFTER.format(rows=rows), {"first": first}).fetchone()
+    return Way.BY_URL if first is not None and late is None else note_outdated(connection, pages)
 
 
 def note_outdated(connection: duckdb.DuckDBPyConnection, pages: Scan) -> Way:
@@ -158,11 +154,6 @@ _EVENTS = """
 
 
 def events(placed: str, within: Within) -> str:
-    """The query for the events of this part, given all rows with their positions."""
-    return _EVENTS.format(
-        placed=placed,
-        within=within.condition(),
-        earlier=within.earlier_condition(),
-        file=FILE,
-        row=ROW,
-    )
+    """The query for the events of this part; `placed` are all rows with their positions."""
+    part, earlier = within.condition(), within.earlier_condition()
+    return _EVENTS.format(placed=placed, within=part, earlier=earlier, file=FILE, row=ROW)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tantivy import Index, Query
 
-from sterna.archive.disk import make_folder, new_id, storage_errors, sync_folder
+from sterna.archive.disk import make_folder, new_id, replace_file, storage_errors, sync_folder
 from sterna.errors import CollectionInUse, IndexUnusable
 from sterna.search import schema
 
@@ -77,13 +77,7 @@ def publish(generation: Path) -> None:
     folder = generation.parent
     with storage_errors(folder):
         sync_folder(generation)
-        begun = folder / f"{_CURRENT}.tmp"
-        with begun.open("w") as file:
-            file.write(f"{generation.name}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        begun.replace(folder / _CURRENT)
-        sync_folder(folder)
+        replace_file(folder / _CURRENT, f"{generation.name}\n".encode())
     sweep(folder, keep=generation)
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from sqlalchemy import text
@@ -31,19 +30,16 @@ class Finding(Record, frozen=True, kw_only=True):
 
 def check_rules(config: Config, *, folder: Path, snapshot: Snapshot) -> Iterator[Finding]:
     """Checks commands and queries without any database."""
-    functions = Functions()
-    commands = {
-        name: command_of(name, spec, folder=folder, functions=functions)
-        for name, spec in config.commands.items()
-    }
+    functions, commands = Functions(), dict[str, Command]()
     for name, spec in config.commands.items():
+        commands[name] = command_of(name, spec, folder=folder, functions=functions)
         if spec.call:
-            yield _found(f"command {name}", partial(commands[name].check, ()))
+            yield _found(f"command {name}", commands[name].check, ())
     for name, rule in config.rules.items():
         for number, store in enumerate(rule.store):
             what = f"rule {name}, store {number + 1}" if len(rule.store) > 1 else f"rule {name}"
             needed = [commands[each] for each in store.commands]
-            yield _found(what, partial(_check_store, rule, number, needed, snapshot))
+            yield _found(what, _check_store, rule, number, needed, snapshot)
 
 
 def check_databases(config: Config, *, folder: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -51,18 +47,18 @@ def check_databases(config: Config, *, folder: Path, environ: Mapping[str, str])
     for name, spec in config.connections.items():
         database = Database(name, spec, folder=folder, environ=environ)
         try:
-            answer = _found(f"connection {name} {database.shown()}", partial(_try, database))
+            answer = _found(f"connection {name} {database.shown()}", _try, database)
             yield answer
             for each, command in () if answer.fault else config.commands.items():
                 if command.connection == name and command.sql:
-                    yield _found(f"command {each}", partial(_explain, database, statements_of(command.sql)))
+                    yield _found(f"command {each}", _explain, database, statements_of(command.sql))
         finally:
             database.close()
 
 
-def _found(what: str, look: Callable[[], None]) -> Finding:
+def _found(what: str, look: Callable[..., None], *given: object) -> Finding:
     try:
-        look()
+        look(*given)
     except QueryError as error:
         fault = str(error).splitlines()[0]
         return Finding(what=what, fault=fault, may_come=isinstance(error, UnknownTable))

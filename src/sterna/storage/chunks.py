@@ -14,9 +14,11 @@ from sqlglot.errors import SqlglotError
 
 from sterna.archive.arrivals import arrivals
 from sterna.archive.manifest import Snapshot
+from sterna.archive.parquet import gathered
 from sterna.errors import QueryError
 from sterna.model import Record
 from sterna.query.engine import Engine
+from sterna.query.scan import Within
 from sterna.storage.config import RuleSpec
 from sterna.storage.rows import SIMPLE_TYPES, ColumnRows, Row
 
@@ -25,7 +27,6 @@ CHUNK_CHARACTERS = 8_000_000
 _FETCHED_ROWS = 1_000
 _SAMPLED_ROWS = 50  # of these; measuring all of them would cost as much as sending them
 MEMORY_BYTES = 500_000_000
-TIME_LIMIT_SECONDS = 60.0
 
 # With any of these a row of the answer may depend on several rows of the table.
 _OVER_ROWS = (
@@ -115,7 +116,8 @@ def _answers(
         query = rule.store[step].query
         if step in in_columns and _is_simple(engine, query):
             found = engine.run_arrow(query, batch_rows=_FETCHED_ROWS)
-            for table in _gathered(found.batches):
+            tables = (pa.Table.from_batches([batch]) for batch in found.batches)
+            for table in gathered(tables, least_bytes=CHUNK_CHARACTERS, least_rows=CHUNK_ROWS):
                 yield Chunk(step, batch, tuple(found.schema.names), ColumnRows(table))
         else:
             result = engine.run(query)
@@ -129,18 +131,6 @@ def _is_simple(engine: Engine, query: str) -> bool:
         return all(kind in SIMPLE_TYPES for _, kind, *_ in engine.run(f"DESCRIBE {query}").rows)
     except QueryError:
         return False  # the query itself will raise the error
-
-
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The batches of Arrow in tables of bounded length and size."""
-    some: list[pa.RecordBatch] = []
-    for batch in batches:
-        some.append(batch)
-        if sum(map(len, some)) >= CHUNK_ROWS or sum(each.nbytes for each in some) >= CHUNK_CHARACTERS:
-            yield pa.Table.from_batches(some)
-            some = []
-    if some:
-        yield pa.Table.from_batches(some)
 
 
 def _parted(rows: Iterator[Row]) -> Iterator[list[Row]]:
@@ -160,11 +150,5 @@ def _parted(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 
 def _engine(rule: RuleSpec, snapshot: Snapshot, *, after: int, upto: int) -> Engine:
-    return Engine(
-        snapshot.tables,
-        after=after,
-        upto=upto,
-        crawler=rule.crawler,
-        memory_bytes=MEMORY_BYTES,
-        time_limit_seconds=TIME_LIMIT_SECONDS,
-    )
+    within = Within(after=after, upto=upto, crawler=rule.crawler)
+    return Engine(snapshot.tables, within=within, memory_bytes=MEMORY_BYTES)

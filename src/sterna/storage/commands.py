@@ -1,17 +1,12 @@
-"""Commands: the vocabulary of a database, each a few SQL statements or a function of the user.
-
-A function is `module:function`; its module is loaded at run time, and again when its file changes.
-"""
+"""Commands: the vocabulary of a database, each a few SQL statements or a function of the user."""
 
 import importlib
-import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -22,9 +17,6 @@ from sterna.storage.postgres import LEAST_ROWS, Copier, ManyInserter, NotApplica
 from sterna.storage.rows import Row, bindable, picker
 from sterna.storage.statements import Statement, parameters_of, statements_of
 from sterna.toml import stamp
-
-_PRIVATE = "sterna_storage_call_"
-
 
 # -- statements ------------------------------------------------------------------------------------------
 
@@ -107,19 +99,18 @@ class _Prepared:
 # -- functions -------------------------------------------------------------------------------------------
 
 
-class FunctionCommand:
+class FunctionCommand(NamedTuple):
     """A function of the user, which gets the connection and the rows."""
 
-    def __init__(self, name: str, find: Callable[[], Callable[..., object]]) -> None:
-        self.name = name
-        self.is_plain = False
-        self._find = find
+    name: str
+    find: Callable[[], Callable[..., object]]
+    is_plain: bool = False
 
     def check(self, columns: Sequence[str]) -> None:
-        self._find()
+        self.find()
 
     def run(self, connection: Connection, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        function = self._find()
+        function = self.find()
         given = [dict(zip(columns, row, strict=True)) for row in rows]
         with in_call(connection):
             try:
@@ -132,7 +123,7 @@ class FunctionCommand:
 
 
 class Functions:
-    """The functions that commands name; each module is loaded once."""
+    """The functions that commands name; a module is loaded once, and again when its file changes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -171,26 +162,17 @@ class Functions:
         return module
 
 
-class _FromSource(SourceFileLoader):
-    """Ignores cached bytecode, which a change within the same second does not invalidate."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
-
-
 def _file_of(name: str, folder: Path) -> Path:
     return folder.joinpath(*name.split(".")).with_suffix(".py")
 
 
 def _from_file(name: str, path: Path) -> ModuleType:
     # Under a private name: two collections may have modules of the same name.
-    private = f"{_PRIVATE}{abs(hash(str(path)))}_{name.replace('.', '_')}"
-    spec = importlib.util.spec_from_loader(private, _FromSource(private, str(path)))
-    if spec is None or spec.loader is None:
-        raise ImportError(f"cannot load {path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[private] = module
-    spec.loader.exec_module(module)
+    private = f"sterna_storage_call_{abs(hash(str(path)))}_{name.replace('.', '_')}"
+    sys.modules[private] = module = ModuleType(private)
+    module.__file__ = str(path)
+    # Not by importlib: cached bytecode is not invalidated by a change within the same second.
+    exec(compile(path.read_bytes(), path, "exec"), module.__dict__)  # noqa: S102 - the user's own function
     return module
 
 

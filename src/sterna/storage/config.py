@@ -1,19 +1,16 @@
-"""`storage.toml`: connections, commands and the rules that join them to crawlers (Fiedler-Hammer 4.7).
-
-Its records, mistakes in them with their lines, and the file: read, read again when it changes, written.
-"""
+"""`storage.toml`: connections, commands and the rules that join them to crawlers (Fiedler-Hammer 4.7)."""
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import asdict
 
 from sterna import toml
-from sterna.archive.disk import storage_errors, sync_folder
+from sterna.archive.disk import replace_file, storage_errors
 from sterna.errors import ConfigError
 from sterna.model import Record
 from sterna.storage.statements import InvalidSql, statements_of
@@ -119,15 +116,15 @@ _LITERAL = re.compile(r"(?!.*''')[^\x00-\x08\x0b-\x1f\x7f]*", re.DOTALL)
 _TABLES: dict[str, type[Record]] = {"connections": ConnectionSpec, "commands": CommandSpec, "rules": RuleSpec}
 
 
+@dataclass(eq=False, repr=False)
 class ConfigFile:
     """The file as it is now; while it is malformed, the configuration from before stays in force."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        # Changed by look() alone.
-        self.config = Config()
-        self.fault = ""  # why the present file is not used
-        self._seen: tuple[int, ...] = ()
+    path: Path
+    # Changed by look() alone.
+    config: Config = field(default_factory=Config)
+    fault: str = ""  # why the present file is not used
+    _seen: tuple[int, ...] = ()
 
     def look(self) -> bool:
         """Reads the file if it changed; True if the configuration or the fault differs now."""
@@ -144,10 +141,7 @@ class ConfigFile:
 
 
 def read_config(path: Path, *, is_part: bool = False) -> Config:
-    """The configuration of a file; ConfigError names file, line and field of a mistake.
-
-    A part is to be merged into another file, whose connections and commands it may use.
-    """
+    """The configuration of a file, or a part to be merged into one; ConfigError names line and field."""
     text, written = toml.read(path)
     try:
         for table, kind in _TABLES.items():  # one by one, so that the error has the name of the entry
@@ -175,17 +169,8 @@ def check_part(path: Path, config: Config) -> None:
 
 
 def write_config(path: Path, config: Config) -> None:
-    """Replaces the file atomically."""
-    begun = path.with_name(path.name + ".tmp")
     with storage_errors(path):
-        # An address may contain a password.
-        handle = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123 - a file descriptor
-            file.write(as_toml(config))
-            file.flush()
-            os.fsync(file.fileno())
-        begun.replace(path)
-        sync_folder(path.parent)
+        replace_file(path, as_toml(config).encode(), mode=0o600)  # an address may contain a password
 
 
 def as_toml(config: Config) -> str:
@@ -200,10 +185,9 @@ def as_toml(config: Config) -> str:
 
 
 def _fields(entry: Record) -> list[str]:
-    values = asdict(entry)
     return [
         f"{key} = {_texts(value)}"
-        for key, value in values.items()
+        for key, value in asdict(entry).items()
         if key != "store" and (value or key == "url")
     ]
 

@@ -1,12 +1,10 @@
-"""Named connections to the user's databases, and the errors of these databases as faults of ours.
-
-A connection is made on demand. Secrets come from the environment and are never shown.
-"""
+"""Named connections to the user's databases, whose secrets are never shown, and their errors as faults."""
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -93,26 +91,19 @@ def _kind(error: BaseException) -> FaultKind:
 # -- databases ---------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class Database:
     """One database by its name; nothing is opened before the first connection."""
 
-    def __init__(
-        self,
-        name: str,
-        spec: ConnectionSpec,
-        *,
-        folder: Path,
-        environ: Mapping[str, str],
-        connect_seconds: int = CONNECT_SECONDS,
-    ) -> None:
-        self.name = name
-        self._spec = spec
-        self._folder = folder
-        self._environ = environ
-        self._connect_seconds = connect_seconds
-        # Both are made with the first connection.
-        self._engine: Engine | None = None
-        self._secrets: list[str] = []
+    name: str
+    spec: ConnectionSpec
+    _: KW_ONLY
+    folder: Path
+    environ: Mapping[str, str]
+    connect_seconds: int = CONNECT_SECONDS
+    # Both are made with the first connection.
+    _engine: Engine | None = None
+    _secrets: Sequence[str] = ()
 
     @property
     def kind(self) -> str:
@@ -124,7 +115,7 @@ class Database:
         try:
             url, _ = self._url()
         except Fault:
-            return _VARIABLE.sub(_HIDDEN, re.sub(r"//[^/@]*@", f"//{_HIDDEN}@", self._spec.url))
+            return _VARIABLE.sub(_HIDDEN, re.sub(r"//[^/@]*@", f"//{_HIDDEN}@", self.spec.url))
         return url.set(query={}).render_as_string(hide_password=True)
 
     @contextmanager
@@ -161,7 +152,7 @@ class Database:
             forms = {form for secret in secrets for form in (secret, quote(secret, safe=""))}
             self._secrets = sorted(forms, key=len, reverse=True)
             try:
-                self._engine = _engine(url, connect_seconds=self._connect_seconds)
+                self._engine = _engine(url, connect_seconds=self.connect_seconds)
             except ImportError as error:
                 text = f"the driver of {url.drivername} is not installed: pip install {error.name}"
                 raise Fault(text) from error
@@ -187,24 +178,24 @@ class Database:
         if url.get_backend_name() == "sqlite":
             if url.database in (None, "", ":memory:"):
                 raise Fault(f"connection {self.name!r} has no file: write it like sqlite:///pages.db")
-            url = url.set(database=str(self._folder.absolute() / str(url.database)))
+            url = url.set(database=str(self.folder.absolute() / str(url.database)))
         of_query = [str(value) for value in url.query.values() if any(each in str(value) for each in values)]
         return url, [secret for secret in (url.password, *of_query) if secret]
 
     def _filled(self) -> tuple[str, list[str]]:
         """The address with its variables replaced from the environment, and their values."""
         values = []
-        whole = _VARIABLE.fullmatch(self._spec.url)
+        whole = _VARIABLE.fullmatch(self.spec.url)
 
         def fill(variable: re.Match[str]) -> str:
-            value = self._environ.get(variable[1])
+            value = self.environ.get(variable[1])
             if value is None:
                 raise Fault(f"connection {self.name!r} needs the environment variable {variable[1]}: set it")
             values.append(value)
             # A password may contain characters with a meaning in addresses; a whole address is one already.
             return value if whole else quote(value, safe="")
 
-        return _VARIABLE.sub(fill, self._spec.url), values
+        return _VARIABLE.sub(fill, self.spec.url), values
 
 
 def is_lost(connection: Connection) -> bool:

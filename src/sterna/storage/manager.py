@@ -6,7 +6,8 @@ Each database has a worker with a thread of its own, so that one that does not a
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -29,28 +30,21 @@ _FRESH_SECONDS = 20.0  # age of a snapshot, whose files compaction may remove af
 _LEAVE_SECONDS = 5.0
 
 
+@dataclass(eq=False, repr=False)
 class Manager:
     """Applies the rules in `storage.toml`, which it reads again when it changes."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        collection: str,
-        take: Callable[[], Snapshot],
-        environ: Mapping[str, str],
-        warn: Callable[[str], None] = lambda _text: None,
-        only: str = "",
-    ) -> None:
-        """`take` gives a new snapshot of the collection; `only` names the one rule to apply, if any."""
-        self._folder = folder
-        self._collection = collection
-        self._take = take
-        self._environ = environ
-        self._warn = warn
-        self._only = only
-        self._file = ConfigFile(folder / config.NAME)
-        self._board = Board(folder / STATUS_NAME)
+    folder: Path
+    _: KW_ONLY
+    collection: str
+    take: Callable[[], Snapshot]  # gives a new snapshot of the collection
+    environ: Mapping[str, str]
+    warn: Callable[[str], None] = lambda _text: None
+    only: str = ""  # the one rule to apply, if any
+
+    def __post_init__(self) -> None:
+        self._file = ConfigFile(self.folder / config.NAME)
+        self._board = Board(self.folder / STATUS_NAME)
         self._functions = Functions()
         # Changed by the thread that calls catch_up().
         self._workers: list[Worker] = []
@@ -100,18 +94,18 @@ class Manager:
         is_first = not self._workers and not self._left
         if not self._file.look() and not is_first:
             return
-        self._board.note_fault(self._file.fault)
+        self._board.fault = self._file.fault
         if self._file.fault:
             if is_first:
                 raise ConfigError(self._file.fault)
-            self._warn(f"storage: {self._file.fault}: the previous rules stay in force")
+            self.warn(f"storage: {self._file.fault}: the previous rules stay in force")
             return
         self._leave_all()
         sinks = self._make_sinks(self._file.config)
         self._board.keep_only({(sink.name, sink.database.name) for sink in sinks})
         for database in dict.fromkeys(sink.database for sink in sinks):
             of_it = [sink for sink in sinks if sink.database is database]
-            worker = Worker(database, of_it, take=self._take, board=self._board, warn=self._warn)
+            worker = Worker(database, of_it, take=self.take, board=self._board, warn=self.warn)
             self._workers.append(worker)
 
     def _leave_all(self) -> None:
@@ -122,23 +116,17 @@ class Manager:
 
     def _make_sinks(self, config: Config) -> list[Sink]:
         """A sink for each rule and database; those of one database share its connection."""
-        if self._only and self._only not in config.rules:
+        if self.only and self.only not in config.rules:
             known = ", ".join(config.rules) or "none"
-            raise UsageError(f"{self._file.path} has no rule {self._only!r} (defined: {known})")
+            raise UsageError(f"{self._file.path} has no rule {self.only!r} (defined: {known})")
         databases = {
-            name: Database(name, spec, folder=self._folder, environ=self._environ)
+            name: Database(name, spec, folder=self.folder, environ=self.environ)
             for name, spec in config.connections.items()
         }
+        make = partial(Sink, collection=self.collection, folder=self.folder, functions=self._functions)
         return [
-            Sink(
-                rule,
-                config,
-                databases[connection],
-                collection=self._collection,
-                folder=self._folder,
-                functions=self._functions,
-            )
-            for rule in ([self._only] if self._only else config.rules)
+            make(rule, config, databases[connection])
+            for rule in ([self.only] if self.only else config.rules)
             for connection in config.connections_of(rule)
         ]
 
@@ -154,31 +142,26 @@ class _Rest:
     failures: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class Worker:
     """Runs the rules of one database in turn, in a thread of its own, until it is closed."""
 
-    def __init__(
-        self,
-        database: Database,
-        sinks: Sequence[Sink],
-        *,
-        take: Callable[[], Snapshot],
-        board: Board,
-        warn: Callable[[str], None],
-    ) -> None:
-        self.database = database
-        self.sinks = sinks
-        self._take = take
-        self._board = board
-        self._warn = warn
+    database: Database
+    sinks: Sequence[Sink]
+    _: KW_ONLY
+    take: Callable[[], Snapshot]
+    board: Board
+    warn: Callable[[str], None]
+
+    def __post_init__(self) -> None:
         self._closing = threading.Event()
         # Changed by its own thread.
-        self.settled = -1  # the last batch after which nothing was left to do
-        self.beat = time.monotonic()
-        self._rests = {sink.name: _Rest() for sink in sinks}
+        self._settled = -1  # the last batch after which nothing was left to do
+        self._beat = time.monotonic()
+        self._rests = {sink.name: _Rest() for sink in self.sinks}
         self._rest = _Rest()  # of the database
         self._snapshot: tuple[float, Snapshot] | None = None  # reused while there is work
-        self._thread = threading.Thread(target=self._run, name=f"storage-{database.name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"storage-{self.database.name}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -196,8 +179,8 @@ class Worker:
 
     def is_settled(self, batch: int) -> bool:
         """True if this batch is stored, or cannot be stored now."""
-        hangs = time.monotonic() - self.beat > HANGS_SECONDS
-        return self.settled >= batch or hangs or not self.is_alive()
+        hangs = time.monotonic() - self._beat > HANGS_SECONDS
+        return self._settled >= batch or hangs or not self.is_alive()
 
     def batch(self) -> int | None:
         """The batch that its rules have reached, apart from those in trouble; None if all are."""
@@ -209,11 +192,11 @@ class Worker:
     def _run(self) -> None:
         try:
             while not self._closing.is_set():
-                self.beat = time.monotonic()
+                self._beat = time.monotonic()
                 if not self._turn():
                     self._closing.wait(LOOK_SECONDS)
         except Exception as error:
-            self._warn(f"storage: connection {self.database.name!r} ended: {type(error).__name__}: {error}")
+            self.warn(f"storage: connection {self.database.name!r} ended: {type(error).__name__}: {error}")
             raise
 
     def _turn(self) -> bool:
@@ -221,14 +204,14 @@ class Worker:
         now = time.monotonic()
         if self._snapshot is None or now - self._snapshot[0] > _FRESH_SECONDS:
             try:
-                self._snapshot = (now, self._take())
+                self._snapshot = (now, self.take())
             except SternaError as error:  # the ledger does not exist yet, or the disk fails
-                self._warn(f"storage: {error}")
+                self.warn(f"storage: {error}")
                 return False
         snapshot = self._snapshot[1]
         moved = [self._step(sink, snapshot) for sink in self.sinks if not self._is_resting(sink)]
         if not any(moved):
-            self.settled = snapshot.batch
+            self._settled = snapshot.batch
             self._snapshot = None
         return any(moved)
 
@@ -254,7 +237,7 @@ class Worker:
             return False
         self._rest, self._rests[sink.name] = _Rest(), _Rest()
         self._note(sink, snapshot)
-        self.beat = time.monotonic()
+        self._beat = time.monotonic()
         return moved
 
     def _is_resting(self, sink: Sink) -> bool:
@@ -270,12 +253,12 @@ class Worker:
             is_news = self._note(each, snapshot, state=state, error=str(fault), next_try=rest.until)
             if is_news and each is sink:
                 what = f"connection {self.database.name!r}" if is_down else f"rule {sink.name!r}"
-                self._warn(f"storage: {what}: {fault}")
+                self.warn(f"storage: {what}: {fault}")
 
     def _note(
         self, sink: Sink, snapshot: Snapshot, *, state: str = "ok", error: str = "", next_try: float = 0.0
     ) -> bool:
-        return self._board.note(
+        return self.board.note(
             Standing(
                 rule=sink.name,
                 connection=self.database.name,

@@ -18,7 +18,7 @@ from sterna.model import Record
 
 BEFORE_ALL = -1  # the position of a rule that has stored nothing; batch 0 is from before batches existed
 RETRIED_ROWS = 500  # at a time
-ROW_FIRST_SECONDS = 60.0
+ROW_FIRST_SECONDS = 60.0  # of a refused row, for which the user must correct something first
 ROW_LONGEST_SECONDS = 6 * 3600.0
 _MOST_DOUBLINGS = 40
 
@@ -88,18 +88,12 @@ class PositionMoved(Exception):
     """Another runner was faster: the position differs from the one that was read."""
 
 
-def delay(attempts: int, *, first: float, longest: float) -> float:
+def delay(attempts: int, *, first: float = ROW_FIRST_SECONDS, longest: float = ROW_LONGEST_SECONDS) -> float:
     """Seconds to wait after this many failures in a row: doubled each time, up to the longest."""
     return min(longest, first * 2.0 ** min(max(attempts - 1, 0), _MOST_DOUBLINGS))
 
 
-def row_delay(attempts: int) -> float:
-    """The same for a refused row, for which the user must correct something first."""
-    return delay(attempts, first=ROW_FIRST_SECONDS, longest=ROW_LONGEST_SECONDS)
-
-
 def make_tables(connection: Connection) -> None:
-    """Creates both tables if they are missing."""
     _METADATA.create_all(connection)
 
 
@@ -129,7 +123,6 @@ def claim(connection: Connection, key: Key, known: Position) -> None:
 
 
 def move(connection: Connection, key: Key, *, batch: int, stored: int) -> None:
-    """Moves the rule to this batch and adds to the number of stored rows."""
     values = {"batch": batch, "stored": POSITION.c.stored + stored, "moved": time.time()}
     connection.execute(sa.update(POSITION).where(*_is(POSITION, key)).values(**values))
 
@@ -143,7 +136,7 @@ def forget(connection: Connection, key: Key) -> None:
 def set_aside(connection: Connection, key: Key, rows: Sequence[RefusedRow]) -> None:
     now = time.time()
     values = [
-        {**asdict(key), **asdict(row), "id": secrets.token_hex(16), "next_try": now + row_delay(row.attempts)}
+        {**asdict(key), **asdict(row), "id": secrets.token_hex(16), "next_try": now + delay(row.attempts)}
         for row in rows
     ]
     if values:
@@ -181,7 +174,7 @@ def drop_refused(connection: Connection, key: Key, ids: Sequence[str]) -> None:
 def wait_longer(connection: Connection, key: Key, row: RefusedRow, *, error: str) -> None:
     """Notes that the row was refused once more."""
     attempts = row.attempts + 1
-    values = {"attempts": attempts, "error": error, "next_try": time.time() + row_delay(attempts)}
+    values = {"attempts": attempts, "error": error, "next_try": time.time() + delay(attempts)}
     connection.execute(sa.update(WAITING).where(*_is(WAITING, key), WAITING.c.id == row.id).values(**values))
 
 

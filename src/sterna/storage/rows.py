@@ -6,7 +6,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, overload
+from typing import Any
 from uuid import UUID
 
 import duckdb
@@ -48,12 +48,8 @@ def _plain(value: Any) -> Any:
     match value:
         case list() | tuple() | dict():
             return json.dumps(as_plain(value), ensure_ascii=False)
-        case datetime():
-            return value.isoformat(sep=" ")
-        case date() | time():
-            return value.isoformat()
         case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
+            return as_plain(value)
         case bytearray() | memoryview():
             return bytes(value)
         case _:
@@ -79,7 +75,6 @@ def as_json(row: dict[str, Any]) -> str:
 
 
 def from_json(text: str) -> dict[str, Any]:
-    """The row that `as_json` wrote."""
     row = json.loads(text)
     for name, value in row.items():
         if isinstance(value, dict):
@@ -144,11 +139,7 @@ class ColumnRows(Sequence[Row]):
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+    def __getitem__(self, index: Any) -> Any:
         return self._rows[index]
 
     def __iter__(self) -> Iterator[Row]:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -34,39 +35,35 @@ class _TooMany(Fault):
     """The database refused so many rows that something else must be wrong."""
 
 
+@dataclass(eq=False, repr=False)
 class Sink:
     """The steps of a rule that go into one database; used by the thread of its worker alone."""
 
-    def __init__(
-        self,
-        name: str,
-        config: Config,
-        database: Database,
-        *,
-        collection: str,
-        folder: Path,
-        functions: Functions,
-    ) -> None:
-        self.name = name
-        self.database = database
+    name: str
+    config: Config
+    database: Database
+    _: KW_ONLY
+    collection: str
+    folder: Path
+    functions: Functions
+
+    def __post_init__(self) -> None:
         # As last read from the database; changed by the worker's thread.
         self.position = Position()
         self.refused = RefusedRows()
-        self._rule = config.rules[name]
-        self._key = Key(collection, name)
-        self._functions = functions
+        self._is_known = False  # False: both must be read again
+        self._rule = self.config.rules[self.name]
+        self._key = Key(self.collection, self.name)
         self._calls: list[tuple[str, Path]] = []  # of the rule
         self._steps: dict[int, list[Command]] = {}  # the commands that go into this database
         for number, store in enumerate(self._rule.store):
             for each in store.commands:
-                spec = config.commands[each]
+                spec = self.config.commands[each]
                 if spec.call:
-                    self._calls.append((spec.call, folder / spec.folder))
-                if spec.connection == database.name:
-                    command = command_of(each, spec, folder=folder, functions=functions)
+                    self._calls.append((spec.call, self.folder / spec.folder))
+                if spec.connection == self.database.name:
+                    command = command_of(each, spec, folder=self.folder, functions=self.functions)
                     self._steps.setdefault(number, []).append(command)
-        # The position in the database; None: it must be read again.
-        self._known: Position | None = None
         self._has_tables = False
         self._batches = _FIRST_BATCHES  # per transaction: as many as take about a second
         # The versions of the functions with which refused rows were tried last.
@@ -93,7 +90,7 @@ class Sink:
     def retry(self, *, stop: threading.Event) -> bool:
         """Tries refused rows again that are due; False if there are none."""
         known = self._read()
-        versions = [self._functions.version(*call) for call in self._calls]
+        versions = [self.functions.version(*call) for call in self._calls]
         is_new = versions != self._seen
         if not self.refused.count or not (is_new or time.time() >= self.refused.next_try):
             self._seen = versions if not self.refused.count else self._seen
@@ -106,7 +103,7 @@ class Sink:
             stored = [row for row in due if self._is_stored_now(connection, row, stop=stop)]
             position.drop_refused(connection, self._key, [row.id for row in stored])
             position.move(connection, self._key, batch=known.batch, stored=len(stored))
-        self._known, self._seen = None, versions
+        self._is_known, self._seen = False, versions
         self._read()
         return bool(due)
 
@@ -115,21 +112,22 @@ class Sink:
         self._make_tables()
         with self.database.connect() as connection:
             position.forget(connection, self._key)
-        self._known = None
+        self._is_known = False
 
     def refresh(self) -> None:
         """Reads the position from the database before the next step."""
-        self._known = None
+        self._is_known = False
 
     # -- its position --------------------------------------------------------------------------------------
 
     def _read(self) -> Position:
-        if self._known is None:
+        if not self._is_known:
             self._make_tables()
             with self.database.connect(is_reader=True) as connection:
-                self._known = self.position = position.read(connection, self._key)
+                self.position = position.read(connection, self._key)
                 self.refused = position.refused(connection, self._key)
-        return self._known
+            self._is_known = True
+        return self.position
 
     def _make_tables(self) -> None:
         if self._has_tables:
@@ -173,7 +171,7 @@ class Sink:
             self._is_strict = True
             return
         self.position = Position(upto, known.stored + stored, time.time())
-        self._known = None if refused else self.position
+        self._is_known = not refused
         seconds = time.monotonic() - began
         if seconds < _FAST_SECONDS:
             self._batches = min(self._batches * 4, _MOST_BATCHES)

@@ -54,10 +54,10 @@ class Board:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        # Changed under the lock.
-        self._standings: dict[tuple[str, str], Standing] = {}
-        self._fault = ""
-        self._is_changed = False
+        self._standings: dict[tuple[str, str], Standing] = {}  # changed under the lock
+        # Changed by the manager's thread.
+        self.fault = ""  # of storage.toml
+        self._written: tuple[str, list[Standing]] = ("", [])
         self._written_at = 0.0
 
     def note(self, standing: Standing) -> bool:
@@ -68,21 +68,12 @@ class Board:
             is_news = bool(standing.error) and (was is None or was.error != standing.error)
             if was and was.error and was.state == standing.state:
                 standing = replace(standing, since=was.since)
-            self._is_changed |= standing != was
             self._standings[key] = standing
         return is_news
 
-    def note_fault(self, fault: str) -> None:
-        """Notes what is wrong with storage.toml; empty if nothing is."""
-        with self._lock:
-            self._is_changed |= fault != self._fault
-            self._fault = fault
-
     def keep_only(self, keys: set[tuple[str, str]]) -> None:
         with self._lock:
-            for key in set(self._standings) - keys:
-                del self._standings[key]
-                self._is_changed = True
+            self._standings = {key: self._standings[key] for key in self._standings.keys() & keys}
 
     def standings(self) -> list[Standing]:
         with self._lock:
@@ -90,13 +81,12 @@ class Board:
 
     def write(self, *, is_last: bool = False) -> None:
         """Replaces the file if something changed."""
-        with self._lock:
-            is_early = time.monotonic() - self._written_at < WRITE_SECONDS
-            if not self._is_changed or (is_early and not is_last):
-                return
-            self._is_changed, self._written_at = False, time.monotonic()
-            rules = tuple(self._standings[key] for key in sorted(self._standings))
-            status = Status(written=time.time(), fault=self._fault, rules=rules)
+        content = (self.fault, self.standings())
+        is_early = time.monotonic() - self._written_at < WRITE_SECONDS
+        if content == self._written or (is_early and not is_last):
+            return
+        self._written, self._written_at = content, time.monotonic()
+        status = Status(written=time.time(), fault=self.fault, rules=tuple(content[1]))
         begun = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
         with storage_errors(self._path):
             begun.write_bytes(msgspec.json.encode(status) + b"\n")
@@ -117,13 +107,10 @@ def standings_now(
     *,
     folder: Path,
     collection: str,
-    batch: int,
+    batch: int,  # the last one of the archive
     environ: Mapping[str, str],
 ) -> Iterator[Standing]:
-    """The state of each rule at each database, as the database knows it; as noted last if it does not answer.
-
-    `batch` is the last one of the archive.
-    """
+    """The state of each rule at each database, as the database knows it, or as noted last if it is down."""
     last = {(each.rule, each.connection): each for each in (noted.rules if noted else ())}
     for name, spec in config.connections.items():
         database = Database(name, spec, folder=folder, environ=environ, connect_seconds=_CONNECT_SECONDS)

@@ -125,13 +125,10 @@ def cloaked(seen: Page, as_browser: Page | None, again: Page | None) -> Finding 
 
 def weighed(findings: list[Finding]) -> list[Finding]:
     """The findings; if several are doubtful, these count as altered."""
-    doubts = sum(each.verdict is Judgement.DOUBTFUL for each in findings)
-    if doubts < MANY_DOUBTS:
+    doubtful = [each for each in findings if each.verdict is Judgement.DOUBTFUL]
+    if len(doubtful) < MANY_DOUBTS:
         return findings
-    return [
-        Finding(each.url, Judgement.ALTERED, each.detail) if each.verdict is Judgement.DOUBTFUL else each
-        for each in findings
-    ]
+    return [replace(each, verdict=Judgement.ALTERED) if each in doubtful else each for each in findings]
 
 
 # -- one page ----------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ is sampled less, in proportion to the doubt that is left. At most one page in tw
 that checking costs at most a twentieth of ordinary crawling; at least one page is.
 """
 
+import re
 from math import ceil, log
 from random import Random
-from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -22,24 +22,11 @@ from sterna.web.urls import fingerprint
 
 ALTERED_SHARE = 0.05
 WANTED_DETECTION = 0.95
+MOST_SAMPLES = ceil(log(1.0 - WANTED_DETECTION) / log(1.0 - ALTERED_SHARE))
 ONE_IN = 20  # pages of a visit, at most
-_MAX_RAW_BYTES = 8 * 1024 * 1024
-
-T = TypeVar("T")
-
-
-def detection(share: float, samples: int) -> float:
-    """The probability that this many samples catch a host that altered this share of its pages."""
-    return 1.0 - (1.0 - share) ** samples
-
-
-def needed(share: float = ALTERED_SHARE, wanted: float = WANTED_DETECTION) -> int:
-    """The number of samples that gives the wanted detection."""
-    return ceil(log(1.0 - wanted) / log(1.0 - share))
-
-
-MOST_SAMPLES = needed()
 _UNKNOWN = belief(Score(), 0.0)
+_MAX_RAW_BYTES = 8 * 1024 * 1024
+_CODING = re.compile(rb"^[ \t]*content-encoding[ \t]*:([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
 
 
 def sample_count(of: Belief, pages: int, *, is_strict: bool = False) -> int:
@@ -49,38 +36,6 @@ def sample_count(of: Belief, pages: int, *, is_strict: bool = False) -> int:
     doubt = (1.0 - of.lower) / (1.0 - _UNKNOWN.lower)
     wanted = min(ceil(MOST_SAMPLES * doubt), MOST_SAMPLES)
     return min(max(min(wanted, ceil(pages / ONE_IN)), 1), pages)
-
-
-class Reservoir(Generic[T]):
-    """A uniform random sample of fixed size from a stream of unknown length (Vitter's algorithm R).
-
-    Without the random numbers nobody can predict which items are kept.
-    """
-
-    def __init__(self, room: int, random: Random) -> None:
-        self._room = room
-        self._random = random
-        self._kept: list[T] = []  # changed by keep() alone
-        self.shown = 0  # counted by place()
-
-    def place(self) -> int | None:
-        """The slot for the next item, or None to skip it. Call it once per item, in order."""
-        self.shown += 1
-        if len(self._kept) < self._room:
-            return len(self._kept)
-        place = self._random.randrange(self.shown)
-        return place if place < self._room else None
-
-    def keep(self, place: int, each: T) -> None:
-        """Stores an item in the slot that `place` returned."""
-        if place == len(self._kept):
-            self._kept.append(each)
-        else:
-            self._kept[place] = each
-
-    def draw(self, count: int) -> list[T]:
-        """A uniform sample of the items kept."""
-        return self._random.sample(self._kept, min(count, len(self._kept)))
 
 
 class ReportedPage(Record, frozen=True):
@@ -94,8 +49,10 @@ class Witness:
     """Watches the parcels of one visit and keeps what a check needs: some pages, and every URL mentioned."""
 
     def __init__(self, random: Random) -> None:
-        self._pages: Reservoir[ReportedPage] = Reservoir(MOST_SAMPLES, random)
+        self._random = random
         # Changed by see() alone.
+        self._sample: list[ReportedPage] = []
+        self.checkable = 0  # pages that could have been kept
         self.mentioned: set[int] = set()  # fingerprints
         self.earliest: float | None = None  # when the first page was fetched, as the host says
         self.pages = 0
@@ -106,35 +63,34 @@ class Witness:
             self.pages += 1
             self.mentioned.add(page.fingerprint)
             self.earliest = page.fetched if self.earliest is None else min(page.fetched, self.earliest)
-            if is_checkable(page) and (place := self._pages.place()) is not None:
-                self._pages.keep(place, ReportedPage(replace(page, raw=None), _has_false_raw(page)))
+            if is_checkable(page):
+                self._consider(page)
         checkpoint = parcel.checkpoint
         self.mentioned.update(checkpoint.done)
         self.mentioned.update(fingerprint(target.url) for target in (*checkpoint.found, *checkpoint.again))
         self.ended = parcel.ended
 
-    @property
-    def checkable(self) -> int:
-        return self._pages.shown
+    def _consider(self, page: Page) -> None:
+        """Keeps a uniform random sample (Vitter's algorithm R), which the host cannot predict."""
+        self.checkable += 1
+        kept = len(self._sample)
+        place = kept if kept < MOST_SAMPLES else self._random.randrange(self.checkable)
+        if place < MOST_SAMPLES:
+            self._sample[place : place + 1] = [ReportedPage(replace(page, raw=None), _has_false_raw(page))]
 
     def draw(self, count: int) -> list[ReportedPage]:
-        return self._pages.draw(count)
+        """A uniform sample of the pages kept."""
+        return self._random.sample(self._sample, min(count, len(self._sample)))
 
 
 def _has_false_raw(page: Page) -> bool:
     """True if the response for the archive does not match the digest."""
     if page.raw is None or not page.digest or page.is_unchanged:
         return False
+    found = _CODING.search(page.raw.response_head)
+    coding = found[1].strip().decode("latin-1") if found else ""
     try:
-        body = decode_body(page.raw.body, _coding(page.raw.response_head), max_bytes=_MAX_RAW_BYTES)
+        body = decode_body(page.raw.body, coding, max_bytes=_MAX_RAW_BYTES)
     except ReadError:
         return False  # too large, or unreadable for a reader too: then the page reports the error
     return digest_of(body) != page.digest
-
-
-def _coding(head: bytes) -> str:
-    for line in head.split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name.strip().lower() == b"content-encoding":
-            return value.strip().decode("latin-1")
-    return ""

@@ -4,6 +4,7 @@ The share of true pages is modelled by a beta distribution. It starts as Beta(1,
 checked every share is equally likely.
 """
 
+from bisect import bisect
 from math import exp, lgamma, log, log1p
 
 from sterna.model import Record
@@ -14,7 +15,7 @@ TRUSTED = 0.9  # a host is trusted if, with 95 % certainty, at least this share 
 MOST_ALONE_DAYS = 30.0
 _DOUBT = 0.05
 _TERMS = 300  # of the continued fraction; the counts of a score need far fewer
-_HALVINGS = 60
+_STEPS = 2**53  # between 0 and 1, as many as a float can tell apart
 _TINY = 1e-300
 
 
@@ -69,15 +70,8 @@ def alone_seconds(score: Score) -> float:
 
 
 def quantile(share: float, a: float, b: float) -> float:
-    """The point below which this share of Beta(a, b) lies, by bisection."""
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if below(middle, a, b) < share:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
+    """The point below which this share of Beta(a, b) lies."""
+    return bisect(range(_STEPS), share, key=lambda step: below(step / _STEPS, a, b)) / _STEPS
 
 
 def below(x: float, a: float, b: float) -> float:

@@ -137,3 +137,8 @@ def falsified(page: Page, **fields: Any) -> Page:
 def is_one_in(share: int, page: Page, *, seed: int = 0) -> bool:
     """True of about one page in so many, the same ones each time; never of the front page."""
     return page.url != f"{SITE}/" and Random(f"{seed} {page.url}").randrange(share) == 0
+
+
+def detection(share: float, samples: int) -> float:
+    """The probability that this many samples catch a host that altered this share of its pages."""
+    return 1.0 - (1.0 - share) ** samples

@@ -11,13 +11,13 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 from tests import making
-from tests.home.belief.lying_sites import OFFER, Tamper, each_page, pages, web_of
+from tests.home.belief.lying_sites import OFFER, Tamper, detection, each_page, pages, web_of
 from tests.runtime.fakes import SITE, Home, VirtualClock, make_kit, run, visit_of
 
 from sterna.home.belief.check import Check, Report
 from sterna.model import Ended, Links, Page, Parcel, Usage, Visit
 from sterna.runtime.runtime import Runtime
-from sterna.trust.sampling import MOST_SAMPLES, Witness, detection
+from sterna.trust.sampling import MOST_SAMPLES, Witness
 from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 

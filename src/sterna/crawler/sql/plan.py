@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sterna.crawler.algebra import TRUE, joined, or_none, prunable_of, prune_of
 from sterna.crawler.grammar import check, describe
+from sterna.crawler.sql import reads
 from sterna.crawler.sql.pushdown import marks_of, shipped, translate
 from sterna.crawler.sql.query import (
     Conjunct,
@@ -21,18 +22,6 @@ from sterna.crawler.sql.query import (
     where_of,
     with_parts,
     without_limit,
-)
-from sterna.crawler.sql.reads import (
-    PAGE_COLUMNS,
-    TABLES,
-    Names,
-    PageReader,
-    bounds_of,
-    columns_read,
-    fields_read,
-    find_reader,
-    is_streamable,
-    needs_other_rows,
 )
 from sterna.errors import UsageError
 from sterna.model import Field, Predicate, Record
@@ -86,13 +75,12 @@ class QueryPlan(Record, frozen=True, kw_only=True):
 
 
 class _Judged(NamedTuple):
-    """A condition, its shipped form, whether home repeats it, and whether the shipped form is weaker."""
+    """A condition, its shipped form, whether home repeats it, and how this is told."""
 
     part: Conjunct
     shipped: Predicate
     is_again: bool
-    is_weaker: bool
-    why: str
+    step: Step
 
 
 def plan_query(sql: str) -> QueryPlan:
@@ -105,8 +93,8 @@ def plan_condition(text: str) -> Predicate:
     """The condition as it is shipped, whole; UsageError if the site cannot judge it exactly."""
     with _bounded_depth():
         node = read_condition(text)
-        check_names(node.root(), {"page": PAGE_COLUMNS})
-        found = translate(node, frozenset({"page"}))
+        check_names(node.root(), {"page": reads.PAGE_COLUMNS})
+        found = translate(node, "page")
     for mark in marks_of(found):
         raise UsageError(f"the site cannot judge {text!r}: {mark.values[0]}")
     check(found)
@@ -123,37 +111,37 @@ def _bounded_depth() -> Iterator[None]:
 
 def _plan(sql: str) -> QueryPlan:
     query = read_query(sql)
-    check_names(query, TABLES)
-    reader = find_reader(query)
+    check_names(query, reads.TABLES)
+    reader = reads.find_reader(query)
     where = where_of(sql, query) if isinstance(query, exp.Select) else None
     judged = _judged(query, reader, where)
     select = joined("and", (each.shipped for each in judged))
     again = [each.part for each in judged if each.is_again]
     home_sql = with_parts(sql, where, again) if where and len(again) < len(judged) else sql
-    columns = tuple(columns_read(query, {id(each.part.node) for each in judged if not each.is_again}))
-    streams = is_streamable(query)
-    limit, offset = bounds_of(query) if streams else (None, 0)
+    columns = tuple(reads.columns_read(query, {id(each.part.node) for each in judged if not each.is_again}))
+    streams = reads.is_streamable(query)
+    limit, offset = reads.bounds_of(query) if streams else (None, 0)
     return QueryPlan(
         sql=sql,
         prune=prune_of(select),
         prunable=prunable_of(select),
         select=or_none(select),
         columns=columns,
-        fields=fields_read(query, columns),
+        fields=reads.fields_read(query, columns),
         is_exact=not again,
         is_streamable=streams,
         home_sql=home_sql,
         stream_sql=without_limit(home_sql) if streams else "",
         limit=limit,
         offset=offset,
-        steps=(*map(_step, judged), *_home_steps(query)),
+        steps=(*(each.step for each in judged), *_home_steps(query)),
     )
 
 
 # --- the conditions
 
 
-def _judged(query: exp.Expr, reader: PageReader, where: Where | None) -> list[_Judged]:
+def _judged(query: exp.Expr, reader: reads.PageReader, where: Where | None) -> list[_Judged]:
     select = reader.select or query
     parts: Sequence[Conjunct] = ()
     if where and select is query:
@@ -163,36 +151,32 @@ def _judged(query: exp.Expr, reader: PageReader, where: Where | None) -> list[_J
     why = reader.why
     if reader.select:
         is_outer = select is query and where is not None
-        found = [_judge(part, reader.names, is_outer=is_outer) for part in parts]
+        found = [_judge(part, reader.name, is_outer=is_outer) for part in parts]
         try:
             check(joined("and", (each.shipped for each in found)))
             return found
         except UsageError as error:
             why = str(error)
-    return [_Judged(part, TRUE, is_again=True, is_weaker=True, why=why) for part in parts]
+    return [_Judged(part, TRUE, is_again=True, step=Step(part.text, "at home", why)) for part in parts]
 
 
-def _judge(part: Conjunct, names: Names, *, is_outer: bool) -> _Judged:
-    found = translate(part.node, names)
-    for mark in marks_of(found):
-        return _Judged(part, shipped(found), is_again=True, is_weaker=True, why=str(mark.values[0]))
-    why = "it means the same there as in DuckDB" if is_outer else "it is part of a subquery"
-    return _Judged(part, found, is_again=not is_outer, is_weaker=False, why=why)
-
-
-def _step(judged: _Judged) -> Step:
-    prune, why = prune_of(judged.shipped), judged.why
+def _judge(part: Conjunct, page: str, *, is_outer: bool) -> _Judged:
+    found = translate(part.node, page)
     stage: Stage = "at the site"
-    if judged.is_weaker:
-        stage = "at home" if judged.shipped == TRUE else "at the site, weakened, and again at home"
-    elif judged.is_again:
-        stage = "at the site, and again at home"
-    elif prune:
+    why = "it means the same there as in DuckDB"
+    mark = next(marks_of(found), None)
+    if mark is not None:
+        found, why = shipped(found), str(mark.values[0])
+        stage = "at home" if found == TRUE else "at the site, weakened, and again at home"
+    elif not is_outer:
+        stage, why = "at the site, and again at home", "it is part of a subquery"
+    elif prune := prune_of(found):
         stage = "before the fetch"
         why = "a page that fails it, or is found through one, is not in the result"
-        if prune != judged.shipped:
+        if prune != found:
             why = f"a URL is fetched only if {describe(prune)}; the rest is judged at the site"
-    return Step(judged.part.text, stage, why)
+    is_again = mark is not None or not is_outer
+    return _Judged(part, found, is_again, Step(part.text, stage, why))
 
 
 def _home_steps(query: exp.Expr) -> Iterator[Step]:
@@ -201,11 +185,8 @@ def _home_steps(query: exp.Expr) -> Iterator[Step]:
             yield Step(text, "at home", why)
     if isinstance(query, exp.SetOperation):
         yield Step(query.key.upper(), "at home", "the results of its queries are combined at home")
-    if (
-        isinstance(query, exp.Select)
-        and not query.args.get("group")
-        and any(map(needs_other_rows, query.expressions))
-    ):
+    is_grouped = not isinstance(query, exp.Select) or query.args.get("group")
+    if not is_grouped and any(map(reads.needs_other_rows, query.expressions)):
         yield Step("functions of several rows", "at home", "they need all rows")
 
 
@@ -213,12 +194,11 @@ def _home_steps(query: exp.Expr) -> Iterator[Step]:
 
 
 def explain_query(sql: str) -> str:
-    """The plan of a query in words, step by step."""
     plan = plan_query(sql)
     lines = ["How the query is carried out:"]
     for number, step in enumerate(plan.steps, start=1):
         lines.append(f"{number:2}. {step.text}")
-        lines += _wrapped(f"{step.stage}: {step.why}" if step.why else step.stage)
+        lines += _wrapped(f"{step.stage}: {step.why}")
     if not plan.steps:
         lines += _wrapped("no conditions: every page is wanted")
     rows = "Rows are printed at the end of the crawl: they need all pages."
@@ -226,9 +206,7 @@ def explain_query(sql: str) -> str:
         end = f"; the crawl ends after {plan.limit + plan.offset} rows" if plan.limit is not None else ""
         rows = f"Rows are printed as pages arrive{end}."
     lines += ["", *_wrapped(f"Columns that travel home: {', '.join(plan.columns) or 'none'}.", "")]
-    lines += _wrapped(rows, "")
-    if plan.home_sql:
-        lines += ["", "At home, over the pages kept:", f"    {plan.home_sql}"]
+    lines += [*_wrapped(rows, ""), "", "At home, over the pages kept:", f"    {plan.home_sql}"]
     return "\n".join(lines)
 
 

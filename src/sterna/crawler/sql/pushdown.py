@@ -14,7 +14,6 @@ from sqlglot import exp
 from sterna.crawler.algebra import joined, negated, unknown, weakened
 from sterna.crawler.grammar import COLUMNS, TERMS, check, term_of
 from sterna.crawler.sql.query import has_more
-from sterna.crawler.sql.reads import Names
 from sterna.crawler.text_tests import LikeToken, Wild, affixed, is_stable, lowered, read_like
 from sterna.errors import UsageError
 from sterna.model import Predicate, Scalar
@@ -34,19 +33,19 @@ LATE = {
 }
 
 
-def translate(node: exp.Expr, names: Names) -> Predicate:
-    """The condition as a predicate with marks; UsageError for a comparison of unlike types."""
+def translate(node: exp.Expr, page: str) -> Predicate:
+    """The condition on a table called `page` as a predicate with marks; UsageError where types are unlike."""
     if isinstance(node, exp.Paren):
-        return translate(node.this, names)
+        return translate(node.this, page)
     if isinstance(node, exp.And | exp.Or):
         op = "and" if isinstance(node, exp.And) else "or"
-        return joined(op, [translate(each, names) for each in node.flatten(unnest=False)])
+        return joined(op, [translate(each, page) for each in node.flatten(unnest=False)])
     if isinstance(node, exp.Not):
-        return negated(translate(node.this, names))
+        return negated(translate(node.this, page))
     read = _READERS.get(type(node))
-    found = read(node, names) if read else None
+    found = read(node, page) if read else None
     if found is None:
-        return _home(_why(node, names))
+        return _home(_why(node, page))
     if next(marks_of(found), None) is None:
         try:
             check(found)
@@ -79,14 +78,13 @@ def _home(why: str) -> Predicate:
     return Predicate(HOME, values=(why,))
 
 
-def _why(node: exp.Expr, names: Names) -> str:
-    """The reason why this part stays at home."""
+def _why(node: exp.Expr, page: str) -> str:
     if node.find(exp.Query):
         return "it contains a subquery"
     for column in node.find_all(exp.Column):
         if column.name.lower() in LATE:
             return LATE[column.name.lower()]
-        if not is_page_column(column, names):
+        if not is_page_column(column, page):
             return f"{column.sql()} is not a column of page"
     return "the site has no operator that means exactly the same"
 
@@ -101,21 +99,20 @@ class Constant(NamedTuple):
     is_whole: bool = True  # False for a number with a fraction or an exponent
 
 
-def is_page_column(node: exp.Column, names: Names) -> bool:
+def is_page_column(node: exp.Column, page: str) -> bool:
     """True if the name is a column of page; DuckDB refuses an unqualified one that is ambiguous."""
     is_name = isinstance(node.this, exp.Identifier) and not node.args.get("db")
-    return is_name and (not node.table or node.table.lower() in names)
+    return is_name and node.table.lower() in ("", page)
 
 
-def read_term(node: exp.Expr, names: Names) -> str | None:
+def read_term(node: exp.Expr, page: str) -> str | None:
     """The term of a predicate that this column, or function of a column, is; None if there is none."""
-    if isinstance(node, exp.Paren):
-        return read_term(node.this, names)
+    node = node.unnest()
     if isinstance(node, exp.Column):
         name = node.name.lower()
-        return name if name in COLUMNS and name not in LATE and is_page_column(node, names) else None
+        return name if name in COLUMNS and name not in LATE and is_page_column(node, page) else None
     if isinstance(node, exp.Anonymous) and len(node.expressions) == 1:
-        name = f"{_FUNCTIONS.get(node.name.lower())}({read_term(node.expressions[0], names)})"
+        name = f"{_FUNCTIONS.get(node.name.lower())}({read_term(node.expressions[0], page)})"
         return name if name in TERMS else None
     return None
 
@@ -129,8 +126,7 @@ _FUNCTIONS = {
 
 def constant_of(node: exp.Expr | None) -> Constant | None:
     """The value of a literal, NULL, true or false; None for anything else."""
-    if isinstance(node, exp.Paren):
-        return constant_of(node.this)
+    node = None if node is None else node.unnest()
     if isinstance(node, exp.Null):
         return Constant(None)
     if isinstance(node, exp.Boolean):
@@ -174,13 +170,13 @@ def value_for(term: str, constant: Constant) -> Constant | None:
 # --- operators
 
 
-def _comparison(node: exp.Expr, names: Names) -> Predicate | None:
+def _comparison(node: exp.Expr, page: str) -> Predicate | None:
     if has_more(node, "this", "expression"):
         return None
     op, left, right = COMPARISONS[type(node)], node.this, node.args["expression"]
-    if read_term(left, names) is None:
+    if read_term(left, page) is None:
         op, left, right = FLIPPED.get(op, op), right, left
-    term, constant = read_term(left, names), constant_of(right)
+    term, constant = read_term(left, page), constant_of(right)
     value = value_for(term, constant) if term and constant else None
     return _compared(op, term, value.value) if term and value else None
 
@@ -225,19 +221,19 @@ def _cased(term: str, written: str, tokens: Sequence[LikeToken]) -> Predicate:
     return part if is_exact else Predicate(WEAK, values=(why,), parts=(part,))
 
 
-def _between(node: exp.Expr, names: Names) -> Predicate | None:
-    term = read_term(node.this, names)
+def _between(node: exp.Expr, page: str) -> Predicate | None:
+    term = read_term(node.this, page)
     ends = _alike(term, [node.args["low"], node.args["high"]])
     if has_more(node, "this", "low", "high") or term is None or ends is None:
         return None
     return _all("and", [_compared(op, term, end) for op, end in zip((">=", "<="), ends, strict=True)])
 
 
-def _in(node: exp.Expr, names: Names) -> Predicate | None:
+def _in(node: exp.Expr, page: str) -> Predicate | None:
     if field := node.args.get("field"):
-        found = None if has_more(node, "this", "field") else _contains([field, node.this], names)
+        found = None if has_more(node, "this", "field") else _contains([field, node.this], page)
         return found if found and found.op == "list_contains" else None
-    term = read_term(node.this, names)
+    term = read_term(node.this, page)
     values = _alike(term, node.expressions)
     if has_more(node, "this", "expressions") or term is None or not values:
         return None
@@ -261,14 +257,14 @@ def _all(op: str, parts: Sequence[Predicate | None]) -> Predicate | None:
     return joined(op, found) if found and len(found) == len(parts) else None
 
 
-def _is(node: exp.Expr, names: Names) -> Predicate | None:
-    term = read_term(node.this, names)
+def _is(node: exp.Expr, page: str) -> Predicate | None:
+    term = read_term(node.this, page)
     is_null = isinstance(node.args["expression"], exp.Null) and not has_more(node, "this", "expression")
     return Predicate("is_null", term_of(term).column) if term and is_null else None
 
 
-def _like(node: exp.Expr, names: Names, escape: str = "") -> Predicate | None:
-    term, pattern = read_term(node.this, names), text_of(node.args["expression"])
+def _like(node: exp.Expr, page: str, escape: str = "") -> Predicate | None:
+    term, pattern = read_term(node.this, page), text_of(node.args["expression"])
     if term is None or term_of(term).type != "text" or pattern is None:
         return None
     if has_more(node, "this", "expression", "negate"):
@@ -287,18 +283,18 @@ def _like(node: exp.Expr, names: Names, escape: str = "") -> Predicate | None:
     return negated(found) if node.args.get("negate") else found
 
 
-def _escape(node: exp.Expr, names: Names) -> Predicate | None:
+def _escape(node: exp.Expr, page: str) -> Predicate | None:
     escape = text_of(node.args["expression"])
     is_like = isinstance(node.this, exp.Like | exp.ILike)
     if not is_like or escape is None or has_more(node, "this", "expression"):
         return None
     if len(escape) > 1 or not escape.isascii():
         raise UsageError(f"ESCAPE {escape!r} is not a single ASCII character")
-    return _like(node.this, names, escape)
+    return _like(node.this, page, escape)
 
 
-def _affix(op: str, sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
-    term, text = read_term(sides[0], names), text_of(sides[1])
+def _affix(op: str, sides: Sequence[exp.Expr], page: str) -> Predicate | None:
+    term, text = read_term(sides[0], page), text_of(sides[1])
     if term is None or text is None or term_of(term).type != "text":
         return None
     if not term_of(term).case:
@@ -306,21 +302,21 @@ def _affix(op: str, sides: Sequence[exp.Expr], names: Names) -> Predicate | None
     return _cased(term, text, affixed(op, text))
 
 
-def _contains(sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
+def _contains(sides: Sequence[exp.Expr], page: str) -> Predicate | None:
     # In DuckDB contains() finds the empty text in every list, unlike list_contains().
-    found = _list_contains(sides, names) if text_of(sides[1]) else None
-    return found or _affix("contains", sides, names)
+    found = _list_contains(sides, page) if text_of(sides[1]) else None
+    return found or _affix("contains", sides, page)
 
 
-def _list_contains(sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
-    term, text = read_term(sides[0], names), text_of(sides[1])
+def _list_contains(sides: Sequence[exp.Expr], page: str) -> Predicate | None:
+    term, text = read_term(sides[0], page), text_of(sides[1])
     is_list = term in COLUMNS and COLUMNS[term] == "list"
     return Predicate("list_contains", term, (text,)) if term and is_list and text is not None else None
 
 
-def _has_several(op: str, sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
+def _has_several(op: str, sides: Sequence[exp.Expr], page: str) -> Predicate | None:
     items = sides[1].expressions if isinstance(sides[1], exp.Array) else []
-    return _all(op, [_list_contains([sides[0], item], names) for item in items])
+    return _all(op, [_list_contains([sides[0], item], page) for item in items])
 
 
 # Versions of RE2 differ in Unicode classes, in the case of letters beyond ASCII and in the syntax of named
@@ -329,8 +325,8 @@ _UNLIKE = re.compile(r"\\[pPC]|\(\?<")
 _IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
 
 
-def _regexp(op: str, sides: Sequence[exp.Expr], names: Names) -> Predicate | None:
-    term, pattern = read_term(sides[0], names), text_of(sides[1])
+def _regexp(op: str, sides: Sequence[exp.Expr], page: str) -> Predicate | None:
+    term, pattern = read_term(sides[0], page), text_of(sides[1])
     options = text_of(sides[2]) if len(sides) > 2 else ""
     if term not in COLUMNS or COLUMNS[term] != "text" or pattern is None or _UNLIKE.search(pattern):
         return None
@@ -342,16 +338,16 @@ def _regexp(op: str, sides: Sequence[exp.Expr], names: Names) -> Predicate | Non
     return Predicate(op, term, (pattern, options) if options else (pattern,))
 
 
-def _function(node: exp.Expr, names: Names) -> Predicate | None:
+def _function(node: exp.Expr, page: str) -> Predicate | None:
     least, most, read = _FUNCTION_READERS.get(node.name.lower(), (0, 0, None))
     sides = node.expressions
     if read is None or not least <= len(sides) <= most or has_more(node, "this", "expressions"):
         return None
-    return read(sides, names)
+    return read(sides, page)
 
 
-_Reader = Callable[[exp.Expr, Names], Predicate | None]
-_FunctionReader = Callable[[Sequence[exp.Expr], Names], Predicate | None]
+_Reader = Callable[[exp.Expr, str], Predicate | None]
+_FunctionReader = Callable[[Sequence[exp.Expr], str], Predicate | None]
 
 
 _FUNCTION_READERS: dict[str, tuple[int, int, _FunctionReader]] = {
@@ -375,7 +371,7 @@ _READERS: dict[type[exp.Expr], _Reader] = {
     exp.ILike: _like,
     exp.Escape: _escape,
     # sqlglot has nodes of its own for these two functions.
-    exp.StartsWith: lambda node, names: _affix("starts_with", [node.this, node.expression], names),
-    exp.ArrayOverlaps: lambda node, names: _has_several("or", [node.this, node.expression], names),
+    exp.StartsWith: lambda node, page: _affix("starts_with", [node.this, node.expression], page),
+    exp.ArrayOverlaps: lambda node, page: _has_several("or", [node.this, node.expression], page),
     exp.Anonymous: _function,
 }

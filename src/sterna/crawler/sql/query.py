@@ -1,7 +1,4 @@
-"""A query as text and as a tree: parsed, its names checked, its WHERE split into conditions.
-
-sqlglot parses the query. Home always runs the user's own text, cut at its tokens.
-"""
+"""A query as a tree, and as the user's own text, which home runs: names checked, the WHERE split."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -117,9 +114,8 @@ def check_names(query: exp.Expr, tables: Mapping[str, Sequence[str]]) -> None:
     for name in sorted(own & tables.keys()):
         raise UsageError(f"WITH defines {name}, which is the name of a table: choose another name")
     for table in query.find_all(exp.Table):
-        if isinstance(table.this, exp.Identifier) and (
-            table.db or table.name.lower() not in own | tables.keys()
-        ):
+        is_known = not table.db and table.name.lower() in own | tables.keys()
+        if isinstance(table.this, exp.Identifier) and not is_known:
             raise UsageError(f"unknown table {table.sql()}: {_nearest(table.name, tables)}")
     calls = any(isinstance(table.this, exp.Anonymous) for table in query.find_all(exp.Table))
     if calls or query.find(exp.Unnest, exp.Lateral, exp.Values, exp.Pivot):
@@ -170,7 +166,6 @@ def where_of(sql: str, select: exp.Select) -> Where | None:
 
 
 def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The conditions joined by AND."""
     inner = node.unnest()
     if isinstance(inner, exp.And):
         for each in inner.flatten(unnest=False):

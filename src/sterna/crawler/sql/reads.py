@@ -8,8 +8,6 @@ from sqlglot import exp
 from sterna.crawler.sql.query import conjuncts, has_more
 from sterna.model import Field, fields_among
 
-Names = frozenset[str]  # under which a query knows the table `page`
-
 PAGE_COLUMNS = (
     "url", "site", "status", "error", "content_type", "title", "text", "language", "digest", "size", "depth",
     "fetched", "modified", "etag", "referrer", "description", "keywords", "headings", "html", "headers",
@@ -37,7 +35,7 @@ class PageReader(NamedTuple):
     """The one SELECT that reads page; or the reason why nothing of the query can be shipped."""
 
     select: exp.Select | None = None
-    names: Names = frozenset()
+    name: str = ""  # that page has there
     why: str = ""
 
 
@@ -57,7 +55,7 @@ def find_reader(query: exp.Expr) -> PageReader:
         return PageReader(why="it reads links, and the links of dropped pages would be missing")
     if not all(map(_keeps_first, select.args.get("joins") or ())):
         return PageReader(why="dropped pages would change the result of its join")
-    return PageReader(select, frozenset({name}))
+    return PageReader(select, name)
 
 
 def is_first_table(page: exp.Table, select: exp.Select) -> bool:
@@ -192,6 +190,5 @@ def _is_plain(bound: exp.Expr) -> bool:
 
 
 def bounds_of(query: exp.Expr) -> tuple[int | None, int]:
-    """The plain LIMIT and OFFSET of a query."""
     limit, offset = query.args.get("limit"), query.args.get("offset")
     return int(limit.expression.this) if limit else None, int(offset.expression.this) if offset else 0

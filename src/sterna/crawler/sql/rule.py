@@ -7,7 +7,6 @@ duplicate facts, so duplicate rows come once.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -21,14 +20,6 @@ _ALLOWED = "SELECT columns FROM one table WHERE comparisons by =, <>, <, >, <=, 
 _SYMBOL = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 
-class _Comparison(NamedTuple):
-    """A column compared with a constant."""
-
-    column: str
-    op: str
-    value: str | int
-
-
 def query_rule(sql: str, template_slots: Mapping[str, Sequence[str]]) -> str:
     """The rule for a query over one template; `template_slots` has each one's single-value slots."""
     query = read_query(sql)
@@ -38,14 +29,13 @@ def query_rule(sql: str, template_slots: Mapping[str, Sequence[str]]) -> str:
     columns = [] if is_all else [_column(each, names) for each in query.expressions]
     where = query.args.get("where")
     comparisons = [_comparison(each, names) for each in conjuncts(where.this)] if where else []
-
     template = _template(table.name, template_slots)
     slots = template_slots[template]
     wanted = list(slots) if is_all else [_slot(column, slots) for column in columns]
     tests: dict[str, list[str]] = {}
-    for each in comparisons:
-        slot = _slot(each.column, slots)
-        tests.setdefault(slot, []).append(_test(slot, each))
+    for column, op, value in comparisons:
+        slot = _slot(column, slots)
+        tests.setdefault(slot, []).append(_test(f"?{slot}", op, value))
     patterns = [
         f"({slot} {'&'.join([f'?{slot}', *tests.get(slot, ())])})"
         for slot in dict.fromkeys([*wanted, *tests])
@@ -74,9 +64,8 @@ def _slot(column: str, slots: Sequence[str]) -> str:
     raise UsageError(f"unknown slot {column!r}: choose one of {', '.join(slots)}")
 
 
-def _test(slot: str, comparison: _Comparison) -> str:
-    """A constraint on the slot's variable; values of another type fail it, and so does nil."""
-    variable, op, value = f"?{slot}", comparison.op, comparison.value
+def _test(variable: str, op: str, value: str | int) -> str:
+    """A constraint on a slot's variable; values of another type fail it, and so does nil."""
     if not isinstance(value, str):
         return f":(and (numberp {variable}) ({op} {variable} {value}))"
     if "\0" in value:
@@ -101,19 +90,16 @@ def _table(query: exp.Expr) -> exp.Table:
 
 
 def _column(node: exp.Expr, names: set[str]) -> str:
-    if (
-        not isinstance(node, exp.Column)
-        or node.table.lower() not in names
-        or not isinstance(node.this, exp.Identifier)
-    ):
-        raise _refusal(node.sql())
-    return node.name
+    if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier) and node.table.lower() in names:
+        return node.name
+    raise _refusal(node.sql())
 
 
-def _comparison(node: exp.Expr, names: set[str]) -> _Comparison:
+def _comparison(node: exp.Expr, names: set[str]) -> tuple[str, str, str | int]:
+    """A column, the operator, and the constant with which it is compared."""
     plain = node.unnest()
     op = COMPARISONS.get(type(plain), "")
-    if not op or op not in ("=", "<>", "<", ">", "<=", ">="):
+    if op not in ("=", "<>", *FLIPPED):
         raise _refusal(node.sql())
     left, right = plain.this, plain.args["expression"]
     if not isinstance(left, exp.Column):
@@ -122,7 +108,7 @@ def _comparison(node: exp.Expr, names: set[str]) -> _Comparison:
     value = constant.value if constant and constant.is_whole else None
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise _refusal(node.sql())
-    return _Comparison(_column(left, names), op, value)
+    return _column(left, names), op, value
 
 
 def _refusal(what: str) -> UsageError:
