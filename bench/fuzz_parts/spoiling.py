@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -195,6 +196,7 @@ def garbage(chance: Random) -> bytes:
             return b"\x92" + chance.choice(_ODD_BYTES) + chance.choice(_ODD_BYTES)
 
 
+@cache
 def bombs() -> tuple[bytes, ...]:
     """zstd frames that are small and hold much, or say so, or are wrong in their own way."""
     big = zstandard.ZstdCompressor(level=1)
