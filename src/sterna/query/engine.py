@@ -62,7 +62,7 @@ class Batches(NamedTuple):
 class Engine:
     """The tables of a collection, to be queried: page, page_history, link, event, fact, those of `extra`.
 
-    Given `pages`, it knows these alone. Given a part, tables hold only what came `within` it, `page` all of it.
+    Given `pages`, it knows these alone. Given a part, tables hold what came `within` it, `page` everything.
     """
 
     def __init__(
