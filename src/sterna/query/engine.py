@@ -22,7 +22,7 @@ import pyarrow as pa
 from sterna.archive.rows import SCHEMAS
 from sterna.errors import QueryError
 from sterna.query.complaints import Names, check_parameters, complaint, missing_table, only_statement
-from sterna.query.scan import WHOLE, Within, literal, literal_list
+from sterna.query.scan import Within, literal, literal_list
 from sterna.query.tables import Tables
 
 T = TypeVar("T")
@@ -62,8 +62,7 @@ class Batches(NamedTuple):
 class Engine:
     """The tables of a collection, to be queried: page, page_history, link, event, fact, those of `extra`.
 
-    Given `pages`, it knows these alone. Given a part, all tables hold only what came `within` it, and `page`
-    is all that came.
+    Given `pages`, it knows these alone. Given a part, tables hold what came `within` it, and `page` all of it.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class Engine:
         *,
         extra: Mapping[str, pa.Table] | None = None,
         pages: pa.Table | None = None,
-        within: Within = WHOLE,
+        within: Within | None = None,
         memory_bytes: int = MEMORY_BYTES,
         time_limit_seconds: float = TIME_LIMIT_SECONDS,
         spill_folder: Path | None = None,
@@ -83,7 +82,8 @@ class Engine:
         self._works: set[_Work] = set()  # changed by _begun() and _end()
         files = {name: [str(path.absolute()) for path in tables.get(name, ())] for name in SCHEMAS}
         try:
-            self._tables = Tables(self._connection, files, extra=extra or {}, pages=pages, within=within)
+            part = within or Within()
+            self._tables = Tables(self._connection, files, extra=extra or {}, pages=pages, within=part)
             self._lock([path for paths in files.values() for path in paths], spill_folder)
         except duckdb.Error as error:
             self._connection.close()

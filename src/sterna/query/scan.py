@@ -96,6 +96,3 @@ class Within(Record, frozen=True, kw_only=True):
     def earlier_condition(self) -> str:
         """The condition on earlier versions: later batches never change the meaning of an earlier one."""
         return "true" if self.upto is None else f"coalesce(batch, 0) <= {self.upto:d}"
-
-
-WHOLE = Within()

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sterna.archive.rows import FACT_SCHEMA, HIDDEN, SCHEMAS
 from sterna.query import templates
-from sterna.query.scan import WHOLE, Scan, Within, identifier
+from sterna.query.scan import Scan, Within, identifier
 from sterna.query.versions import SCHEMA, Way, events, find_way, newest_links, newest_pages, note_outdated
 
 PAGE_COLUMNS, LINK_COLUMNS = (
@@ -72,7 +72,7 @@ class Tables:
         self.names = (*self._makers, *(name for name in extra if name not in self._makers))
         self._defined: set[str] = set()  # guarded by the lock
         # None until a query needs the newest versions; a part of a collection shows all versions.
-        self._way = Way.NONE_IS if given or within != WHOLE else None
+        self._way = Way.NONE_IS if given or within != Within() else None
         self._lock = threading.Lock()
 
     def define(self, connection: duckdb.DuckDBPyConnection, name: str) -> bool:
@@ -125,7 +125,7 @@ class Tables:
         return _select(LINK_COLUMNS, f"{rows} AS stored {join}", self._within.condition(has_visit=False))
 
     def _fact(self, connection: duckdb.DuckDBPyConnection) -> str:
-        rows, is_all = self._facts.rows(connection), self._within == WHOLE
+        rows, is_all = self._facts.rows(connection), self._within == Within()
         brought = _FACTS.format(kind="'row'", rows=rows, condition=self._within.condition())
         own = _FACTS.format(kind=self._own_kind, rows=f"{SCHEMA}.own_fact", condition=str(is_all).lower())
         return f"{brought} UNION ALL {own}"
