@@ -111,12 +111,7 @@ class Following:
     def _is_pruned(self, target: Target) -> bool:
         if self._prune is None:
             return False
-        row = PageRow(
-            url=target.url,
-            site=site_of(target.url),
-            depth=target.depth,
-            referrer=target.referrer or None,
-        )
+        row = PageRow(url=target.url, site=site_of(target.url), depth=target.depth, referrer=target.referrer)
         return self._prune.judge(row) is not True
 
     def _report(self, target: Target, mark: int) -> None:

@@ -15,15 +15,8 @@ from sterna.model import Keep, Page, Predicate, Record
 from sterna.web.document import Document, Fetched
 from sterna.web.urls import site_of
 
-_EMPTY = {
-    "title": "",
-    "description": "",
-    "keywords": (),
-    "headings": (),
-    "text": "",
-    "language": "",
-    "html": "",
-}
+_TEXTS, _LISTS = ("title", "description", "text", "language", "html"), ("keywords", "headings")
+_EMPTY = {**dict.fromkeys(_TEXTS, ""), **dict.fromkeys(_LISTS, ())}
 
 
 class Sift(Record, frozen=True):
@@ -55,18 +48,12 @@ def _row(document: Document, fetched: Fetched, depth: int, referrer: str) -> Pag
         url=fetched.url,
         site=site_of(fetched.url),
         depth=depth,
-        referrer=referrer or None,
+        referrer=referrer,
         status=fetched.status,
-        content_type=document.content_type or None,
-        title=document.title or None,
-        description=document.description or None,
-        text=document.text or None,
-        language=document.language or None,
+        content_type=document.content_type,
         digest=document.digest.hex() if document.may_index else None,
         size=document.size,
-        keywords=document.keywords or None,
-        headings=document.headings or None,
-        html=document.html or None,
+        **{name: getattr(document, name) for name in _EMPTY},
     )
 
 

@@ -268,11 +268,6 @@ def _element_before(node: LexborNode) -> LexborNode | None:
 # -- what is taken of them ----------------------------------------------------------------------------------
 
 
-def check_selector(css: str) -> None:
-    """Raises UsageError, in one line, for a selector that `extract` cannot follow."""
-    parse_selector(css)
-
-
 def extract(markup: str, selectors: tuple[Selector, ...]) -> Extracts:
     """Returns for each selector's name a text for each element that it finds, in document order.
 

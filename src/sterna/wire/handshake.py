@@ -79,7 +79,9 @@ class Welcome(Record, frozen=True, kw_only=True):
 
     suite: Word
     ticket: Ticket
-    seconds: Annotated[int, Meta(ge=1, le=3600)] = TICKET_SECONDS  # for which the ticket is valid
+    seconds: Annotated[int, Meta(ge=1, le=3600)] = (
+        TICKET_SECONDS  # for which the ticket is valid, from the request on
+    )
     grants: Budget = Budget()
     platform: Platform = msgspec.field(default_factory=dict)
     priority: Priority = 0  # on which the grant depends: home then owes it to the site
@@ -111,17 +113,13 @@ class SessionKeys(Record, frozen=True):
         return cls(data[:SESSION_BYTES], *(data[start : start + KEY_BYTES] for start in starts))
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Welcome, frozen=True, kw_only=True):
     """What home has after the handshake."""
 
-    id: bytes
-    ticket: bytes = field(repr=False)
-    grants: Budget
-    platform: dict[str, str]
     keys: SessionKeys
-    seconds: int  # for which the ticket is valid, counted from the request
-    priority: int = 0  # on which the grant depends
+
+    def __repr__(self) -> str:
+        return f"Session({self.keys!r})"  # nor must the ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,15 +218,8 @@ class Greeting:
             demand = f"the host demands priority {welcome.priority}, home offered {self.priority}"
             raise WireError("malformed", demand)
         check_budget(welcome.grants)
-        return Session(
-            id=outer.session,
-            ticket=welcome.ticket,
-            grants=welcome.grants,
-            platform=welcome.platform,
-            keys=_session_keys(outer.session, shared, transcript),
-            seconds=welcome.seconds,
-            priority=welcome.priority,
-        )
+        keys = _session_keys(outer.session, shared, transcript)
+        return Session(**msgspec.structs.asdict(welcome), keys=keys)
 
 
 # --- host

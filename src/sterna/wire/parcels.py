@@ -91,7 +91,7 @@ def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
     changed: list[Page] = []
     unchanged: dict[int, Page] = {}
     for page in parcel.pages:
-        place = known_marks.place_of(page.fingerprint) if page.is_unchanged else None
+        place = known_marks.get(page.fingerprint) if page.is_unchanged else None
         if place is None:
             changed.append(as_travelling(page))
         else:
@@ -118,7 +118,6 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
     """The parcel for the stream; WireError("too-large") if its facts are too much for any parcel."""
     parcel = as_sent(parcel, known_marks)
     unchanged = [page for page in parcel.pages if page.is_unchanged]
-    places = (known_marks.place_of(page.fingerprint) for page in unchanged)
     checkpoint = parcel.checkpoint
     packed = _encode(
         _Packed[object](
@@ -127,7 +126,7 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
             epoch=parcel.epoch,
             number=parcel.number,
             pages=pack_pages([page for page in parcel.pages if not page.is_unchanged], parcel.site),
-            unchanged=pack_places(place for place in places if place is not None),
+            unchanged=pack_places(known_marks[page.fingerprint] for page in unchanged),
             unchanged_at=max((milliseconds(page.fetched) for page in unchanged), default=0),
             found=pack_targets(checkpoint.found, parcel.site),
             done=pack(f">{len(checkpoint.done)}q", *checkpoint.done),
@@ -189,7 +188,7 @@ class Unpacker:
 
     def __init__(self, visit: Visit, known_marks: Marks, *, began: float = 0.0) -> None:
         self._visit = visit
-        self._marks = known_marks
+        self._marks = tuple(known_marks)
         self._earliest = began - CLOCK_SLACK_SECONDS
         self._pages = 0  # in all parcels so far
         # Other sites that home may accept as start sites: where a start page moved, and what rules start.

@@ -15,7 +15,7 @@ from sterna.host.visiting.room import Slot, Spool
 from sterna.model import Ended, Known, Parcel, State, Usage, Visit
 from sterna.runtime.reins import Reins
 from sterna.web.clock import Clock
-from sterna.wire.known import Marks
+from sterna.wire.known import marks_of
 from sterna.wire.merkle import Tree, leaf_of
 from sterna.wire.orders import Report, VisitState
 from sterna.wire.parcels import as_sent, pack_parcel
@@ -66,7 +66,7 @@ class HostedVisit:
         self.pages = 0
         self._clock = clock
         self.heard = clock.now()  # when its home last called
-        self._marks = Marks(visit.known)
+        self._marks = marks_of(visit.known)
         self._tree = Tree()
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
         self._news = asyncio.Event()
@@ -171,9 +171,8 @@ class HostedVisit:
         self.paused = ""
         self.account.end(self.usage, self.ended, root=self._tree.root())
         # A visit that is kept for its home must not hold on to all that it knew.
-        empty = Known()
-        self.visit = msgspec.structs.replace(self.visit, starts=(), known=empty, state=State())
-        self._marks = Marks(empty)
+        self.visit = msgspec.structs.replace(self.visit, starts=(), known=Known(), state=State())
+        self._marks = {}
         self.heard = self._clock.now()
         self._news.set()
 

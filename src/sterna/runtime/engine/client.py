@@ -12,27 +12,8 @@ from sterna.runtime.cell.channel import CellEnded, Channel, Starter
 from sterna.runtime.cell.frame import framed
 from sterna.runtime.cell.jail import JailLimits, protection
 from sterna.runtime.cell.pool import Forker
-from sterna.runtime.engine.messages import (
-    ENDS,
-    MAX_REPLY_BYTES,
-    MAX_REQUEST_BYTES,
-    Admit,
-    Admitted,
-    Change,
-    Changed,
-    EngineReply,
-    EngineRequest,
-    Judge,
-    Over,
-    PageView,
-    Ready,
-    RequestView,
-    Start,
-    Stopped,
-    Verdict,
-    Verdicts,
-    read_reply,
-)
+from sterna.runtime.engine import messages
+from sterna.runtime.engine.messages import PageView, RequestView, Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +69,7 @@ class Engines:
             cpu_seconds=budget.cpu_seconds + _CPU_GRACE_SECONDS if budget.cpu_seconds else 0.0,
         )
         process = await self._starter.start(limits=limits, is_jailed=await self._choose_jail())
-        start = Start(
+        start = messages.Start(
             rules=program.rules,
             state=state,
             facts=tuple(facts),
@@ -96,7 +77,7 @@ class Engines:
             page_seconds=self._page_seconds,
             drives_loading=program.drives_loading,
         )
-        channel = await Channel.open(process, read_reply, most_bytes=MAX_REPLY_BYTES)
+        channel = await Channel.open(process, messages.read_reply, most_bytes=messages.MAX_REPLY_BYTES)
         engine = Engine(channel, page_seconds=self._page_seconds, forget=self._engines.discard)
         self._engines.add(engine)
         await engine.begin(start)
@@ -124,14 +105,18 @@ class _Job(NamedTuple):
     done: asyncio.Future[Any]  # Verdict, bool or StateChange
 
 
-_Wanted = TypeVar("_Wanted", Ready, Verdicts, Admitted, Changed)
+_Wanted = TypeVar("_Wanted", messages.Ready, messages.Verdicts, messages.Admitted, messages.Changed)
 
 
 class Engine:
     """The rules of one crawler in a process of their own; answers in the order of the calls."""
 
     def __init__(
-        self, channel: Channel[EngineReply], *, page_seconds: float, forget: Callable[["Engine"], None]
+        self,
+        channel: Channel[messages.EngineReply],
+        *,
+        page_seconds: float,
+        forget: Callable[["Engine"], None],
     ) -> None:
         self.first = Verdict()  # what the rules said before any page
         self.asks_before_fetch = False  # some rule is about requests
@@ -148,11 +133,11 @@ class Engine:
         self._is_dead = False  # and nothing is answered any more
         self._pump: asyncio.Task[None] | None = None
 
-    async def begin(self, start: Start) -> None:
+    async def begin(self, start: messages.Start) -> None:
         """Starts the rules; EngineEnded if they fail to run."""
         try:
             await self._send(start)
-            ready = await self._receive(Ready, seconds=STATE_SECONDS)
+            ready = await self._receive(messages.Ready, seconds=STATE_SECONDS)
         except BaseException as error:
             await self.close()
             if isinstance(error, CellEnded):
@@ -241,9 +226,9 @@ class Engine:
                 chars += len(job.view.text) + len(job.view.html) if isinstance(job.view, PageView) else 0
 
     async def _judge(self, pages: tuple[PageView, ...]) -> None:
-        await self._send(Judge(pages))
+        await self._send(messages.Judge(pages))
         while self._under_way:
-            reply = await self._receive(Verdicts, seconds=self._seconds)
+            reply = await self._receive(messages.Verdicts, seconds=self._seconds)
             if not 0 < len(reply.verdicts) <= len(self._under_way):
                 raise await self._channel.condemn(f"{len(reply.verdicts)} verdicts")
             for verdict in reply.verdicts:
@@ -252,8 +237,8 @@ class Engine:
                     self._stop_judging(EngineEnded(verdict.ended, verdict.detail))
 
     async def _admit(self, requests: tuple[RequestView, ...]) -> None:
-        await self._send(Admit(requests))
-        reply = await self._receive(Admitted, seconds=self._seconds * len(requests))
+        await self._send(messages.Admit(requests))
+        reply = await self._receive(messages.Admitted, seconds=self._seconds * len(requests))
         if len(reply.admits) != len(requests):
             raise await self._channel.condemn(f"{len(reply.admits)} admissions for {len(requests)} requests")
         for is_admitted in reply.admits:
@@ -262,15 +247,15 @@ class Engine:
             self._stop_judging(EngineEnded(reply.ended, reply.detail))
 
     async def _ask_for_change(self) -> None:
-        await self._send(Change())
-        reply = await self._receive(Changed, seconds=STATE_SECONDS)
+        await self._send(messages.Change())
+        reply = await self._receive(messages.Changed, seconds=STATE_SECONDS)
         self._give(reply.change)
         while self._under_way:  # several asked at once: the first gets it all
             self._give(StateChange())
 
-    async def _send(self, request: EngineRequest) -> None:
+    async def _send(self, request: messages.EngineRequest) -> None:
         try:
-            frame = framed(request, most_bytes=MAX_REQUEST_BYTES)
+            frame = framed(request, most_bytes=messages.MAX_REQUEST_BYTES)
         except ValueError as error:
             await self._channel.close()
             raise EngineEnded(Ended.MEMORY_BYTES, str(error)) from error
@@ -279,9 +264,9 @@ class Engine:
     async def _receive(self, wanted: type[_Wanted], *, seconds: float) -> _Wanted:
         """The next reply, which must be of this type; EngineEnded or CellEnded if there is none."""
         reply = await self._channel.receive(seconds=seconds)
-        if isinstance(reply, Stopped):  # it obeyed a soft stop, and puts its facts in order
+        if isinstance(reply, messages.Stopped):  # it obeyed a soft stop, and puts its facts in order
             reply = await self._channel.receive(seconds=STATE_SECONDS)
-        if isinstance(reply, Over):
+        if isinstance(reply, messages.Over):
             await self._channel.close()
             ended = reply.ended if reply.ended in frozenset(Ended) else Ended.CRASH
             raise EngineEnded(ended, reply.detail[:1000])
@@ -313,7 +298,7 @@ class Engine:
 
 def _engine_ended(error: CellEnded) -> EngineEnded:
     death = error.death
-    if death.ended in ENDS:
+    if death.ended in messages.ENDS:
         return EngineEnded(death.ended, death.detail)
     return EngineEnded(Ended.CRASH, f"its process is gone ({death.ended}: {death.detail})")
 
