@@ -13,6 +13,7 @@ from sterna.runtime.packer import FULL_BYTES
 from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
 from sterna.web.clock import Clock
+from sterna.web.curl import CurlConfig
 from sterna.web.dns import Resolver
 from sterna.web.http import Fetcher, Request, Response
 from sterna.web.politeness import TOTAL, Gate, Keys, Limits, next_delay, site_key
@@ -23,14 +24,11 @@ MAX_ADDRESSES = 8  # tried for one name
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
-class RuntimeConfig(Record, frozen=True, kw_only=True):
+class RuntimeConfig(CurlConfig, frozen=True, kw_only=True):
     """What a runtime may use."""
 
-    connections: int = 100
     readers: int = 2
     limits: Limits = Limits()
-    proxy: str = ""
-    ca_file: str = ""
     timeout_seconds: float = 60.0
     parcel_bytes: int = FULL_BYTES  # the size of a full parcel, before compression
     is_jailed: bool | None = None  # engines; None: if this machine can
@@ -82,7 +80,6 @@ class Access:
 
     @property
     def delay_seconds(self) -> float:
-        """The current pause after each request to the site."""
         etiquette = self._etiquette
         return next_delay(
             etiquette.delay_seconds,
@@ -99,7 +96,6 @@ class Access:
         return self._kit.gate.until(site_key(site)) - self._kit.clock.now()
 
     def hold_site(self, site: str, seconds: float) -> None:
-        """Starts no request to the site for this long."""
         key = site_key(site)
         self.held.add(key)
         self._kit.gate.hold(key, self._kit.clock.now() + seconds)

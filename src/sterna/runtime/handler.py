@@ -130,7 +130,7 @@ class Handler:
 
     async def _read(self, target: Target, reply: Reply, fetched: Fetched) -> _Found:
         size = len(fetched.body)
-        reading = self._kit.readers.read(fetched, target=target, sift=self._pages.sift)
+        reading = self._kit.readers.read(fetched)
         del fetched
         try:
             document = await reading

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from sterna.errors import JailError, ReadError
-from sterna.model import Record, Target
+from sterna.model import Record
 from sterna.runtime.cell.channel import CellEnded, Channel, Starter
 from sterna.runtime.cell.frame import framed, message_decoder
 from sterna.runtime.cell.jail import JailLimits
 from sterna.runtime.cell.pool import Death, Forker
-from sterna.runtime.reader import MAX_OUTCOME_BYTES, MAX_TASK_BYTES, Outcome, Task
+from sterna.runtime.reader import MAX_OUTCOME_BYTES, MAX_TASK_BYTES, Outcome
 from sterna.web.document import Document, Fetched
 
 ENTRY = "sterna.runtime.reader:serve"
@@ -80,11 +80,10 @@ class Readers:
         process = await self._starter.start(limits=self._limits, is_jailed=self._is_jailed)
         return await Channel.open(process, _read_outcome, most_bytes=MAX_OUTCOME_BYTES)
 
-    async def read(self, fetched: Fetched, *, target: Target | None = None, sift: bytes = b"") -> Document:
-        """The document of a response, sifted as `sift` says; ReadError if it is unreadable."""
-        depth, referrer = (target.depth, target.referrer) if target else (0, "")
+    async def read(self, fetched: Fetched) -> Document:
+        """The document of a response; ReadError if it is unreadable."""
         try:
-            frame = framed(Task(fetched, depth, referrer, sift), most_bytes=MAX_TASK_BYTES)
+            frame = framed(fetched, most_bytes=MAX_TASK_BYTES)
         except ValueError as error:
             raise ReadError("parser", str(error)) from error
         del fetched

@@ -12,7 +12,7 @@ from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
 from sterna.runtime.visit import VisitLoop
 from sterna.web.clock import Clock
-from sterna.web.curl import CurlConfig, CurlFetcher
+from sterna.web.curl import CurlFetcher
 from sterna.web.dns import DnsResolver, Resolver
 from sterna.web.http import Fetcher
 from sterna.web.politeness import Gate
@@ -72,11 +72,7 @@ class Runtime:
 
 @asynccontextmanager
 async def open_runtime(
-    config: RuntimeConfig,
-    clock: Clock,
-    *,
-    fetcher: Fetcher | None = None,
-    resolver: Resolver | None = None,
+    config: RuntimeConfig, clock: Clock, *, fetcher: Fetcher | None = None, resolver: Resolver | None = None
 ) -> AsyncIterator[Runtime]:
     """A runtime that reads over HTTP, or with the given fetcher.
 
@@ -84,9 +80,7 @@ async def open_runtime(
     """
     async with AsyncExitStack() as stack:
         if fetcher is None:
-            fetcher = CurlFetcher(
-                CurlConfig(connections=config.connections, proxy=config.proxy, ca_file=config.ca_file)
-            )
+            fetcher = CurlFetcher(config)
             stack.push_async_callback(fetcher.close)
         if resolver is None:
             resolver = DnsResolver(clock)

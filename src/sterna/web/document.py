@@ -62,6 +62,10 @@ class Fetched(Record, frozen=True, kw_only=True):
     known_digest: bytes = b""  # or its first bytes
     known_likeness: bytes = b""
     manner: bytes = Manner().encoded()  # encoded once a visit, decoded once a reader
+    # For the sieve of `runtime`: how the crawler found the URL, and how its document is sifted.
+    depth: int = 0
+    referrer: str = ""
+    sift: bytes = b""
 
 
 class Document(Html, frozen=True, kw_only=True):
