@@ -80,14 +80,8 @@ class Access:
 
     @property
     def delay_seconds(self) -> float:
-        etiquette = self._etiquette
-        return next_delay(
-            etiquette.delay_seconds,
-            response_seconds=self._last_response_seconds,
-            factor=etiquette.response_factor,
-            crawl_delay=self.crawl_delay,
-            most_seconds=etiquette.max_delay_seconds,
-        )
+        seconds = self._last_response_seconds
+        return next_delay(self._etiquette, response_seconds=seconds, crawl_delay=self.crawl_delay)
 
     def now(self) -> float:
         return self._kit.clock.now()

@@ -77,7 +77,6 @@ class Frontier:
         return set(marks).difference(self._seen)
 
     def put_back(self, target: Target) -> None:
-        """Keeps a target for a retry, not before its `not_before`."""
         self._ties += 1
         heapq.heappush(self._later, (target.not_before, self._ties, target))
 

@@ -39,7 +39,6 @@ class Following:
 
     @property
     def held_count(self) -> int:
-        """The number of URLs that the visit keeps in memory."""
         return self._frontier.seen_count + len(self._passed)
 
     async def begin(self) -> None:

@@ -110,7 +110,6 @@ class Pages:
         )
 
     def read(self, target: Target, reply: Reply, document: Document) -> Page:
-        """The record of a page that was read."""
         page = self.answered(target, reply)
         is_open = document.may_index
         is_unchanged = document.is_unchanged or document.is_alike

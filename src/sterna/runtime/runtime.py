@@ -25,6 +25,7 @@ class Runtime:
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
+        self.engines = kit.engines  # also for rules that run here without a visit
         self._under_way = 0
 
     def restore(self, holds: Iterable[Hold]) -> None:
@@ -60,11 +61,6 @@ class Runtime:
         """Waits until the caller may make a request to the visit's site; FetchError if it may not."""
         self._kit.gate.restore(visit.holds)
         await Access(self._kit, visit).take_turn(f"{visit.site}/")
-
-    @property
-    def engines(self) -> Engines:
-        """For rules that run here without a visit."""
-        return self._kit.engines
 
     def peak_memory_bytes(self) -> int:
         return self._kit.readers.peak_memory_bytes()

@@ -30,7 +30,6 @@ _XML_ENCODING = re.compile(rb"""<\?xml[^>]*?encoding[\t\n\r ]*=[\t\n\r ]*["']([^
 
 
 def charset_of(content_type: str) -> str | None:
-    """Returns the charset parameter of a Content-Type value."""
     found = _CHARSET_PARAM.search(content_type)
     return next((value.strip() for value in found.groups() if value), None) if found else None
 

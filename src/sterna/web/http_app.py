@@ -71,7 +71,6 @@ ShowError = Callable[[HttpRequest, HttpError], HttpResponse]
 
 
 def plain_error(_request: HttpRequest, error: HttpError) -> HttpResponse:
-    """The error as one line of text."""
     body = f"{error.detail}\n".encode()
     return HttpResponse(status=error.status, body=body, media_type=TEXT_TYPE, headers=error.headers)
 
@@ -184,12 +183,10 @@ class Asset(Record, frozen=True, kw_only=True):
     content: bytes
 
     async def answer(self, _request: HttpRequest) -> HttpResponse:
-        """The file, as a handler."""
         return HttpResponse(body=self.content, media_type=self.media_type, headers=((_CACHE, _FOR_EVER),))
 
 
 def read_asset(package: str, name: str, media_type: str) -> Asset:
-    """A file that lies in a package."""
     content = (files(package) / name).read_bytes()
     stem, _, ending = name.rpartition(".")
     path = f"/{stem}-{sha256(content).hexdigest()[:16]}.{ending}"

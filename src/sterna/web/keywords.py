@@ -90,7 +90,6 @@ _ALL_BUT_FAR = bytes(byte for byte in range(256) if byte not in b"\xd8\xe3\xe4\x
 
 
 def _words_of(text: str) -> list[str]:
-    """Returns the words of a text in lower case."""
     data = text.encode("utf-8", "replace").translate(_ASCII)
     if text.isascii():
         return data.decode().split()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from sterna.model import Hold
+from sterna.model import Etiquette, Hold
 
 TOTAL = "total"
 PRUNE_ABOVE = 10_000
@@ -110,9 +110,7 @@ class Gate:
             self._until[key] = max(now, self._until.get(key, 0.0)) + amount / per_second
 
 
-def next_delay(
-    base_seconds: float, *, response_seconds: float, factor: float, crawl_delay: float, most_seconds: float
-) -> float:
+def next_delay(etiquette: Etiquette, *, response_seconds: float, crawl_delay: float) -> float:
     """The pause after a response: the delay, or a multiple of the server's own time if that is longer."""
-    adaptive = min(factor * response_seconds, most_seconds)
-    return max(base_seconds, adaptive, crawl_delay)
+    adaptive = min(etiquette.response_factor * response_seconds, etiquette.max_delay_seconds)
+    return max(etiquette.delay_seconds, adaptive, crawl_delay)

@@ -7,14 +7,7 @@ import msgspec
 from sterna.errors import WireError
 from sterna.model import Ended, Record, Usage
 from sterna.wire.compression import Squeezer, Unsqueezer
-from sterna.wire.frames import (
-    HEADER_BYTES,
-    MAX_PAYLOAD_BYTES,
-    FrameReader,
-    FrameWriter,
-    Kind,
-    sealed_bytes,
-)
+from sterna.wire.frames import HEADER_BYTES, MAX_PAYLOAD_BYTES, FrameReader, FrameWriter, Kind, sealed_bytes
 from sterna.wire.merkle import HASH_BYTES
 from sterna.wire.parcels import MAX_COUNT, MAX_PARCEL_BYTES, check_usage
 from sterna.wire.problems import malformed
@@ -106,7 +99,6 @@ class StreamWriter:
         return self._frames.frame(Kind.ALIVE)
 
     def problem(self, json: bytes) -> bytes:
-        """Why the stream ends early."""
         return self._frames.frame(Kind.PROBLEM, json[:MAX_PAYLOAD_BYTES])
 
     def receipt(self, packed: bytes) -> bytes:

@@ -49,7 +49,7 @@ class Death(Record, frozen=True, kw_only=True):
 
 
 def death_of(died: forker.Died, limits: JailLimits) -> Death:
-    """The death of a cell that had these limits (none of them 0)."""
+    """The death of a cell that had these limits."""
     code = os.waitstatus_to_exitcode(died.status)
     if code == -signal.SIGKILL and died.cpu_seconds >= limits.cpu_seconds:
         code = -signal.SIGXCPU  # a second after which the kernel kills a process that blocks that signal
@@ -75,7 +75,7 @@ class Cell:
         self.pid = pid
         self.socket = sock
         self._process = process  # its pidfd, closed when it is dead; its number may be reused by then
-        self._limits = limits.or_defaults()
+        self._limits = limits
         self._was_killed = False
         self._death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
 
@@ -101,18 +101,15 @@ class Cell:
             ) from None
 
     def kill(self) -> None:
-        """Ends it at once; does nothing if it is dead."""
         if not self._death.done():
             self._was_killed = True
             with suppress(ProcessLookupError):  # it died a moment ago, and the report is on its way
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def memory_bytes(self, *, is_peak: bool) -> int:
-        """Its resident memory, now or at its peak; 0 if it is dead."""
         return 0 if self._death.done() else memory_bytes(self.pid, is_peak=is_peak)
 
     def bury(self, died: forker.Died, words: str) -> None:
-        """Records its death, with its last words if it had any."""
         death = death_of(died, self._limits)
         if death.ended == "killed" and self._was_killed:
             words = "by its host"

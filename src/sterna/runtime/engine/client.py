@@ -10,7 +10,7 @@ from sterna.errors import EngineEnded
 from sterna.model import Budget, Ended, Program, State, StateChange, Target
 from sterna.runtime.cell.channel import CellEnded, Channel, Starter
 from sterna.runtime.cell.frame import framed
-from sterna.runtime.cell.jail import JailLimits, protection
+from sterna.runtime.cell.jail import DEFAULT_CPU_SECONDS, DEFAULT_MEMORY_BYTES, JailLimits, protection
 from sterna.runtime.cell.pool import Forker
 from sterna.runtime.engine import messages
 from sterna.runtime.engine.messages import PageView, RequestView, Verdict
@@ -64,10 +64,9 @@ class Engines:
 
         EngineEnded if they fail to; JailError if no process can be started, or none with a jail.
         """
-        limits = JailLimits(
-            memory_bytes=budget.memory_bytes,
-            cpu_seconds=budget.cpu_seconds + _CPU_GRACE_SECONDS if budget.cpu_seconds else 0.0,
-        )
+        cpu_seconds = budget.cpu_seconds + _CPU_GRACE_SECONDS if budget.cpu_seconds else DEFAULT_CPU_SECONDS
+        memory_bytes = budget.memory_bytes or DEFAULT_MEMORY_BYTES
+        limits = JailLimits(memory_bytes=memory_bytes, cpu_seconds=cpu_seconds)
         process = await self._starter.start(limits=limits, is_jailed=await self._choose_jail())
         start = messages.Start(
             rules=program.rules,
@@ -167,7 +166,6 @@ class Engine:
         return change
 
     def memory_bytes(self) -> int:
-        """The resident memory of its process; 0 if it is over."""
         return self._channel.memory_bytes()
 
     async def close(self) -> None:

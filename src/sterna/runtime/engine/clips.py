@@ -216,7 +216,6 @@ class Clips:
     # -- facts ---------------------------------------------------------------------------------------------
 
     def template_named(self, name: str) -> Template | None:
-        """The template of this name; None if there is none yet."""
         if name not in self._names:
             pointer = lib.FindDeftemplate(self._env, name.encode())
             if pointer == ffi.NULL:

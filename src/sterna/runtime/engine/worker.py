@@ -38,7 +38,6 @@ class Watchdog:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def begin(self, engine: RuleEngine, start: messages.Start) -> None:
-        """Watches this engine, whenever it is awake."""
         self._page_seconds, self._cpu_seconds = start.page_seconds, start.budget.cpu_seconds
         self._engine = engine
 
@@ -76,7 +75,6 @@ def prepare() -> None:
 
 
 def serve(sock: socket.socket) -> None:
-    """Replies until the host closes the line or the engine fails."""
     line = CellLine(
         sock, messages.read_request, most_in=messages.MAX_REQUEST_BYTES, most_out=messages.MAX_REPLY_BYTES
     )
