@@ -13,7 +13,7 @@ from sterna.runtime.cell.frame import framed
 from sterna.runtime.cell.jail import DEFAULT_CPU_SECONDS, DEFAULT_MEMORY_BYTES, JailLimits, protection
 from sterna.runtime.cell.pool import Forker
 from sterna.runtime.engine import messages
-from sterna.runtime.engine.messages import PageView, RequestView, Verdict
+from sterna.runtime.engine.messages import PageView, Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class _Job(NamedTuple):
     garbage collector.
     """
 
-    view: PageView | RequestView | None
+    view: PageView | Target | None
     done: asyncio.Future[Any]  # Verdict, bool or StateChange
 
 
@@ -155,9 +155,8 @@ class Engine:
 
     async def admits(self, target: Target) -> bool:
         """True unless a rule refuses to have the URL fetched."""
-        view = RequestView(target.url, target.depth, target.referrer, target.priority)
         async with self._room:
-            is_admitted: bool = await self._put(view)
+            is_admitted: bool = await self._put(target)
         return is_admitted
 
     async def change(self) -> StateChange:
@@ -178,7 +177,7 @@ class Engine:
             self._die(EngineEnded(Ended.STOPPED, "the engine was closed"))
         await self._channel.close()
 
-    def _put(self, view: PageView | RequestView | None) -> asyncio.Future[Any]:
+    def _put(self, view: PageView | Target | None) -> asyncio.Future[Any]:
         if self._over and (self._is_dead or view is not None):
             raise EngineEnded(self._over.ended, self._over.detail)
         job = _Job(view, asyncio.get_running_loop().create_future())
@@ -194,7 +193,7 @@ class Engine:
                 await self._has_jobs.wait()
                 self._take_batch()
                 pages = tuple(job.view for job in self._under_way if isinstance(job.view, PageView))
-                requests = tuple(job.view for job in self._under_way if isinstance(job.view, RequestView))
+                requests = tuple(job.view for job in self._under_way if isinstance(job.view, Target))
                 if pages:
                     await self._judge(pages)
                 elif requests:
@@ -234,7 +233,7 @@ class Engine:
                 if verdict.ended:
                     self._stop_judging(EngineEnded(verdict.ended, verdict.detail))
 
-    async def _admit(self, requests: tuple[RequestView, ...]) -> None:
+    async def _admit(self, requests: tuple[Target, ...]) -> None:
         await self._send(messages.Admit(requests))
         reply = await self._receive(messages.Admitted, seconds=self._seconds * len(requests))
         if len(reply.admits) != len(requests):

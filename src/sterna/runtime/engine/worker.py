@@ -11,13 +11,13 @@ import time
 import clips
 
 from sterna.errors import RulesError, SternaError
-from sterna.model import Ended
+from sterna.model import Ended, Target
 from sterna.runtime.cell.forker import EXIT_MEMORY
 from sterna.runtime.cell.frame import CellLine
 from sterna.runtime.engine import messages
 from sterna.runtime.engine.clips import Clips
 from sterna.runtime.engine.engine import RuleEngine
-from sterna.runtime.engine.messages import PageView, RequestView, Verdict
+from sterna.runtime.engine.messages import PageView, Verdict
 
 LOOK_SECONDS = 0.05  # between two looks at the time
 FLUSH_SECONDS = 0.1  # an engine that is not stuck replies at least so often, and once a page
@@ -138,7 +138,7 @@ def _judge(line: Line, watchdog: Watchdog, engine: RuleEngine, pages: tuple[Page
         line.send(messages.Verdicts(tuple(ready), time.process_time()))
 
 
-def _admit(watchdog: Watchdog, engine: RuleEngine, requests: tuple[RequestView, ...]) -> messages.Admitted:
+def _admit(watchdog: Watchdog, engine: RuleEngine, requests: tuple[Target, ...]) -> messages.Admitted:
     admits: list[bool] = []
     log: list[str] = []
     for view in requests:
