@@ -14,13 +14,10 @@ _Rank = tuple[int, int]  # the negative priority, then the depth
 
 
 class Frontier:
-    """Higher priorities first, then breadth first. Pure: the caller passes the time, and nothing waits here.
-
-    `seen` is exact within a visit; what home knew before (F) is a sorted array, eight bytes a URL.
-    """
+    """Higher priorities first, then breadth first. Pure: the caller passes the time; nothing waits here."""
 
     def __init__(self, known: bytes, *, max_depth: int, is_best_first: bool = False) -> None:
-        self._known = array("q")
+        self._known = array("q")  # to home before (F), sorted; eight bytes a URL
         self._known.frombytes(known)
         self._max_depth = max_depth
         # Changed by add(), next(), raise_to() and put_back() only.

@@ -87,7 +87,6 @@ class Handler:
             self._keep(target, self._pages.failed(target, "internal"))
 
     def end_engine(self, error: EngineEnded) -> None:
-        """Ends the visit by the name of what ended its engine."""
         if error.detail:
             _log.warning("%s: the crawler's engine is over: %s", self._visit.site, error)
         self._end(Ended(error.ended))

@@ -53,10 +53,6 @@ class Following:
             else:
                 self._packer.add_done(mark)
 
-    def add(self, target: Target, *, is_wanted: bool = False) -> None:
-        """Adds a link of this site to the frontier; reports one of another site."""
-        self._add(target, fingerprint(target.url), is_wanted=is_wanted)
-
     def follow(self, target: Target, document: Document, verdict: Verdict | None = None) -> None:
         """Follows the links of a page, as the verdict of its rules says if there is one."""
         if target.hops < MAX_NESTED_SITEMAPS:
@@ -88,9 +84,11 @@ class Following:
             for mark, url in zip(marks, urls, strict=True):
                 if mark in unmet:
                     priority = wishes.get(url, 0)
-                    self._add(Target(url, target.depth + 1, target.url, priority=priority), mark)
+                    self.add(Target(url, target.depth + 1, target.url, priority=priority), mark)
 
-    def _add(self, target: Target, mark: int, *, is_wanted: bool = False) -> None:
+    def add(self, target: Target, mark: int | None = None, *, is_wanted: bool = False) -> None:
+        """Adds a link of this site to the frontier; reports one of another site."""
+        mark = fingerprint(target.url) if mark is None else mark
         is_free = is_wanted or target.kind == "sitemap"
         if not is_free and self._is_pruned(target):
             return  # another path to it may be shorter
@@ -98,14 +96,12 @@ class Following:
             self._report(target, mark)
             return
         is_admitted = is_free or self._scope.admits(target.url)
-        if is_admitted and self._frontier.add(target, mark, is_wanted=self._is_within(target)):
+        # A page in another part belongs to another visit: it is only reported.
+        is_within = not self._within or target.kind == "sitemap" or part_of(target.url) in self._within
+        if is_admitted and self._frontier.add(target, mark, is_wanted=is_within):
             self._packer.found.append(target)
         else:
             self._passed.add(mark)
-
-    def _is_within(self, target: Target) -> bool:
-        """False if the page belongs to another visit: it is only reported."""
-        return not self._within or target.kind == "sitemap" or part_of(target.url) in self._within
 
     def _is_pruned(self, target: Target) -> bool:
         if self._prune is None:

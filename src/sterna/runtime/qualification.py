@@ -15,10 +15,7 @@ MAX_PAUSE_SECONDS = 24 * 3600.0
 
 
 async def qualify(site: str, before: Robots, *, access: Access, kit: Kit) -> Robots:
-    """The site's new state: every address is asked, and again after a pause if all fail.
-
-    FetchError if the proxy fails, which says nothing about the site.
-    """
+    """The site's new state; FetchError if the proxy fails, which says nothing about the site."""
     answer = RobotsAnswer(0)
     for round_number in range(ROUNDS):
         if round_number:

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 
 from sterna.errors import JailError, ReadError
 from sterna.model import Record
@@ -22,11 +22,8 @@ RESTART_SECONDS = 1.0
 MAX_WAITING = 16  # bodies that wait in front of one reader
 
 
-class Readers:
-    """Reads server responses in other processes; an async context manager that owns them.
-
-    The processes start with start() or with the first response.
-    """
+class Readers(AbstractAsyncContextManager["Readers"]):
+    """Reads responses in other processes, which it owns and starts with start() or the first response."""
 
     def __init__(
         self,
@@ -48,9 +45,6 @@ class Readers:
         # Both are changed by begin() and the task that it starts.
         self._starting: asyncio.Task[None] | None = None
         self._has_started = False
-
-    async def __aenter__(self) -> "Readers":
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._starting:

@@ -40,10 +40,7 @@ class Runtime:
         reins: Reins | None = None,
         through: Callable[[Fetcher], Fetcher] | None = None,
     ) -> None:
-        """Returns when the visit's last parcel is delivered.
-
-        With the `reins` the caller can pause or end it; `through` wraps the fetcher of its requests.
-        """
+        """Returns when its last parcel is delivered; `reins` pause or end it, `through` wraps its fetcher."""
         self._kit.readers.begin()  # while robots.txt is fetched
         config = self._kit.config
         gate = self._kit.gate if config.shares_holds else Gate(config.limits)
@@ -70,10 +67,7 @@ class Runtime:
 async def open_runtime(
     config: RuntimeConfig, clock: Clock, *, fetcher: Fetcher | None = None, resolver: Resolver | None = None
 ) -> AsyncIterator[Runtime]:
-    """A runtime that reads over HTTP, or with the given fetcher.
-
-    Its processes and connections end with the context; the caller closes what it passed in.
-    """
+    """A runtime whose processes and connections end with the context; the caller closes what it passed in."""
     async with AsyncExitStack() as stack:
         if fetcher is None:
             fetcher = CurlFetcher(config)

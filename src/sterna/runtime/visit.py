@@ -215,10 +215,7 @@ class VisitLoop:
                 timer.cancel()
 
     def _may_take(self) -> bool:
-        """Within the page budget, with room in the parcel, and level by level, so that depths are exact.
-
-        Where rules give priorities, these come before the levels.
-        """
+        """Within budget and parcel; level by level for exact depths, unless rules give priorities."""
         if self._packer.pages_total + self._in_flight.total() >= self._visit.budget.pages:
             return False
         if self._packer.is_full:

@@ -35,10 +35,7 @@ def charset_of(content_type: str) -> str | None:
 
 
 def decode_text(body: bytes, http_charset: str | None, *, is_html: bool = True) -> tuple[str, str]:
-    """Returns the text of a page and the name of its encoding; bad bytes become U+FFFD.
-
-    In what is not HTML a meta element declares nothing.
-    """
+    """Returns the text, bad bytes as U+FFFD, and its encoding, which only in HTML a meta may declare."""
     for bom, name in _BOMS:
         if body.startswith(bom):
             return _decode_as(name, body[len(bom) :]), name

@@ -92,12 +92,9 @@ class Gate:
         """A request ended: the delay counts from here, so a server never sees a shorter gap."""
         if delay:
             self.hold(keys.site, now + delay)
-        for key, rate in (
-            (keys.address, self._limits.address),
-            (keys.domain, self._limits.domain),
-            (TOTAL, self._limits.total),
-        ):
-            self._spend(key, now, amount=size_bytes, per_second=rate.bytes)
+        self._spend(keys.address, now, amount=size_bytes, per_second=self._limits.address.bytes)
+        self._spend(keys.domain, now, amount=size_bytes, per_second=self._limits.domain.bytes)
+        self._spend(TOTAL, now, amount=size_bytes, per_second=self._limits.total.bytes)
 
     def holds(self, keys: Sequence[str], now: float) -> tuple[Hold, ...]:
         """The current holds on these keys, for the next parcel."""

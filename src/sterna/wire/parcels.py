@@ -73,10 +73,7 @@ _USAGE = msgspec.msgpack.Decoder(Usage)
 
 
 def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
-    """The parcel as home will have it, and of which the Merkle tree is made.
-
-    Times are whole milliseconds; pages that did not change come last, in the order of the marks.
-    """
+    """The parcel as home will have it: times in whole milliseconds, unchanged pages last, by their marks."""
     changed: list[Page] = []
     unchanged: dict[int, Page] = {}
     for page in parcel.pages:
@@ -263,16 +260,15 @@ class Unpacker:
             raise WireError("malformed", f"more pages than the {self._visit.budget.pages:,} of the budget")
 
     def _outlinks(self, packed: msgspec.Raw, now: float) -> tuple[Target, ...]:
-        targets = records.unpack_targets(packed, self._visit.site, now=now)
-        self._check_sites((target.url for target in targets), is_home=False)
+        targets = self._targets(packed, now, is_home=False)
         self._moves -= sum(target.depth == 0 for target in targets)
         if self._moves < 0:
             raise WireError("malformed", "more start pages moved to other sites than there were")
         return targets
 
-    def _targets(self, packed: msgspec.Raw, now: float) -> tuple[Target, ...]:
+    def _targets(self, packed: msgspec.Raw, now: float, *, is_home: bool = True) -> tuple[Target, ...]:
         targets = records.unpack_targets(packed, self._visit.site, now=now)
-        self._check_sites(target.url for target in targets)
+        self._check_sites((target.url for target in targets), is_home=is_home)
         return targets
 
     def _check_sites(self, urls: Iterable[str], *, is_home: bool = True) -> None:

@@ -6,7 +6,7 @@ import shutil
 import signal
 import socket
 import sys
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Literal
@@ -68,7 +68,7 @@ def death_of(died: forker.Died, limits: JailLimits) -> Death:
     return Death(ended=ended, detail=detail, cpu_seconds=died.cpu_seconds, memory_bytes=died.memory_bytes)
 
 
-class Cell:
+class Cell(AbstractAsyncContextManager["Cell"]):
     """A child process and its socket; an async context manager that ends it."""
 
     def __init__(self, pid: int, *, sock: socket.socket, process: int, limits: JailLimits) -> None:
@@ -78,9 +78,6 @@ class Cell:
         self._limits = limits
         self._was_killed = False
         self._death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
-
-    async def __aenter__(self) -> "Cell":
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         self.kill()
@@ -120,7 +117,7 @@ class Cell:
         self._death.set_result(death)
 
 
-class Forker:
+class Forker(AbstractAsyncContextManager["Forker"]):
     """Starts cells; an async context manager that owns their warm parent, which starts with the first cell.
 
     `entry` is what runs in them, MODULE:FUNCTION; `wrapper` is a command to run the warm parent in, which is
@@ -137,9 +134,6 @@ class Forker:
         self._is_closed = False
         self._spawning = asyncio.Lock()
         self._room = asyncio.Semaphore(MAX_STARTING)
-
-    async def __aenter__(self) -> "Forker":
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -174,15 +168,13 @@ class Forker:
     async def _spawn(self) -> "_Parent":
         # -P keeps the working directory off the path, so that nothing in it is imported.
         command = (sys.executable, "-P", "-m", "sterna.runtime.cell.forker", self._entry)
-        if self._wrapper:
+        while True:
             try:
                 return await _spawn((*self._wrapper, *command))
-            except OSError:  # it does not start, or ends before the warm parent is ready
-                self._wrapper = ()
-        try:
-            return await _spawn(command)
-        except OSError as error:
-            raise JailError(f"cannot start the warm parent of {self._entry} ({error})") from error
+            except OSError as error:
+                if not self._wrapper:
+                    raise JailError(f"cannot start the warm parent of {self._entry} ({error})") from error
+                self._wrapper = ()  # it does not start, or ends before the warm parent is ready
 
 
 class _Parent:

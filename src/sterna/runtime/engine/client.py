@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, TypeVar
 
 from sterna.errors import EngineEnded
@@ -28,7 +29,7 @@ _NEW, _NO_LIMITS = State(), Budget()
 _CPU_GRACE_SECONDS = 2.0  # the kernel's hard limit lies behind our own soft one
 
 
-class Engines:
+class Engines(AbstractAsyncContextManager["Engines"]):
     """Opens engines; an async context manager that owns the processes in which they run."""
 
     def __init__(
@@ -44,9 +45,6 @@ class Engines:
         self._page_seconds = page_seconds
         self._engines: set[Engine] = set()
 
-    async def __aenter__(self) -> "Engines":
-        return self
-
     async def __aexit__(self, *_: object) -> None:
         for engine in list(self._engines):
             await engine.close()
@@ -60,10 +58,7 @@ class Engines:
         facts: Iterable[bytes] = (),
         budget: Budget = _NO_LIMITS,
     ) -> "Engine":
-        """An engine with the program's rules, which have begun or gone on from `state`.
-
-        EngineEnded if they fail to; JailError if no process can be started, or none with a jail.
-        """
+        """An engine whose rules have begun, or gone on from `state`; raises EngineEnded or JailError."""
         cpu_seconds = budget.cpu_seconds + _CPU_GRACE_SECONDS if budget.cpu_seconds else DEFAULT_CPU_SECONDS
         memory_bytes = budget.memory_bytes or DEFAULT_MEMORY_BYTES
         limits = JailLimits(memory_bytes=memory_bytes, cpu_seconds=cpu_seconds)

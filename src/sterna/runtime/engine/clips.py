@@ -71,7 +71,6 @@ class Clips:
         self._strip()
 
     def watch(self, own: OwnFacts) -> None:
-        """Sends notice of facts to `own` from now on."""
         self.asserted, self.retracted, self.modifying = own.asserted, own.retracted, own.modifying
         hook(self._env, self)
 

@@ -74,10 +74,7 @@ class RuleEngine:
         return {token.text for construct in constructs for token in tokens(construct.form)}
 
     def begin(self, state: State, facts: Iterable[bytes]) -> Verdict:
-        """Starts with the rules' own first facts and `facts`, or continues from a state; what rules decided.
-
-        RulesError if the facts or the state are not of these rules.
-        """
+        """Starts with `facts`, or continues from a state; RulesError if either is not of these rules."""
         self._functions.said = Said(follows_links=self._follows_links)
         try:
             if state == State():
