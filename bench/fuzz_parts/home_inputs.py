@@ -279,7 +279,7 @@ def stream(chance: Random) -> list[bytes]:
 
 def ending(parcels: list[Parcel]) -> bytes:
     """The end of an honest visit."""
-    return _encode(_ending(parcels).signed(HOST.sign))
+    return _encode(_ending(parcels).signed(HOST))
 
 
 def _ending(parcels: list[Parcel]) -> Ending:

@@ -101,7 +101,7 @@ async def test_whole_site_comes_home_with_a_signed_end(home: Home) -> None:
     ending = stream.ending
     assert len(stream.pages) == 13
     assert stream.pages["/3.html"].title == "Page 3"
-    ending.check(home.host.public.verify)
+    ending.check(home.host.public)
     tree = Tree()
     for parcel in stream.parcels:
         for page in parcel.pages:

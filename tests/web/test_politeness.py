@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sterna.model import Etiquette, Hold
-from sterna.web.politeness import TOTAL, Gate, Keys, Limits, Rate, next_delay
+from sterna.web.politeness import TOTAL, Gate, Limits, Rate, keys_of, next_delay
 
-KEYS = Keys.of("https://a.example", address="192.0.2.1", domain="a.example")
-NEIGHBOUR = Keys.of("https://b.example", address="192.0.2.1", domain="b.example")
-SIBLING = Keys.of("https://www.a.example", address="192.0.2.2", domain="a.example")
+KEYS = keys_of("https://a.example", "192.0.2.1")
+NEIGHBOUR = keys_of("https://b.example", "192.0.2.1")
+SIBLING = keys_of("https://www.a.example", "192.0.2.2")
 FREE = Limits(address=Rate(), domain=Rate())
 
 

@@ -136,7 +136,7 @@ def ending() -> Ending:
     unsigned = Ending(
         visit=VISIT, parcels=1, pages=2, usage=PARCEL.usage, ended=Ended.FINISHED, root=tree.root()
     )
-    return unsigned.signed(HOST.sign)
+    return unsigned.signed(HOST)
 
 
 def made_again() -> dict[str, str]:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from sterna.errors import FetchError
@@ -16,8 +15,8 @@ from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig
 from sterna.web.dns import Resolver
 from sterna.web.http import Fetcher, Request, Response
-from sterna.web.politeness import TOTAL, Gate, Keys, Limits, next_delay, site_key
-from sterna.web.urls import domain_of, hostname_of, is_private, is_within, site_of
+from sterna.web.politeness import TOTAL, Gate, Keys, Limits, keys_of, next_delay, site_key
+from sterna.web.urls import hostname_of, is_private, is_within, site_of
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_ADDRESSES = 8  # tried for one name
@@ -144,13 +143,13 @@ class Access:
 
     async def take_turn(self, url: str) -> None:
         """Waits as a request for the URL would; the caller then makes it. FetchError if it may not."""
-        keys = _keys(site_of(url), (await self.addresses(url))[0])
+        keys = keys_of(site_of(url), (await self.addresses(url))[0])
         await self._take_turn(keys)
         self._kit.gate.start(keys, self._kit.clock.now(), delay=self.delay_seconds)
         self._kit.slots.release()
 
     async def _ask(self, request: Request) -> Response:
-        keys = _keys(site_of(request.url), request.address)
+        keys = keys_of(site_of(request.url), request.address)
         task = asyncio.current_task()
         assert task
         self.waiting.add(task)
@@ -196,9 +195,3 @@ class Access:
             if not kit.reins.is_paused and kit.gate.ready_at(keys) <= kit.clock.now():
                 return
             kit.slots.release()
-
-
-@lru_cache(maxsize=65_536)
-def _keys(site: str, address: str) -> Keys:
-    hostname = hostname_of(site)
-    return Keys.of(site, address=address or hostname, domain=domain_of(hostname))

@@ -39,7 +39,7 @@ class Following:
 
     @property
     def held_count(self) -> int:
-        return self._frontier.seen_count + len(self._passed)
+        return len(self._frontier.seen) + len(self._passed)
 
     async def begin(self) -> None:
         """Puts the start URLs into the frontier, except those that the scope no longer admits."""
@@ -78,7 +78,7 @@ class Following:
     def _follow_links(self, target: Target, document: Document, *, wishes: Mapping[str, int]) -> None:
         # Most links of a page are known: they cost a lookup in two sets, and no object.
         marks = array("q", document.marks)
-        unmet = self._frontier.unseen(marks).difference(self._passed)
+        unmet = set(marks).difference(self._frontier.seen).difference(self._passed)
         if unmet:
             urls = document.links.urls.split("\n")
             for mark, url in zip(marks, urls, strict=True):

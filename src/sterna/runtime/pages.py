@@ -12,7 +12,6 @@ from sterna.web.document import Document, Fetched, Manner
 from sterna.web.http import Response, head_of
 from sterna.web.urls import fingerprint
 
-MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 _SHOWN = tuple(name for name in PageView.__struct_fields__ if name in Page.__struct_fields__)  # to rules
 
 
@@ -34,7 +33,6 @@ class Pages:
         self._keeps_headers = "headers" in program.keep.fields
         self._manner = Manner(
             drop_params=visit.crawler.scope.drop_params,
-            max_bytes=MAX_DOCUMENT_BYTES,
             agent=visit.etiquette.robots_name,
             wants=program.needs,
             selectors=program.keep.selectors,

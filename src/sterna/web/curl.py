@@ -238,7 +238,6 @@ class _Transfer:
             seconds=handle.getinfo(pycurl.STARTTRANSFER_TIME),
             wire_bytes=len(head) + len(body),
             is_http2=head.startswith(b"HTTP/2"),
-            is_cut=self._is_cut,
         )
 
     def _set_up(self) -> None:

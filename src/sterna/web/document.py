@@ -32,14 +32,12 @@ _LOOKS_LIKE_HTML = re.compile(
 
 
 class Manner(Record, frozen=True, kw_only=True):
-    """How responses are to be read: the same for all of a visit.
-
-    Links and the language are always read. Links have no texts where nothing is wanted that needs a tree.
-    """
+    """How responses are to be read: the same for all of a visit."""
 
     drop_params: tuple[str, ...] = DEFAULT_DROP_PARAMS
     max_bytes: int = 64 * 1024 * 1024  # after decompression
     agent: str = "sterna"  # the name by which robots metas and X-Robots-Tag may call us
+    # Besides links and language; links have no texts where nothing is wanted that needs a tree.
     wants: tuple[Field, ...] = DEFAULT_FIELDS
     selectors: tuple[Selector, ...] = ()  # each as `extraction.parse_selector` lets it pass
     least_change: float = 0.0  # 0 to 1: a text of which less changed is alike; it must be wanted

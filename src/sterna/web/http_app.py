@@ -82,14 +82,10 @@ class App:
         self,
         routes: Mapping[str, Handler],
         *,
-        policy: str,
-        is_local: bool,
+        policy: str,  # what the Content-Security-Policy allows beyond nothing
+        is_local: bool,  # on the loopback interface: it answers to the machine's own names only
         show_error: ShowError = plain_error,
     ) -> None:
-        """`policy` is what the Content-Security-Policy allows beyond nothing.
-
-        `is_local`: the app listens on the loopback interface, and answers to the machine's own names only.
-        """
         self._routes = routes
         self._is_local = is_local
         self._show_error = show_error
@@ -157,7 +153,6 @@ def _may_ask(request: HttpRequest) -> bool:
 
 
 def _is_own_name(host: str) -> bool:
-    """Whether a Host header names this machine."""
     name = host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
     return name.lower() == "localhost" or is_loopback(name)
 

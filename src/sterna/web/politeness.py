@@ -6,10 +6,12 @@ carries them across a restart.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
 from sterna.model import Etiquette, Hold
+from sterna.web.urls import domain_of, hostname_of
 
 TOTAL = "total"
 PRUNE_ABOVE = 10_000
@@ -40,13 +42,15 @@ class Keys(msgspec.Struct, frozen=True):
     address: str
     domain: str
 
-    @classmethod
-    def of(cls, site: str, *, address: str, domain: str) -> "Keys":
-        return cls(site_key(site), f"address {address}", f"domain {domain}")
-
 
 def site_key(site: str) -> str:
     return f"site {site}"
+
+
+@lru_cache(maxsize=65_536)
+def keys_of(site: str, address: str) -> Keys:
+    hostname = hostname_of(site)
+    return Keys(site_key(site), f"address {address or hostname}", f"domain {domain_of(hostname)}")
 
 
 class Gate:

@@ -226,7 +226,6 @@ class Unpacker:
         )
 
     def _unchanged(self, packed: _Packed[msgspec.Raw], latest: float) -> list[Page]:
-        """Unchanged pages, made again from the lease."""
         places = unpack_places(packed.unchanged, len(self._marks))
         at = packed.unchanged_at / 1000
         if places and not self._earliest <= at <= latest:

@@ -183,7 +183,7 @@ class LyingHost:
         }
         signature = self.ending.get("signature")
         ending = Ending(**(given | {k: v for k, v in self.ending.items() if k != "signature"}))
-        signed = ending.signed((self.signer or self.identity).sign)
+        signed = ending.signed(self.signer or self.identity)
         return msgspec.structs.replace(signed, signature=signature) if signature else signed
 
 

@@ -32,7 +32,7 @@ def ending() -> Ending:
             tree.add(leaf_of(made))
     return Ending(
         visit="v1", parcels=4, pages=8, usage=Usage(), ended=Ended.FINISHED, root=tree.root()
-    ).signed(HOST.sign)
+    ).signed(HOST)
 
 
 END = msgspec.msgpack.encode(ending())

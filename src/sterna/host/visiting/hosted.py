@@ -15,12 +15,13 @@ from sterna.host.visiting.room import Slot, Spool
 from sterna.model import Ended, Known, Parcel, State, Usage, Visit
 from sterna.runtime.reins import Reins
 from sterna.web.clock import Clock
+from sterna.wire.keys import Identity
 from sterna.wire.known import marks_of
 from sterna.wire.merkle import Tree, leaf_of
 from sterna.wire.orders import Report, VisitState
 from sterna.wire.parcels import as_sent, pack_parcel
 from sterna.wire.problems import Problem, encode_problem, problem
-from sterna.wire.stream import Ending, Sign, StreamWriter
+from sterna.wire.stream import Ending, StreamWriter
 
 ALIVE_SECONDS = 10.0
 SAY_PAUSED_SECONDS = 60.0  # between two lines that say that a visit still rests
@@ -147,7 +148,7 @@ class HostedVisit:
         self.paused = ""
         self._news.set()
 
-    def finish(self, sign: Sign) -> None:
+    def finish(self, host: Identity) -> None:
         """All parcels are in the spool."""
         assert self.ended
         self.ending = Ending(
@@ -157,7 +158,7 @@ class HostedVisit:
             usage=self.usage,
             ended=self.ended,
             root=self._tree.root(),
-        ).signed(sign)
+        ).signed(host)
         self._settle("killed" if self.is_killed else "finished")
 
     def fail(self, why: Problem, state: VisitState = "killed") -> None:

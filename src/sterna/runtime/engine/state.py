@@ -88,7 +88,6 @@ class OwnFacts:
         self._settled[number] = data
 
     def know_all(self) -> None:
-        """Marks all present facts as known to home."""
         self._known.update(self._own)
         self._fresh.clear()
 

@@ -23,7 +23,6 @@ LOOK_SECONDS = 0.05  # between two looks at the time
 FLUSH_SECONDS = 0.1  # an engine that is not stuck replies at least so often, and once a page
 FLUSH_BYTES = 1024 * 1024
 
-
 Line = CellLine[messages.EngineRequest]
 
 
