@@ -96,12 +96,14 @@ class Following:
             self._report(target, mark)
             return
         is_admitted = is_free or self._scope.admits(target.url)
-        # A page in another part belongs to another visit: it is only reported.
-        is_within = not self._within or target.kind == "sitemap" or part_of(target.url) in self._within
-        if is_admitted and self._frontier.add(target, mark, is_wanted=is_within):
+        if is_admitted and self._frontier.add(target, mark, is_wanted=self._is_within(target)):
             self._packer.found.append(target)
         else:
             self._passed.add(mark)
+
+    def _is_within(self, target: Target) -> bool:
+        """False if the page belongs to another visit: it is only reported."""
+        return not self._within or target.kind == "sitemap" or part_of(target.url) in self._within
 
     def _is_pruned(self, target: Target) -> bool:
         if self._prune is None:
