@@ -29,7 +29,7 @@ from sterna.archive.rows import link_table, page_table
 from sterna.archive.segments import SegmentStore
 from sterna.model import Page
 from sterna.web import walk
-from sterna.web.charset import decode_html
+from sterna.web.charset import decode_text
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.document import Document, Fetched, Manner, read_document
 from sterna.web.html import join
@@ -119,7 +119,7 @@ def reader_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
     """What a reader does with an answer, one after the other."""
     decoder, encoder, canonical = msgspec.msgpack.Decoder(Fetched), msgspec.msgpack.Encoder(), Canonical()
     answers = [encoder.encode(_answer(url, body)) for url, body in bodies]
-    texts = [decode_html(body, None)[0] for _, body in bodies]
+    texts = [decode_text(body, None)[0] for _, body in bodies]
     slim = [walk._slimmed(text) for text in texts]
     documents = [read_document(_answer(url, body)) for url, body in bodies]
     parsed = cost(LexborHTMLParser, slim)
@@ -129,7 +129,7 @@ def reader_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
     return [
         Step("answer in (msgpack)", cost(decoder.decode, answers)),
         Step("digest (BLAKE2)", cost(lambda each: blake2b(each[1], digest_size=16).digest(), bodies)),
-        Step("charset", cost(lambda each: decode_html(each[1], None), bodies)),
+        Step("charset", cost(lambda each: decode_text(each[1], None), bodies)),
         Step("silent tags taken out", slimmed),
         Step("parse (lexbor)", parsed),
         Step("walk: text and links", whole - slimmed - parsed),
@@ -143,7 +143,7 @@ def reader_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
 
 
 def link_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
-    texts = [decode_html(body, None)[0] for _, body in bodies]
+    texts = [decode_text(body, None)[0] for _, body in bodies]
     return [Step("links by scan, without a tree", cost(lambda text: scan(text, agent="sterna"), texts))]
 
 

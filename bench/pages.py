@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.web.test_scan import by_scan, by_tree
 
-from sterna.web.charset import decode_html
+from sterna.web.charset import decode_text
 from sterna.web.scan import scan
 
 DOCS = Path("/usr/share/doc")
@@ -32,7 +32,7 @@ def compare(paths: list[Path]) -> None:
     by: dict[str, list[float]] = {"tree": [], "scan": []}
     unsure, differing = [], []
     for path in paths:
-        text = decode_html(path.read_bytes(), None)[0]
+        text = decode_text(path.read_bytes(), None)[0]
         # In turn, page by page: the machine's speed wanders.
         by["tree"].append(seconds_of(by_tree, text))
         by["scan"].append(seconds_of(lambda text: scan(text, agent="sterna"), text))

@@ -34,7 +34,7 @@ from sterna.wire.discovery import Offer, encode_offer
 from sterna.wire.frames import MAX_PAYLOAD_BYTES, FrameWriter, Kind
 from sterna.wire.handshake import Greeting, SessionKeys, Welcome, seal
 from sterna.wire.keys import Identity, Succession
-from sterna.wire.known import Marks
+from sterna.wire.known import marks_of
 from sterna.wire.merkle import Tree, leaf_of
 from sterna.wire.orders import Report
 from sterna.wire.parcels import as_sent, pack_parcel
@@ -48,7 +48,7 @@ KEYS = SessionKeys(bytes(16), *(bytes([number]) * 32 for number in range(1, 5)))
 _KNOWN_PATHS = tuple(f"/known/{number}" for number in range(20))
 _STARTS = (Target(f"{SITE}/"), *(Target(SITE + path, 1) for path in _KNOWN_PATHS))
 _KNOWN = Known(b"", tuple(Validator(fingerprint(SITE + path), digest=b"d" * 16) for path in _KNOWN_PATHS))
-MARKS = Marks(_KNOWN)
+MARKS = marks_of(_KNOWN)
 VISIT = Visit(
     id="v1",
     site=SITE,
@@ -279,7 +279,7 @@ def stream(chance: Random) -> list[bytes]:
 
 def ending(parcels: list[Parcel]) -> bytes:
     """The end of an honest visit."""
-    return _encode(_ending(parcels).signed(HOST.sign))
+    return _encode(_ending(parcels).signed(HOST))
 
 
 def _ending(parcels: list[Parcel]) -> Ending:

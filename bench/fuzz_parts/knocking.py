@@ -64,7 +64,7 @@ def followed(said: Said, session: Session) -> str:
     """How a visit or a report ended that was answered under this session; Unclean if it is neither."""
     if said.media_type != MEDIA_TYPE:
         raise Unclean(f"an order answered with {said.media_type}")
-    if said.body.startswith(session.id):
+    if said.body.startswith(session.keys.session):
         return f"report: {open_report(session.keys, said.body).state}"
     reader = StreamReader(session.keys.stream, max_bytes=MAX_STREAM_BYTES)
     try:

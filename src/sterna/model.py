@@ -242,10 +242,7 @@ class Budget(Record, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **fields)
 
     def minus(self, usage: "Usage", *, seconds: float) -> "Budget":
-        """What is left of the crawler's own limits after visits that used this much in so many seconds.
-
-        A limit that is used up becomes the smallest one there is, because 0 would stand for no limit.
-        """
+        """What is left of the crawler's own limits; never 0, which would stand for no limit."""
         used = {
             "requests": usage.requests,
             "fetched_bytes": usage.bytes_received,

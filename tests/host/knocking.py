@@ -23,7 +23,7 @@ from sterna.web.clock import Clock, SystemClock
 from sterna.web.http import Fetcher, Request, Response
 from sterna.wire.handshake import Greeting, Session
 from sterna.wire.keys import Identity
-from sterna.wire.known import Marks
+from sterna.wire.known import marks_of
 from sterna.wire.orders import Agent, Order, Report, Send, open_report, seal_acknowledgement, seal_order
 from sterna.wire.parcels import Unpacker
 from sterna.wire.problems import Problem, decode_problem
@@ -129,7 +129,7 @@ class Stream:
     def parcels(self) -> list[Parcel]:
         visit = visit_of()
         packed = [each.packed for each in self.came if isinstance(each, ParcelCame)]
-        return [Unpacker(visit, Marks(Known())).unpack(each, now=SystemClock().now()) for each in packed]
+        return [Unpacker(visit, marks_of(Known())).unpack(each, now=SystemClock().now()) for each in packed]
 
     @property
     def pages(self) -> dict[str, Page]:

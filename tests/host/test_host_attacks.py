@@ -258,7 +258,8 @@ async def test_visit_of_another_home_cannot_be_touched(ada: Attacker, eve: Attac
     hers = await eve.greet()
     for body in (
         seal_acknowledgement(hers.keys, order.visit, 1),
-        session.id + seal(hers.keys.acknowledge, msgspec.msgpack.encode([order.visit, 1]), bound=session.id),
+        session.keys.session
+        + seal(hers.keys.acknowledge, msgspec.msgpack.encode([order.visit, 1]), bound=session.keys.session),
     ):
         answer = judged(await eve.client.ask(Knock("acknowledge", body)))
         assert answer in ("gone", "bad-signature")
@@ -287,7 +288,7 @@ async def test_order_that_is_too_large_is_refused_as_it_comes(host: HostProcess,
     session = await ada.greet()
     reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
     writer.write(head(b"Transfer-Encoding: chunked"))
-    writer.write(b"10\r\n" + session.id + b"\r\n")
+    writer.write(b"10\r\n" + session.keys.session + b"\r\n")
     piece, sent = b"100000\r\n" + bytes(1 << 20) + b"\r\n", 0
     answer = asyncio.create_task(reader.readuntil(b"}"))
     while not answer.done() and sent < 64 << 20:
@@ -309,7 +310,7 @@ async def _drained(writer: asyncio.StreamWriter) -> None:
 @pytest.mark.parametrize("bomb", bombs(), ids=range(len(bombs())))
 async def test_bomb_under_a_good_seal_does_not_go_off(host: HostProcess, ada: Attacker, bomb: bytes) -> None:
     session = await ada.greet()
-    body = session.id + seal(session.keys.order, bomb, bound=session.id)
+    body = session.keys.session + seal(session.keys.order, bomb, bound=session.keys.session)
     watch = Watch(host)
     watch.start()
     assert await ada.send(body, session) in ("malformed", "too-large")

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -102,7 +101,7 @@ async def test_whole_site_comes_home_with_a_signed_end(home: Home) -> None:
     ending = stream.ending
     assert len(stream.pages) == 13
     assert stream.pages["/3.html"].title == "Page 3"
-    ending.check(home.host.public.verify)
+    ending.check(home.host.public)
     tree = Tree()
     for parcel in stream.parcels:
         for page in parcel.pages:
@@ -138,9 +137,9 @@ async def test_order_that_was_changed_does_not_burn_the_ticket(home: Home) -> No
 async def test_order_under_the_keys_of_another_session_is_refused(home: Home) -> None:
     one, other = await home.greet(), await home.greet()
     body = seal_order(one.keys, one.ticket, send())
-    swapped = other.id + body[16:]
+    swapped = other.keys.session + body[16:]
     assert problem_in(await home.service.answer(Call("order", swapped))).name == "bad-signature"
-    reply, _ = await home.order(send(), replace(one, ticket=other.ticket))
+    reply, _ = await home.order(send(), msgspec.structs.replace(one, ticket=other.ticket))
     assert problem_in(reply).name == "malformed"
     reply, _ = await home.order(send(), one)
     assert reply.status == 200
@@ -286,18 +285,20 @@ async def test_bodies_of_all_calls_together_are_bounded(tmp_path: Path) -> None:
         slow = [
             asyncio.create_task(
                 home.service.bodies.read(
-                    "order", pieces(session.id + b"x" * 9_000, then_wait=True), announced=None
+                    "order", pieces(session.keys.session + b"x" * 9_000, then_wait=True), announced=None
                 )
             )
             for _ in range(2)
         ]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert await refused(home, "order", pieces(session.id + b"x" * 9_000)) == "busy"
+        assert await refused(home, "order", pieces(session.keys.session + b"x" * 9_000)) == "busy"
         for task in slow:
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
-        body = await home.service.bodies.read("order", pieces(session.id + b"x" * 9_000), announced=None)
+        body = await home.service.bodies.read(
+            "order", pieces(session.keys.session + b"x" * 9_000), announced=None
+        )
         assert len(body) == 9_016
 
 

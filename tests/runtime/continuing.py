@@ -112,7 +112,8 @@ async def main(path: Path, site: str, source: str, pages: int) -> None:
     try:
         parcels = await carry_on(visit, fetcher)
     finally:
-        await fetcher.close()
+        if isinstance(fetcher, CurlFetcher):
+            await fetcher.close()
     assert parcels[-1].ended in (Ended.FINISHED, Ended.BUDGET), parcels[-1].ended
     write(path, replace(packed, progress=progress_of(visit, parcels)))
     sys.stdout.write(parcels[-1].ended)

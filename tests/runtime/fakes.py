@@ -12,7 +12,7 @@ from sterna.errors import FetchError, ReadError
 from sterna.model import Etiquette, Parcel, Target, Visit
 from sterna.runtime.access import Kit
 from sterna.runtime.engine.client import Engines
-from sterna.runtime.reader import Task, read
+from sterna.runtime.reader import read
 from sterna.runtime.readers import Readers
 from sterna.runtime.runtime import Runtime
 from sterna.web.document import Document, Fetched
@@ -200,13 +200,12 @@ class FakeReaders:
     async def start(self) -> None:
         """Nothing has to be started."""
 
-    async def read(self, fetched: Fetched, *, target: Target | None = None, sift: bytes = b"") -> Document:
+    async def read(self, fetched: Fetched) -> Document:
         await asyncio.sleep(0)
         failure = self._failures.get(fetched.url.removeprefix(SITE))
         if failure:
             raise failure
-        depth, referrer = (target.depth, target.referrer) if target else (0, "")
-        outcome = read(Task(fetched, depth, referrer, sift))
+        outcome = read(fetched)
         if outcome.document is None:
             raise ReadError(outcome.kind, outcome.detail)
         return outcome.document

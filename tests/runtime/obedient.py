@@ -6,6 +6,7 @@ import time
 
 from sterna.runtime import reader
 from sterna.runtime.cell.jail import JailLimits
+from sterna.web.document import Fetched
 
 ENTRY = f"{__name__}:serve"
 LIMITS = JailLimits(memory_bytes=128 * 1024**2, cpu_seconds=600)
@@ -13,11 +14,11 @@ LIMITS = JailLimits(memory_bytes=128 * 1024**2, cpu_seconds=600)
 _read_well = reader.read
 
 
-def read(task: reader.Task) -> reader.Outcome:
+def read(task: Fetched) -> reader.Outcome:
     """Hangs or dies if it is asked to."""
-    if b"please hang" in task.fetched.body:
+    if b"please hang" in task.body:
         time.sleep(600)
-    if b"please die" in task.fetched.body:
+    if b"please die" in task.body:
         os.abort()
     return _read_well(task)
 

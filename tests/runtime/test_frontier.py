@@ -38,7 +38,7 @@ def test_too_deep_url_is_new_but_not_fetched() -> None:
     frontier = Frontier(b"", max_depth=2)
     assert frontier.add(target("deep", 3), 1)
     assert frontier.next(0.0) is None
-    assert (len(frontier), frontier.seen_count) == (0, 1)
+    assert (len(frontier), len(frontier.seen)) == (0, 1)
 
 
 def test_url_tried_again_waits_for_its_time_and_comes_first_then() -> None:

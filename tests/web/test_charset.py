@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sterna.web.charset import charset_of, decode_html, decode_text
+from sterna.web.charset import charset_of, decode_text
 
 RUSSIAN = "Привет"
 
@@ -37,18 +37,18 @@ def test_the_charset_is_found_in_a_content_type(content_type: str, charset: str 
 )
 def test_a_byte_order_mark_outdoes_header_and_meta(bom: bytes, codec: str) -> None:
     body = bom + f"<meta charset=koi8-r>{RUSSIAN}".encode(codec)
-    assert decode_html(body, "windows-1251") == (f"<meta charset=koi8-r>{RUSSIAN}", codec)
+    assert decode_text(body, "windows-1251") == (f"<meta charset=koi8-r>{RUSSIAN}", codec)
 
 
 def test_the_header_outdoes_the_meta_element() -> None:
     body = b"<meta charset=utf-8>" + RUSSIAN.encode("koi8-r")
-    assert decode_html(body, "koi8-r") == ("<meta charset=utf-8>" + RUSSIAN, "koi8-r")
+    assert decode_text(body, "koi8-r") == ("<meta charset=utf-8>" + RUSSIAN, "koi8-r")
 
 
 def test_an_unknown_label_in_the_header_leaves_it_to_the_meta_element() -> None:
     body = b"<meta charset=koi8-r>" + RUSSIAN.encode("koi8-r")
-    assert decode_html(body, "klingon")[1] == "koi8-r"
-    assert decode_html(body, "\ud800")[1] == "koi8-r"
+    assert decode_text(body, "klingon")[1] == "koi8-r"
+    assert decode_text(body, "\ud800")[1] == "koi8-r"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_unknown_label_in_the_header_leaves_it_to_the_meta_element() -> None:
 )
 def test_a_declaration_is_found_as_the_standard_scans_for_it(markup: str) -> None:
     body = (markup + RUSSIAN).encode("cp1251")
-    assert decode_html(body, None) == (markup + RUSSIAN, "windows-1251")
+    assert decode_text(body, None) == (markup + RUSSIAN, "windows-1251")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_declaration_is_found_as_the_standard_scans_for_it(markup: str) -> Non
     ],
 )
 def test_what_is_hidden_late_or_cut_off_declares_nothing(markup: str) -> None:
-    assert decode_html(markup.encode() + "é".encode(), None) == (markup + "é", "utf-8")
+    assert decode_text(markup.encode() + "é".encode(), None) == (markup + "é", "utf-8")
 
 
 @pytest.mark.parametrize(
@@ -100,33 +100,33 @@ def test_what_is_hidden_late_or_cut_off_declares_nothing(markup: str) -> None:
     ],
 )
 def test_labels_in_a_meta_element_mean_what_the_standard_says(label: str, name: str) -> None:
-    assert decode_html(f"<meta charset={label}>".encode(), None)[1] == name
+    assert decode_text(f"<meta charset={label}>".encode(), None)[1] == name
 
 
 def test_latin_1_is_windows_1252_in_the_header_too() -> None:
-    assert decode_html(b"\x80 \x93x\x94", "iso-8859-1") == ("€ “x”", "windows-1252")
-    assert decode_html(b"\x81", "iso-8859-1") == ("\x81", "windows-1252")
+    assert decode_text(b"\x80 \x93x\x94", "iso-8859-1") == ("€ “x”", "windows-1252")
+    assert decode_text(b"\x81", "iso-8859-1") == ("\x81", "windows-1252")
 
 
 def test_undeclared_text_is_utf_8_if_it_can_be() -> None:
-    assert decode_html("é".encode(), None) == ("é", "utf-8")
-    assert decode_html("é".encode("latin-1"), None) == ("é", "windows-1252")
-    assert decode_html(b"", None) == ("", "utf-8")
+    assert decode_text("é".encode(), None) == ("é", "utf-8")
+    assert decode_text("é".encode("latin-1"), None) == ("é", "windows-1252")
+    assert decode_text(b"", None) == ("", "utf-8")
 
 
 def test_gbk_is_read_with_its_superset() -> None:
-    assert decode_html("\u20ac\U00020087".encode("gb18030"), "gb2312") == ("\u20ac\U00020087", "gbk")
+    assert decode_text("\u20ac\U00020087".encode("gb18030"), "gb2312") == ("\u20ac\U00020087", "gbk")
 
 
 def test_bad_bytes_become_replacement_characters() -> None:
-    assert decode_html(b"a\xffb", "utf-8") == ("a\ufffdb", "utf-8")
-    assert decode_html(b"\x1b$)Csecret", "iso-2022-kr") == ("\ufffd", "replacement")
+    assert decode_text(b"a\xffb", "utf-8") == ("a\ufffdb", "utf-8")
+    assert decode_text(b"\x1b$)Csecret", "iso-2022-kr") == ("\ufffd", "replacement")
 
 
 def test_a_meta_element_declares_nothing_in_plain_text() -> None:
     body = "<meta charset=koi8-r>é".encode()
-    assert decode_text(body, None) == ("<meta charset=koi8-r>é", "utf-8")
-    assert decode_text(body, "latin1")[1] == "windows-1252"
+    assert decode_text(body, None, is_html=False) == ("<meta charset=koi8-r>é", "utf-8")
+    assert decode_text(body, "latin1", is_html=False)[1] == "windows-1252"
 
 
 LABELS = [
@@ -151,6 +151,6 @@ MARKUP = st.sampled_from(
     st.one_of(st.none(), st.sampled_from([*LABELS, "iso-2022-kr", "x-user-defined"]), st.text(max_size=10)),
 )
 def test_any_bytes_give_text_that_can_be_stored(body: bytes, label: str | None) -> None:
-    text, name = decode_html(body, label)
+    text, name = decode_text(body, label)
     assert text.encode().decode() == text
     assert name

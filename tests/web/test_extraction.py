@@ -9,7 +9,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from sterna.errors import UsageError
 from sterna.model import Selector
-from sterna.web.extraction import MAX_CHARACTERS, MAX_MATCHES, check_selector, extract
+from sterna.web.extraction import MAX_CHARACTERS, MAX_MATCHES, extract, parse_selector
 
 TABLE = """<table class=prices><thead><tr><th>Ware<th>Price</thead>
 <tr class=odd><td><b>Small</b> tern</td><td title="in euro"> 1 200 </td><td></td></tr>
@@ -90,7 +90,7 @@ def test_what_was_found_before_a_page_became_too_much_is_kept() -> None:
 )  # fmt: skip
 def test_a_selector_that_cannot_be_followed_is_refused_in_a_line(css: str) -> None:
     with pytest.raises(UsageError) as caught:
-        check_selector(css)
+        parse_selector(css)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("selector " + repr(css.strip()[:40])[:-1])
 
@@ -134,7 +134,7 @@ def test_the_parser_s_own_engine_finds_the_same(pieces: list[str], css: str) -> 
 @given(st.text(alphabet="ap*.#[]=:()>+~, n2-'\"\\é\n\0", max_size=25))
 def test_any_text_is_either_followed_or_refused(css: str) -> None:
     try:
-        check_selector(css)
+        parse_selector(css)
     except UsageError:
         return
     assert isinstance(found(TABLE, css), list)

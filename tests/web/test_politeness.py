@@ -5,12 +5,12 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sterna.model import Hold
-from sterna.web.politeness import TOTAL, Gate, Keys, Limits, Rate, next_delay
+from sterna.model import Etiquette, Hold
+from sterna.web.politeness import TOTAL, Gate, Limits, Rate, keys_of, next_delay
 
-KEYS = Keys.of("https://a.example", address="192.0.2.1", domain="a.example")
-NEIGHBOUR = Keys.of("https://b.example", address="192.0.2.1", domain="b.example")
-SIBLING = Keys.of("https://www.a.example", address="192.0.2.2", domain="a.example")
+KEYS = keys_of("https://a.example", "192.0.2.1")
+NEIGHBOUR = keys_of("https://b.example", "192.0.2.1")
+SIBLING = keys_of("https://www.a.example", "192.0.2.2")
 FREE = Limits(address=Rate(), domain=Rate())
 
 
@@ -91,9 +91,8 @@ def test_starts_under_a_rate_are_never_closer_than_its_interval(gaps: list[float
 
 def test_slow_server_gets_a_longer_pause() -> None:
     def delay(response: float, crawl_delay: float = 0.0) -> float:
-        return next_delay(
-            1.0, response_seconds=response, factor=5.0, crawl_delay=crawl_delay, most_seconds=60.0
-        )
+        manner = Etiquette(delay_seconds=1.0, response_factor=5.0, max_delay_seconds=60.0)
+        return next_delay(manner, response_seconds=response, crawl_delay=crawl_delay)
 
     assert delay(0.01) == 1.0
     assert delay(3.0) == 15.0

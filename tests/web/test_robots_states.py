@@ -101,7 +101,7 @@ def test_site_whose_rules_are_not_to_be_had_is_disqualified(answer: RobotsAnswer
 
 
 def test_reason_of_the_caller_goes_before_ours() -> None:
-    assert judge(RobotsAnswer(0), Robots(), now=NOW, reason="no address found").reason == "no address found"
+    assert judge(RobotsAnswer(0, reason="no address found"), Robots(), now=NOW).reason == "no address found"
 
 
 def test_retries_come_ever_later_and_end() -> None:

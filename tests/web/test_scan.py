@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.servers.nginx import real_site
 
-from sterna.web.charset import decode_html
+from sterna.web.charset import decode_text
 from sterna.web.scan import scan
 from sterna.web.walk import read_tree
 
@@ -138,7 +138,7 @@ def pages_of(site: str, *, step: int) -> Iterator[str]:
 
 
 def read(path: Path) -> str:
-    return decode_html(path.read_bytes(), None)[0]
+    return decode_text(path.read_bytes(), None)[0]
 
 
 @pytest.mark.servers

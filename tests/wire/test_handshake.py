@@ -86,7 +86,7 @@ def replied(asked: Greeting, payload: bytes, *, host: Identity = HOST) -> bytes:
 def test_both_sides_have_the_same_keys_and_ticket() -> None:
     home, keys = session()
     assert home.keys == keys
-    assert (home.id, home.ticket, home.seconds) == (SESSION, TICKET, 60)
+    assert (home.keys.session, home.ticket, home.seconds) == (SESSION, TICKET, 60)
     assert (home.grants, home.platform) == (Budget(pages=500), PLATFORM)
 
 
@@ -365,7 +365,7 @@ def test_a_reply_with_anothers_ephemeral_key_or_session_is_refused() -> None:
         [b"S" * 16, first[1], first[2]],
     ):
         assert refusal(asked.finish, encode(mixed), HOST.public) == "bad-signature"
-    assert asked.finish(encode(first), HOST.public).id == SESSION
+    assert asked.finish(encode(first), HOST.public).keys.session == SESSION
 
 
 def test_a_request_that_comes_back_is_no_reply() -> None:

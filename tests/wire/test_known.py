@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sterna.errors import WireError
 from sterna.model import Known, Validator
-from sterna.wire.known import DIGEST_BYTES, Marks, pack_known, unpack_known
+from sterna.wire.known import DIGEST_BYTES, marks_of, pack_known, unpack_known
 
 LEAST, MOST = -(2**63), 2**63 - 1
 MARKS = st.one_of(st.integers(LEAST, MOST), st.integers(-5, 5), st.sampled_from([LEAST, MOST]))
@@ -60,17 +60,14 @@ def test_nothing_and_one_url_are_small(known: Known) -> None:
 @given(st.lists(VALIDATORS))
 def test_both_ends_number_the_pages_alike(validators: list[Validator]) -> None:
     known = Known(validators=tuple(validators))
-    here, there = Marks(known), Marks(unpack_known(pack_known(known)))
+    here, there = marks_of(known), marks_of(unpack_known(pack_known(known)))
     marks = sorted({each.fingerprint for each in validators})
-    assert [here[place] for place in range(len(here))] == marks
-    assert [there[place] for place in range(len(there))] == marks
-    assert [there.place_of(mark) for mark in marks] == list(range(len(marks)))
-    assert all(mark in there for mark in marks)
+    assert list(here) == list(there) == marks
+    assert [there[mark] for mark in marks] == list(range(len(marks)))
 
 
 def test_url_that_is_not_there_has_no_place() -> None:
-    marks = Marks(Known(validators=(Validator(7),)))
-    assert marks.place_of(8) is None
+    marks = marks_of(Known(validators=(Validator(7),)))
     assert 8 not in marks
 
 

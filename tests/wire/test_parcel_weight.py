@@ -11,7 +11,7 @@ from tests import making
 from sterna.errors import WireError
 from sterna.model import Known
 from sterna.wire import parcels
-from sterna.wire.known import Marks
+from sterna.wire.known import marks_of
 from sterna.wire.parcels import Unpacker
 from sterna.wire.problems import array_length
 from sterna.wire.records import PageColumns, TargetColumns
@@ -79,14 +79,14 @@ def test_what_would_fill_the_memory_is_refused_before_it_does(fields: Callable[[
     tracemalloc.start()
     try:
         with pytest.raises(WireError, match="malformed"):
-            Unpacker(VISIT, Marks(Known())).unpack(data, now=NOW)
+            Unpacker(VISIT, marks_of(Known())).unpack(data, now=NOW)
         assert tracemalloc.get_traced_memory()[1] < MOST * SIZE
     finally:
         tracemalloc.stop()
 
 
 def test_parcel_of_one_page_is_light_enough() -> None:
-    assert len(Unpacker(VISIT, Marks(Known())).unpack(packed(**pages()), now=NOW).pages) == 1
+    assert len(Unpacker(VISIT, marks_of(Known())).unpack(packed(**pages()), now=NOW).pages) == 1
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])

@@ -39,7 +39,7 @@ from sterna.model import (
 from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 from sterna.wire import parcels
-from sterna.wire.known import Marks, pack_known, unpack_known
+from sterna.wire.known import Marks, marks_of, pack_known, unpack_known
 from sterna.wire.merkle import leaf_of
 from sterna.wire.parcels import Unpacker, as_sent, pack_parcel
 from sterna.wire.records import PageColumns, TargetColumns
@@ -53,8 +53,8 @@ VALIDATORS = tuple(
     for path in KNOWN_PATHS
 )
 KNOWN = Known(validators=VALIDATORS)
-MARKS = Marks(unpack_known(pack_known(KNOWN)))
-NO_MARKS = Marks(Known())
+MARKS = marks_of(unpack_known(pack_known(KNOWN)))
+NO_MARKS = marks_of(Known())
 
 
 def visit_of(**changes: Any) -> Visit:
@@ -249,7 +249,7 @@ def test_leaves_are_those_of_the_parcel_as_it_is_sent() -> None:
 def test_thousand_unchanged_pages_take_about_a_bit_each() -> None:
     urls = [f"{SITE}/{n}" for n in range(1200)]
     validators = tuple(Validator(fingerprint(url), digest=b"x" * 16) for url in urls)
-    marks = Marks(Known(validators=validators))
+    marks = marks_of(Known(validators=validators))
     pages = tuple(page_of(f"/{n}", is_unchanged=True) for n in range(1200))
     assert len(gzip.compress(pack_parcel(parcel_of(pages=pages), marks))) < 300
 

@@ -50,7 +50,7 @@ RECEIPT = Receipt(
 SIGNED = SignedReceipt.make(RECEIPT, HOST)
 BOTH = SIGNED.countersign(HOME)
 ENDING = Ending(visit="v1", parcels=0, pages=0, usage=Usage(), ended=Ended.FINISHED, root=bytes(32)).signed(
-    HOST.sign
+    HOST
 )
 
 

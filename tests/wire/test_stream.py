@@ -36,7 +36,7 @@ ENDING = Ending(
     usage=Usage(requests=9, errors={"http_404": 2, "robots": 1}, cpu_seconds=0.25),
     ended=Ended.FINISHED,
     root=bytes(32),
-).signed(HOST.sign)
+).signed(HOST)
 
 
 def read(pieces: Iterable[bytes], max_bytes: int = MAX_BYTES) -> list[Came]:
@@ -171,16 +171,16 @@ def test_sign_of_life_that_says_something_is_refused() -> None:
 
 
 def test_ending_is_signed_by_its_host_alone() -> None:
-    ENDING.check(HOST.public.verify)
+    ENDING.check(HOST.public)
     with pytest.raises(WireError, match="bad-signature"):
-        ENDING.check(STRANGER.public.verify)
+        ENDING.check(STRANGER.public)
 
 
 def test_ending_that_crossed_the_network_is_still_signed() -> None:
     writer = StreamWriter(KEY, level=3)
     came = read([writer.begin(), writer.end(ENDING)])[0]
     assert isinstance(came, Ending)
-    came.check(HOST.public.verify)
+    came.check(HOST.public)
 
 
 @pytest.mark.parametrize(
@@ -198,4 +198,4 @@ def test_ending_that_crossed_the_network_is_still_signed() -> None:
 )
 def test_every_field_of_an_ending_is_signed(field: str, value: object) -> None:
     with pytest.raises(WireError, match="bad-signature"):
-        msgspec.structs.replace(ENDING, **{field: value}).check(HOST.public.verify)
+        msgspec.structs.replace(ENDING, **{field: value}).check(HOST.public)

@@ -23,7 +23,7 @@ from sterna.wire import discovery, handshake, known, orders, parcels, receipts, 
 from sterna.wire.frames import Kind
 from sterna.wire.handshake import SUITE, read_hello
 from sterna.wire.keys import Succession
-from sterna.wire.known import Marks, unpack_known
+from sterna.wire.known import marks_of, unpack_known
 from sterna.wire.orders import open_acknowledgement, open_order, open_report
 from sterna.wire.parcels import Unpacker, as_sent
 from sterna.wire.problems import PROBLEMS
@@ -57,7 +57,7 @@ def test_there_is_no_vector_that_nothing_makes() -> None:
 
 def test_home_opens_the_reply() -> None:
     session = vectors.greeting().finish(vector("welcome_body"), HOST.public)
-    assert (session.id, session.ticket, session.platform) == (SESSION, TICKET, PLATFORM)
+    assert (session.keys.session, session.ticket, session.platform) == (SESSION, TICKET, PLATFORM)
     assert session.keys.order == vector("order_key")
 
 
@@ -79,7 +79,7 @@ def test_home_reads_the_stream() -> None:
 
 
 def test_home_unpacks_the_parcel() -> None:
-    marks = Marks(vectors.KNOWN)
+    marks = marks_of(vectors.KNOWN)
     starts = (model.Target(f"{SITE}/"), model.Target(vectors.KNOWN_URL, 1))
     visit = making.visit(*starts, id=vectors.VISIT, site=SITE, part="", known=vectors.KNOWN)
     parcel = Unpacker(visit, marks).unpack(vector("parcel_packed"), now=NOW + 10)

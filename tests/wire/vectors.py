@@ -27,7 +27,7 @@ from sterna.web.urls import fingerprint
 from sterna.wire import handshake
 from sterna.wire.handshake import Greeting, Random, SessionKeys, read_hello, welcome
 from sterna.wire.keys import Succession
-from sterna.wire.known import Marks, pack_known
+from sterna.wire.known import marks_of, pack_known
 from sterna.wire.merkle import Tree, leaf_hash, leaf_of
 from sterna.wire.orders import Agent, Report, Send, seal_acknowledgement, seal_order, seal_report
 from sterna.wire.parcels import as_sent, pack_parcel
@@ -131,12 +131,12 @@ def reply() -> tuple[bytes, SessionKeys]:
 
 def ending() -> Ending:
     tree = Tree()
-    for page in as_sent(PARCEL, Marks(KNOWN)).pages:
+    for page in as_sent(PARCEL, marks_of(KNOWN)).pages:
         tree.add(leaf_of(page))
     unsigned = Ending(
         visit=VISIT, parcels=1, pages=2, usage=PARCEL.usage, ended=Ended.FINISHED, root=tree.root()
     )
-    return unsigned.signed(HOST.sign)
+    return unsigned.signed(HOST)
 
 
 def made_again() -> dict[str, str]:
@@ -185,7 +185,7 @@ def made_again() -> dict[str, str]:
         "leaf_changed": leaf_of(CHANGED),
         "leaf_unchanged": leaf_of(UNCHANGED),
         "root_of_abc": tree.root(),
-        "parcel_packed": pack_parcel(PARCEL, Marks(KNOWN)),
+        "parcel_packed": pack_parcel(PARCEL, marks_of(KNOWN)),
         "ending": msgspec.msgpack.encode(ending()),
     }
     return {name: value if isinstance(value, str) else value.hex() for name, value in values.items()}
@@ -199,7 +199,7 @@ def made_once() -> dict[str, str]:
         stream.begin(),
         stream.line("a line of log"),
         stream.alive(),
-        stream.parcel(pack_parcel(PARCEL, Marks(KNOWN))),
+        stream.parcel(pack_parcel(PARCEL, marks_of(KNOWN))),
         stream.end(ending()),
     )
     return {

@@ -18,7 +18,7 @@ from sterna.crawler.spec import Css, Keep, Select, Spec, condition_of
 from sterna.crawler.spec_fields import Each, FieldError, wrong
 from sterna.errors import UsageError
 from sterna.model import FIELDS, Crawler, Predicate, Program, Source, fields_among
-from sterna.web.extraction import check_selector
+from sterna.web.extraction import parse_selector
 
 if TYPE_CHECKING:
     from sterna.crawler.sql.plan import QueryPlan  # type only: importing it would load sqlglot
@@ -88,7 +88,7 @@ def check_crawler(crawler: Crawler) -> None:
         if predicate:
             check(predicate)
     for selector in program.keep.selectors:
-        check_selector(selector.css)
+        parse_selector(selector.css)
     check_rules(program.rules)
     if not 0 <= program.least_change <= 1:
         raise UsageError(f"least_change is {program.least_change}: must be a number from 0 to 1")

@@ -15,7 +15,7 @@ from sterna.crawler.spec_fields import Each, FieldError, SpecTable, table_of, wr
 from sterna.crawler.text_tests import search_test
 from sterna.errors import ConfigError, SpecError
 from sterna.model import Predicate
-from sterna.web.extraction import check_selector
+from sterna.web.extraction import parse_selector
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, site_of
 
 GENTLE_SECONDS = 30.0
@@ -156,7 +156,7 @@ class Keep(SpecTable, frozen=True):
         for name, selector in self.selectors.items():
             _NAME.check("keep.selectors", name)
             css = selector if isinstance(selector, str) else selector.css
-            Each(check_selector).check(f"keep.selectors.{name}", css)
+            Each(parse_selector).check(f"keep.selectors.{name}", css)
 
 
 class Politeness(SpecTable, frozen=True):

@@ -23,7 +23,7 @@ from sterna.export.selection import Selection
 from sterna.export.spill import Lookup
 from sterna.export.warc import WarcFile, content, entries, read_heads
 from sterna.model import Record
-from sterna.web.charset import charset_of, decode_html
+from sterna.web.charset import charset_of, decode_text
 from sterna.web.content_coding import decode_body
 from sterna.web.sitemap_file import xml_time
 from sterna.web.urls import path_of, site_of
@@ -163,7 +163,7 @@ def _sent_html(page: _Page, files: Sequence[WarcFile], places: Lookup) -> str | 
         body = decode_body(packed, heads.http_fields.get("content-encoding", ""), max_bytes=_MAX_BYTES)
     except ReadError:
         return None
-    return decode_html(body, charset_of(heads.http_fields.get("content-type", "")))[0]
+    return decode_text(body, charset_of(heads.http_fields.get("content-type", "")))[0]
 
 
 # --- paths

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from sterna.errors import FetchError
@@ -13,24 +12,22 @@ from sterna.runtime.packer import FULL_BYTES
 from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
 from sterna.web.clock import Clock
+from sterna.web.curl import CurlConfig
 from sterna.web.dns import Resolver
 from sterna.web.http import Fetcher, Request, Response
-from sterna.web.politeness import TOTAL, Gate, Keys, Limits, next_delay, site_key
-from sterna.web.urls import domain_of, hostname_of, is_private, is_within, site_of
+from sterna.web.politeness import TOTAL, Gate, Keys, Limits, keys_of, next_delay, site_key
+from sterna.web.urls import hostname_of, is_private, is_within, site_of
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_ADDRESSES = 8  # tried for one name
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
-class RuntimeConfig(Record, frozen=True, kw_only=True):
+class RuntimeConfig(CurlConfig, frozen=True, kw_only=True):
     """What a runtime may use."""
 
-    connections: int = 100
     readers: int = 2
     limits: Limits = Limits()
-    proxy: str = ""
-    ca_file: str = ""
     timeout_seconds: float = 60.0
     parcel_bytes: int = FULL_BYTES  # the size of a full parcel, before compression
     is_jailed: bool | None = None  # engines; None: if this machine can
@@ -82,15 +79,8 @@ class Access:
 
     @property
     def delay_seconds(self) -> float:
-        """The current pause after each request to the site."""
-        etiquette = self._etiquette
-        return next_delay(
-            etiquette.delay_seconds,
-            response_seconds=self._last_response_seconds,
-            factor=etiquette.response_factor,
-            crawl_delay=self.crawl_delay,
-            most_seconds=etiquette.max_delay_seconds,
-        )
+        seconds = self._last_response_seconds
+        return next_delay(self._etiquette, response_seconds=seconds, crawl_delay=self.crawl_delay)
 
     def now(self) -> float:
         return self._kit.clock.now()
@@ -99,7 +89,6 @@ class Access:
         return self._kit.gate.until(site_key(site)) - self._kit.clock.now()
 
     def hold_site(self, site: str, seconds: float) -> None:
-        """Starts no request to the site for this long."""
         key = site_key(site)
         self.held.add(key)
         self._kit.gate.hold(key, self._kit.clock.now() + seconds)
@@ -154,13 +143,13 @@ class Access:
 
     async def take_turn(self, url: str) -> None:
         """Waits as a request for the URL would; the caller then makes it. FetchError if it may not."""
-        keys = _keys(site_of(url), (await self.addresses(url))[0])
+        keys = keys_of(site_of(url), (await self.addresses(url))[0])
         await self._take_turn(keys)
         self._kit.gate.start(keys, self._kit.clock.now(), delay=self.delay_seconds)
         self._kit.slots.release()
 
     async def _ask(self, request: Request) -> Response:
-        keys = _keys(site_of(request.url), request.address)
+        keys = keys_of(site_of(request.url), request.address)
         task = asyncio.current_task()
         assert task
         self.waiting.add(task)
@@ -206,9 +195,3 @@ class Access:
             if not kit.reins.is_paused and kit.gate.ready_at(keys) <= kit.clock.now():
                 return
             kit.slots.release()
-
-
-@lru_cache(maxsize=65_536)
-def _keys(site: str, address: str) -> Keys:
-    hostname = hostname_of(site)
-    return Keys.of(site, address=address or hostname, domain=domain_of(hostname))

@@ -4,7 +4,6 @@ import heapq
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
 
 import msgspec
 
@@ -14,17 +13,14 @@ _Rank = tuple[int, int]  # the negative priority, then the depth
 
 
 class Frontier:
-    """Higher priorities first, then breadth first. Pure: the caller passes the time, and nothing waits here.
-
-    `seen` is exact within a visit; what home knew before (F) is a sorted array, eight bytes a URL.
-    """
+    """Higher priorities first, then breadth first. Pure: the caller passes the time; nothing waits here."""
 
     def __init__(self, known: bytes, *, max_depth: int, is_best_first: bool = False) -> None:
-        self._known = array("q")
+        self._known = array("q")  # to home before (F), sorted; eight bytes a URL
         self._known.frombytes(known)
         self._max_depth = max_depth
         # Changed by add(), next(), raise_to() and put_back() only.
-        self._seen: set[int] = set()
+        self.seen: set[int] = set()  # fingerprints
         self._levels: dict[_Rank, deque[Target]] = {}
         self._ranks: list[_Rank] = []  # a heap of those that have a level
         # Where priorities may change: waiting targets by URL. A target that is not in here is stale.
@@ -36,18 +32,14 @@ class Frontier:
     def __len__(self) -> int:
         return self._waiting + len(self._later)
 
-    @property
-    def seen_count(self) -> int:
-        return len(self._seen)
-
     def add(self, target: Target, fingerprint: int, *, is_wanted: bool = True) -> bool:
         """True if the URL is new; it is then fetched in its turn if it is wanted and not too deep."""
-        if fingerprint in self._seen:
+        if fingerprint in self.seen:
             return False
         at = bisect_left(self._known, fingerprint)
         if at < len(self._known) and self._known[at] == fingerprint:
             return False
-        self._seen.add(fingerprint)
+        self.seen.add(fingerprint)
         if is_wanted and target.depth <= self._max_depth:
             self._line_up(target)
             self._waiting += 1
@@ -72,12 +64,7 @@ class Frontier:
         if self._current is not None:
             self._current[target.url] = target
 
-    def unseen(self, marks: Iterable[int]) -> set[int]:
-        """The fingerprints among `marks` that were not added in this visit."""
-        return set(marks).difference(self._seen)
-
     def put_back(self, target: Target) -> None:
-        """Keeps a target for a retry, not before its `not_before`."""
         self._ties += 1
         heapq.heappush(self._later, (target.not_before, self._ties, target))
 

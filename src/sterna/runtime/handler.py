@@ -87,7 +87,6 @@ class Handler:
             self._keep(target, self._pages.failed(target, "internal"))
 
     def end_engine(self, error: EngineEnded) -> None:
-        """Ends the visit by the name of what ended its engine."""
         if error.detail:
             _log.warning("%s: the crawler's engine is over: %s", self._visit.site, error)
         self._end(Ended(error.ended))
@@ -130,7 +129,7 @@ class Handler:
 
     async def _read(self, target: Target, reply: Reply, fetched: Fetched) -> _Found:
         size = len(fetched.body)
-        reading = self._kit.readers.read(fetched, target=target, sift=self._pages.sift)
+        reading = self._kit.readers.read(fetched)
         del fetched
         try:
             document = await reading

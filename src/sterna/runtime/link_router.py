@@ -39,8 +39,7 @@ class Following:
 
     @property
     def held_count(self) -> int:
-        """The number of URLs that the visit keeps in memory."""
-        return self._frontier.seen_count + len(self._passed)
+        return len(self._frontier.seen) + len(self._passed)
 
     async def begin(self) -> None:
         """Puts the start URLs into the frontier, except those that the scope no longer admits."""
@@ -53,10 +52,6 @@ class Following:
                 self._frontier.add(target, mark)
             else:
                 self._packer.add_done(mark)
-
-    def add(self, target: Target, *, is_wanted: bool = False) -> None:
-        """Adds a link of this site to the frontier; reports one of another site."""
-        self._add(target, fingerprint(target.url), is_wanted=is_wanted)
 
     def follow(self, target: Target, document: Document, verdict: Verdict | None = None) -> None:
         """Follows the links of a page, as the verdict of its rules says if there is one."""
@@ -83,15 +78,17 @@ class Following:
     def _follow_links(self, target: Target, document: Document, *, wishes: Mapping[str, int]) -> None:
         # Most links of a page are known: they cost a lookup in two sets, and no object.
         marks = array("q", document.marks)
-        unmet = self._frontier.unseen(marks).difference(self._passed)
+        unmet = set(marks).difference(self._frontier.seen).difference(self._passed)
         if unmet:
             urls = document.links.urls.split("\n")
             for mark, url in zip(marks, urls, strict=True):
                 if mark in unmet:
                     priority = wishes.get(url, 0)
-                    self._add(Target(url, target.depth + 1, target.url, priority=priority), mark)
+                    self.add(Target(url, target.depth + 1, target.url, priority=priority), mark)
 
-    def _add(self, target: Target, mark: int, *, is_wanted: bool = False) -> None:
+    def add(self, target: Target, mark: int | None = None, *, is_wanted: bool = False) -> None:
+        """Adds a link of this site to the frontier; reports one of another site."""
+        mark = fingerprint(target.url) if mark is None else mark
         is_free = is_wanted or target.kind == "sitemap"
         if not is_free and self._is_pruned(target):
             return  # another path to it may be shorter
@@ -111,12 +108,7 @@ class Following:
     def _is_pruned(self, target: Target) -> bool:
         if self._prune is None:
             return False
-        row = PageRow(
-            url=target.url,
-            site=site_of(target.url),
-            depth=target.depth,
-            referrer=target.referrer or None,
-        )
+        row = PageRow(url=target.url, site=site_of(target.url), depth=target.depth, referrer=target.referrer)
         return self._prune.judge(row) is not True
 
     def _report(self, target: Target, mark: int) -> None:

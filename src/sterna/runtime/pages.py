@@ -12,7 +12,7 @@ from sterna.web.document import Document, Fetched, Manner
 from sterna.web.http import Response, head_of
 from sterna.web.urls import fingerprint
 
-MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
+_SHOWN = tuple(name for name in PageView.__struct_fields__ if name in Page.__struct_fields__)  # to rules
 
 
 class Pages:
@@ -28,12 +28,11 @@ class Pages:
         is_all_kept = program.keep.share == 1.0 and read.issubset(program.keep.fields)
         sift = Sift(program.select, program.keep, bool(program.rules))
         # How readers sift documents; empty if they leave them as they are.
-        self.sift = b"" if program.select is None and is_all_kept else msgspec.msgpack.encode(sift)
+        self._sift = b"" if program.select is None and is_all_kept else msgspec.msgpack.encode(sift)
         self._keeps_links = "links" in program.keep.fields
         self._keeps_headers = "headers" in program.keep.fields
         self._manner = Manner(
             drop_params=visit.crawler.scope.drop_params,
-            max_bytes=MAX_DOCUMENT_BYTES,
             agent=visit.etiquette.robots_name,
             wants=program.needs,
             selectors=program.keep.selectors,
@@ -41,7 +40,6 @@ class Pages:
         ).encoded()
 
     def fetched(self, target: Target, response: Response, known: Validator | None) -> Fetched:
-        """The response as a reader gets it."""
         return Fetched(
             url=target.url,
             status=response.status,
@@ -54,6 +52,9 @@ class Pages:
             known_digest=known.digest if known else b"",
             known_likeness=known.likeness if known else b"",
             manner=self._manner,
+            depth=target.depth,
+            referrer=target.referrer,
+            sift=self._sift,
         )
 
     def slim(self, reply: Reply) -> Reply:
@@ -63,7 +64,6 @@ class Pages:
         return Reply(msgspec.structs.replace(reply.response, body=b""), reply.request)
 
     def failed(self, target: Target, kind: str) -> Page:
-        """The record of a URL that brought no response."""
         return Page(
             url=target.url,
             fingerprint=fingerprint(target.url),
@@ -108,7 +108,6 @@ class Pages:
         )
 
     def read(self, target: Target, reply: Reply, document: Document) -> Page:
-        """The record of a page that was read."""
         page = self.answered(target, reply)
         is_open = document.may_index
         is_unchanged = document.is_unchanged or document.is_alike
@@ -144,27 +143,10 @@ class Pages:
         return msgspec.structs.replace(page, is_kept=self._judge.judge(row_of(page, self._site)) is True)
 
     def view(self, page: Page, document: Document | None) -> PageView:
-        """What the rules see of a page."""
-        return PageView(
-            url=page.url,
-            site=self._site,
-            status=page.status,
-            error=page.error,
-            depth=page.depth,
-            referrer=page.referrer,
-            content_type=page.content_type,
-            size=page.size,
-            title=page.title,
-            description=page.description,
-            language=page.language,
-            selected=page.is_kept,
-            keywords=page.keywords,
-            headings=page.headings,
-            text=page.text,
-            html=page.html,
-            links=document.links if document else page.links,
-            extracts=page.extracts,
-        )
+        shown = {name: getattr(page, name) for name in _SHOWN}
+        if document:
+            shown["links"] = document.links
+        return PageView(site=self._site, selected=page.is_kept, **shown)
 
     def stripped(self, page: Page, verdict: Verdict) -> Page:
         """The page as the rules decided, without the fields that are not kept."""

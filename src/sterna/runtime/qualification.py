@@ -1,7 +1,7 @@
 """Whether a site may be crawled: robots.txt is tried at every address (Agarwal 3.4)."""
 
 from sterna.errors import FetchError, ReadError
-from sterna.model import Record, Robots
+from sterna.model import Robots
 from sterna.runtime.access import Access, Kit
 from sterna.web.content_coding import decode_body
 from sterna.web.http import Response, retry_after_seconds
@@ -14,52 +14,41 @@ ROUNDS = 2
 MAX_PAUSE_SECONDS = 24 * 3600.0
 
 
-class _Try(Record, frozen=True):
-    """The result of one request: the answer or why there is none, and the pause that the server asked for."""
-
-    answer: RobotsAnswer
-    reason: str = ""
-    pause_seconds: float = 0.0
-
-    @property
-    def is_final(self) -> bool:
-        """True if neither another address nor a second round can change it."""
-        is_answer = not is_try_again(self.answer.status) or self.answer.is_truncated
-        return is_answer or self.pause_seconds > PAUSE_SECONDS
-
-
 async def qualify(site: str, before: Robots, *, access: Access, kit: Kit) -> Robots:
-    """The site's new state: every address is asked, and again after a pause if all fail.
-
-    FetchError if the proxy fails, which says nothing about the site.
-    """
-    made = _Try(RobotsAnswer(0))
+    """The site's new state; FetchError if the proxy fails, which says nothing about the site."""
+    answer = RobotsAnswer(0)
     for round_number in range(ROUNDS):
         if round_number:
             await kit.clock.sleep(PAUSE_SECONDS)
-        made = await _ask_all(f"{site}/robots.txt", access)
-        if made.is_final:
+        answer = await _ask_all(f"{site}/robots.txt", access)
+        if _is_final(answer):
             break
-    if made.pause_seconds:
-        access.hold_site(site, made.pause_seconds)
-    return judge(made.answer, before, now=kit.clock.now(), reason=made.reason)
+    if answer.pause_seconds:
+        access.hold_site(site, answer.pause_seconds)
+    return judge(answer, before, now=kit.clock.now())
 
 
-async def _ask_all(url: str, access: Access) -> _Try:
+def _is_final(answer: RobotsAnswer) -> bool:
+    """True if neither another address nor a second round can change it."""
+    is_answer = not is_try_again(answer.status) or answer.is_truncated
+    return is_answer or answer.pause_seconds > PAUSE_SECONDS
+
+
+async def _ask_all(url: str, access: Access) -> RobotsAnswer:
     """The first answer below 500 from any address, or the last failure."""
     try:
         addresses = await access.addresses(url)
     except FetchError as error:
-        return _Try(RobotsAnswer(0), str(error))
-    made = _Try(RobotsAnswer(0))
+        return RobotsAnswer(0, reason=str(error))
+    answer = RobotsAnswer(0)
     for address in addresses:
-        made = await _ask(url, address, access)
-        if made.is_final:
+        answer = await _ask(url, address, access)
+        if _is_final(answer):
             break
-    return made
+    return answer
 
 
-async def _ask(url: str, address: str, access: Access) -> _Try:
+async def _ask(url: str, address: str, access: Access) -> RobotsAnswer:
     canonical = Canonical()
     addresses: tuple[str, ...] = (address,)
     for _ in range(MAX_REDIRECTS + 1):
@@ -69,7 +58,7 @@ async def _ask(url: str, address: str, access: Access) -> _Try:
             if error.kind == "proxy":
                 raise
             is_truncated = error.kind == "truncated"
-            return _Try(RobotsAnswer(200 if is_truncated else 0, is_truncated=is_truncated), str(error))
+            return RobotsAnswer(200 if is_truncated else 0, is_truncated=is_truncated, reason=str(error))
         response = reply.response
         location = response.location() if 300 <= response.status < 400 else ""
         target = canonical(location, url) if location else None
@@ -79,13 +68,13 @@ async def _ask(url: str, address: str, access: Access) -> _Try:
     return _read(response, now=access.now())
 
 
-def _read(response: Response, *, now: float) -> _Try:
+def _read(response: Response, *, now: float) -> RobotsAnswer:
     if not 200 <= response.status < 300:
         asked = retry_after_seconds(response.header("retry-after"), now) or 0.0
         pause = min(asked, MAX_PAUSE_SECONDS) if response.status in (429, 503) else 0.0
-        return _Try(RobotsAnswer(response.status), pause_seconds=pause)
+        return RobotsAnswer(response.status, pause_seconds=pause)
     coding = response.header("content-encoding")
     try:
-        return _Try(RobotsAnswer(200, decode_body(response.body, coding, max_bytes=MAX_DECODED_BYTES)))
+        return RobotsAnswer(200, decode_body(response.body, coding, max_bytes=MAX_DECODED_BYTES))
     except ReadError as error:  # the body that failed to decompress may hold rules
-        return _Try(RobotsAnswer(200, is_truncated=True), str(error))
+        return RobotsAnswer(200, is_truncated=True, reason=str(error))

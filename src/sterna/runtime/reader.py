@@ -22,15 +22,6 @@ MAX_OUTCOME_BYTES = 1024**3
 LARGE_BYTES = 1024 * 1024  # of a body whose tree leaves a lot of memory behind
 
 
-class Task(Record, frozen=True):
-    """A response, what is known of its URL, and how its document is sifted."""
-
-    fetched: Fetched
-    depth: int = 0
-    referrer: str = ""
-    sift: bytes = b""
-
-
 class Outcome(Record, frozen=True):
     """A document, or the kind and the words of what went wrong."""
 
@@ -40,7 +31,7 @@ class Outcome(Record, frozen=True):
 
 
 stop_words()  # read in the warm parent: a jailed cell cannot open the file
-_read_task: Callable[[bytes], Task] = message_decoder(Task)
+_read_task: Callable[[bytes], Fetched] = message_decoder(Fetched)
 
 
 def serve(sock: socket.socket) -> None:
@@ -51,19 +42,17 @@ def serve(sock: socket.socket) -> None:
         except (EOFError, ConnectionError):
             return
         line.send(read(task))
-        if len(task.fetched.body) > LARGE_BYTES:
+        if len(task.body) > LARGE_BYTES:
             del task
             give_back_memory()
 
 
-def read(task: Task) -> Outcome:
+def read(task: Fetched) -> Outcome:
     try:
         began = time.process_time()
-        document = read_document(task.fetched)
+        document = read_document(task)
         if task.sift:
-            document = sift_document(
-                document, task.fetched, depth=task.depth, referrer=task.referrer, sift=task.sift
-            )
+            document = sift_document(document, task)
         return Outcome(msgspec.structs.replace(document, cpu_seconds=time.process_time() - began))
     except ReadError as error:
         return Outcome(kind=error.kind, detail=str(error))

@@ -4,15 +4,15 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 
 from sterna.errors import JailError, ReadError
-from sterna.model import Record, Target
+from sterna.model import Record
 from sterna.runtime.cell.channel import CellEnded, Channel, Starter
 from sterna.runtime.cell.frame import framed, message_decoder
 from sterna.runtime.cell.jail import JailLimits
 from sterna.runtime.cell.pool import Death, Forker
-from sterna.runtime.reader import MAX_OUTCOME_BYTES, MAX_TASK_BYTES, Outcome, Task
+from sterna.runtime.reader import MAX_OUTCOME_BYTES, MAX_TASK_BYTES, Outcome
 from sterna.web.document import Document, Fetched
 
 ENTRY = "sterna.runtime.reader:serve"
@@ -22,11 +22,8 @@ RESTART_SECONDS = 1.0
 MAX_WAITING = 16  # bodies that wait in front of one reader
 
 
-class Readers:
-    """Reads server responses in other processes; an async context manager that owns them.
-
-    The processes start with start() or with the first response.
-    """
+class Readers(AbstractAsyncContextManager["Readers"]):
+    """Reads responses in other processes, which it owns and starts with start() or the first response."""
 
     def __init__(
         self,
@@ -48,9 +45,6 @@ class Readers:
         # Both are changed by begin() and the task that it starts.
         self._starting: asyncio.Task[None] | None = None
         self._has_started = False
-
-    async def __aenter__(self) -> "Readers":
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._starting:
@@ -80,11 +74,10 @@ class Readers:
         process = await self._starter.start(limits=self._limits, is_jailed=self._is_jailed)
         return await Channel.open(process, _read_outcome, most_bytes=MAX_OUTCOME_BYTES)
 
-    async def read(self, fetched: Fetched, *, target: Target | None = None, sift: bytes = b"") -> Document:
-        """The document of a response, sifted as `sift` says; ReadError if it is unreadable."""
-        depth, referrer = (target.depth, target.referrer) if target else (0, "")
+    async def read(self, fetched: Fetched) -> Document:
+        """The document of a response; ReadError if it is unreadable."""
         try:
-            frame = framed(Task(fetched, depth, referrer, sift), most_bytes=MAX_TASK_BYTES)
+            frame = framed(fetched, most_bytes=MAX_TASK_BYTES)
         except ValueError as error:
             raise ReadError("parser", str(error)) from error
         del fetched

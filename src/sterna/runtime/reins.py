@@ -47,7 +47,6 @@ class Reins:
         return self._paused_seconds + present
 
     def pause(self) -> None:
-        """Starts no request until go_on()."""
         if self._paused_at is None:
             self._paused_at = self._clock.now()
             self._free.clear()

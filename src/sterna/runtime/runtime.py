@@ -12,7 +12,7 @@ from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
 from sterna.runtime.visit import VisitLoop
 from sterna.web.clock import Clock
-from sterna.web.curl import CurlConfig, CurlFetcher
+from sterna.web.curl import CurlFetcher
 from sterna.web.dns import DnsResolver, Resolver
 from sterna.web.http import Fetcher
 from sterna.web.politeness import Gate
@@ -25,6 +25,7 @@ class Runtime:
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
+        self.engines = kit.engines  # also for rules that run here without a visit
         self._under_way = 0
 
     def restore(self, holds: Iterable[Hold]) -> None:
@@ -39,10 +40,7 @@ class Runtime:
         reins: Reins | None = None,
         through: Callable[[Fetcher], Fetcher] | None = None,
     ) -> None:
-        """Returns when the visit's last parcel is delivered.
-
-        With the `reins` the caller can pause or end it; `through` wraps the fetcher of its requests.
-        """
+        """Returns when its last parcel is delivered; `reins` pause or end it, `through` wraps its fetcher."""
         self._kit.readers.begin()  # while robots.txt is fetched
         config = self._kit.config
         gate = self._kit.gate if config.shares_holds else Gate(config.limits)
@@ -61,32 +59,18 @@ class Runtime:
         self._kit.gate.restore(visit.holds)
         await Access(self._kit, visit).take_turn(f"{visit.site}/")
 
-    @property
-    def engines(self) -> Engines:
-        """For rules that run here without a visit."""
-        return self._kit.engines
-
     def peak_memory_bytes(self) -> int:
         return self._kit.readers.peak_memory_bytes()
 
 
 @asynccontextmanager
 async def open_runtime(
-    config: RuntimeConfig,
-    clock: Clock,
-    *,
-    fetcher: Fetcher | None = None,
-    resolver: Resolver | None = None,
+    config: RuntimeConfig, clock: Clock, *, fetcher: Fetcher | None = None, resolver: Resolver | None = None
 ) -> AsyncIterator[Runtime]:
-    """A runtime that reads over HTTP, or with the given fetcher.
-
-    Its processes and connections end with the context; the caller closes what it passed in.
-    """
+    """A runtime whose processes and connections end with the context; the caller closes what it passed in."""
     async with AsyncExitStack() as stack:
         if fetcher is None:
-            fetcher = CurlFetcher(
-                CurlConfig(connections=config.connections, proxy=config.proxy, ca_file=config.ca_file)
-            )
+            fetcher = CurlFetcher(config)
             stack.push_async_callback(fetcher.close)
         if resolver is None:
             resolver = DnsResolver(clock)

@@ -15,15 +15,8 @@ from sterna.model import Keep, Page, Predicate, Record
 from sterna.web.document import Document, Fetched
 from sterna.web.urls import site_of
 
-_EMPTY = {
-    "title": "",
-    "description": "",
-    "keywords": (),
-    "headings": (),
-    "text": "",
-    "language": "",
-    "html": "",
-}
+_TEXTS, _LISTS = ("title", "description", "text", "language", "html"), ("keywords", "headings")
+_EMPTY = {**dict.fromkeys(_TEXTS, ""), **dict.fromkeys(_LISTS, ())}
 
 
 class Sift(Record, frozen=True):
@@ -34,12 +27,10 @@ class Sift(Record, frozen=True):
     has_rules: bool = False
 
 
-def sift_document(
-    document: Document, fetched: Fetched, *, depth: int, referrer: str, sift: bytes
-) -> Document:
+def sift_document(document: Document, fetched: Fetched) -> Document:
     """The document with its judgement; without rules, also without the fields that are not kept."""
-    how, judge = _decoded(sift)
-    is_selected = judge is None or judge.judge(_row(document, fetched, depth, referrer)) is True
+    how, judge = _decoded(fetched.sift)
+    is_selected = judge is None or judge.judge(_row(document, fetched)) is True
     gone = {} if how.has_rules else gone_fields(document, how.keep, is_kept=is_selected)
     return msgspec.structs.replace(document, is_selected=is_selected, **gone)
 
@@ -50,23 +41,17 @@ def _decoded(sift: bytes) -> tuple[Sift, Judge | None]:
     return how, Judge(how.select) if how.select else None
 
 
-def _row(document: Document, fetched: Fetched, depth: int, referrer: str) -> PageRow:
+def _row(document: Document, fetched: Fetched) -> PageRow:
     return PageRow(
         url=fetched.url,
         site=site_of(fetched.url),
-        depth=depth,
-        referrer=referrer or None,
+        depth=fetched.depth,
+        referrer=fetched.referrer,
         status=fetched.status,
-        content_type=document.content_type or None,
-        title=document.title or None,
-        description=document.description or None,
-        text=document.text or None,
-        language=document.language or None,
+        content_type=document.content_type,
         digest=document.digest.hex() if document.may_index else None,
         size=document.size,
-        keywords=document.keywords or None,
-        headings=document.headings or None,
-        html=document.html or None,
+        **{name: getattr(document, name) for name in _EMPTY},
     )
 
 

@@ -30,13 +30,7 @@ class VisitLoop:
     """Carries out one visit; `deliver` returns when home has committed the parcel."""
 
     def __init__(
-        self,
-        visit: Visit,
-        kit: Kit,
-        *,
-        deliver: Deliver,
-        stop: asyncio.Event,
-        is_one_of_many: bool = False,
+        self, visit: Visit, kit: Kit, *, deliver: Deliver, stop: asyncio.Event, is_one_of_many: bool
     ) -> None:
         self._visit = visit
         self._kit = kit
@@ -63,7 +57,7 @@ class VisitLoop:
         # The loop's state: changed by the workers, never across an await.
         self._in_flight: Counter[int] = Counter()  # how many URLs of each depth are under way
         self._idle: deque[asyncio.Future[None]] = deque()  # workers that found nothing to take
-        self._over = asyncio.Event()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sending = asyncio.Lock()
         self._ended: Ended | None = None
         self._engine_seconds = 0.0  # of CPU, as the engine last reported
@@ -131,7 +125,7 @@ class VisitLoop:
         """Ends the visit; the first reason counts, and no URL is taken after it."""
         if self._ended is None:
             self._ended = reason
-            self._over.set()
+            self._over.set_result(None)
             self._wake_all()
 
     async def _end_after(self, event: Callable[[], Awaitable[object]], reason: Ended) -> None:
@@ -139,18 +133,20 @@ class VisitLoop:
         self._end(reason)
 
     async def _wait_for(self, workers: set[asyncio.Task[None]]) -> None:
-        over = asyncio.create_task(self._over.wait())
         done_at_all = asyncio.create_task(asyncio.wait(workers))
         try:
-            while not (self._over.is_set() or done_at_all.done()):
-                left = self._look_after(self._spending.deadline - self._kit.clock.now())
-                await asyncio.wait({over, done_at_all}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            while not (self._over.done() or done_at_all.done()):
+                await self._wait_until(self._spending.deadline, done_at_all)
                 if not done_at_all.done():  # all workers may wait for something that takes longer
                     self._check_budget()  # a timer that fires early ends nothing
             await self._end_workers(workers, done_at_all)
         finally:
-            over.cancel()
             done_at_all.cancel()
+
+    async def _wait_until(self, deadline: float, task: asyncio.Task[Any]) -> None:
+        """Returns when the task or the visit is over, or time may be."""
+        left = self._look_after(deadline - self._kit.clock.now())
+        await asyncio.wait((self._over, task), timeout=left, return_when=asyncio.FIRST_COMPLETED)
 
     def _look_after(self, left: float) -> float:
         """Seconds until the next check whether time is over; a paused visit is checked now and then."""
@@ -219,10 +215,7 @@ class VisitLoop:
                 timer.cancel()
 
     def _may_take(self) -> bool:
-        """Within the page budget, with room in the parcel, and level by level, so that depths are exact.
-
-        Where rules give priorities, these come before the levels.
-        """
+        """Within budget and parcel; level by level for exact depths, unless rules give priorities."""
         if self._packer.pages_total + self._in_flight.total() >= self._visit.budget.pages:
             return False
         if self._packer.is_full:
@@ -247,14 +240,11 @@ class VisitLoop:
     async def _unless_over(self, begin: Coroutine[None, None, bool]) -> bool:
         """The result of `begin`; False if the visit ends before."""
         beginning = asyncio.create_task(begin)
-        over = asyncio.create_task(self._over.wait())
         try:
-            while not (beginning.done() or over.done()):
-                left = self._spending.home_deadline - self._kit.clock.now()
-                if left <= 0:
+            while not (beginning.done() or self._over.done()):
+                if self._spending.home_deadline <= self._kit.clock.now():
                     break
-                left = self._look_after(left)
-                await asyncio.wait({beginning, over}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                await self._wait_until(self._spending.home_deadline, beginning)
             if not beginning.done():
                 self._fail()
                 async with self._sending:  # never in the middle of a parcel, or its number would be missing
@@ -262,7 +252,6 @@ class VisitLoop:
                 await asyncio.wait({beginning})
             return not beginning.cancelled() and beginning.result()
         finally:
-            over.cancel()
             beginning.cancel()
 
     async def _qualify(self) -> bool:

@@ -10,7 +10,6 @@ from typing import NoReturn
 import pycurl
 
 from sterna.errors import FetchError, LineBroken, Refused, WireError
-from sterna.model import Record
 from sterna.transport.interface import Call, Reply, read_whole
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, Multi, connect_to, set_up
@@ -31,14 +30,12 @@ _GATEWAY_STATUSES = frozenset({502, 503, 504})  # from a proxy in front of a hos
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})(?:$|[,\s;])", re.IGNORECASE)
 
 
-class HttpConfig(Record, frozen=True, kw_only=True):
+class HttpConfig(CurlConfig, frozen=True, kw_only=True):
     """Settings of a transport, for all calls."""
 
     user_agent: str = "Sterna"
     sender: str = ""
     connections: int = 256  # a crawler at a host may need two: its stream, and acknowledgements meanwhile
-    proxy: str = ""
-    ca_file: str = ""
     connect_seconds: float = 15.0
     silence_seconds: float = 45.0  # timeout without a byte in either direction
     discover_seconds: float = 10.0  # total timeout: most sites have no host, and must not delay a crawl
@@ -49,7 +46,6 @@ class HttpTransport:
 
     def __init__(self, config: HttpConfig, *, resolver: Resolver, clock: Clock) -> None:
         self._config = config
-        self._curl = CurlConfig(connections=config.connections, proxy=config.proxy, ca_file=config.ca_file)
         self._resolver = resolver
         self._clock = clock
         self._multi = Multi(config.connections)
@@ -104,7 +100,7 @@ class HttpTransport:
     def _start(self, url: str, call: Call, address: str) -> "_Stream":
         config = self._config
         handle = pycurl.Curl()
-        set_up(handle, self._curl)
+        set_up(handle, config)
         set_option = handle.setopt
         set_option(pycurl.URL, url)
         set_option(pycurl.CONNECTTIMEOUT_MS, int(config.connect_seconds * 1000))

@@ -29,23 +29,13 @@ _ATTRIBUTE = re.compile(
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]*?encoding[\t\n\r ]*=[\t\n\r ]*["']([^"'>]*)["']""")
 
 
-def decode_html(body: bytes, http_charset: str | None) -> tuple[str, str]:
-    """Returns the text of an HTML page and the name of its encoding; bad bytes become U+FFFD."""
-    return _decode(body, http_charset, is_html=True)
-
-
-def decode_text(body: bytes, http_charset: str | None) -> tuple[str, str]:
-    """Returns the same for a plain text, in which a meta element declares nothing."""
-    return _decode(body, http_charset, is_html=False)
-
-
 def charset_of(content_type: str) -> str | None:
-    """Returns the charset parameter of a Content-Type value."""
     found = _CHARSET_PARAM.search(content_type)
     return next((value.strip() for value in found.groups() if value), None) if found else None
 
 
-def _decode(body: bytes, http_charset: str | None, *, is_html: bool) -> tuple[str, str]:
+def decode_text(body: bytes, http_charset: str | None, *, is_html: bool = True) -> tuple[str, str]:
+    """Returns the text, bad bytes as U+FFFD, and its encoding, which only in HTML a meta may declare."""
     for bom, name in _BOMS:
         if body.startswith(bom):
             return _decode_as(name, body[len(bom) :]), name

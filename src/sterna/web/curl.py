@@ -173,7 +173,6 @@ class CurlFetcher:
                 transfer.handle.close()
 
     async def close(self) -> None:
-        """Ends all transfers; their awaiters are cancelled."""
         await self._multi.close()
         for transfer in self._idle:
             transfer.handle.close()
@@ -215,7 +214,6 @@ class _Transfer:
             set_option(pycurl.MAXFILESIZE_LARGE, request.max_bytes)
 
     def clear(self) -> None:
-        """Makes it ready for another request."""
         last = self._last
         if last and (last.is_fresh or last.may_cut):
             self.handle.reset()
@@ -240,7 +238,6 @@ class _Transfer:
             seconds=handle.getinfo(pycurl.STARTTRANSFER_TIME),
             wire_bytes=len(head) + len(body),
             is_http2=head.startswith(b"HTTP/2"),
-            is_cut=self._is_cut,
         )
 
     def _set_up(self) -> None:
@@ -262,7 +259,6 @@ class _Transfer:
 
 
 def set_up(handle: pycurl.Curl, config: CurlConfig) -> None:
-    """Sets the options that all requests share."""
     set_option = handle.setopt
     set_option(pycurl.PATH_AS_IS, 1)
     set_option(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)

@@ -40,12 +40,7 @@ class DnsResolver:
     """Asks name servers, the system's if none are given, through c-ares; made inside a running loop."""
 
     def __init__(
-        self,
-        clock: Clock,
-        *,
-        timeout_seconds: float = 5.0,
-        tries: int = 2,
-        nameservers: Sequence[str] = (),
+        self, clock: Clock, *, timeout_seconds: float = 5.0, tries: int = 2, nameservers: Sequence[str] = ()
     ) -> None:
         self._clock = clock
         self._resolver = aiodns.DNSResolver(nameservers, timeout=timeout_seconds, tries=tries)

@@ -8,10 +8,10 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector, TargetKind
-from sterna.web.charset import charset_of, decode_html, decode_text
+from sterna.web.charset import charset_of, decode_text
 from sterna.web.content_coding import decode_body
 from sterna.web.extraction import Extracts, extract
-from sterna.web.html import read_html, read_may
+from sterna.web.html import Html, read_html, read_may
 from sterna.web.keywords import keywords_of
 from sterna.web.markup import collapse, language_of
 from sterna.web.signature import change_between, digest_of, is_digest, likeness_of
@@ -32,16 +32,14 @@ _LOOKS_LIKE_HTML = re.compile(
 
 
 class Manner(Record, frozen=True, kw_only=True):
-    """How responses are to be read: the same for all of a visit.
-
-    Links and the language are always read. Links have no texts where nothing is wanted that needs a tree.
-    """
+    """How responses are to be read: the same for all of a visit."""
 
     drop_params: tuple[str, ...] = DEFAULT_DROP_PARAMS
     max_bytes: int = 64 * 1024 * 1024  # after decompression
     agent: str = "sterna"  # the name by which robots metas and X-Robots-Tag may call us
+    # Besides links and language; links have no texts where nothing is wanted that needs a tree.
     wants: tuple[Field, ...] = DEFAULT_FIELDS
-    selectors: tuple[Selector, ...] = ()  # each as `extraction.check_selector` lets it pass
+    selectors: tuple[Selector, ...] = ()  # each as `extraction.parse_selector` lets it pass
     least_change: float = 0.0  # 0 to 1: a text of which less changed is alike; it must be wanted
 
     def encoded(self) -> bytes:
@@ -62,29 +60,23 @@ class Fetched(Record, frozen=True, kw_only=True):
     known_digest: bytes = b""  # or its first bytes
     known_likeness: bytes = b""
     manner: bytes = Manner().encoded()  # encoded once a visit, decoded once a reader
+    # For the sieve of `runtime`: how the crawler found the URL, and how its document is sifted.
+    depth: int = 0
+    referrer: str = ""
+    sift: bytes = b""
 
 
-class Document(Record, frozen=True, kw_only=True):
+class Document(Html, frozen=True, kw_only=True):
     """What was read of a response; text and links only if its status is 2xx."""
 
     digest: bytes
     size: int
     content_type: str
-    title: str = ""
-    text: str = ""
-    language: str = ""
-    links: Links = Links()
     marks: bytes = b""  # of each link that may be followed its fingerprint, a signed 64-bit integer; else 0
     urls: tuple[str, ...] = ()
     sitemaps: tuple[str, ...] = ()
-    may_index: bool = True
-    may_follow: bool = True
-    may_archive: bool = True
     is_unchanged: bool = False
     is_alike: bool = False  # it changed, but by less than matters
-    description: str = ""
-    keywords: tuple[str, ...] = ()
-    headings: tuple[str, ...] = ()
     html: str = ""
     extracts: Extracts = ()
     likeness: bytes = b""  # where changes are measured
@@ -125,7 +117,7 @@ def _with_text(document: Document, fetched: Fetched, *, body: bytes) -> Document
     wants = _manner(fetched.manner).wants
     if "text" not in wants and "keywords" not in wants:
         return document
-    decoded = decode_text(body, charset_of(fetched.content_type))[0]
+    decoded = decode_text(body, charset_of(fetched.content_type), is_html=False)[0]
     text = collapse(decoded.replace("\0", "\ufffd"))
     return replace(
         document,
@@ -136,7 +128,7 @@ def _with_text(document: Document, fetched: Fetched, *, body: bytes) -> Document
 
 def _with_html(document: Document, fetched: Fetched, *, body: bytes) -> Document:
     manner = _manner(fetched.manner)
-    text = decode_html(body, charset_of(fetched.content_type))[0]
+    text = decode_text(body, charset_of(fetched.content_type))[0]
     html = read_html(
         text,
         fetched.url,

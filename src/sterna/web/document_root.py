@@ -74,7 +74,6 @@ class RootEntry:
 
     @property
     def modified(self) -> str:
-        """The file's time as HTTP writes it."""
         return _date(int(self.status.st_mtime)) if self.status else ""
 
     async def read(self, max_bytes: int) -> bytes | None:
@@ -249,24 +248,14 @@ class RootFetcher:
             if entry.kind is PathKind.FOLDER and names[-1]:
                 location = ("location", f"{path}/{mark}{query}")
                 return answer_of(HTTPStatus.MOVED_PERMANENTLY, headers=(location,))
-        if entry.kind is not PathKind.FOLDER:
-            return answer_of(_STATUS[entry.kind])
+        if entry.kind is not PathKind.FOLDER:  # also for a file with a slash behind its name
+            is_guarded = entry.kind is PathKind.GUARDED
+            return answer_of(HTTPStatus.FORBIDDEN if is_guarded else HTTPStatus.NOT_FOUND)
         for index in INDEX:
             with self._root.find([*names, index]) as entry:
                 if entry.kind is PathKind.FILE:
                     return await _of_file(entry, request)
         return answer_of(HTTPStatus.FORBIDDEN)
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-
-_STATUS = {
-    PathKind.FILE: HTTPStatus.NOT_FOUND,  # with a slash behind its name
-    PathKind.MISSING: HTTPStatus.NOT_FOUND,
-    PathKind.CLOSED: HTTPStatus.NOT_FOUND,
-    PathKind.GUARDED: HTTPStatus.FORBIDDEN,
-}
 
 
 async def _of_file(entry: RootEntry, request: Request) -> Response:

@@ -154,33 +154,27 @@ _MAX_LOOKS = 1_500_000  # at elements, for all selectors of a page: about two se
 _CHARACTERS_A_LOOK = 64
 
 _Test = Callable[[LexborNode], bool]
+_TR, _TD, _TH = (create_tag(name).tag_id for name in ("tr", "td", "th"))
 
 
 class Exhausted(Exception):
     """The effort for the page is used up; the rest is skipped."""
 
 
-class Effort:
-    """The effort left for a page; each look at it is counted."""
+class Finder:
+    """The elements of one page and their texts; each look at one is counted."""
 
-    def __init__(self) -> None:
-        self._looks = _MAX_LOOKS
+    def __init__(self, markup: str) -> None:
+        self._tree = parse(markup)
+        self._size = markup.count("<")
+        self._looks = _MAX_LOOKS  # that are left
+        # Of elements whose siblings were counted: their numbers from both ends, among all and their like.
+        self._numbers: dict[int, tuple[int, int, int, int]] = {}
 
-    def look(self, elements: int = 1, *, characters: int = 0) -> None:
+    def _look(self, elements: int = 1, *, characters: int = 0) -> None:
         self._looks -= elements + characters // _CHARACTERS_A_LOOK
         if self._looks < 0:
             raise Exhausted
-
-
-class Finder:
-    """The elements of one page."""
-
-    def __init__(self, markup: str, effort: Effort) -> None:
-        self._tree = parse(markup)
-        self._size = markup.count("<")
-        self._effort = effort
-        # Of elements whose siblings were counted: their numbers from both ends, among all and their like.
-        self._numbers: dict[int, tuple[int, int, int, int]] = {}
 
     def find(self, chains: tuple[Chain, ...]) -> Iterator[LexborNode]:
         """Yields the elements that fit one of the chains, each once, in document order."""
@@ -208,7 +202,7 @@ class Finder:
 
     def _css(self, css: str) -> list[LexborNode]:
         nodes = self._tree.css(css)
-        self._effort.look(len(nodes) + self._size // 16)
+        self._look(len(nodes) + self._size // 16)
         return nodes
 
     def _relation(self, combinator: str, fitting: set[int]) -> _Test:
@@ -233,7 +227,7 @@ class Finder:
                 at = step(at)
             is_reached = at is not None and known.get(at.mem_id, True)
             known.update(dict.fromkeys(path, is_reached))
-            self._effort.look(1 + len(path))
+            self._look(1 + len(path))
             return is_reached
 
         return reaches
@@ -248,7 +242,7 @@ class Finder:
 
     def _number(self, parent: LexborNode) -> None:
         children = [child for child in parent.iter() if child.is_element_node]
-        self._effort.look(4 * len(children))  # which takes so much longer
+        self._look(4 * len(children))  # which takes so much longer
         left = Counter(child.tag_id for child in children)
         seen: Counter[int] = Counter()
         for number, child in enumerate(children):
@@ -256,6 +250,35 @@ class Finder:
             self._numbers[child.mem_id] = (number + 1, len(children) - number, seen[tag] + 1, left[tag])
             seen[tag] += 1
             left[tag] -= 1
+
+    def text_of(self, element: LexborNode) -> str:
+        if element.tag_id != _TR:
+            return collapse("".join(self._pieces_of(element)))
+        cells = [child for child in element.iter() if child.tag_id in (_TD, _TH)]
+        return "\t".join([collapse("".join(self._pieces_of(cell))) for cell in cells])
+
+    def _pieces_of(self, element: LexborNode) -> Iterator[str]:
+        """Yields the visible text of an element in pieces, with spaces between blocks."""
+        stack: list[
+            tuple[LexborNode | None, str]
+        ] = []  # where to continue after an element, and what ends it
+        node = element.first_child
+        while node is not None or stack:
+            if node is None:
+                node, end = stack.pop()
+                yield end
+                continue
+            tag = node.tag_id
+            text = (node.text_content or "") if tag == TEXT else ""
+            self._look(characters=len(text))
+            if tag == TEXT or tag in UNSEEN:
+                yield text or " "
+                node = node.next
+            else:
+                edge = "" if tag in INLINE else " "
+                yield edge
+                stack.append((node.next, edge))
+                node = node.first_child
 
 
 def _element_before(node: LexborNode) -> LexborNode | None:
@@ -266,11 +289,6 @@ def _element_before(node: LexborNode) -> LexborNode | None:
 
 
 # -- what is taken of them ----------------------------------------------------------------------------------
-
-
-def check_selector(css: str) -> None:
-    """Raises UsageError, in one line, for a selector that `extract` cannot follow."""
-    parse_selector(css)
 
 
 def extract(markup: str, selectors: tuple[Selector, ...]) -> Extracts:
@@ -292,43 +310,10 @@ def extract(markup: str, selectors: tuple[Selector, ...]) -> Extracts:
 
 
 def _values(markup: str, selectors: tuple[Selector, ...]) -> Iterator[tuple[Selector, str]]:
-    effort = Effort()
-    finder = Finder(markup, effort)
+    finder = Finder(markup)
     for selector in selectors:
         for node in islice(finder.find(parse_selector(selector.css)), MAX_MATCHES):
             if selector.attribute:
                 yield selector, node.attributes.get(selector.attribute) or ""
             else:
-                yield selector, _text_of(node, effort)
-
-
-_TR, _TD, _TH = (create_tag(name).tag_id for name in ("tr", "td", "th"))
-
-
-def _text_of(element: LexborNode, effort: Effort) -> str:
-    if element.tag_id != _TR:
-        return collapse("".join(_pieces_of(element, effort)))
-    cells = [child for child in element.iter() if child.tag_id in (_TD, _TH)]
-    return "\t".join([collapse("".join(_pieces_of(cell, effort))) for cell in cells])
-
-
-def _pieces_of(element: LexborNode, effort: Effort) -> Iterator[str]:
-    """Yields the visible text of an element in pieces, with spaces between blocks."""
-    stack: list[tuple[LexborNode | None, str]] = []  # where to continue after an element, and what ends it
-    node = element.first_child
-    while node is not None or stack:
-        if node is None:
-            node, end = stack.pop()
-            yield end
-            continue
-        tag = node.tag_id
-        text = (node.text_content or "") if tag == TEXT else ""
-        effort.look(characters=len(text))
-        if tag == TEXT or tag in UNSEEN:
-            yield text or " "
-            node = node.next
-        else:
-            edge = "" if tag in INLINE else " "
-            yield edge
-            stack.append((node.next, edge))
-            node = node.first_child
+                yield selector, finder.text_of(node)

@@ -14,13 +14,13 @@ from sterna.web.walk import WITHOUT_TREE, read_tree
 class Html(Record, frozen=True, kw_only=True):
     """What was read of one page; nothing but its links and its language where it may not be indexed."""
 
-    title: str
-    text: str
-    language: str
-    links: Links
-    may_index: bool
-    may_follow: bool
-    may_archive: bool
+    title: str = ""
+    text: str = ""
+    language: str = ""
+    links: Links = Links()
+    may_index: bool = True
+    may_follow: bool = True
+    may_archive: bool = True
     description: str = ""
     headings: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()

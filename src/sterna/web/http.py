@@ -36,7 +36,6 @@ class Response(Record, frozen=True, kw_only=True):
     seconds: float  # from the request's start to the first byte of the answer
     wire_bytes: int
     is_http2: bool = False
-    is_cut: bool = False
 
     def header(self, name: str) -> str:
         """All values of a header, joined; "" where it is absent."""

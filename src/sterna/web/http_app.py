@@ -71,7 +71,6 @@ ShowError = Callable[[HttpRequest, HttpError], HttpResponse]
 
 
 def plain_error(_request: HttpRequest, error: HttpError) -> HttpResponse:
-    """The error as one line of text."""
     body = f"{error.detail}\n".encode()
     return HttpResponse(status=error.status, body=body, media_type=TEXT_TYPE, headers=error.headers)
 
@@ -83,14 +82,10 @@ class App:
         self,
         routes: Mapping[str, Handler],
         *,
-        policy: str,
-        is_local: bool,
+        policy: str,  # what the Content-Security-Policy allows beyond nothing
+        is_local: bool,  # on the loopback interface: it answers to the machine's own names only
         show_error: ShowError = plain_error,
     ) -> None:
-        """`policy` is what the Content-Security-Policy allows beyond nothing.
-
-        `is_local`: the app listens on the loopback interface, and answers to the machine's own names only.
-        """
         self._routes = routes
         self._is_local = is_local
         self._show_error = show_error
@@ -158,7 +153,6 @@ def _may_ask(request: HttpRequest) -> bool:
 
 
 def _is_own_name(host: str) -> bool:
-    """Whether a Host header names this machine."""
     name = host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
     return name.lower() == "localhost" or is_loopback(name)
 
@@ -184,12 +178,10 @@ class Asset(Record, frozen=True, kw_only=True):
     content: bytes
 
     async def answer(self, _request: HttpRequest) -> HttpResponse:
-        """The file, as a handler."""
         return HttpResponse(body=self.content, media_type=self.media_type, headers=((_CACHE, _FOR_EVER),))
 
 
 def read_asset(package: str, name: str, media_type: str) -> Asset:
-    """A file that lies in a package."""
     content = (files(package) / name).read_bytes()
     stem, _, ending = name.rpartition(".")
     path = f"/{stem}-{sha256(content).hexdigest()[:16]}.{ending}"

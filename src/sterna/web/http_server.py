@@ -65,11 +65,7 @@ class Server(uvicorn.Server):
 def make_server(
     app: Any, *, head_seconds: float, connections: int, keep_alive_seconds: int, grace_seconds: int
 ) -> Server:
-    """The server of an ASGI application, run by `serve_until_signalled` or `serving`.
-
-    `head_seconds` is the time in which a request's head must be complete, `grace_seconds` the time for
-    requests that are in progress when the server ends.
-    """
+    """A server; `head_seconds` is the time for a request's head, `grace_seconds` for requests at its end."""
     protocol = type("Protocol", (_Protocol,), {"head_seconds": head_seconds})
     return Server(
         uvicorn.Config(
@@ -97,10 +93,7 @@ async def serve_until_signalled(
     on_ready: Callable[[], None],
     on_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT, then finishes the requests in progress.
-
-    `on_ready` is called once signals are handled and requests are queued; `on_stop` at the signal.
-    """
+    """Serves until SIGTERM or SIGINT; calls `on_ready` once requests are queued, `on_stop` at the signal."""
 
     def stop() -> None:
         on_stop()

@@ -90,7 +90,6 @@ _ALL_BUT_FAR = bytes(byte for byte in range(256) if byte not in b"\xd8\xe3\xe4\x
 
 
 def _words_of(text: str) -> list[str]:
-    """Returns the words of a text in lower case."""
     data = text.encode("utf-8", "replace").translate(_ASCII)
     if text.isascii():
         return data.decode().split()
@@ -137,8 +136,6 @@ class StopWords(Record, frozen=True):
 
     of_language: dict[str, frozenset[str]]
     languages_of: dict[str, list[str]]
-    english: frozenset[str]
-    not_english: frozenset[str]
 
 
 @cache
@@ -151,8 +148,7 @@ def stop_words() -> StopWords:
     for language, words in of_language.items():
         for word in words:
             languages_of.setdefault(word, []).append(language)
-    english = of_language["en"]
-    return StopWords(of_language, languages_of, english, frozenset(languages_of) - english)
+    return StopWords(of_language, languages_of)
 
 
 def stopwords_of(language: str) -> frozenset[str] | None:
@@ -171,10 +167,10 @@ def _languages_of(words: Collection[str], declared: str) -> list[str]:
     if small is not None and (len(words) < _MANY or 5 * len(small.intersection(words)) >= len(words)):
         return [declared]
     known = stop_words()
-    english = len(known.english.intersection(words))
-    if english >= _SURE and 2 * len(known.not_english.intersection(words)) < english:
-        return ["en"]  # as most are, and this is quick
     common = known.languages_of.keys() & words
+    english = len(known.of_language["en"].intersection(words))
+    if english >= _SURE and 2 * (len(common) - english) < english:
+        return ["en"]  # as most are, and this is quick
     hits = Counter(chain.from_iterable(map(known.languages_of.__getitem__, common)))
     most = max(hits.values(), default=0)
     best = max([each for each in hits if hits[each] == most], default=declared)

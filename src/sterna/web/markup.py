@@ -14,12 +14,10 @@ Attributes = Mapping[str, str | None]
 
 
 def collapse(text: str) -> str:
-    """Returns the text with each run of white space made one space."""
     return " ".join(text.split())
 
 
 def cut(text: str, length: int) -> str:
-    """Returns the collapsed text, cut to `length`."""
     return collapse(text)[:length].rstrip()
 
 

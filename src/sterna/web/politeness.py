@@ -6,10 +6,12 @@ carries them across a restart.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
-from sterna.model import Hold
+from sterna.model import Etiquette, Hold
+from sterna.web.urls import domain_of, hostname_of
 
 TOTAL = "total"
 PRUNE_ABOVE = 10_000
@@ -40,13 +42,15 @@ class Keys(msgspec.Struct, frozen=True):
     address: str
     domain: str
 
-    @classmethod
-    def of(cls, site: str, *, address: str, domain: str) -> "Keys":
-        return cls(site_key(site), f"address {address}", f"domain {domain}")
-
 
 def site_key(site: str) -> str:
     return f"site {site}"
+
+
+@lru_cache(maxsize=65_536)
+def keys_of(site: str, address: str) -> Keys:
+    hostname = hostname_of(site)
+    return Keys(site_key(site), f"address {address or hostname}", f"domain {domain_of(hostname)}")
 
 
 class Gate:
@@ -92,12 +96,9 @@ class Gate:
         """A request ended: the delay counts from here, so a server never sees a shorter gap."""
         if delay:
             self.hold(keys.site, now + delay)
-        for key, rate in (
-            (keys.address, self._limits.address),
-            (keys.domain, self._limits.domain),
-            (TOTAL, self._limits.total),
-        ):
-            self._spend(key, now, amount=size_bytes, per_second=rate.bytes)
+        self._spend(keys.address, now, amount=size_bytes, per_second=self._limits.address.bytes)
+        self._spend(keys.domain, now, amount=size_bytes, per_second=self._limits.domain.bytes)
+        self._spend(TOTAL, now, amount=size_bytes, per_second=self._limits.total.bytes)
 
     def holds(self, keys: Sequence[str], now: float) -> tuple[Hold, ...]:
         """The current holds on these keys, for the next parcel."""
@@ -110,9 +111,7 @@ class Gate:
             self._until[key] = max(now, self._until.get(key, 0.0)) + amount / per_second
 
 
-def next_delay(
-    base_seconds: float, *, response_seconds: float, factor: float, crawl_delay: float, most_seconds: float
-) -> float:
+def next_delay(etiquette: Etiquette, *, response_seconds: float, crawl_delay: float) -> float:
     """The pause after a response: the delay, or a multiple of the server's own time if that is longer."""
-    adaptive = min(factor * response_seconds, most_seconds)
-    return max(base_seconds, adaptive, crawl_delay)
+    adaptive = min(etiquette.response_factor * response_seconds, etiquette.max_delay_seconds)
+    return max(etiquette.delay_seconds, adaptive, crawl_delay)

@@ -75,10 +75,12 @@ class RobotsAnswer(Record, frozen=True):
     status: int
     body: bytes = b""
     is_truncated: bool = False  # fewer bytes than announced, or a broken transfer
+    reason: str = ""  # for an answer that is none, if more is known than its status
+    pause_seconds: float = 0.0  # that the server asked for
 
 
-def judge(answer: RobotsAnswer, before: Robots, *, now: float, reason: str = "") -> Robots:
-    """The site's state after a try that ended in `answer`; `reason` says why, where the caller knows more."""
+def judge(answer: RobotsAnswer, before: Robots, *, now: float) -> Robots:
+    """The site's state after a try that ended in `answer`."""
     if answer.status in _NO_FILE:
         return Robots(RobotsState.QUALIFIED, tried_at=now, reason=f"HTTP {answer.status}: no rules")
     if 200 <= answer.status < 300 and not answer.is_truncated:
@@ -86,7 +88,7 @@ def judge(answer: RobotsAnswer, before: Robots, *, now: float, reason: str = "")
         if text is None:
             return Robots(RobotsState.QUALIFIED, tried_at=now, reason="HTML or binary: no rules")
         return Robots(RobotsState.QUALIFIED, tried_at=now, rules=text.encode())
-    reason = reason or _explain(answer)
+    reason = answer.reason or _explain(answer)
     failures = before.failures + 1
     retry_at = now + RETRY_HOURS[min(failures, len(RETRY_HOURS)) - 1] * 3600
     if failures >= MAX_FAILURES:

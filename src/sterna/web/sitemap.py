@@ -4,7 +4,7 @@ from xml.parsers import expat
 
 from sterna.errors import ReadError
 from sterna.model import Record
-from sterna.web.charset import decode_html
+from sterna.web.charset import decode_text
 from sterna.web.content_coding import decode_body
 from sterna.web.urls import MAX_URL_LENGTH, Canonical
 
@@ -28,7 +28,7 @@ def read_sitemap(
     if body.startswith(_GZIP_MAGIC):
         body = decode_body(body, "gzip", max_bytes=max_bytes)
     # Decoded here and not by expat, which refuses many encodings and stops at the first bad byte.
-    text = decode_html(body[:max_bytes], None)[0].lstrip()
+    text = decode_text(body[:max_bytes], None)[0].lstrip()
     listing = _Listing(url, canonical, max_urls=max_urls)
     try:
         if text.startswith("<"):

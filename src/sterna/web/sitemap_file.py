@@ -37,7 +37,6 @@ def xml_address(url: str) -> str:
 
 
 def xml_time(seconds: float) -> str:
-    """A time as the W3C and RFC 3339 write it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -37,7 +37,6 @@ def unpack_texts(column: Texts, count: int) -> Sequence[str]:
 
 
 def pack_lists(lists: Sequence[Sequence[str]]) -> Lists:
-    """Any number of texts for each row."""
     if all(text and ROW not in text and ITEM not in text for texts in lists for text in texts):
         joined = ROW.join(map(ITEM.join, lists))
         return joined if joined.strip(ROW) else ""
@@ -45,7 +44,6 @@ def pack_lists(lists: Sequence[Sequence[str]]) -> Lists:
 
 
 def unpack_lists(column: Lists, count: int) -> Sequence[tuple[str, ...]]:
-    """The texts of each of `count` rows; WireError if the column has another number of rows."""
     if column == "":
         return [()] * count
     if isinstance(column, str):

@@ -13,14 +13,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
-from nacl.bindings import (
-    crypto_aead_xchacha20poly1305_ietf_ABYTES,
-    crypto_aead_xchacha20poly1305_ietf_decrypt,
-    crypto_aead_xchacha20poly1305_ietf_encrypt,
-    crypto_aead_xchacha20poly1305_ietf_NPUBBYTES,
-    crypto_scalarmult,
-    crypto_scalarmult_base,
-)
+from nacl import bindings as sodium
 from nacl.exceptions import CryptoError
 
 from sterna.errors import WireError
@@ -33,8 +26,8 @@ SUITE = "x25519-ed25519-xchacha20poly1305-blake2b"
 SESSION_BYTES = 16
 TICKET_BYTES = 32
 NONCE_BYTES = 16
-_SEAL_NONCE_BYTES: int = crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
-_SEAL_BYTES: int = _SEAL_NONCE_BYTES + crypto_aead_xchacha20poly1305_ietf_ABYTES
+_SEAL_NONCE_BYTES: int = sodium.crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
+_SEAL_BYTES: int = _SEAL_NONCE_BYTES + sodium.crypto_aead_xchacha20poly1305_ietf_ABYTES
 TICKET_SECONDS = 60
 MAX_HELLO_BYTES = 8 * 1024
 MAX_WELCOME_BYTES = 64 * 1024
@@ -79,7 +72,9 @@ class Welcome(Record, frozen=True, kw_only=True):
 
     suite: Word
     ticket: Ticket
-    seconds: Annotated[int, Meta(ge=1, le=3600)] = TICKET_SECONDS  # for which the ticket is valid
+    seconds: Annotated[int, Meta(ge=1, le=3600)] = (
+        TICKET_SECONDS  # for which the ticket is valid, from the request on
+    )
     grants: Budget = Budget()
     platform: Platform = msgspec.field(default_factory=dict)
     priority: Priority = 0  # on which the grant depends: home then owes it to the site
@@ -111,17 +106,13 @@ class SessionKeys(Record, frozen=True):
         return cls(data[:SESSION_BYTES], *(data[start : start + KEY_BYTES] for start in starts))
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Welcome, frozen=True, kw_only=True):
     """What home has after the handshake."""
 
-    id: bytes
-    ticket: bytes = field(repr=False)
-    grants: Budget
-    platform: dict[str, str]
     keys: SessionKeys
-    seconds: int  # for which the ticket is valid, counted from the request
-    priority: int = 0  # on which the grant depends
+
+    def __repr__(self) -> str:
+        return f"Session({self.keys!r})"  # nor must the ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +176,12 @@ class Greeting:
         priority: int = 0,
         random: Random = os.urandom,
     ) -> "Greeting":
-        """A request 1 to the host of the site `audience`."""
         secret = random(KEY_BYTES)
         hello = Hello(
             home=home,
             key=identity.public.data,
             audience=audience,
-            ephemeral=crypto_scalarmult_base(secret),
+            ephemeral=sodium.crypto_scalarmult_base(secret),
             nonce=random(NONCE_BYTES),
             time=now,
             wants=wants,
@@ -220,15 +210,8 @@ class Greeting:
             demand = f"the host demands priority {welcome.priority}, home offered {self.priority}"
             raise WireError("malformed", demand)
         check_budget(welcome.grants)
-        return Session(
-            id=outer.session,
-            ticket=welcome.ticket,
-            grants=welcome.grants,
-            platform=welcome.platform,
-            keys=_session_keys(outer.session, shared, transcript),
-            seconds=welcome.seconds,
-            priority=welcome.priority,
-        )
+        keys = _session_keys(outer.session, shared, transcript)
+        return Session(**msgspec.structs.asdict(welcome), keys=keys)
 
 
 # --- host
@@ -267,7 +250,7 @@ def welcome(  # noqa: PLR0913 - all of it goes into the reply
 ) -> tuple[bytes, SessionKeys]:
     """The reply 1, and the keys of the session that it opens."""
     secret = random(KEY_BYTES)
-    ephemeral = crypto_scalarmult_base(secret)
+    ephemeral = sodium.crypto_scalarmult_base(secret)
     transcript = _with_reply(read.transcript, session, ephemeral)
     shared = _shared(secret, read.hello.ephemeral)
     payload = _encode(
@@ -293,7 +276,7 @@ def check_budget(budget: Budget) -> None:
 def seal(key: bytes, plaintext: bytes, *, bound: bytes, random: Random = os.urandom) -> bytes:
     """Nonce and XChaCha20-Poly1305 ciphertext; `bound` is not sent, but must be the same to unseal it."""
     nonce = random(_SEAL_NONCE_BYTES)
-    return nonce + crypto_aead_xchacha20poly1305_ietf_encrypt(plaintext, bound, nonce, key)
+    return nonce + sodium.crypto_aead_xchacha20poly1305_ietf_encrypt(plaintext, bound, nonce, key)
 
 
 def unseal(key: bytes, sealed: bytes, *, bound: bytes) -> bytes:
@@ -302,7 +285,7 @@ def unseal(key: bytes, sealed: bytes, *, bound: bytes) -> bytes:
         raise WireError("malformed", f"a sealed message has at least {_SEAL_BYTES} bytes, not {len(sealed)}")
     nonce, ciphertext = sealed[:_SEAL_NONCE_BYTES], sealed[_SEAL_NONCE_BYTES:]
     try:
-        return crypto_aead_xchacha20poly1305_ietf_decrypt(ciphertext, bound, nonce, key)
+        return sodium.crypto_aead_xchacha20poly1305_ietf_decrypt(ciphertext, bound, nonce, key)
     except CryptoError as error:
         raise WireError(
             "bad-signature", "the message was not sealed under the key of this session"
@@ -319,7 +302,7 @@ def _with_reply(transcript: bytes, session: bytes, ephemeral: bytes) -> bytes:
 
 def _shared(secret: bytes, public: bytes) -> bytes:
     try:
-        return crypto_scalarmult(secret, public)
+        return sodium.crypto_scalarmult(secret, public)
     except CryptoError as error:  # a point of low order gives the same result, zero, with every secret
         raise WireError("malformed", "the ephemeral key is a point of low order") from error
 

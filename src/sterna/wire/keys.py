@@ -93,7 +93,6 @@ class Succession:
 
     @classmethod
     def sign(cls, old: Identity, new: PublicKey) -> "Succession":
-        """The old identity signs its successor."""
         return cls(old.public, new, old.sign("succession", old.public.data + new.data))
 
     @classmethod
@@ -111,7 +110,6 @@ class Succession:
 
     @property
     def text(self) -> str:
-        """Old key, new key and signature in one line."""
         return f"{self.old.text} {self.new.text} {_base64(self.signature)}"
 
     def verify(self) -> None:

@@ -29,25 +29,12 @@ _FLIP_SIGN = bytes(each ^ 0x80 for each in range(256))
 _LEVEL = 9
 
 
-class Marks:
-    """The fingerprints of the pages of F that have validators, sorted: both ends number them alike."""
+Marks = dict[int, int]  # fingerprints and their places
 
-    def __init__(self, known: Known) -> None:
-        self._marks = array("q", sorted({each.fingerprint for each in known.validators}))
-        self._places = {mark: at for at, mark in enumerate(self._marks)}
 
-    def __len__(self) -> int:
-        return len(self._marks)
-
-    def __getitem__(self, place: int) -> int:
-        return self._marks[place]
-
-    def __contains__(self, mark: int) -> bool:
-        return mark in self._places
-
-    def place_of(self, mark: int) -> int | None:
-        """The number of a fingerprint; None if it is not there."""
-        return self._places.get(mark)
+def marks_of(known: Known) -> Marks:
+    """The pages of F that have validators, in the order by which both ends number them."""
+    return {mark: at for at, mark in enumerate(sorted({each.fingerprint for each in known.validators}))}
 
 
 class _Marks(Record, frozen=True):

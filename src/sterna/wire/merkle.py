@@ -36,7 +36,6 @@ class Tree:
         self._peaks: list[bytes] = []
 
     def add(self, leaf: bytes) -> None:
-        """Adds a leaf, as `leaf_of` makes it."""
         full = self.count
         while full & 1:
             leaf = _node(self._peaks.pop(), leaf)

@@ -16,21 +16,10 @@ from msgspec.structs import replace
 from sterna.errors import WireError
 from sterna.model import Checkpoint, Ended, Page, Parcel, Record, StateChange, Target, Usage, Visit
 from sterna.web.urls import fingerprint, site_of
+from sterna.wire import records
 from sterna.wire.columns import pack_places, unpack_places
 from sterna.wire.known import Marks
 from sterna.wire.problems import array_length, malformed, size_of
-from sterna.wire.records import (
-    MAX_TARGETS,
-    PAGES,
-    TARGETS,
-    as_travelling,
-    check_error,
-    milliseconds,
-    pack_pages,
-    pack_targets,
-    unpack_pages,
-    unpack_targets,
-)
 
 MAX_PARCEL_BYTES = 64 * 1024 * 1024
 CLOCK_SLACK_SECONDS = 120.0  # by which the clocks of home and host may differ
@@ -84,16 +73,13 @@ _USAGE = msgspec.msgpack.Decoder(Usage)
 
 
 def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
-    """The parcel as home will have it, and of which the Merkle tree is made.
-
-    Times are whole milliseconds; pages that did not change come last, in the order of the marks.
-    """
+    """The parcel as home will have it: times in whole milliseconds, unchanged pages last, by their marks."""
     changed: list[Page] = []
     unchanged: dict[int, Page] = {}
     for page in parcel.pages:
-        place = known_marks.place_of(page.fingerprint) if page.is_unchanged else None
+        place = known_marks.get(page.fingerprint) if page.is_unchanged else None
         if place is None:
-            changed.append(as_travelling(page))
+            changed.append(records.as_travelling(page))
         else:
             unchanged[place] = page
     checkpoint = parcel.checkpoint
@@ -104,7 +90,7 @@ def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
             checkpoint,
             found=tuple(target for target in checkpoint.found if _is_news(target, known_marks)),
             again=tuple(
-                replace(target, not_before=milliseconds(target.not_before) / 1000)
+                replace(target, not_before=records.milliseconds(target.not_before) / 1000)
                 for target in checkpoint.again
             ),
         ),
@@ -118,7 +104,6 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
     """The parcel for the stream; WireError("too-large") if its facts are too much for any parcel."""
     parcel = as_sent(parcel, known_marks)
     unchanged = [page for page in parcel.pages if page.is_unchanged]
-    places = (known_marks.place_of(page.fingerprint) for page in unchanged)
     checkpoint = parcel.checkpoint
     packed = _encode(
         _Packed[object](
@@ -126,13 +111,13 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
             part=parcel.part,
             epoch=parcel.epoch,
             number=parcel.number,
-            pages=pack_pages([page for page in parcel.pages if not page.is_unchanged], parcel.site),
-            unchanged=pack_places(place for place in places if place is not None),
-            unchanged_at=max((milliseconds(page.fetched) for page in unchanged), default=0),
-            found=pack_targets(checkpoint.found, parcel.site),
+            pages=records.pack_pages([page for page in parcel.pages if not page.is_unchanged], parcel.site),
+            unchanged=pack_places(known_marks[page.fingerprint] for page in unchanged),
+            unchanged_at=max((records.milliseconds(page.fetched) for page in unchanged), default=0),
+            found=records.pack_targets(checkpoint.found, parcel.site),
             done=pack(f">{len(checkpoint.done)}q", *checkpoint.done),
-            again=pack_targets(checkpoint.again, parcel.site),
-            outlinks=pack_targets(parcel.outlinks, parcel.site),
+            again=records.pack_targets(checkpoint.again, parcel.site),
+            outlinks=records.pack_targets(parcel.outlinks, parcel.site),
             state=parcel.state,
             rows=parcel.rows,
             usage=parcel.usage,
@@ -189,12 +174,12 @@ class Unpacker:
 
     def __init__(self, visit: Visit, known_marks: Marks, *, began: float = 0.0) -> None:
         self._visit = visit
-        self._marks = known_marks
+        self._marks = tuple(known_marks)
         self._earliest = began - CLOCK_SLACK_SECONDS
         self._pages = 0  # in all parcels so far
         # Other sites that home may accept as start sites: where a start page moved, and what rules start.
         self._moves = sum(target.depth == 0 for target in visit.starts)
-        self._moves += MAX_TARGETS if visit.crawler.program.rules else 0
+        self._moves += records.MAX_TARGETS if visit.crawler.program.rules else 0
         # From these home makes the records of unchanged pages.
         starts = visit.starts if known_marks else ()
         self._starts = {fingerprint(target.url): target for target in starts}
@@ -217,7 +202,7 @@ class Unpacker:
         _check_facts(rows, state)
         check_usage(usage)
         latest = now + CLOCK_SLACK_SECONDS
-        changed = unpack_pages(packed.pages, visit.site, earliest=self._earliest, latest=latest)
+        changed = records.unpack_pages(packed.pages, visit.site, earliest=self._earliest, latest=latest)
         self._check_sites(page.url for page in changed)
         pages = (*changed, *self._unchanged(packed, latest))
         self._count(pages, usage)
@@ -241,7 +226,6 @@ class Unpacker:
         )
 
     def _unchanged(self, packed: _Packed[msgspec.Raw], latest: float) -> list[Page]:
-        """Unchanged pages, made again from the lease."""
         places = unpack_places(packed.unchanged, len(self._marks))
         at = packed.unchanged_at / 1000
         if places and not self._earliest <= at <= latest:
@@ -275,16 +259,15 @@ class Unpacker:
             raise WireError("malformed", f"more pages than the {self._visit.budget.pages:,} of the budget")
 
     def _outlinks(self, packed: msgspec.Raw, now: float) -> tuple[Target, ...]:
-        targets = unpack_targets(packed, self._visit.site, now=now)
-        self._check_sites((target.url for target in targets), is_home=False)
+        targets = self._targets(packed, now, is_home=False)
         self._moves -= sum(target.depth == 0 for target in targets)
         if self._moves < 0:
             raise WireError("malformed", "more start pages moved to other sites than there were")
         return targets
 
-    def _targets(self, packed: msgspec.Raw, now: float) -> tuple[Target, ...]:
-        targets = unpack_targets(packed, self._visit.site, now=now)
-        self._check_sites(target.url for target in targets)
+    def _targets(self, packed: msgspec.Raw, now: float, *, is_home: bool = True) -> tuple[Target, ...]:
+        targets = records.unpack_targets(packed, self._visit.site, now=now)
+        self._check_sites((target.url for target in targets), is_home=is_home)
         return targets
 
     def _check_sites(self, urls: Iterable[str], *, is_home: bool = True) -> None:
@@ -297,10 +280,10 @@ class Unpacker:
 
 def _weigh(packed: _Packed[msgspec.Raw]) -> None:
     """WireError if a parcel would take much more memory than its bytes: a host can send anything."""
-    PAGES.weigh(packed.pages)
-    if sum(map(TARGETS.weigh, (packed.found, packed.again, packed.outlinks))) > MAX_TARGETS:
-        raise WireError("malformed", f"more than {MAX_TARGETS:,} URLs in a parcel")
-    if len(packed.done) % 8 or len(packed.done) > 8 * MAX_TARGETS:
+    records.PAGES.weigh(packed.pages)
+    if sum(map(records.TARGETS.weigh, (packed.found, packed.again, packed.outlinks))) > records.MAX_TARGETS:
+        raise WireError("malformed", f"more than {records.MAX_TARGETS:,} URLs in a parcel")
+    if len(packed.done) % 8 or len(packed.done) > 8 * records.MAX_TARGETS:
         raise WireError("malformed", f"{len(packed.done):,} bytes of URLs that are done")
     state = _STATE_PARTS.decode(packed.state)
     if max(map(array_length, (packed.rows, state.added, state.removed))) > MAX_ROWS:
@@ -328,4 +311,4 @@ def check_usage(usage: Usage) -> None:
     if len(usage.errors) > _MAX_ERRORS:
         raise WireError("malformed", f"{len(usage.errors)} kinds of errors")
     for kind in usage.errors:
-        check_error(kind)
+        records.check_error(kind)

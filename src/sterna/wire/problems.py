@@ -57,7 +57,6 @@ class Problem(Record, frozen=True, array_like=False, kw_only=True, omit_defaults
 
     @property
     def name(self) -> str:
-        """The reason in one word."""
         return self.type.removeprefix(_PREFIX)
 
     @property
@@ -82,7 +81,6 @@ def problem(
 
 
 def problem_of(error: WireError | Refused) -> Problem:
-    """The problem that a host sends for this error."""
     name = error.problem if error.problem in PROBLEMS else "malformed"
     detail = error.detail if name == error.problem else str(error)
     if isinstance(error, Refused):
@@ -91,7 +89,6 @@ def problem_of(error: WireError | Refused) -> Problem:
 
 
 def refusal_of(problem: Problem) -> Refused:
-    """The error at home for a host's problem."""
     detail = problem.detail or problem.title
     return Refused(problem.name, detail, retry_after=problem.retry_after, time=problem.time)
 

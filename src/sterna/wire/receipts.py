@@ -82,7 +82,6 @@ class SignedReceipt(Record, frozen=True):
         return receipt
 
     def countersign(self, home: Identity) -> "SignedReceipt":
-        """The same, also signed by the home."""
         return msgspec.structs.replace(self, by_home=home.sign(_BY_HOME, self.payload))
 
     def encode(self) -> bytes:

@@ -194,7 +194,6 @@ class _Table:
             return self._decoder.decode(packed)
 
     def unpack(self, columns: Columns, rows: _Rows) -> dict[str, Sequence[Any]]:
-        """The values of each field."""
         return {
             field: codec.unpack(rows, *(getattr(columns, name) for name in names))
             for field, _, codec, names in self._fields

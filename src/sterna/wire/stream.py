@@ -1,20 +1,14 @@
 """Reply 2: parcels, log lines and heartbeats into frames at the host, and out of them at home."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from sterna.errors import WireError
 from sterna.model import Ended, Record, Usage
 from sterna.wire.compression import Squeezer, Unsqueezer
-from sterna.wire.frames import (
-    HEADER_BYTES,
-    MAX_PAYLOAD_BYTES,
-    FrameReader,
-    FrameWriter,
-    Kind,
-    sealed_bytes,
-)
+from sterna.wire.frames import HEADER_BYTES, MAX_PAYLOAD_BYTES, FrameReader, FrameWriter, Kind, sealed_bytes
+from sterna.wire.keys import Identity, PublicKey
 from sterna.wire.merkle import HASH_BYTES
 from sterna.wire.parcels import MAX_COUNT, MAX_PARCEL_BYTES, check_usage
 from sterna.wire.problems import malformed
@@ -22,9 +16,6 @@ from sterna.wire.problems import malformed
 MAX_LINE_BYTES = 2048  # of log
 _LENGTH_BYTES = 4
 _ENDING = "ending"  # the context in which endings are signed
-
-Sign = Callable[[str, bytes], bytes]  # `Identity.sign`
-Verify = Callable[[str, bytes, bytes], None]  # `PublicKey.verify`
 
 
 class Ending(Record, frozen=True, kw_only=True):
@@ -38,12 +29,12 @@ class Ending(Record, frozen=True, kw_only=True):
     root: bytes  # of the Merkle tree of the pages
     signature: bytes = b""
 
-    def signed(self, sign: Sign) -> "Ending":
-        return msgspec.structs.replace(self, signature=sign(_ENDING, self._unsigned()))
+    def signed(self, host: Identity) -> "Ending":
+        return msgspec.structs.replace(self, signature=host.sign(_ENDING, self._unsigned()))
 
-    def check(self, verify: Verify) -> None:
+    def check(self, host: PublicKey) -> None:
         """WireError if the signature is not that of the host."""
-        verify(_ENDING, self._unsigned(), self.signature)
+        host.verify(_ENDING, self._unsigned(), self.signature)
 
     def _unsigned(self) -> bytes:
         return msgspec.msgpack.encode(msgspec.structs.replace(self, signature=b""))
@@ -106,7 +97,6 @@ class StreamWriter:
         return self._frames.frame(Kind.ALIVE)
 
     def problem(self, json: bytes) -> bytes:
-        """Why the stream ends early."""
         return self._frames.frame(Kind.PROBLEM, json[:MAX_PAYLOAD_BYTES])
 
     def receipt(self, packed: bytes) -> bytes:

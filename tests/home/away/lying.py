@@ -15,7 +15,7 @@ from sterna.transport.interface import Call
 from sterna.wire.discovery import Offer, encode_offer
 from sterna.wire.handshake import SessionKeys, read_hello, welcome
 from sterna.wire.keys import Identity
-from sterna.wire.known import Marks
+from sterna.wire.known import Marks, marks_of
 from sterna.wire.merkle import Tree, leaf_of
 from sterna.wire.orders import (
     Kill,
@@ -97,7 +97,7 @@ class LyingHost:
 
     parcels: list[Parcel]
     identity: Identity = field(default_factory=Identity.new)
-    marks: Marks = field(default_factory=lambda: Marks(Known()))
+    marks: Marks = field(default_factory=lambda: marks_of(Known()))
     compose: Compose = usual
     distort: Distort = honest
     ending: dict[str, Any] = field(default_factory=dict)  # what the end says instead of the truth
@@ -183,7 +183,7 @@ class LyingHost:
         }
         signature = self.ending.get("signature")
         ending = Ending(**(given | {k: v for k, v in self.ending.items() if k != "signature"}))
-        signed = ending.signed((self.signer or self.identity).sign)
+        signed = ending.signed(self.signer or self.identity)
         return msgspec.structs.replace(signed, signature=signature) if signature else signed
 
 

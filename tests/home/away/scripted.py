@@ -49,7 +49,7 @@ class ScriptedLines:
     @property
     def session(self) -> Session:
         return Session(
-            id=b"",
+            suite="",
             ticket=b"",
             grants=GRANTS,
             platform={},

@@ -13,14 +13,14 @@ from sterna.home.away.inbox import Inbox, in_our_time, most_bytes
 from sterna.model import Budget, Checkpoint, Ended, Known, Parcel, Target, Usage
 from sterna.wire.frames import FrameWriter, Kind
 from sterna.wire.keys import Identity
-from sterna.wire.known import Marks
+from sterna.wire.known import marks_of
 from sterna.wire.merkle import Tree, leaf_of
 from sterna.wire.parcels import pack_parcel
 from sterna.wire.stream import Ending, StreamWriter
 
 HOST = Identity(bytes([2]) * 32)
 KEY = bytes(range(32))
-MARKS = Marks(Known())
+MARKS = marks_of(Known())
 TRUE = parcels(4)
 PACKED = [pack_parcel(each, MARKS) for each in TRUE]
 
@@ -32,7 +32,7 @@ def ending() -> Ending:
             tree.add(leaf_of(made))
     return Ending(
         visit="v1", parcels=4, pages=8, usage=Usage(), ended=Ended.FINISHED, root=tree.root()
-    ).signed(HOST.sign)
+    ).signed(HOST)
 
 
 END = msgspec.msgpack.encode(ending())

@@ -27,7 +27,7 @@ from sterna.model import Budget, Ended, Known, Target, Usage, Validator
 from sterna.transport.interface import Call
 from sterna.web.urls import fingerprint
 from sterna.wire.handshake import read_hello
-from sterna.wire.known import Marks
+from sterna.wire.known import marks_of
 from sterna.wire.orders import Kill, Look, Send
 
 # -- what goes well ----------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ async def test_unchanged_pages_are_made_again_from_what_home_knows() -> None:
     urls = [f"{SITE}/{number}" for number in range(3)]
     validators = tuple(Validator(fingerprint(url), etag="x", digest=bytes([7]) * 32) for url in urls)
     starts = tuple(Target(url, depth=1) for url in urls)
-    marks = Marks(Known(b"", validators))
+    marks = marks_of(Known(b"", validators))
     host = LyingHost(
         [
             parcel(

@@ -18,7 +18,7 @@ from sterna.runtime.cell import seccomp
 from sterna.runtime.cell.frame import HEAD_BYTES
 from sterna.runtime.cell.jail import JailLimits, Protection
 from sterna.runtime.cell.pool import Cell, Death, Forker
-from sterna.runtime.engine import client
+from sterna.runtime.engine import client, messages
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.engine.messages import (
     MAX_FOLLOWS,
@@ -267,7 +267,7 @@ async def test_pages_that_wait_behind_a_stop_are_not_judged_and_the_state_can_st
 
 async def test_a_question_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, _ = await opened(after_ready())
-    monkeypatch.setattr(client, "MAX_REQUEST_BYTES", 1000)
+    monkeypatch.setattr(messages, "MAX_REQUEST_BYTES", 1000)
     with pytest.raises(EngineEnded, match="larger than") as end:
         await engine.judge(PageView(url="x", text="y" * 2000))
     assert end.value.ended == "memory_bytes"

@@ -9,9 +9,9 @@ from tests.runtime.engine.running import running
 from sterna.crawler.clp import read_constructs, tokens
 from sterna.crawler.facts import Fact, Symbol, Value, decode
 from sterna.crawler.rules import CONSTRUCTS, FUNCTIONS, TEMPLATES
-from sterna.model import Link, Links, Source
+from sterna.model import Link, Links, Source, Target
 from sterna.runtime.engine.library import ALLOWED, HIDDEN
-from sterna.runtime.engine.messages import PageView, RequestView, Verdict
+from sterna.runtime.engine.messages import PageView, Verdict
 
 PAGE = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
 EXAMPLES = re.findall(r"^```clips\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -80,7 +80,7 @@ def test_an_example_does_what_the_page_says(example: str) -> None:
     for line in wanted(example):
         if line.startswith("request "):
             url = line.split()[1]
-            is_admitted, _ = crawler.engine.admits(RequestView(url))
+            is_admitted, _ = crawler.engine.admits(Target(url))
             lines.append(f"request {url} {'admitted' if is_admitted else 'refused'}")
     verdict = crawler.engine.judge(VIEW)
     assert verdict.error_count == 0

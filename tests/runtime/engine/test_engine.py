@@ -7,8 +7,8 @@ from tests.runtime.engine.running import running
 
 from sterna.crawler.facts import FALSE, TRUE, Fact, Symbol, decode, encode
 from sterna.errors import RulesError
-from sterna.model import Link, Links, StateChange
-from sterna.runtime.engine.messages import MAX_FOLLOWS, RequestView
+from sterna.model import Link, Links, StateChange, Target
+from sterna.runtime.engine.messages import MAX_FOLLOWS
 
 
 def test_a_page_is_judged_as_the_rules_say_and_otherwise_as_the_selection_says() -> None:
@@ -135,14 +135,14 @@ def test_priorities_are_told() -> None:
 def test_a_request_is_admitted_unless_a_rule_refuses_it() -> None:
     crawler = running('(defrule a (request (url ?u&:(like ?u "%private%"))) => (refuse ?u) (log-line "no"))')
     assert crawler.engine.asks_before_fetch
-    assert crawler.engine.admits(RequestView("https://a.example/private/1")) == (False, ("no",))
-    assert crawler.engine.admits(RequestView("https://a.example/public")) == (True, ())
+    assert crawler.engine.admits(Target("https://a.example/private/1")) == (False, ("no",))
+    assert crawler.engine.admits(Target("https://a.example/public")) == (True, ())
     assert crawler.facts() == []
 
 
 def test_what_is_for_pages_is_a_fault_where_a_request_is_judged() -> None:
     crawler = running("(defrule a (request) => (keep))")
-    is_admitted, log = crawler.engine.admits(RequestView("https://a.example/"))
+    is_admitted, log = crawler.engine.admits(Target("https://a.example/"))
     assert is_admitted
     assert "keep: is for rules on pages" in log[0]
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.engine.running import Running, running
 
-from sterna.model import Link, Links
-from sterna.runtime.engine.messages import PageView, RequestView, Verdict
+from sterna.model import Link, Links, Target
+from sterna.runtime.engine.messages import PageView, Verdict
 
 PROGRAMS = {
     "counting": """
@@ -80,7 +80,7 @@ views = st.builds(
 def step(crawler: Running, view: PageView) -> tuple[Verdict, bool]:
     """What is decided; what goes wrong is logged once where it happens, and so again after a move."""
     verdict = msgspec.structs.replace(crawler.engine.judge(view), log=())
-    return verdict, crawler.engine.admits(RequestView(view.url, view.depth))[0]
+    return verdict, crawler.engine.admits(Target(view.url, view.depth))[0]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.runtime.engine.running import start_of
 
-from sterna.model import Links, State, StateChange
+from sterna.model import Links, State, StateChange, Target
 from sterna.runtime.cell import frame
 from sterna.runtime.cell.frame import HEAD_BYTES, frame_size
 from sterna.runtime.engine.messages import (
@@ -25,7 +25,6 @@ from sterna.runtime.engine.messages import (
     Over,
     PageView,
     Ready,
-    RequestView,
     Verdicts,
     read_reply,
 )
@@ -95,7 +94,7 @@ def test_questions_are_answered_in_their_order() -> None:
         assert isinstance(verdicts, Verdicts)
         assert [verdict.is_kept for verdict in verdicts.verdicts] == [True, None]
         assert verdicts.cpu_seconds > 0
-        admitted = talk.ask(Admit((RequestView("x", 9), RequestView("x"), RequestView("y", 9))))
+        admitted = talk.ask(Admit((Target("x", 9), Target("x"), Target("y", 9))))
         assert isinstance(admitted, Admitted)
         assert admitted.admits == (False, True, True)
         changed = talk.ask(Change())
@@ -166,7 +165,7 @@ def test_records_cross_the_line_unchanged() -> None:
         extracts=(("n", ("1", "2")),),
     )
     start = start_of(RULES, state=State(((1, b"x"),), b"m"), facts=[b"f"])
-    for question in (start, Judge((view,)), Admit((RequestView("u", 1, "r", 2),)), Change()):
+    for question in (start, Judge((view,)), Admit((Target("u", 1, "r", priority=2),)), Change()):
         assert msgspec.msgpack.decode(framed(question)[HEAD_BYTES:], type=EngineRequest) == question
     answer = Changed(StateChange(((1, b"a"),), (2,), b"m"), 1.5)
     assert read_reply(bytes(framed(answer)[HEAD_BYTES:])) == answer

@@ -133,7 +133,7 @@ class Inbox:
         """Raises WireError unless the host signed exactly what was received."""
         if ending.visit != self._visit.id:
             raise WireError("malformed", "end of another visit")
-        ending.check(self._host_key.verify)
+        ending.check(self._host_key)
         if ending.parcels != self.next - 1 or ending.ended != self.ended:
             received = f"{self.next - 1} were received"
             raise WireError("malformed", f"the host counts {ending.parcels} parcels, but {received}")

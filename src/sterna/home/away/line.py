@@ -21,7 +21,7 @@ from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import MAX_WELCOME_BYTES, Greeting, Session
 from sterna.wire.keys import Identity
-from sterna.wire.known import Marks, pack_known
+from sterna.wire.known import Marks, marks_of, pack_known
 from sterna.wire.orders import (
     MAX_SMALL_BYTES,
     Agent,
@@ -309,7 +309,7 @@ async def cancel(*tasks: asyncio.Task[Any] | None) -> None:
 
 def _packed(visit: Visit) -> tuple[tuple[Target, ...], bytes, Marks]:
     starts, known = luggage(visit)
-    return starts, pack_known(known), Marks(known)
+    return starts, pack_known(known), marks_of(known)
 
 
 def _order_call(session: Session, order: Order) -> Call:

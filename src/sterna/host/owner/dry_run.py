@@ -23,9 +23,9 @@ from sterna.host.visiting.workshop import Workshop, redirect_rules
 from sterna.model import Ended, Links, Page, Parcel, Raw, Record, Target, Usage, Visit
 from sterna.runtime.cell.jail import protection
 from sterna.web.clock import Clock
-from sterna.wire.known import Marks
+from sterna.wire.known import marks_of
 from sterna.wire.orders import Send
-from sterna.wire.parcels import Unpacker, as_sent, pack_parcel
+from sterna.wire.parcels import Unpacker, pack_parcel
 from sterna.wire.stream import StreamWriter
 
 Write = Callable[[dict[str, object]], None]  # takes a line
@@ -83,7 +83,7 @@ class _Output:
         self._visit = visit
         self._clock = clock
         self._write = write
-        self._marks = Marks(visit.known)
+        self._marks = marks_of(visit.known)
         self._unpacker = Unpacker(visit, self._marks)
         self._stream = StreamWriter(secrets.token_bytes(32), level=level)
         # Changed by take(), of which one runs at a time.
@@ -124,7 +124,7 @@ class _Output:
         )
 
     def _pack(self, parcel: Parcel) -> bytes:
-        packed = pack_parcel(as_sent(parcel, self._marks), self._marks)
+        packed = pack_parcel(parcel, self._marks)
         self._sums["sent_bytes"] += len(self._stream.parcel(packed))
         return packed
 

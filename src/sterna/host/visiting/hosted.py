@@ -14,12 +14,13 @@ from sterna.host.visiting.room import Spool
 from sterna.model import Ended, Known, Parcel, State, Usage, Visit
 from sterna.runtime.reins import Reins
 from sterna.web.clock import Clock
-from sterna.wire.known import Marks
+from sterna.wire.keys import Identity
+from sterna.wire.known import marks_of
 from sterna.wire.merkle import Tree, leaf_of
 from sterna.wire.orders import Report, VisitState
 from sterna.wire.parcels import as_sent, pack_parcel
 from sterna.wire.problems import Problem, encode_problem, problem
-from sterna.wire.stream import Ending, Sign, StreamWriter
+from sterna.wire.stream import Ending, StreamWriter
 
 ALIVE_SECONDS = 10.0
 SAY_PAUSED_SECONDS = 60.0  # between two lines that say that a visit still rests
@@ -62,7 +63,7 @@ class HostedVisit:
         self.usage = Usage()
         self._clock = clock
         self.heard = clock.now()  # when its home last called
-        self._marks = Marks(visit.known)
+        self._marks = marks_of(visit.known)
         self._tree = Tree()
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
         self._news = asyncio.Event()
@@ -135,7 +136,7 @@ class HostedVisit:
         self.paused = ""
         self._news.set()
 
-    def finish(self, sign: Sign) -> None:
+    def finish(self, host: Identity) -> None:
         """All parcels are in the spool."""
         assert self.ended
         self.ending = Ending(
@@ -145,7 +146,7 @@ class HostedVisit:
             usage=self.usage,
             ended=self.ended,
             root=self._tree.root(),
-        ).signed(sign)
+        ).signed(host)
         self._settle("killed" if self.is_killed else "finished")
 
     def fail(self, why: Problem, state: VisitState = "killed") -> None:
@@ -159,9 +160,8 @@ class HostedVisit:
         self.paused = ""
         self.account.end(self.usage, self.ended, root=self._tree.root())
         # A visit that is kept for its home must not hold on to all that it knew.
-        empty = Known()
-        self.visit = msgspec.structs.replace(self.visit, starts=(), known=empty, state=State())
-        self._marks = Marks(empty)
+        self.visit = msgspec.structs.replace(self.visit, starts=(), known=Known(), state=State())
+        self._marks = {}
         self.heard = self._clock.now()
         self._news.set()
 

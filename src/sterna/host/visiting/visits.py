@@ -195,7 +195,7 @@ class Visits:
                     reins=hosted.reins,
                     through=lambda fetcher: ShieldedFetcher(fetcher, lambda: self._closed_to(hosted)),
                 )
-            hosted.finish(premises.identity.sign)
+            hosted.finish(premises.identity)
         except asyncio.CancelledError:
             hosted.fail(problem("gone", "the visit was killed"))
             raise

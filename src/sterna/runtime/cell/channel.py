@@ -80,7 +80,6 @@ class Channel(Generic[_Message]):
         return cls(process, streams, decode, most_bytes)
 
     def memory_bytes(self, *, is_peak: bool = False) -> int:
-        """The resident memory of the process, now or at its peak; 0 if it is over."""
         return self._process.memory_bytes(is_peak=is_peak)
 
     @property
@@ -123,7 +122,6 @@ class Channel(Generic[_Message]):
         return CellEnded(Death(ended="violation", detail=f"invalid answer: {detail}"))
 
     async def close(self) -> None:
-        """Ends the process, unless it is over."""
         if not self._is_closed:
             self._is_closed = True
             self._process.kill()

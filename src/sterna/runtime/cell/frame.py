@@ -20,17 +20,14 @@ def framed(message: Any, *, most_bytes: int) -> bytearray:
     """The message as it is sent; ValueError if it is larger than `most_bytes`."""
     frame = bytearray(HEAD_BYTES)
     _ENCODER.encode_into(message, frame, HEAD_BYTES)
-    size = len(frame) - HEAD_BYTES
-    _check_size(size, most_bytes)
+    size = _checked(len(frame) - HEAD_BYTES, most_bytes)
     frame[:HEAD_BYTES] = size.to_bytes(HEAD_BYTES, "big")
     return frame
 
 
 def frame_size(head: bytes | bytearray, *, most_bytes: int) -> int:
     """How many bytes follow the head; ValueError if more than `most_bytes`."""
-    size = int.from_bytes(head, "big")
-    _check_size(size, most_bytes)
-    return size
+    return _checked(int.from_bytes(head, "big"), most_bytes)
 
 
 def cut_frames(received: bytearray, *, most_bytes: int) -> list[bytes]:
@@ -63,9 +60,10 @@ def message_decoder(kind: type[_Message] | object) -> Callable[[bytes], _Message
     return read
 
 
-def _check_size(size: int, most_bytes: int) -> None:
+def _checked(size: int, most_bytes: int) -> int:
     if size > most_bytes:
         raise ValueError(f"a message of {size:,} bytes is larger than {most_bytes:,}")
+    return size
 
 
 class CellLine(Generic[_Message]):

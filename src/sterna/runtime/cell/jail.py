@@ -51,16 +51,11 @@ _TRIAL = "from sterna.runtime.cell import jail; jail.try_out()"
 
 
 class JailLimits(Record, frozen=True, kw_only=True):
-    """What a cell may use; 0 stands for the default."""
+    """What a cell may use."""
 
-    memory_bytes: int = 0  # address space, beyond what it inherits from the warm parent
-    cpu_seconds: float = 0.0  # rounded up, because the kernel counts whole seconds; math.inf for no limit
-
-    def or_defaults(self) -> "JailLimits":
-        return JailLimits(
-            memory_bytes=self.memory_bytes or DEFAULT_MEMORY_BYTES,
-            cpu_seconds=self.cpu_seconds or DEFAULT_CPU_SECONDS,
-        )
+    memory_bytes: int = DEFAULT_MEMORY_BYTES  # address space, beyond what it inherits from the warm parent
+    # Rounded up, because the kernel counts whole seconds; math.inf for no limit.
+    cpu_seconds: float = DEFAULT_CPU_SECONDS
 
 
 class Protection(Record, frozen=True, kw_only=True):
@@ -79,7 +74,6 @@ class Protection(Record, frozen=True, kw_only=True):
 def limit(limits: JailLimits, *, parent: int) -> None:
     """Limits memory and CPU time of this process, in its own session, and ties its life to its parent."""
     os.setsid()
-    limits = limits.or_defaults()
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory_bytes)
     if math.isfinite(limits.cpu_seconds):

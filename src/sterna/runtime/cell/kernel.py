@@ -32,7 +32,6 @@ def call(number: int, *arguments: int) -> int:
 
 
 def prctl(option: int, argument: int) -> int:
-    """The result of prctl(2); OSError if it fails."""
     return _checked(_libc.prctl(option, ctypes.c_ulong(argument), *[ctypes.c_ulong(0)] * 3))
 
 

@@ -6,7 +6,7 @@ import shutil
 import signal
 import socket
 import sys
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Literal
@@ -15,20 +15,7 @@ import msgspec
 
 from sterna.errors import JailError
 from sterna.model import Record
-from sterna.runtime.cell.forker import (
-    EXIT_BROKEN,
-    EXIT_MEMORY,
-    EXIT_NO_JAIL,
-    MAX_MESSAGE_BYTES,
-    Broken,
-    Died,
-    Failed,
-    Ready,
-    Report,
-    Request,
-    Started,
-    Unjailed,
-)
+from sterna.runtime.cell import forker
 from sterna.runtime.cell.jail import BUBBLEWRAP, JailLimits
 from sterna.runtime.cell.kernel import memory_bytes
 
@@ -44,9 +31,9 @@ Cause = Literal["exit", "violation", "cpu_seconds", "wall_seconds", "memory_byte
 
 _BY_CODE: dict[int, tuple[Cause, str]] = {
     0: ("exit", ""),
-    EXIT_MEMORY: ("memory_bytes", "it needed more memory than its limit"),
-    EXIT_NO_JAIL: ("crash", "it failed to enter its jail"),
-    EXIT_BROKEN: ("crash", "its program raised an error"),
+    forker.EXIT_MEMORY: ("memory_bytes", "it needed more memory than its limit"),
+    forker.EXIT_NO_JAIL: ("crash", "it failed to enter its jail"),
+    forker.EXIT_BROKEN: ("crash", "its program raised an error"),
     -signal.SIGSYS: ("violation", "it made a system call that the jail forbids"),
     -signal.SIGXCPU: ("cpu_seconds", "it computed for longer than its limit"),
 }
@@ -61,8 +48,8 @@ class Death(Record, frozen=True, kw_only=True):
     memory_bytes: int = 0  # peak resident, with what it shared with the warm parent
 
 
-def death_of(died: Died, limits: JailLimits) -> Death:
-    """The death of a cell that had these limits (none of them 0)."""
+def death_of(died: forker.Died, limits: JailLimits) -> Death:
+    """The death of a cell that had these limits."""
     code = os.waitstatus_to_exitcode(died.status)
     if code == -signal.SIGKILL and died.cpu_seconds >= limits.cpu_seconds:
         code = -signal.SIGXCPU  # a second after which the kernel kills a process that blocks that signal
@@ -81,19 +68,16 @@ def death_of(died: Died, limits: JailLimits) -> Death:
     return Death(ended=ended, detail=detail, cpu_seconds=died.cpu_seconds, memory_bytes=died.memory_bytes)
 
 
-class Cell:
+class Cell(AbstractAsyncContextManager["Cell"]):
     """A child process and its socket; an async context manager that ends it."""
 
     def __init__(self, pid: int, *, sock: socket.socket, process: int, limits: JailLimits) -> None:
         self.pid = pid
         self.socket = sock
         self._process = process  # its pidfd, closed when it is dead; its number may be reused by then
-        self._limits = limits.or_defaults()
+        self._limits = limits
         self._was_killed = False
         self._death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
-
-    async def __aenter__(self) -> "Cell":
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         self.kill()
@@ -114,18 +98,15 @@ class Cell:
             ) from None
 
     def kill(self) -> None:
-        """Ends it at once; does nothing if it is dead."""
         if not self._death.done():
             self._was_killed = True
             with suppress(ProcessLookupError):  # it died a moment ago, and the report is on its way
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def memory_bytes(self, *, is_peak: bool) -> int:
-        """Its resident memory, now or at its peak; 0 if it is dead."""
         return 0 if self._death.done() else memory_bytes(self.pid, is_peak=is_peak)
 
-    def bury(self, died: Died, words: str) -> None:
-        """Records its death, with its last words if it had any."""
+    def bury(self, died: forker.Died, words: str) -> None:
         death = death_of(died, self._limits)
         if death.ended == "killed" and self._was_killed:
             words = "by its host"
@@ -136,7 +117,7 @@ class Cell:
         self._death.set_result(death)
 
 
-class Forker:
+class Forker(AbstractAsyncContextManager["Forker"]):
     """Starts cells; an async context manager that owns their warm parent, which starts with the first cell.
 
     `entry` is what runs in them, MODULE:FUNCTION; `wrapper` is a command to run the warm parent in, which is
@@ -153,9 +134,6 @@ class Forker:
         self._is_closed = False
         self._spawning = asyncio.Lock()
         self._room = asyncio.Semaphore(MAX_STARTING)
-
-    async def __aenter__(self) -> "Forker":
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -190,15 +168,13 @@ class Forker:
     async def _spawn(self) -> "_Parent":
         # -P keeps the working directory off the path, so that nothing in it is imported.
         command = (sys.executable, "-P", "-m", "sterna.runtime.cell.forker", self._entry)
-        if self._wrapper:
+        while True:
             try:
                 return await _spawn((*self._wrapper, *command))
-            except OSError:  # it does not start, or ends before the warm parent is ready
-                self._wrapper = ()
-        try:
-            return await _spawn(command)
-        except OSError as error:
-            raise JailError(f"cannot start the warm parent of {self._entry} ({error})") from error
+            except OSError as error:
+                if not self._wrapper:
+                    raise JailError(f"cannot start the warm parent of {self._entry} ({error})") from error
+                self._wrapper = ()  # it does not start, or ends before the warm parent is ready
 
 
 class _Parent:
@@ -211,11 +187,11 @@ class _Parent:
         self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
         # These are changed by start() and, in the same thread, by what the line brings.
-        self.ready: asyncio.Future[Ready] = self._loop.create_future()
+        self.ready: asyncio.Future[forker.Ready] = self._loop.create_future()
         self._starting: dict[int, _Start] = {}
         self._cells: dict[int, Cell] = {}
         self._last_words: dict[int, str] = {}
-        self._decoder = msgspec.msgpack.Decoder(Report)
+        self._decoder = msgspec.msgpack.Decoder(forker.Report)
         self._loop.add_reader(line.fileno(), self._hear)
 
     async def start(self, limits: JailLimits, is_jailed: bool) -> Cell:
@@ -227,7 +203,7 @@ class _Parent:
         with theirs:
             start = self._starting[number] = _Start(self._loop.create_future(), ours, limits)
             try:
-                request = msgspec.msgpack.encode(Request(number, limits, is_jailed))
+                request = msgspec.msgpack.encode(forker.Request(number, limits, is_jailed))
                 socket.send_fds(self._line, [request], [theirs.fileno()])
                 async with asyncio.timeout(START_SECONDS):
                     return await start.cell
@@ -253,7 +229,7 @@ class _Parent:
         while not self.is_over:
             try:
                 data, descriptors, _, _ = socket.recv_fds(
-                    self._line, MAX_MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC
+                    self._line, forker.MAX_MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC
                 )
             except BlockingIOError:
                 return
@@ -264,15 +240,15 @@ class _Parent:
             else:
                 self._end("the warm parent died")
 
-    def _take(self, report: Report, descriptors: list[int]) -> None:
+    def _take(self, report: forker.Report, descriptors: list[int]) -> None:
         match report:
-            case Ready() if not self.ready.done():
+            case forker.Ready() if not self.ready.done():
                 self.ready.set_result(report)
-            case Broken(words) if not self.ready.done():
+            case forker.Broken(words) if not self.ready.done():
                 self.ready.set_exception(
                     JailError(f"cannot start a cell: its program failed to import: {words}")
                 )
-            case Started(number, pid):
+            case forker.Started(number, pid):
                 start = self._starting.pop(number)
                 cell = Cell(pid, sock=start.socket, process=descriptors[0], limits=start.limits)
                 self._cells[number] = cell
@@ -280,11 +256,11 @@ class _Parent:
                     cell.kill()
                 else:
                     start.cell.set_result(cell)
-            case Failed(number, words) if number in self._starting:
+            case forker.Failed(number, words) if number in self._starting:
                 self._starting.pop(number).fail(JailError(words))
-            case Unjailed(number, words):
+            case forker.Unjailed(number, words):
                 self._last_words[number] = words
-            case Died(number):
+            case forker.Died(number):
                 self._cells.pop(number).bury(report, self._last_words.pop(number, ""))
 
     def _end(self, detail: str) -> None:

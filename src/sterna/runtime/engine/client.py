@@ -4,35 +4,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, TypeVar
 
 from sterna.errors import EngineEnded
 from sterna.model import Budget, Ended, Program, State, StateChange, Target
 from sterna.runtime.cell.channel import CellEnded, Channel, Starter
 from sterna.runtime.cell.frame import framed
-from sterna.runtime.cell.jail import JailLimits, protection
+from sterna.runtime.cell.jail import DEFAULT_CPU_SECONDS, DEFAULT_MEMORY_BYTES, JailLimits, protection
 from sterna.runtime.cell.pool import Forker
-from sterna.runtime.engine.messages import (
-    ENDS,
-    MAX_REPLY_BYTES,
-    MAX_REQUEST_BYTES,
-    Admit,
-    Admitted,
-    Change,
-    Changed,
-    EngineReply,
-    EngineRequest,
-    Judge,
-    Over,
-    PageView,
-    Ready,
-    RequestView,
-    Start,
-    Stopped,
-    Verdict,
-    Verdicts,
-    read_reply,
-)
+from sterna.runtime.engine import messages
+from sterna.runtime.engine.messages import PageView, Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +29,7 @@ _NEW, _NO_LIMITS = State(), Budget()
 _CPU_GRACE_SECONDS = 2.0  # the kernel's hard limit lies behind our own soft one
 
 
-class Engines:
+class Engines(AbstractAsyncContextManager["Engines"]):
     """Opens engines; an async context manager that owns the processes in which they run."""
 
     def __init__(
@@ -63,9 +45,6 @@ class Engines:
         self._page_seconds = page_seconds
         self._engines: set[Engine] = set()
 
-    async def __aenter__(self) -> "Engines":
-        return self
-
     async def __aexit__(self, *_: object) -> None:
         for engine in list(self._engines):
             await engine.close()
@@ -79,16 +58,12 @@ class Engines:
         facts: Iterable[bytes] = (),
         budget: Budget = _NO_LIMITS,
     ) -> "Engine":
-        """An engine with the program's rules, which have begun or gone on from `state`.
-
-        EngineEnded if they fail to; JailError if no process can be started, or none with a jail.
-        """
-        limits = JailLimits(
-            memory_bytes=budget.memory_bytes,
-            cpu_seconds=budget.cpu_seconds + _CPU_GRACE_SECONDS if budget.cpu_seconds else 0.0,
-        )
+        """An engine whose rules have begun, or gone on from `state`; raises EngineEnded or JailError."""
+        cpu_seconds = budget.cpu_seconds + _CPU_GRACE_SECONDS if budget.cpu_seconds else DEFAULT_CPU_SECONDS
+        memory_bytes = budget.memory_bytes or DEFAULT_MEMORY_BYTES
+        limits = JailLimits(memory_bytes=memory_bytes, cpu_seconds=cpu_seconds)
         process = await self._starter.start(limits=limits, is_jailed=await self._choose_jail())
-        start = Start(
+        start = messages.Start(
             rules=program.rules,
             state=state,
             facts=tuple(facts),
@@ -96,7 +71,7 @@ class Engines:
             page_seconds=self._page_seconds,
             drives_loading=program.drives_loading,
         )
-        channel = await Channel.open(process, read_reply, most_bytes=MAX_REPLY_BYTES)
+        channel = await Channel.open(process, messages.read_reply, most_bytes=messages.MAX_REPLY_BYTES)
         engine = Engine(channel, page_seconds=self._page_seconds, forget=self._engines.discard)
         self._engines.add(engine)
         await engine.begin(start)
@@ -120,18 +95,22 @@ class _Job(NamedTuple):
     garbage collector.
     """
 
-    view: PageView | RequestView | None
+    view: PageView | Target | None
     done: asyncio.Future[Any]  # Verdict, bool or StateChange
 
 
-_Wanted = TypeVar("_Wanted", Ready, Verdicts, Admitted, Changed)
+_Wanted = TypeVar("_Wanted", messages.Ready, messages.Verdicts, messages.Admitted, messages.Changed)
 
 
 class Engine:
     """The rules of one crawler in a process of their own; answers in the order of the calls."""
 
     def __init__(
-        self, channel: Channel[EngineReply], *, page_seconds: float, forget: Callable[["Engine"], None]
+        self,
+        channel: Channel[messages.EngineReply],
+        *,
+        page_seconds: float,
+        forget: Callable[["Engine"], None],
     ) -> None:
         self.first = Verdict()  # what the rules said before any page
         self.asks_before_fetch = False  # some rule is about requests
@@ -148,11 +127,11 @@ class Engine:
         self._is_dead = False  # and nothing is answered any more
         self._pump: asyncio.Task[None] | None = None
 
-    async def begin(self, start: Start) -> None:
+    async def begin(self, start: messages.Start) -> None:
         """Starts the rules; EngineEnded if they fail to run."""
         try:
             await self._send(start)
-            ready = await self._receive(Ready, seconds=STATE_SECONDS)
+            ready = await self._receive(messages.Ready, seconds=STATE_SECONDS)
         except BaseException as error:
             await self.close()
             if isinstance(error, CellEnded):
@@ -171,9 +150,8 @@ class Engine:
 
     async def admits(self, target: Target) -> bool:
         """True unless a rule refuses to have the URL fetched."""
-        view = RequestView(target.url, target.depth, target.referrer, target.priority)
         async with self._room:
-            is_admitted: bool = await self._put(view)
+            is_admitted: bool = await self._put(target)
         return is_admitted
 
     async def change(self) -> StateChange:
@@ -182,7 +160,6 @@ class Engine:
         return change
 
     def memory_bytes(self) -> int:
-        """The resident memory of its process; 0 if it is over."""
         return self._channel.memory_bytes()
 
     async def close(self) -> None:
@@ -195,7 +172,7 @@ class Engine:
             self._die(EngineEnded(Ended.STOPPED, "the engine was closed"))
         await self._channel.close()
 
-    def _put(self, view: PageView | RequestView | None) -> asyncio.Future[Any]:
+    def _put(self, view: PageView | Target | None) -> asyncio.Future[Any]:
         if self._over and (self._is_dead or view is not None):
             raise EngineEnded(self._over.ended, self._over.detail)
         job = _Job(view, asyncio.get_running_loop().create_future())
@@ -211,7 +188,7 @@ class Engine:
                 await self._has_jobs.wait()
                 self._take_batch()
                 pages = tuple(job.view for job in self._under_way if isinstance(job.view, PageView))
-                requests = tuple(job.view for job in self._under_way if isinstance(job.view, RequestView))
+                requests = tuple(job.view for job in self._under_way if isinstance(job.view, Target))
                 if pages:
                     await self._judge(pages)
                 elif requests:
@@ -241,9 +218,9 @@ class Engine:
                 chars += len(job.view.text) + len(job.view.html) if isinstance(job.view, PageView) else 0
 
     async def _judge(self, pages: tuple[PageView, ...]) -> None:
-        await self._send(Judge(pages))
+        await self._send(messages.Judge(pages))
         while self._under_way:
-            reply = await self._receive(Verdicts, seconds=self._seconds)
+            reply = await self._receive(messages.Verdicts, seconds=self._seconds)
             if not 0 < len(reply.verdicts) <= len(self._under_way):
                 raise await self._channel.condemn(f"{len(reply.verdicts)} verdicts")
             for verdict in reply.verdicts:
@@ -251,9 +228,9 @@ class Engine:
                 if verdict.ended:
                     self._stop_judging(EngineEnded(verdict.ended, verdict.detail))
 
-    async def _admit(self, requests: tuple[RequestView, ...]) -> None:
-        await self._send(Admit(requests))
-        reply = await self._receive(Admitted, seconds=self._seconds * len(requests))
+    async def _admit(self, requests: tuple[Target, ...]) -> None:
+        await self._send(messages.Admit(requests))
+        reply = await self._receive(messages.Admitted, seconds=self._seconds * len(requests))
         if len(reply.admits) != len(requests):
             raise await self._channel.condemn(f"{len(reply.admits)} admissions for {len(requests)} requests")
         for is_admitted in reply.admits:
@@ -262,15 +239,15 @@ class Engine:
             self._stop_judging(EngineEnded(reply.ended, reply.detail))
 
     async def _ask_for_change(self) -> None:
-        await self._send(Change())
-        reply = await self._receive(Changed, seconds=STATE_SECONDS)
+        await self._send(messages.Change())
+        reply = await self._receive(messages.Changed, seconds=STATE_SECONDS)
         self._give(reply.change)
         while self._under_way:  # several asked at once: the first gets it all
             self._give(StateChange())
 
-    async def _send(self, request: EngineRequest) -> None:
+    async def _send(self, request: messages.EngineRequest) -> None:
         try:
-            frame = framed(request, most_bytes=MAX_REQUEST_BYTES)
+            frame = framed(request, most_bytes=messages.MAX_REQUEST_BYTES)
         except ValueError as error:
             await self._channel.close()
             raise EngineEnded(Ended.MEMORY_BYTES, str(error)) from error
@@ -279,9 +256,9 @@ class Engine:
     async def _receive(self, wanted: type[_Wanted], *, seconds: float) -> _Wanted:
         """The next reply, which must be of this type; EngineEnded or CellEnded if there is none."""
         reply = await self._channel.receive(seconds=seconds)
-        if isinstance(reply, Stopped):  # it obeyed a soft stop, and puts its facts in order
+        if isinstance(reply, messages.Stopped):  # it obeyed a soft stop, and puts its facts in order
             reply = await self._channel.receive(seconds=STATE_SECONDS)
-        if isinstance(reply, Over):
+        if isinstance(reply, messages.Over):
             await self._channel.close()
             ended = reply.ended if reply.ended in frozenset(Ended) else Ended.CRASH
             raise EngineEnded(ended, reply.detail[:1000])
@@ -313,7 +290,7 @@ class Engine:
 
 def _engine_ended(error: CellEnded) -> EngineEnded:
     death = error.death
-    if death.ended in ENDS:
+    if death.ended in messages.ENDS:
         return EngineEnded(death.ended, death.detail)
     return EngineEnded(Ended.CRASH, f"its process is gone ({death.ended}: {death.detail})")
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from clips._clips import ffi, lib
 
@@ -11,7 +12,8 @@ from sterna.crawler.facts import Fact, Value, Values
 from sterna.crawler.rules import MULTISLOTS, TEMPLATES
 from sterna.errors import SternaError
 from sterna.model import Record
-from sterna.runtime.engine.library import ALLOWED, C, address_of, check_layout, function_names, hook
+from sterna.runtime.engine import library
+from sterna.runtime.engine.library import ALLOWED, C, address_of, check_layout, function_names
 from sterna.runtime.engine.state import OwnFacts
 from sterna.runtime.engine.values import Maker, Pointer, argument_of, text_of, value_of
 
@@ -54,7 +56,7 @@ class Clips:
     """An environment without files, terminal and forbidden functions."""
 
     def __init__(self, *, out_of_memory: Callable[[], None]) -> None:
-        self.out_of_memory = out_of_memory
+        self.out_of_memory = out_of_memory  # must not return: CLIPS cannot continue
         self._env = lib.CreateEnvironment()
         self._address = address_of(self._env)
         self._make = Maker(self._env)
@@ -64,16 +66,20 @@ class Clips:
         self._value = ffi.new("CLIPSValue *")
         self._natives: list[Native] = []
         self._kept: list[object] = []  # objects that CLIPS points to and does not copy
-        self._parser_errors: list[tuple[int, str]] = []
+        self.parser_errors: list[tuple[int, str]] = []
         self._templates: dict[int, Template] = {}  # by their addresses, and below by their names
         self._names: dict[str, Template] = {}
         self._builders: dict[str, Pointer] = {}
         self._strip()
 
     def watch(self, own: OwnFacts) -> None:
-        """Sends notice of facts to `own` from now on."""
         self.asserted, self.retracted, self.modifying = own.asserted, own.retracted, own.modifying
-        hook(self._env, self)
+        _hooked[self._address] = self
+        C.AddAssertFunction(self._address, b"sterna", _ON_ASSERT, 0, None)
+        C.AddRetractFunction(self._address, b"sterna", _ON_RETRACT, 0, None)
+        C.AddModifyFunction(self._address, b"sterna", _ON_MODIFY, 0, None)
+        C.SetOutOfMemoryFunction(self._address, _ON_MEMORY)
+        C.SetParserErrorCallback(self._address, _ON_PARSER_ERROR, None)
 
     def __del__(self) -> None:
         if lib is None:  # Python ends
@@ -147,15 +153,12 @@ class Clips:
     def load(self, construct: Construct) -> None:
         """Adds a construct; RulesError with file, line and construct if CLIPS rejects it."""
         text = construct.text.encode()
-        self._parser_errors.clear()
+        self.parser_errors.clear()
         C.LoadFromString(self._address, text, len(text))
         self.troubles()
-        if self._parser_errors:
-            line, message = self._parser_errors[0]
+        if self.parser_errors:
+            line, message = self.parser_errors[0]
             raise construct.error(_plain(message), construct.form.line + max(line, 1) - 1)
-
-    def parser_error(self, line: int, text: str) -> None:
-        self._parser_errors.append((line, text))
 
     # -- running -------------------------------------------------------------------------------------------
 
@@ -216,7 +219,6 @@ class Clips:
     # -- facts ---------------------------------------------------------------------------------------------
 
     def template_named(self, name: str) -> Template | None:
-        """The template of this name; None if there is none yet."""
         if name not in self._names:
             pointer = lib.FindDeftemplate(self._env, name.encode())
             if pointer == ffi.NULL:
@@ -333,3 +335,53 @@ def _plain(text: str) -> str:
     """An error message of CLIPS in one line, without its codes and without what it shows of the rule."""
     text = _HALTED.sub("", _CODE.sub("", text.partition("\nERROR:")[0]))
     return " ".join(text.split())[:MAX_ERROR_CHARS]
+
+
+# -- hooks, which CLIPS calls; made when this is imported, for in a jail no code can be made -----------------
+
+_hooked: WeakValueDictionary[int, Clips] = WeakValueDictionary()  # by the addresses of their environments
+
+
+def _on_assert(env: int, fact: int, _context: int) -> None:
+    try:
+        _hooked[env].asserted(fact)
+    except MemoryError:  # here and below: no exception may pass through C
+        _hooked[env].out_of_memory()
+
+
+def _on_retract(env: int, fact: int, _context: int) -> None:
+    try:
+        _hooked[env].retracted(fact)
+    except MemoryError:
+        _hooked[env].out_of_memory()
+
+
+def _on_modify(env: int, before: int | None, _after: int | None, _context: int) -> None:
+    _hooked[env].modifying(before or 0)
+
+
+def _on_memory(env: int, _size: int) -> bool:
+    _hooked[env].out_of_memory()
+    return True
+
+
+def _on_parser_error(
+    env: int, _file: bytes, _warning: bytes | None, error: bytes | None, line: int, _context: int
+) -> None:
+    if error:
+        _hooked[env].parser_errors.append((line, error.decode(errors="replace")))
+
+
+_ON_ASSERT, _ON_RETRACT = library.FACT_HOOK(_on_assert), library.FACT_HOOK(_on_retract)
+_ON_MODIFY, _ON_MEMORY = library.MODIFY_HOOK(_on_modify), library.MEMORY_HOOK(_on_memory)
+_ON_PARSER_ERROR = library.PARSER_HOOK(_on_parser_error)
+
+
+# Replaces clipspy's own handler, whose functions are not used here.
+@ffi.def_extern(name="python_function")  # type: ignore[untyped-decorator]
+def _on_call(env: Pointer, context: Pointer, output: Pointer) -> None:
+    hooked = _hooked[address_of(env)]
+    try:
+        hooked.called(context, output)
+    except MemoryError:
+        hooked.out_of_memory()

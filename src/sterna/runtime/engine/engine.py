@@ -9,10 +9,10 @@ from sterna.crawler.clp import tokens
 from sterna.crawler.facts import FALSE, Fact, decode, decode_value, encode, encode_value
 from sterna.crawler.rules import TEMPLATES, check_rules, matches_alike
 from sterna.errors import RulesError
-from sterna.model import Ended, Record, State, StateChange
+from sterna.model import Ended, Record, State, StateChange, Target
 from sterna.runtime.engine.clips import Clips
 from sterna.runtime.engine.functions import Functions, Said
-from sterna.runtime.engine.messages import MAX_NUMBER, PageView, RequestView, Start, Verdict
+from sterna.runtime.engine.messages import MAX_NUMBER, PageView, Start, Verdict
 from sterna.runtime.engine.state import OwnFacts, Scratch
 from sterna.runtime.engine.values import CannotTravel, RuleFault, value_of
 
@@ -74,10 +74,7 @@ class RuleEngine:
         return {token.text for construct in constructs for token in tokens(construct.form)}
 
     def begin(self, state: State, facts: Iterable[bytes]) -> Verdict:
-        """Starts with the rules' own first facts and `facts`, or continues from a state; what rules decided.
-
-        RulesError if the facts or the state are not of these rules.
-        """
+        """Starts with `facts`, or continues from a state; RulesError if either is not of these rules."""
         self._functions.said = Said(follows_links=self._follows_links)
         try:
             if state == State():
@@ -132,12 +129,12 @@ class RuleEngine:
         functions.view = None
         return verdict
 
-    def admits(self, request: RequestView) -> tuple[bool, tuple[str, ...]]:
+    def admits(self, request: Target) -> tuple[bool, tuple[str, ...]]:
         """True if no rule refuses the URL; and the lines that rules logged."""
         functions = self._functions
         functions.said, functions.is_asking = Said(), True
         self._own.begin_page()
-        self._clips.assert_slots("request", msgspec.structs.asdict(request).items())
+        self._clips.assert_slots("request", [(slot, getattr(request, slot)) for slot in TEMPLATES["request"]])
         self._run()
         verdict = self._end()
         functions.is_asking = False

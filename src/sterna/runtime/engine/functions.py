@@ -241,12 +241,10 @@ class Functions:
         return _search_test(_text(expression))(_text(value))
 
     def _url_site(self, url: Value) -> str:
-        canonical = self._canonical(_text(url))
-        return site_of(canonical) if canonical else ""
+        return site_of(self._canonical(_text(url)) or "")
 
     def _url_path(self, url: Value) -> str:
-        canonical = self._canonical(_text(url))
-        return path_of(canonical) if canonical else ""
+        return path_of(self._canonical(_text(url)) or "")
 
     def _url_join(self, base: Value, href: Value) -> Value:
         return self._canonical(_text(href), self._canonical(_text(base)) or "") or FALSE

@@ -1,12 +1,11 @@
-"""The C calls of CLIPS that clipspy's own interface leaves out, and the hooks that CLIPS calls.
+"""The C calls of CLIPS that clipspy's own interface leaves out, and the functions that rules may call.
 
 clipspy provides the library. Its Python side is not used: its router slows everything down, and its functions
-flatten multifields. All hooks are made when this is imported: in a jail no code can be made.
+flatten multifields.
 """
 
 import ctypes
-import weakref
-from typing import Any, Protocol
+from typing import Any
 
 import clips._clips
 from clips._clips import ffi, lib
@@ -19,29 +18,10 @@ _RECENCY, _TEMPLATE, _NUMBER = 4, 5, 7
 
 _POINTER = ctypes.c_void_p
 _TEXT = ctypes.c_char_p
-_FACT_HOOK = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER)
-_MODIFY_HOOK = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _POINTER)
-_MEMORY_HOOK = ctypes.CFUNCTYPE(ctypes.c_bool, _POINTER, ctypes.c_size_t)
-_PARSER_HOOK = ctypes.CFUNCTYPE(None, _POINTER, _TEXT, _TEXT, _TEXT, ctypes.c_long, _POINTER)
-
-
-class Hooked(Protocol):
-    """Gets what CLIPS reports of an environment; facts by their addresses."""
-
-    def asserted(self, fact: int) -> None: ...
-
-    def retracted(self, fact: int) -> None: ...
-
-    def modifying(self, fact: int) -> None:
-        """The fact is retracted next, and asserted again under its number; 0 when that is over."""
-
-    def parser_error(self, line: int, text: str) -> None: ...
-
-    def called(self, context: Pointer, output: Pointer) -> None:
-        """A rule calls one of our functions."""
-
-    def out_of_memory(self) -> None:
-        """Must not return: CLIPS cannot continue."""
+FACT_HOOK = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER)
+MODIFY_HOOK = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _POINTER)
+MEMORY_HOOK = ctypes.CFUNCTYPE(ctypes.c_bool, _POINTER, ctypes.c_size_t)
+PARSER_HOOK = ctypes.CFUNCTYPE(None, _POINTER, _TEXT, _TEXT, _TEXT, ctypes.c_long, _POINTER)
 
 
 class _Lexeme(ctypes.Structure):
@@ -75,9 +55,9 @@ _Function._fields_ = (
 
 C: Any = ctypes.CDLL(clips._clips.__file__)
 _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "AddAssertFunction": (ctypes.c_bool, (_POINTER, _TEXT, _FACT_HOOK, ctypes.c_int, _POINTER)),
-    "AddRetractFunction": (ctypes.c_bool, (_POINTER, _TEXT, _FACT_HOOK, ctypes.c_int, _POINTER)),
-    "AddModifyFunction": (ctypes.c_bool, (_POINTER, _TEXT, _MODIFY_HOOK, ctypes.c_int, _POINTER)),
+    "AddAssertFunction": (ctypes.c_bool, (_POINTER, _TEXT, FACT_HOOK, ctypes.c_int, _POINTER)),
+    "AddRetractFunction": (ctypes.c_bool, (_POINTER, _TEXT, FACT_HOOK, ctypes.c_int, _POINTER)),
+    "AddModifyFunction": (ctypes.c_bool, (_POINTER, _TEXT, MODIFY_HOOK, ctypes.c_int, _POINTER)),
     "Assert": (_POINTER, (_POINTER,)),
     "CloseStringBuilderDestination": (ctypes.c_bool, (_POINTER, _TEXT)),
     "CreateFact": (_POINTER, (_POINTER,)),
@@ -90,76 +70,17 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "RemoveUDF": (ctypes.c_bool, (_POINTER, _TEXT)),
     "SetDynamicConstraintChecking": (ctypes.c_bool, (_POINTER, ctypes.c_bool)),
     "SetHaltExecution": (None, (_POINTER, ctypes.c_bool)),
-    "SetOutOfMemoryFunction": (_POINTER, (_POINTER, _MEMORY_HOOK)),
-    "SetParserErrorCallback": (_POINTER, (_POINTER, _PARSER_HOOK, _POINTER)),
+    "SetOutOfMemoryFunction": (_POINTER, (_POINTER, MEMORY_HOOK)),
+    "SetParserErrorCallback": (_POINTER, (_POINTER, PARSER_HOOK, _POINTER)),
 }
 for _name, (_result, _arguments) in _CALLS.items():
     _call = getattr(C, _name)
     _call.restype, _call.argtypes = _result, _arguments
 
-_hooked: weakref.WeakValueDictionary[int, Hooked] = weakref.WeakValueDictionary()
-
 
 def address_of(pointer: Pointer) -> int:
     """A pointer of cffi as ctypes takes it."""
     return int(ffi.cast("uintptr_t", pointer))
-
-
-def hook(env: Pointer, hooked: Hooked) -> None:
-    """Sends the events of the environment to `hooked` from now on."""
-    address = address_of(env)
-    _hooked[address] = hooked
-    C.AddAssertFunction(address, b"sterna", _ON_ASSERT, 0, None)
-    C.AddRetractFunction(address, b"sterna", _ON_RETRACT, 0, None)
-    C.AddModifyFunction(address, b"sterna", _ON_MODIFY, 0, None)
-    C.SetOutOfMemoryFunction(address, _ON_MEMORY)
-    C.SetParserErrorCallback(address, _ON_PARSER_ERROR, None)
-
-
-def _on_assert(env: int, fact: int, _context: int) -> None:
-    try:
-        _hooked[env].asserted(fact)
-    except MemoryError:  # here and below: no exception may pass through C
-        _hooked[env].out_of_memory()
-
-
-def _on_retract(env: int, fact: int, _context: int) -> None:
-    try:
-        _hooked[env].retracted(fact)
-    except MemoryError:
-        _hooked[env].out_of_memory()
-
-
-def _on_modify(env: int, before: int | None, _after: int | None, _context: int) -> None:
-    _hooked[env].modifying(before or 0)
-
-
-def _on_memory(env: int, _size: int) -> bool:
-    _hooked[env].out_of_memory()
-    return True
-
-
-def _on_parser_error(
-    env: int, _file: bytes, _warning: bytes | None, error: bytes | None, line: int, _context: int
-) -> None:
-    if error:
-        _hooked[env].parser_error(line, error.decode(errors="replace"))
-
-
-_ON_ASSERT, _ON_RETRACT = _FACT_HOOK(_on_assert), _FACT_HOOK(_on_retract)
-_ON_MODIFY = _MODIFY_HOOK(_on_modify)
-_ON_MEMORY = _MEMORY_HOOK(_on_memory)
-_ON_PARSER_ERROR = _PARSER_HOOK(_on_parser_error)
-
-
-# Replaces clipspy's own handler, whose functions are not used here.
-@ffi.def_extern(name="python_function")  # type: ignore[untyped-decorator]
-def _on_call(env: Pointer, context: Pointer, output: Pointer) -> None:
-    hooked = _hooked[address_of(env)]
-    try:
-        hooked.called(context, output)
-    except MemoryError:
-        hooked.out_of_memory()
 
 
 def function_names(env: Pointer) -> list[str]:

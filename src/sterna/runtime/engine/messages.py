@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sterna.model import Budget, Ended, Links, Record, Source, State, StateChange
+from sterna.model import Budget, Ended, Links, Record, Source, State, StateChange, Target
 from sterna.runtime.cell.frame import message_decoder
 
 MAX_REQUEST_BYTES = 256 * 1024 * 1024  # to an engine: a batch of pages, or a state of many facts
@@ -73,19 +73,10 @@ class Judge(Record, frozen=True, tag="judge"):
     pages: tuple[PageView, ...]
 
 
-class RequestView(Record, frozen=True):
-    """A URL that is to be fetched."""
-
-    url: str
-    depth: int = 0
-    referrer: str = ""
-    priority: int = 0
-
-
 class Admit(Record, frozen=True, tag="admit"):
     """URLs, each of which the rules may refuse."""
 
-    requests: tuple[RequestView, ...]
+    requests: tuple[Target, ...]
 
 
 class Change(Record, frozen=True, tag="change"):

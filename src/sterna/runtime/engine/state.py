@@ -53,7 +53,6 @@ class OwnFacts:
             self._is_too_many()
 
     def retracted(self, fact: int) -> None:
-        """Forgets the fact, which is about to be retracted."""
         if fact in self._given:
             del self._given[fact]
             return
@@ -86,11 +85,9 @@ class OwnFacts:
         return [(number, self._own[number], template_of(self._own[number])) for number in fresh]
 
     def settle(self, number: int, data: bytes) -> None:
-        """Records a fresh fact as it is sent home."""
         self._settled[number] = data
 
     def know_all(self) -> None:
-        """Marks all present facts as known to home."""
         self._known.update(self._own)
         self._fresh.clear()
 

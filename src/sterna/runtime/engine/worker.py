@@ -11,37 +11,19 @@ import time
 import clips
 
 from sterna.errors import RulesError, SternaError
-from sterna.model import Ended
+from sterna.model import Ended, Target
 from sterna.runtime.cell.forker import EXIT_MEMORY
 from sterna.runtime.cell.frame import CellLine
+from sterna.runtime.engine import messages
 from sterna.runtime.engine.clips import Clips
 from sterna.runtime.engine.engine import RuleEngine
-from sterna.runtime.engine.messages import (
-    MAX_REPLY_BYTES,
-    MAX_REQUEST_BYTES,
-    Admit,
-    Admitted,
-    Change,
-    Changed,
-    EngineRequest,
-    Judge,
-    Over,
-    PageView,
-    Ready,
-    RequestView,
-    Start,
-    Stopped,
-    Verdict,
-    Verdicts,
-    read_request,
-)
+from sterna.runtime.engine.messages import PageView, Verdict
 
 LOOK_SECONDS = 0.05  # between two looks at the time
 FLUSH_SECONDS = 0.1  # an engine that is not stuck replies at least so often, and once a page
 FLUSH_BYTES = 1024 * 1024
 
-
-Line = CellLine[EngineRequest]
+Line = CellLine[messages.EngineRequest]
 
 
 class Watchdog:
@@ -54,8 +36,7 @@ class Watchdog:
         self._deadline = 0.0
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
-    def begin(self, engine: RuleEngine, start: Start) -> None:
-        """Watches this engine, whenever it is awake."""
+    def begin(self, engine: RuleEngine, start: messages.Start) -> None:
         self._page_seconds, self._cpu_seconds = start.page_seconds, start.budget.cpu_seconds
         self._engine = engine
 
@@ -93,14 +74,15 @@ def prepare() -> None:
 
 
 def serve(sock: socket.socket) -> None:
-    """Replies until the host closes the line or the engine fails."""
-    line = CellLine(sock, read_request, most_in=MAX_REQUEST_BYTES, most_out=MAX_REPLY_BYTES)
+    line = CellLine(
+        sock, messages.read_request, most_in=messages.MAX_REQUEST_BYTES, most_out=messages.MAX_REPLY_BYTES
+    )
     try:
         _answer_all(line, _prepared[0] if _prepared else Watchdog())
     except RulesError as error:
-        line.send(Over(Ended.RULES, str(error)))
+        line.send(messages.Over(Ended.RULES, str(error)))
     except (SternaError, ValueError) as error:
-        line.send(Over(Ended.CRASH, str(error)))
+        line.send(messages.Over(Ended.CRASH, str(error)))
     except (EOFError, ConnectionError):
         return
     finally:
@@ -109,29 +91,29 @@ def serve(sock: socket.socket) -> None:
 
 def _answer_all(line: Line, watchdog: Watchdog) -> None:
     start = line.receive()
-    if not isinstance(start, Start):
+    if not isinstance(start, messages.Start):
         raise ValueError("the first message must be the start")
     environment = _warm.pop() if _warm else Clips(out_of_memory=_die_of_memory)
-    engine = RuleEngine(start, environment, tell_stopped=lambda: line.send(Stopped()))
+    engine = RuleEngine(start, environment, tell_stopped=lambda: line.send(messages.Stopped()))
     watchdog.begin(engine, start)
     watchdog.wake()
     first = engine.begin(start.state, start.facts)
     watchdog.rest()
-    line.send(Ready(first, engine.asks_before_fetch, time.process_time()))
+    line.send(messages.Ready(first, engine.asks_before_fetch, time.process_time()))
     del start, first
     while True:
         _answer(line, watchdog, engine, line.receive())
 
 
-def _answer(line: Line, watchdog: Watchdog, engine: RuleEngine, request: EngineRequest) -> None:
+def _answer(line: Line, watchdog: Watchdog, engine: RuleEngine, request: messages.EngineRequest) -> None:
     """Of its own, so that no page is kept while the next request is awaited."""
     match request:
-        case Judge(pages):
+        case messages.Judge(pages):
             _judge(line, watchdog, engine, pages)
-        case Admit(requests):
+        case messages.Admit(requests):
             line.send(_admit(watchdog, engine, requests))
-        case Change():
-            line.send(Changed(engine.change(), time.process_time()))
+        case messages.Change():
+            line.send(messages.Changed(engine.change(), time.process_time()))
         case _:
             raise ValueError("a second start")
 
@@ -149,13 +131,13 @@ def _judge(line: Line, watchdog: Watchdog, engine: RuleEngine, pages: tuple[Page
         if engine.ended:
             break
         if size > FLUSH_BYTES or time.monotonic() - begun > FLUSH_SECONDS:
-            line.send(Verdicts(tuple(ready), time.process_time()))
+            line.send(messages.Verdicts(tuple(ready), time.process_time()))
             ready, size, begun = [], 0, time.monotonic()
     if ready:
-        line.send(Verdicts(tuple(ready), time.process_time()))
+        line.send(messages.Verdicts(tuple(ready), time.process_time()))
 
 
-def _admit(watchdog: Watchdog, engine: RuleEngine, requests: tuple[RequestView, ...]) -> Admitted:
+def _admit(watchdog: Watchdog, engine: RuleEngine, requests: tuple[Target, ...]) -> messages.Admitted:
     admits: list[bool] = []
     log: list[str] = []
     for view in requests:
@@ -164,7 +146,7 @@ def _admit(watchdog: Watchdog, engine: RuleEngine, requests: tuple[RequestView, 
         watchdog.rest()
         admits.append(is_admitted)
         log += lines
-    return Admitted(tuple(admits), tuple(log), time.process_time(), engine.ended, engine.detail)
+    return messages.Admitted(tuple(admits), tuple(log), time.process_time(), engine.ended, engine.detail)
 
 
 def serve_trial(sock: socket.socket) -> None:
