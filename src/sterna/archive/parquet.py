@@ -138,11 +138,13 @@ def damage_named(path: Path) -> Iterator[None]:
 def gathered(parts: Iterable[pa.Table], *, least_bytes: int, least_rows: int = _MOST) -> Iterator[pa.Table]:
     """The same rows in tables that are complete as soon as they have so many bytes or rows."""
     pending: list[pa.Table] = []
+    rows = size_bytes = 0
     for part in parts:
         pending.append(part)
-        if sum(map(len, pending)) >= least_rows or sum(each.nbytes for each in pending) >= least_bytes:
+        rows, size_bytes = rows + len(part), size_bytes + part.nbytes
+        if rows >= least_rows or size_bytes >= least_bytes:
             yield pa.concat_tables(pending)
-            pending = []
+            pending, rows, size_bytes = [], 0, 0
     if pending:
         yield pa.concat_tables(pending)
 

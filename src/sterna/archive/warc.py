@@ -36,11 +36,12 @@ class _Part:
 
     name: str
     offset: int
+    end: int
     members: list[bytes] = field(default_factory=list)
 
-    @property
-    def end(self) -> int:
-        return self.offset + sum(map(len, self.members))
+    def add(self, member: bytes) -> None:
+        self.members.append(member)
+        self.end += len(member)
 
 
 @dataclass(eq=False, repr=False)
@@ -115,12 +116,14 @@ class WarcStore:
 
     def _spread(self, members: Sequence[bytes]) -> list[_Part]:
         """Which bytes go to which file; a page too large for any file gets one of its own."""
-        parts = [_Part(each.name, each.committed_bytes) for each in self._open[-1:]] or [self._begin()]
+        parts = [
+            _Part(each.name, each.committed_bytes, each.committed_bytes) for each in self._open[-1:]
+        ] or [self._begin()]
         has_pages = bool(self._open)
         for member in members:
             if has_pages and parts[-1].end + len(member) > self.max_bytes:
                 parts.append(self._begin())
-            parts[-1].members.append(member)
+            parts[-1].add(member)
             has_pages = True
         return parts
 
@@ -128,7 +131,9 @@ class WarcStore:
         now = datetime.now(UTC)
         name = f"sterna-{now:%Y%m%d%H%M%S}-{new_id()}.warc.gz"
         info = {"software": self.software, "robots": "classic", "http-header-user-agent": self.user_agent}
-        return _Part(name, 0, [warcinfo(name, info, now=now)])
+        part = _Part(name, 0, 0)
+        part.add(warcinfo(name, info, now=now))
+        return part
 
     def _write(self, parts: Sequence[_Part]) -> None:
         """All the parts, durable, or none."""

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 
 from sterna.errors import JailError, ReadError
@@ -110,6 +110,7 @@ class _Reader:
         self.channel: Channel[Outcome] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._has_jobs = asyncio.Event()
+        self._is_alone = False  # while its first job is tried again, later ones wait
 
     async def start(self) -> None:
         if self._watch is None:
@@ -130,7 +131,7 @@ class _Reader:
         job = _Job(frame, asyncio.get_running_loop().create_future())
         self.jobs.append(job)
         self._has_jobs.set()
-        if self.channel:
+        if self.channel and not self._is_alone:
             self.channel.write(frame)
         return await job.done
 
@@ -139,35 +140,50 @@ class _Reader:
             if not self.jobs:
                 self._has_jobs.clear()
                 await self._has_jobs.wait()
-                if self.channel and self.channel.is_at_end:  # it died idle, and this must cost no page
+                if self.channel and self.channel.is_at_end:  # it died idle
                     with suppress(JailError):  # receiving from the dead one reports it to the caller
-                        await self._replace(skip=0)
+                        await self._replace(self.jobs)
             assert self.channel
             try:
                 outcome = await self.channel.receive(seconds=self._seconds)
             except CellEnded as error:
-                outcome = await self._recover(error.death)
+                outcome = await self._try_again(error.death)
             job = self.jobs.popleft()
             if not job.done.done():
                 job.done.set_result(outcome)
 
-    async def _recover(self, death: Death) -> Outcome:
-        """Replaces a reader that failed over its first job; the outcome of that job."""
-        detail = f"the reader died ({death.ended}: {death.detail})"
-        if death.ended == "wall_seconds":
-            detail = f"not read within {self._seconds:g} seconds"
+    async def _try_again(self, death: Death) -> Outcome:
+        """The outcome of the first job, alone in a new process: a job behind it may have broken the last."""
+        self._is_alone = True
         try:
-            await self._replace(skip=1)
+            channel = await self._replace([self.jobs[0]])
+            try:
+                outcome = await channel.receive(seconds=self._seconds)
+            except CellEnded as error:
+                death = error.death
+                outcome = Outcome(kind="parser", detail=self._words(death))
+                await self._replace([])
         except JailError as error:  # memory may be short for a while; the next job tries again
-            detail = f"{detail}, and no other could be started: {error}"
+            detail = f"{self._words(death)}, and no other could be started: {error}"
+            outcome = Outcome(kind="parser", detail=detail)
             await asyncio.sleep(RESTART_SECONDS)
-        return Outcome(kind="parser", detail=detail)
+        self._is_alone = False
+        assert self.channel
+        for job in list(self.jobs)[1:]:
+            self.channel.write(job.frame)
+        return outcome
 
-    async def _replace(self, *, skip: int) -> None:
-        """Starts another process and gives it the jobs, but for the first `skip`."""
+    async def _replace(self, jobs: Iterable[_Job]) -> Channel[Outcome]:
+        """Starts another process and gives it these jobs."""
         channel = self.channel = await self._open_channel()
-        for job in list(self.jobs)[skip:]:
+        for job in jobs:
             channel.write(job.frame)
+        return channel
+
+    def _words(self, death: Death) -> str:
+        if death.ended == "wall_seconds":
+            return f"not read within {self._seconds:g} seconds"
+        return f"the reader died ({death.ended}: {death.detail})"
 
 
 _read_outcome: Callable[[bytes], Outcome] = message_decoder(Outcome)
