@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Hosts collect garbage after each visit, which takes 0.3 s if it looks at all objects of the tests too."""
+    """Hosts collect garbage after each visit, in 0.3 s if all objects of the tests are looked at too."""
     gc.collect()
     gc.freeze()
 
