@@ -147,7 +147,9 @@ def why_not() -> str:
 
 
 def install() -> None:
-    """Puts the filter on every thread of this process for good; ask why_not and set no_new_privs before."""
+    """Puts the filter on every thread of this process for good; set no_new_privs before."""
+    if reason := why_not():
+        raise JailError(f"cannot sandbox a process: {reason}; see `sterna doctor`")
     machine = MACHINES[os.uname().machine]
     code = filter_of(machine)
     buffer = ctypes.create_string_buffer(code, len(code))
