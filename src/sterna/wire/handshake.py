@@ -72,9 +72,8 @@ class Welcome(Record, frozen=True, kw_only=True):
 
     suite: Word
     ticket: Ticket
-    seconds: Annotated[int, Meta(ge=1, le=3600)] = (
-        TICKET_SECONDS  # for which the ticket is valid, from the request on
-    )
+    # For which the ticket is valid, from the request on.
+    seconds: Annotated[int, Meta(ge=1, le=3600)] = TICKET_SECONDS
     grants: Budget = Budget()
     platform: Platform = msgspec.field(default_factory=dict)
     priority: Priority = 0  # on which the grant depends: home then owes it to the site
