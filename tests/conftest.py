@@ -69,6 +69,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # or libraries report at the exit that objects of theirs are left
+
+
 def _function(nodeid: str) -> str:
     """The test function without its parameters."""
     return nodeid.partition("[")[0]
