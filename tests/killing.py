@@ -81,3 +81,12 @@ def kill(pid: int) -> None:
         while True:
             os.kill(pid, 0)
             time.sleep(0.005)
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes below this one; none if it is gone."""
+    try:
+        found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return found + [below for child in found for below in children_of(child)]

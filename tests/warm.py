@@ -80,7 +80,7 @@ class _Lent:
     async def wait(self) -> None:
         """Returns when the cells, which were killed, are gone; what was reported of them is dropped."""
         while self._has_cells():  # noqa: ASYNC110 - nobody reads the line that would report it
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.01)
         with suppress(BlockingIOError):
             while self._warm.line.recv(MAX_MESSAGE_BYTES):
                 pass

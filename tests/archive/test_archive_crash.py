@@ -23,6 +23,7 @@ SITE = "https://www.example.org"
 # Dies without a word, as by a power cut, the n-th time it comes to the step.
 KILLED = """
 import os, signal, sys
+sys.modules.update(numpy=None, pandas=None)  # as the command does
 from pathlib import Path
 import msgspec
 from sterna.archive.manifest import Segment, WarcPosition

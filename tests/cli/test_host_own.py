@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from tests.crawl.running import COMMAND, kill, start, sterna
 from tests.host.knocking import SITE, until, write_site
-from tests.host.test_light import IDLE_BYTES, children_of, loaded_by, pss_of
+from tests.host.test_light import IDLE_BYTES, loaded_by, pss_of
+from tests.killing import children_of
 from tests.servers.nginx import serve
 from typer.testing import CliRunner, Result
 

@@ -19,6 +19,7 @@ STEPS = ["received", "segment-begun", "segment-renamed", "archived", "committed"
 # Brings the same parcel whatever its lease; dies at the step, without a word, the first time it comes to it.
 BRINGING = """
 import asyncio, os, signal, sys
+sys.modules.update(numpy=None, pandas=None)  # as the command does
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from sterna.archive.segments import SegmentStore

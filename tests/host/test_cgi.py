@@ -12,6 +12,7 @@ from typing import TypeAlias
 import pytest
 from tests.host.knocking import NAME, SITE, Stream, send, write_site
 from tests.host.test_asgi import Answered
+from tests.killing import children_of
 
 from sterna.host.calls import Reply
 from sterna.host.keyring import ALLOWED, Keyring, allow
@@ -186,11 +187,6 @@ def begin_endless_visit(cgi: Cgi) -> Process:
         pass
     assert os.read(process.stdout.fileno(), 1)  # and so does the stream
     return process
-
-
-def children_of(pid: int) -> list[int]:
-    found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return found + [below for child in found for below in children_of(child)]
 
 
 def wait_for_readers(process: Process) -> list[int]:

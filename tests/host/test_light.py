@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.host.knocking import NAME, SITE, Home, open_home, send, until, write_site
+from tests.killing import children_of
 
 from sterna.host.keyring import ALLOWED, Keyring, allow
 from sterna.model import Crawler, Program, Source
@@ -94,11 +95,6 @@ class Running:
         rules = (Source("a.clp", "(defrule a (page) => (keep))"),)
         order = send(visit=name, crawler=Crawler(program=Program(rules=rules)))
         return len(await self.post("order", seal_order(session.keys, session.ticket, order)))
-
-
-def children_of(pid: int) -> list[int]:
-    found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return found + [below for child in found for below in children_of(child)]
 
 
 def pss_of(pid: int) -> int:
