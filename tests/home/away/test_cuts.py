@@ -26,7 +26,9 @@ async def test_cut_at_every_frame_is_gone_on_with(count: int) -> None:
     trip = await outing.go()
     assert outing.delivered.parcels == outing.host.parcels
     assert (trip.is_proven, trip.cuts, outing.host.streams) == (True, 1, 2)
-    assert outing.host.orders[1] == Resume("v1", min(max(count, 1), 6), 3)
+    resumed = outing.host.orders[1]  # its level depends on how long the greeting took
+    assert isinstance(resumed, Resume)
+    assert (resumed.visit, resumed.first) == ("v1", min(max(count, 1), 6))
 
 
 async def test_cut_within_a_frame_is_gone_on_with() -> None:
