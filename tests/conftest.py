@@ -1,17 +1,21 @@
 """Settings for all tests: how hard hypothesis tries, and which tests `scripts/test --fast` leaves out."""
 
 import gc
-from collections import defaultdict
+import signal
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.warm import WarmParents, start_anew
+from tests.workers import Workers
 
-from sterna.host.visiting import workshop
+from sterna.host.visiting import reception, workshop
 from sterna.runtime.cell import pool
+from sterna.runtime.cell.jail import protection
 
 # A busy machine is no fault of a test: no example has a deadline.
 settings.register_profile(
@@ -38,6 +42,14 @@ def _share_warm_parents() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _try_the_jail_once() -> Iterator[None]:
+    """A host tries out with its first visit whether a jail holds here, which takes as long as a start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reception, "protection", cache(protection))
+        yield
+
+
 @pytest.fixture
 def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test has readers of its own, started and ended as in production."""
@@ -48,19 +60,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--note-slow", action="store_true", help=f"write the tests of over {SLOW_SECONDS} s to {SLOW.name}"
     )
+    parser.addoption("--workers", type=int, default=1, help="run the tests in so many processes")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--note-slow") and not hasattr(config, "workerinput"):
+    # A shell starts what runs in the background with SIGINT ignored, and processes of tests would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("--note-slow"):
         config.pluginmanager.register(Stopwatch())
+    if config.getoption("--workers") > 1:
+        config.pluginmanager.register(Workers(config.getoption("--workers")))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what took long when it was last measured."""
-    slow = set(SLOW.read_text().splitlines())
+    slow = _noted()
+    items_of = Counter(_function(item.nodeid) for item in items)
     for item in items:
-        if _function(item.nodeid) in slow:
-            item.add_marker("slow")
+        name = _function(item.nodeid)
+        if name in slow:
+            item.add_marker(pytest.mark.slow(seconds=slow[name] / items_of[name]))
 
 
 def pytest_collection_finish() -> None:
@@ -78,6 +97,12 @@ def _function(nodeid: str) -> str:
     return nodeid.partition("[")[0]
 
 
+def _noted() -> dict[str, float]:
+    """The slow functions with their seconds."""
+    lines = (line.split(" ", 1) for line in SLOW.read_text().splitlines())
+    return {name: float(seconds) for seconds, name in lines}
+
+
 class Stopwatch:
     """Measures each test function, its fixtures and all parameters; changed by pytest's hooks alone."""
 
@@ -89,6 +114,6 @@ class Stopwatch:
 
     def pytest_sessionfinish(self) -> None:
         """Tests that were not run now stay as they were noted."""
-        noted = {name for name in SLOW.read_text().splitlines() if name not in self._seconds}
-        noted |= {name for name, seconds in self._seconds.items() if seconds >= SLOW_SECONDS}
-        SLOW.write_text("".join(f"{name}\n" for name in sorted(noted)))
+        noted = {**_noted(), **self._seconds}
+        lines = [f"{noted[name]:.1f} {name}\n" for name in sorted(noted) if noted[name] >= SLOW_SECONDS]
+        SLOW.write_text("".join(lines))

@@ -16,13 +16,14 @@ ROOT = Path(__file__).parent.parent
 
 
 def fork_on_demand(work: Callable[[Path], None]) -> None:
-    """Runs `work` with the folder of the command line, in a child for each line of the input."""
+    """Runs `work` in a child for each line of the input, with the folder that it names."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    for _ in sys.stdin:
+    for line in sys.stdin:
         if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # or it would not learn how its own children end
             sys.stdin.close()
             report("started")
-            work(Path(sys.argv[1]))
+            work(Path(line.rstrip("\n")))
             os._exit(0)
 
 
@@ -37,10 +38,10 @@ class Parent:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def start(self) -> int:
-        """The process number of a new child."""
+    def start(self, folder: Path) -> int:
+        """The process number of a new child, which works in this folder."""
         assert self._process.stdin
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{folder}\n")
         self._process.stdin.flush()
         while not (line := self._line()).endswith(" started\n"):  # reports of children that are dead
             continue
@@ -59,10 +60,10 @@ class Parent:
 
 
 @contextmanager
-def warm(module: str, folder: Path) -> Iterator[Parent]:
+def warm(module: str) -> Iterator[Parent]:
     """The parent that runs a module, until the block ends."""
     process = subprocess.Popen(
-        [sys.executable, "-m", module, str(folder)],
+        [sys.executable, "-m", module],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

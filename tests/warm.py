@@ -1,6 +1,6 @@
-"""A warm parent of readers that serves one test after another: to start one takes 0.2 s of CPU.
+"""Warm parents of readers and engines that serve one test after another: to start one takes 0.2 s of CPU.
 
-Its cells are killed at the end of a test as ever; only the parent stays. Tests of the processes themselves
+Their cells are killed at the end of a test as ever; only the parents stay. Tests of the processes themselves
 take the fixture `own_processes`.
 """
 
@@ -10,16 +10,18 @@ import socket
 import subprocess
 import sys
 from asyncio.subprocess import Process
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+from tests.killing import children_of
 
 from sterna.runtime import readers
 from sterna.runtime.cell import pool
 from sterna.runtime.cell.forker import MAX_MESSAGE_BYTES, Ready, Report
+from sterna.runtime.engine import client
 
 start_anew = pool._spawn
 
@@ -29,18 +31,19 @@ class WarmParents:
 
     def __init__(self) -> None:
         # Changed by spawn() and by the end of what it gave out, in the thread of the tests.
-        self._idle: list[_WarmParent] = []
+        self._idle: defaultdict[tuple[str, ...], list[_WarmParent]] = defaultdict(list)  # by command
         self._all: list[_WarmParent] = []
 
     async def spawn(self, command: tuple[str, ...]) -> Any:
         """A parent that is idle, or a new one; parents of other cells are started as ever."""
-        if (command[0], command[-1]) != (sys.executable, readers.ENTRY):
+        if command[-1] not in (readers.ENTRY, client.ENTRY):
             return await start_anew(command)
-        while self._idle:
-            if (warm := self._idle.pop()).process.poll() is None:
-                return warm.lend(self._idle.append)
+        idle = self._idle[command]
+        while idle:
+            if (warm := idle.pop()).process.poll() is None:
+                return warm.lend(idle.append)
         self._all.append(_WarmParent(command))
-        return self._all[-1].lend(self._idle.append)
+        return self._all[-1].lend(idle.append)
 
     def close(self) -> None:
         for warm in self._all:
@@ -59,9 +62,15 @@ class _WarmParent:
                 env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,
             )
-        self._ready = msgspec.msgpack.decode(self.line.recv(MAX_MESSAGE_BYTES), type=Report)
+        if not (data := self.line.recv(MAX_MESSAGE_BYTES)):
+            raise ConnectionError("the warm parent died")  # where bubblewrap does not work
+        self._ready = msgspec.msgpack.decode(data, type=Report)
         assert isinstance(self._ready, Ready)
+        self._at_rest = children_of(self.process.pid)  # what an engine's parent is wrapped in
         self.line.setblocking(False)
+
+    def has_cells(self) -> bool:
+        return self.process.poll() is None and children_of(self.process.pid) != self._at_rest
 
     def lend(self, give_back: Callable[["_WarmParent"], None]) -> Any:
         parent = pool._Parent(cast(Process, _Lent(self, give_back)), self.line.dup())
@@ -79,7 +88,7 @@ class _Lent:
 
     async def wait(self) -> None:
         """Returns when the cells, which were killed, are gone; what was reported of them is dropped."""
-        while self._has_cells():  # noqa: ASYNC110 - nobody reads the line that would report it
+        while self._warm.has_cells():  # noqa: ASYNC110 - nobody reads the line that would report it
             await asyncio.sleep(0.01)
         with suppress(BlockingIOError):
             while self._warm.line.recv(MAX_MESSAGE_BYTES):
@@ -87,10 +96,6 @@ class _Lent:
         if self._give_back:
             self._give_back(self._warm)
             self._give_back = None
-
-    def _has_cells(self) -> bool:
-        cells = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        return cells.exists() and bool(cells.read_text())
 
     def kill(self) -> None:
         self._warm.process.kill()
