@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 from tests.crawl.running import COMMAND, call
+from tests.forking import Forked
 
 from sterna.cli.demo import PORT, served
 
@@ -24,7 +26,7 @@ _VARYING = [
     (re.compile(r"\b[\d.,]+ [kMG]?B\b"), r"[\\d.,]+ [kMG]?B"),
 ]
 # What is printed only on a busy machine: a wait for the index, and the progress of a crawl after ten seconds.
-_SLOW = re.compile(r"indexing: \d+ pages? left|^pages [\d,]+  a second ")
+_SLOW = re.compile(r"indexing: (\d+ pages? left|nearly done)|^pages [\d,]+  a second ")
 
 
 class Document:
@@ -136,12 +138,14 @@ def started(document: Document, folder: Path, *ports: int) -> Iterator[None]:
     for name, language in (("site.conf", "nginx"), ("trial.toml", "toml")):
         (folder / name).write_text(document.blocks(language)[0])
     (commands,) = document.blocks("sh")
-    processes = []
+    processes: list[subprocess.Popen[Any]] = []
     try:
         for command, port in zip(commands.splitlines(), ports, strict=True):
             words = shlex.split(command)
-            words = [*COMMAND, *words[1:]] if words[0] == "sterna" else words
-            processes.append(subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL))
+            if words[0] == "sterna":
+                processes.append(Forked([*COMMAND, *words[1:]], cwd=folder, stdout=subprocess.DEVNULL))
+            else:
+                processes.append(subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL))
             _wait_for(port)
         yield
     finally:

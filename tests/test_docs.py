@@ -82,3 +82,14 @@ def test_reference_names_every_option() -> None:
         for name in Options.__struct_fields__
         if f"`{name}" not in text and name not in inner | {"limits"}
     ] == []
+
+
+def test_every_guarantee_names_tests_that_exist() -> None:
+    text = (ROOT / "docs/guarantees.md").read_text()
+    promises = re.findall(r"^\| (?!promise|---)(.+?) \| (.+) \|$", text, re.MULTILINE)
+    assert len(promises) > 30
+    for promise, names in promises:
+        tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", names)
+        assert tests, promise
+        for path, name in tests:
+            assert f"def {name}(" in (ROOT / path).read_text(), f"{path}::{name}"

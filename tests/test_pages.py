@@ -41,3 +41,20 @@ def test_site_has_every_page() -> None:
 def test_list_of_decisions_is_whole() -> None:
     listed = (ROOT / "docs/decisions/README.md").read_text()
     assert [path.name for path in DECISIONS if f"({path.name})" not in listed] == []
+
+
+def test_architecture_page_names_every_module_and_nothing_else() -> None:
+    """So whoever looks for a behaviour finds its file there."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    named = {path.removesuffix("/") for path in re.findall(r"`([a-z_0-9]+/[a-z_0-9/]*)(?:\.\w+)?`", text)}
+    source = ROOT / "src/sterna"
+    found = {
+        path
+        for path in named
+        for end in ("", ".py")
+        for root in (source, ROOT)
+        if (root / f"{path}{end}").exists()
+    }
+    assert named - found == set()
+    modules = {str(path.relative_to(source)).removesuffix(".py") for path in source.glob("*/**/*.py")}
+    assert [each for each in sorted(modules - named) if not each.endswith("__init__")] == []

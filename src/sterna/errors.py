@@ -8,9 +8,11 @@ SternaError                 base of all errors that Sterna raises; the text is o
  ├── CollectionError        the folder is not usable as a collection
  │    ├── NotACollection    it contains something else
  │    ├── EmptyCollection   nothing has been crawled into it yet
- │    └── CollectionInUse   another crawl is using it
+ │    ├── CollectionInUse   another crawl is using it
+ │    └── LedgerLost        its ledger is missing, empty, older or of another collection: `sterna repair`
  ├── StorageError           disk error: full, read-only, damaged
- │    └── IndexUnusable     search index missing, damaged or of another version; names the command to run
+ │    ├── IndexUnusable     search index missing, damaged or of another version; names the command to run
+ │    └── DamagedSegment    a segment is missing or damaged; `path` names it
  ├── QueryError             DuckDB rejected a query
  │    └── UnknownTable      it names a table that the collection does not have, or not yet
  ├── ParcelRefused          intake refused a parcel: its lease is no longer in force
@@ -24,6 +26,17 @@ SternaError                 base of all errors that Sterna raises; the text is o
  ├── FetchError             a request without a usable response; `kind` is counted in the summary
  └── ReadError              an unreadable body; `kind` is counted in the summary
 """
+
+from pathlib import Path
+
+_MAX_LINE = 1_000
+
+
+def one_line(text: str) -> str:
+    """The text for a message: whatever is not printable is escaped, the middle of a long one left out."""
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    half = _MAX_LINE // 2
+    return shown if len(shown) <= _MAX_LINE else f"{shown[:half]}...{shown[-half:]}"
 
 
 class SternaError(Exception): ...
@@ -53,10 +66,23 @@ class EmptyCollection(CollectionError): ...
 class CollectionInUse(CollectionError): ...
 
 
+class LedgerLost(CollectionError): ...
+
+
 class StorageError(SternaError): ...
 
 
-class IndexUnusable(StorageError): ...
+class IndexUnusable(StorageError):
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class DamagedSegment(StorageError):
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"segment '{path}' is damaged ({reason}): run 'sterna repair {path.parent.parent}'")
+        self.path = path
+        self.reason = reason
 
 
 class QueryError(SternaError): ...
@@ -89,12 +115,14 @@ class Refused(SternaError):
         *,
         retry_after: float | None = None,
         time: float | None = None,
+        until: float | None = None,
     ) -> None:
         super().__init__(f"{problem}: {detail}" if detail else problem)
         self.problem = problem
         self.detail = detail
         self.retry_after = retry_after  # seconds
         self.time = time  # the other side's, if the clocks differ
+        self.until = until  # when the site's owner lets the crawler in again, if that is known
 
 
 class LineBroken(SternaError): ...
@@ -104,10 +132,11 @@ class HostGone(SternaError): ...
 
 
 class EngineEnded(SternaError):
-    def __init__(self, ended: str, detail: str = "") -> None:
+    def __init__(self, ended: str, detail: str = "", *, is_outside: bool = False) -> None:
         super().__init__(f"{ended}: {detail}" if detail else ended)
         self.ended = ended
         self.detail = detail
+        self.is_outside = is_outside  # somebody else killed its process: neither the rules nor a page did
 
 
 class FetchError(SternaError):

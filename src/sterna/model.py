@@ -79,6 +79,7 @@ class Etiquette(Record, frozen=True, array_like=False, kw_only=True, forbid_unkn
     connections: int = 1
     obey_robots: bool = True
     blocked: tuple[str, ...] = ()  # hostnames and domains that must not be contacted
+    outside_agent: str = ""  # at a host: the User-Agent that its home has elsewhere, as the home says
 
 
 Scalar = str | int | float | bool | None
@@ -313,6 +314,7 @@ class Visit(Record, frozen=True, kw_only=True):
     may_be_private: bool = False  # this site: the user named it by a private address
     allow_private: bool = False  # whatever a redirect leads to, too
     within: tuple[str, ...] = ()  # parts as `urls.part_of` names them: what lies elsewhere is only reported
+    closed: tuple[str, ...] = ()  # path prefixes that the site's owner closed: not fetched from here
 
 
 class StateChange(Record, frozen=True):
@@ -465,7 +467,8 @@ class Parcel(Record, frozen=True, kw_only=True):
     outlinks: tuple[Target, ...] = ()  # of other sites, each reported once a visit
     checkpoint: Checkpoint = Checkpoint()
     state: StateChange = StateChange()
-    rows: tuple[bytes, ...] = ()  # facts that rules sent home
+    rows: tuple[bytes, ...] = ()  # facts that rules sent home: first those before any page, then by page
+    row_counts: tuple[int, ...] = ()  # of each page; empty if there are no rows, or it is not known
     holds: tuple[Hold, ...] = ()
     delay_seconds: float = 0.0  # the site's delay as it is now
     robots: Robots | None = None

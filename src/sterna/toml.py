@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from sterna.errors import ConfigError
+from sterna.errors import ConfigError, one_line
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 
@@ -55,7 +55,9 @@ def read(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> tuple[str, dict[str,
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: it is not UTF-8") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        raise ConfigError(one_line(f"{path} is not valid TOML: {error}")) from error
+    except ValueError as error:  # from int(), which refuses thousands of digits
+        raise ConfigError(f"{path} is not valid TOML: a number in it has too many digits") from error
 
 
 def convert(value: object, kind: type[Any], place: KeyPath) -> Any:
@@ -79,7 +81,7 @@ def complaint(path: Path, text: str, wrong: Wrong) -> str:
     number = line_of(text, wrong.place)
     field = ".".join(map(str, wrong.place))
     where = ", ".join(filter(None, (str(path), f"line {number}" if number else "", field)))
-    return f"{where}: {' '.join(wrong.words.split())}"
+    return one_line(f"{where}: {' '.join(wrong.words.split())}")
 
 
 def line_of(text: str, place: KeyPath) -> int:

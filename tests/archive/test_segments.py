@@ -15,8 +15,8 @@ import pytest
 from tests import making
 
 from sterna.archive import parquet as module
-from sterna.archive.manifest import Batch, FactRow, Segment
-from sterna.archive.parquet import write_segment
+from sterna.archive.manifest import Batch, FactRow, Label, Origin, Segment
+from sterna.archive.parquet import label_of, write_segment
 from sterna.archive.rows import MORE, OPTIONAL, PAGE_SCHEMA
 from sterna.archive.segments import SegmentStore
 from sterna.errors import StorageError
@@ -256,13 +256,49 @@ def test_merge_names_a_missing_segment(tmp_path: Path) -> None:
         store.merge([Segment("gone.page.parquet", "page", 1, 1)])
 
 
-def test_sweep_removes_what_the_manifest_does_not_know(tmp_path: Path) -> None:
-    store = SegmentStore(tmp_path)
+def test_what_the_manifest_does_not_know_is_set_aside_and_never_deleted(tmp_path: Path) -> None:
+    folder = tmp_path / "segments"
+    store = SegmentStore(folder)
     kept, unknown = store.write_pages(pages(0, 1))
-    (tmp_path / "0.page.parquet.tmp").write_bytes(b"half")
-    (tmp_path / "notes.txt").write_text("the owner's own")
-    assert store.sweep({kept.name}) == ["0.page.parquet.tmp", unknown.name]
-    assert names(tmp_path) == {kept.name, "notes.txt"}
+    content = store.path(unknown.name).read_bytes()
+    (folder / "notes.txt").write_text("the owner's own")
+    for half in (b"half", b"other half"):
+        (folder / "0.page.parquet.tmp").write_bytes(half)
+        store.sweep({kept.name})
+    assert names(folder) == {kept.name, "notes.txt"}
+    aside = {path.name: path.read_bytes() for path in (tmp_path / "aside").iterdir()}
+    assert aside == {
+        unknown.name: content, "0.page.parquet.tmp": b"half", "0.page.parquet.tmp.2": b"other half"
+    }  # fmt: skip
+
+
+def test_segment_says_whose_it_is_and_what_its_batches_brought(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path, origin=Origin("c1", '{"delay":2.0}'))
+    written = [
+        store.write_pages(
+            pages(number, 1),
+            facts=[fact(1)] * number,
+            batch=Batch(number=number + 1, crawler="c", visits=("v",), again=(False,)),
+        )
+        for number in (0, 1)
+    ]
+    merged = store.merge([each[0] for each in written])
+    label = label_of(pq.read_metadata(store.path(merged.name)))
+    assert label == Label(
+        collection="c1",
+        options='{"delay":2.0}',
+        table="page",
+        tier=1,
+        contents=((1, (1, 2, 0)), (2, (1, 2, 1))),
+    )
+    assert store.last_batch(merged.name) == 2
+
+
+def test_segment_of_an_earlier_release_has_an_empty_label(tmp_path: Path) -> None:
+    schema = pa.schema([("url", pa.string())])
+    pq.write_table(pa.table({"url": ["u"]}, schema=schema), tmp_path / "0.page.parquet")
+    assert label_of(pq.read_metadata(tmp_path / "0.page.parquet")) == Label()
+    assert SegmentStore(tmp_path).last_batch("0.page.parquet") == 0
 
 
 @pytest.mark.parametrize(

@@ -284,22 +284,32 @@ def test_tail_that_could_not_be_undone_does_not_pass_for_complete(tmp_path: Path
     assert len(answers(store.path(position.name).read_bytes())) == 1 + len(later)
 
 
-def test_recover_cuts_what_was_not_committed(tmp_path: Path) -> None:
-    (committed,) = warc_store(tmp_path).append([page(1)])
-    with (tmp_path / f"{committed.name}.open").open("ab") as file:
-        file.write(gzip.compress(b"WARC/1.1\r\n")[:-5])
-    store = warc_store(tmp_path)
-    store.recover([committed])
+def test_recover_cuts_what_was_not_committed_and_sets_it_aside(tmp_path: Path) -> None:
+    folder = tmp_path / "warc"
+    (committed,) = warc_store(folder).append([page(1)])
+    for tail in (b"first crash", b"second crash"):
+        with (folder / f"{committed.name}.open").open("ab") as file:
+            file.write(tail)
+        store = warc_store(folder)
+        store.recover([committed])
     (grown,) = store.append([page(2)])
     assert grown.name == committed.name
-    assert len(answers((tmp_path / f"{committed.name}.open").read_bytes())) == 2
+    assert len(answers((folder / f"{committed.name}.open").read_bytes())) == 2
+    assert {path.read_bytes() for path in (tmp_path / "aside").iterdir()} == {b"first crash", b"second crash"}
 
 
-def test_recover_removes_open_files_that_were_never_committed(tmp_path: Path) -> None:
-    warc_store(tmp_path).append([page(1)])
-    (tmp_path / "owner.warc.gz").write_bytes(b"the owner's own")
-    warc_store(tmp_path).recover([])
-    assert [path.name for path in tmp_path.iterdir()] == ["owner.warc.gz"]
+def test_open_files_that_were_never_committed_are_set_aside(tmp_path: Path) -> None:
+    folder = tmp_path / "warc"
+    (never,) = warc_store(folder).append([page(1)])
+    (folder / "owner.warc.gz").write_bytes(b"the owner's own")
+    warc_store(folder).recover([])
+    assert [path.name for path in folder.iterdir()] == ["owner.warc.gz"]
+    assert [path.name for path in (tmp_path / "aside").iterdir()] == [f"{never.name}.open"]
+
+
+def test_file_says_whose_it_is(tmp_path: Path) -> None:
+    (position,) = warc_store(tmp_path, collection="c1").append([page(1)])
+    assert b"isPartOf: c1\r\n" in gzip.decompress((tmp_path / f"{position.name}.open").read_bytes())
 
 
 def test_crash_between_rename_and_manifest_leaves_the_file_open(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from tests.host.owner.test_host_receipts import receipt
 
 from sterna.home.away.luggage import pack
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.records import Change, Out, OutboxRow
+from sterna.home.ledger.records import Change, Out, OutboxRow, OwnerRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Arrival, Ended, Target
 from sterna.wire.keys import Identity
@@ -86,6 +87,21 @@ def test_list_tells_who_signed_the_receipt(collection: Path, is_both: bool, said
 
 def test_status_tells_of_crawlers_that_are_away(collection: Path) -> None:
     assert f"1 crawler away at hosts: sterna crawlers {collection}" in sterna("status", collection).stdout
+
+
+@pytest.mark.parametrize("command", ["status", "crawlers"])
+def test_what_an_owner_asked_for_is_shown(collection: Path, command: str) -> None:
+    ledger = SqliteLedger(CollectionFolder(collection).ledger_path)
+    until = time.time() + 1000
+    ledger.set_owner(
+        OwnerRow(site=SITE, reason="back on Monday", until=until, closed="/x/", closed_until=until)
+    )
+    ledger.close()
+    shown = sterna(command, collection).stdout
+    assert f"the owner of {SITE} stopped this crawler until 2" in shown
+    assert "(back on Monday)" in shown
+    assert "--despite-owner" in shown
+    assert f"closed by the owner of {SITE}: /x/" in shown
 
 
 def test_collection_without_any_is_no_error(tmp_path: Path) -> None:

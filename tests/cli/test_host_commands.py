@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from tests.crawl.hosting import free_port
 from tests.crawl.running import COMMAND, sterna
+from tests.forking import Forked
 from tests.host.knocking import write_site
 
 from sterna.cli.app import HOST_COMMANDS
+from sterna.host.config import read_host_file
 from sterna.host.keyring import Keyring
 from sterna.wire.discovery import WELL_KNOWN, decode_offer
 
@@ -22,13 +24,13 @@ EXTRA = ("duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "tantivy")
 
 
 @contextmanager
-def running(folder: Path, *words: str) -> Iterator[tuple["subprocess.Popen[str]", list[str]]]:
+def running(
+    folder: Path, *words: str, start: type["subprocess.Popen[str]"] = Forked
+) -> Iterator[tuple["subprocess.Popen[str]", list[str]]]:
     """A host and what it said until it listens."""
     write_site(folder / "site")
     given = ["--site", SITE, "--root", "site", "--check", "never", "--keys", "keys", "--state", "state"]
-    process = subprocess.Popen(
-        [*COMMAND, "host", "run", *given, *words], cwd=folder, stdout=subprocess.PIPE, text=True
-    )
+    process = start([*COMMAND, "host", "run", *given, *words], cwd=folder, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     lines: list[str] = []
     while not lines or not lines[-1].startswith("listens"):
@@ -44,12 +46,13 @@ def running(folder: Path, *words: str) -> Iterator[tuple["subprocess.Popen[str]"
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_host_says_what_it_is_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    with running(tmp_path, "--listen", "127.0.0.1:0") as (process, lines):
+    with running(tmp_path, "--listen", "127.0.0.1:0", start=subprocess.Popen) as (process, lines):
         said = dict(line.split(maxsplit=1) for line in lines)
         key = Keyring(tmp_path / "keys").read("host").public
         assert (said["site"], said["endpoint"], said["key"]) == (SITE, f"{SITE}/sterna", key.text)
         assert said["allowed"].startswith("nobody yet: sterna keys allow KEY --name NAME")
-        assert said["pages"] == f"files in {tmp_path / 'site'}"
+        shown = "of kinds that sites publish; --kind EXT adds others"
+        assert said["pages"] == f"files in {tmp_path / 'site'}, {shown}"
         assert said["jail"].startswith(("seccomp", "none"))
         with urllib.request.urlopen(f"http://{said['listens']}{WELL_KNOWN}", timeout=20) as answer:
             assert decode_offer(answer.read(), SITE).public_key == key
@@ -101,6 +104,8 @@ def test_second_host_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         (("--site", SITE, "--upstream", "nowhere", "--listen", "127.0.0.1:0"), "upstream"),
         (("--site", SITE, "--root", ".", "--check", "sometimes"), "check"),
         (("--site", SITE, "--check", "every"), "need a document root"),
+        (("--site", SITE, "--root", ".", "--kind", "json"), "kinds need --check never"),
+        (("--site", SITE, "--root", ".", "--check", "never", "--kind", "php"), "kind 'php' cannot be shown"),
         (("--site", SITE, "--listen", "here"), "--listen here is invalid"),
         (("--site", SITE, "--listen", "127.0.0.1:99999"), "is not available"),
         (("--site", SITE, "--listen", "192.0.2.1:80"), "is not available"),
@@ -118,7 +123,8 @@ def test_cgi_program_is_written_with_its_settings_beside_it(tmp_path: Path) -> N
     program = tmp_path / 'st"er na'
     folders = ("--keys", tmp_path / "k", "--state", tmp_path / "s", "--root", tmp_path / "site")
     alias = f"/files={tmp_path / 'site'}"
-    result = sterna("host", "cgi", program, "--site", SITE, *folders, "--alias", alias)
+    more = ("--alias", alias, "--check", "never", "--kind", "json", "--kind", "tar.gz")
+    result = sterna("host", "cgi", program, "--site", SITE, *folders, *more)
     assert result.returncode == 0, result.stderr
     assert program.stat().st_mode & 0o111 == 0o111
     compile(program.read_text(), "program", "exec")
@@ -126,6 +132,7 @@ def test_cgi_program_is_written_with_its_settings_beside_it(tmp_path: Path) -> N
     settings = program.with_name(f"{program.name}.toml").read_text()
     assert f'site = "{SITE}"' in settings
     assert '"/files" = ' in settings
+    assert read_host_file(program.with_name(f"{program.name}.toml")).kinds == ("json", "tar.gz")
     assert "nobody yet" in result.stdout
 
 

@@ -15,7 +15,7 @@ from tests.host.knocking import SITE, config_of, write_site
 from sterna.api.crawlers import read_crawler
 from sterna.api.dry_run import order_of
 from sterna.api.dry_run import terms_of as terms_for
-from sterna.crawler.pack import PackedCrawler, SavedProgress, write
+from sterna.crawler.pack import PackedCrawler, SavedProgress, encode
 from sterna.errors import UsageError
 from sterna.host.policy.policy import Policy, read_policy
 from sterna.host.policy.terms import terms_of
@@ -75,6 +75,24 @@ def test_crawler_is_given_as_url_spec_or_file(site: Path, crawler: str) -> None:
     assert sorted(path.name for path in site.iterdir() if path.suffix == ".new") == []
 
 
+def test_files_of_other_kinds_stay_unless_they_are_added(
+    site: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (site / "site" / "index.html").write_text("<a href=data.json>x</a><a href=id_rsa>x</a>")
+    for name in ("data.json", "id_rsa"):
+        (site / "site" / name).write_text("{}")
+
+    without = dry_run(site, f"{SITE}/")
+    statuses = {page["url"]: page["status"] for page in lines_of(site, "page")}
+    with_json = dry_run(site, f"{SITE}/", "--kind", "json")
+
+    assert statuses == {f"{SITE}/": 200, f"{SITE}/data.json": 404, f"{SITE}/id_rsa": 404}
+    assert "files: only those of kinds that sites publish; --kind EXT adds others" in without.stdout
+    assert "/data.json is withheld: 'json' is not a kind of file that sites publish" in caplog.text
+    assert "files: only those of kinds that sites publish and json; --kind EXT" in with_json.stdout
+    assert {page["url"]: page["status"] for page in lines_of(site, "page")}[f"{SITE}/data.json"] == 200
+
+
 def test_terms_of_a_home_hold(site: Path) -> None:
     words = (f"{SITE}/", "--policy", str(site / "policy.toml"))
     anybody = json.loads(dry_run(site, *words, "--json").stdout)
@@ -118,7 +136,7 @@ def test_packed_crawler_goes_on_where_it_ended(site: Path) -> None:
     seen = sorted(fingerprint(f"{SITE}/{n}.html") for n in range(10))
     frontier = (Target(f"{SITE}/10.html", depth=1), Target("http://other.test/", depth=1))
     progress = SavedProgress(frontier=frontier, seen=array("q", seen).tobytes())
-    write(site / "c.crawler", PackedCrawler(crawler=crawler, progress=progress))
+    (site / "c.crawler").write_bytes(encode(PackedCrawler(crawler=crawler, progress=progress)))
     order = order_of([str(site / "c.crawler")], SITE, terms=terms_of(Policy(), "any"), max_pages=7)
     assert order.starts == frontier[:1]
     assert order.budget.pages == 7
@@ -126,10 +144,11 @@ def test_packed_crawler_goes_on_where_it_ended(site: Path) -> None:
 
 
 def test_file_that_cannot_be_written_is_told(site: Path) -> None:
-    (site / "out.jsonl.new").mkdir()
+    (site / "out.jsonl").symlink_to("/dev/full")
     result = dry_run(site, f"{SITE}/")
     assert result.returncode == 6
-    assert "cannot write" in result.stderr
+    assert "the disk is full" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_base_install_does_without_sql(site: Path) -> None:

@@ -4,13 +4,13 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.crawl.running import COMMAND, sterna
+from tests.forking import Forked
 from tests.host.knocking import NAME, SITE, write_site
 from tests.host.real import RealHost, real_host
 
@@ -56,7 +56,10 @@ async def test_owner_sees_a_visit_against_its_limits_and_stops_it(tmp_path: Path
         assert " of 2,000" in table
 
         stopped = await host.ask("stop", "health")
-        assert (stopped.returncode, stopped.stdout) == (0, f"stopped visit v1 of {NAME}: crawler health\n")
+        assert (stopped.returncode, stopped.stdout) == (
+            0,
+            f"stopped visit v1 of {NAME}: crawler health, until sterna host open\n",
+        )
         last = (await visit)[-1]
         assert isinstance(last, Ending)
         assert last.ended is Ended.STOPPED  # softly: what it found is there, and signed
@@ -64,6 +67,10 @@ async def test_owner_sees_a_visit_against_its_limits_and_stops_it(tmp_path: Path
         again = await host.ask("stop", "health")
         assert again.returncode == 2
         assert "no crawler 'health' is under way" in again.stderr
+        assert (
+            "stopped: crawler health, until sterna host open (the owner asks for it)"
+            in (await host.ask("status")).stdout
+        )
 
         summary = await host.ask("audit", "--json")
         assert summary.returncode == 0, summary.stdout
@@ -86,7 +93,7 @@ async def test_kill_switch_ends_all_and_lets_nobody_in_until_the_owner_opens(tmp
             ends = [came[-1] for came in await asyncio.gather(*visits)]
         assert [end.ended for end in ends if isinstance(end, Ending)] == [Ended.STOPPED] * 3
         status, body, _ = await host.greet()
-        assert (status, decode_problem(body).type.rpartition(":")[2]) == (503, "closed-now")
+        assert (status, decode_problem(body).type.rpartition(":")[2]) == (503, "stopped")
         assert "doors closed: an attack" in (await host.ask("status")).stdout
 
         host.process.send_signal(signal.SIGTERM)
@@ -149,7 +156,7 @@ async def test_names_of_strangers_do_nothing_to_the_terminal(tmp_path: Path) -> 
 def test_status_that_is_watched_goes_on(tmp_path: Path, is_terminal: bool) -> None:
     with real_host(tmp_path, policy=QUICK) as host:
         ours, theirs = os.openpty() if is_terminal else os.pipe()
-        watch = subprocess.Popen(
+        watch = Forked(
             [*COMMAND, "host", "status", "--watch", "--state", host.state],
             stdout=theirs,
             env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "30"},

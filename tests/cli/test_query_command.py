@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,9 @@ from tests.servers.plain import Reply
 
 from sterna.cli.query import query
 from sterna.crawler.facts import Fact, Symbol, encode
-from sterna.crawler.pack import PackedCrawler, SavedProgress, write
-from sterna.errors import QueryError, SpecError, StorageError, UsageError
+from sterna.crawler.pack import PackedCrawler, SavedProgress
+from sterna.crawler.pack import encode as encode_crawler
+from sterna.errors import QueryError, SpecError, UsageError
 from sterna.model import Crawler, State, Target
 
 A = "127.0.5.7"
@@ -81,8 +85,6 @@ def test_parquet_goes_into_a_pipe(site: Site) -> None:
 
 
 def _raw(*words: str) -> bytes:
-    import subprocess  # noqa: PLC0415 - `sterna` reads texts alone
-
     from tests.crawl.running import COMMAND  # noqa: PLC0415
 
     return subprocess.run([*COMMAND, *words], capture_output=True, check=True).stdout
@@ -95,8 +97,45 @@ def test_failed_query_leaves_what_was_there(site: Site, tmp_path: Path) -> None:
         query(what=site.folder, sql="SELECT title::INTEGER FROM page", out=out, form="csv")
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
     assert out.read_text() == "before"
-    with pytest.raises(StorageError, match=r"cannot write .*: No such file"):
+    with pytest.raises(UsageError, match=r"cannot write .*: the folder .* does not exist"):
         query(what=site.folder, sql="SELECT 1", out=tmp_path / "no" / "rows.csv", form="csv")
+
+
+def test_rows_go_into_devices_and_pipes_which_are_not_replaced(site: Site, tmp_path: Path) -> None:
+    null, pipe, rows = tmp_path / "null", tmp_path / "pipe", tmp_path / "rows"
+    null.symlink_to("/dev/null")
+    os.mkfifo(pipe)
+    query(what=site.folder, sql="SELECT 1 AS n", out=null, form="csv")
+    assert null.is_char_device()
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        query(what=site.folder, sql="SELECT 1 AS n", out=pipe, form="csv")
+        assert reader.communicate(timeout=20)[0] == b"n\n1\n"
+    assert pipe.is_fifo()
+    with rows.open("wb") as file:  # what /dev/stdout is, after a shell's `> rows`
+        descriptor = tmp_path / "descriptor"
+        descriptor.symlink_to(f"/proc/self/fd/{file.fileno()}")
+        query(what=site.folder, sql="SELECT 1 AS n", out=descriptor, form="csv")
+    assert descriptor.is_symlink()
+    assert rows.read_text() == "n\n1\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["descriptor", "null", "pipe", "rows"]
+
+
+def test_link_to_a_file_is_replaced_and_the_file_stays(site: Site, tmp_path: Path) -> None:
+    mine, out = tmp_path / "mine", tmp_path / "out"
+    mine.write_text("mine")
+    for name in ("out", "out.new"):
+        (tmp_path / name).symlink_to(mine)
+    query(what=site.folder, sql="SELECT 1 AS n", out=out, form="csv")
+    assert (out.read_text(), out.is_symlink(), mine.read_text()) == ("n\n1\n", False, "mine")
+
+
+def test_socket_and_folder_are_not_written(site: Site, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / "socket"))
+        for out in (tmp_path / "socket", tmp_path):
+            with pytest.raises(UsageError, match=r"name a file"):
+                query(what=site.folder, sql="SELECT 1", out=out, form="csv")
+        assert (tmp_path / "socket").is_socket()
 
 
 def test_query_and_its_values_can_come_from_outside(site: Site, tmp_path: Path) -> None:
@@ -147,7 +186,8 @@ def test_crawlers_file_is_asked_in_the_same_way(tmp_path: Path) -> None:
         state=State(((7, kept),)), frontier=(Target("https://a.example/", 2, "https://b.example/"),)
     )
     path = tmp_path / "health.crawler"
-    write(path, PackedCrawler(crawler=Crawler(name="health", facts=(first,)), progress=progress))
+    packed = PackedCrawler(crawler=Crawler(name="health", facts=(first,)), progress=progress)
+    path.write_bytes(encode_crawler(packed))
     asked = Site(path, "")
     assert asked.ask("SELECT word, least, _kind, _crawler FROM topic", tmp_path) == [
         {"word": "tern", "least": 3, "_kind": "first", "_crawler": "health"}
@@ -201,3 +241,16 @@ def test_text_that_grows_beyond_the_memory_ends_the_query(site: Site, tmp_path: 
     sql = f"SELECT repeat('{'x' * 100}', 30_000_000) AS text"
     with pytest.raises(QueryError, match=r"more than the 0\.1 GB of memory"):
         query(what=site.folder, sql=sql, out=tmp_path / "out", form=form, memory="100MB")
+
+
+def test_safe_cells_are_for_csv(site: Site, tmp_path: Path) -> None:
+    out, sql = tmp_path / "rows.csv", "SELECT '=1+1' AS \"=n\", -5 AS five"
+    query(what=site.folder, sql=sql, out=out, form="csv", safe_cells=True)
+    assert out.read_text() == "'=n,five\n'=1+1,-5\n"
+    for form in ("table", "json", "jsonl", "parquet"):
+        with pytest.raises(
+            UsageError, match=f"--safe-cells goes with --format csv, not with --format {form}"
+        ):
+            query(what=site.folder, sql=sql, out=out, form=form, safe_cells=True)
+    shown = sterna("query", site.folder, sql, "--format", "csv", "--safe-cells")
+    assert shown.stdout == "'=n,five\n'=1+1,-5\n"

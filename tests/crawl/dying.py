@@ -5,9 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-sys.modules.update(dict.fromkeys(["numpy", "pandas"]))  # type: ignore[arg-type]  # as the command does
-
-from tests.crawl.running import crawl_here  # noqa: E402
+from tests.crawl.running import crawl_here
 
 
 def main(folder: str, url: str, step: str, count: str) -> None:

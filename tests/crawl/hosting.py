@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crawl.running import COMMAND, sterna, summary_of
+from tests.forking import Forked
 from tests.servers.pages import PageServer
 
 from sterna.wire.discovery import WELL_KNOWN
@@ -27,7 +28,7 @@ class HostProcess:
         policy = folder / f"policy-{address}.toml"
         policy.parent.mkdir(parents=True, exist_ok=True)
         policy.write_text("[load]\nmachine = 0\n")  # other tests keep the machine busy
-        self._process = subprocess.Popen(
+        self._process = Forked(
             [
                 *(*COMMAND, "host", "run", "--allow-self", "--site", site),
                 *("--upstream", upstream or site),

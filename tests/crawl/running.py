@@ -11,13 +11,16 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
+from types import SimpleNamespace
 from typing import IO, Any
 from unittest.mock import patch
 
 import duckdb
 import uvloop
+from tests.forking import Forked
 
 import sterna as sterna_package
+from sterna.api import companion
 from sterna.archive.disk import ignore_step
 from sterna.cli.app import main
 from sterna.home.crawl import Run, crawl
@@ -27,6 +30,7 @@ from sterna.home.options import Options
 from sterna.home.progress import Progress, Summary
 
 COMMAND = (sys.executable, "-m", "sterna")
+FORKING = SimpleNamespace(Popen=Forked, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "80"}  # as the command prints where there is no terminal
 
 
@@ -69,6 +73,7 @@ def call(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
         TemporaryFile("w+", encoding="utf-8") as err,
         patch.dict(os.environ, PLAIN),
         patch.multiple(sys, argv=["sterna", *words], stdout=out, stderr=err),
+        patch.object(companion, "subprocess", FORKING),
     ):
         code = _exit_code()
         return subprocess.CompletedProcess(words, code, _text_of(out), _text_of(err))
@@ -102,7 +107,7 @@ def sterna_process(*arguments: str | Path, timeout: float = 100.0) -> subprocess
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
     """Starts the command in a process group of its own."""
-    return subprocess.Popen(
+    return Forked(
         command_line(arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

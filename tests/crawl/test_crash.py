@@ -2,7 +2,6 @@
 
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.crawl.running import crawl_here, kill, rows, start, sterna, stored_urls, summary_of
+from tests.forking import Forked
 from tests.servers.synthetic import SyntheticServer, SyntheticWeb
 from warcio.archiveiterator import ArchiveIterator
 
@@ -128,9 +128,8 @@ def test_killed_at_each_named_step_it_resumes_to_the_same_end(
 
 def die(folder: Path, server: SyntheticServer, step: str, count: int) -> None:
     """Crawls until this step was taken so often, and is killed there."""
-    died = subprocess.run(
-        [sys.executable, "-m", "tests.crawl.dying", folder, server.url(0), step, str(count)], check=False
-    )
+    with Forked([sys.executable, "-m", "tests.crawl.dying", folder, server.url(0), step, str(count)]) as died:
+        died.wait(60)
     assert died.returncode == -signal.SIGKILL, f"the crawl never came to {step} {count} times"
 
 

@@ -83,7 +83,9 @@ def test_sites_of_one_domain_keep_its_limit_together(tmp_path: Path, rate: Rate)
     starts = {f"http://{host}/": linking("/0", "/1", "/2") for host in hosts}
     with PageServer({A: {**pages, **starts}}).run_in_thread() as server:
         limits = Limits(address=Rate(), domain=rate)
-        crawl_here(tmp_path / "c", *starts, limits=limits, proxy=server.url(A), concurrency=2)
+        crawl_here(
+            tmp_path / "c", *starts, limits=limits, proxy=server.url(A), allow_private=True, concurrency=2
+        )
     assert len(stored_urls(tmp_path / "c")) == 16
     shop = sorted((hit for hit in server.log if "shop.example" in hit.path), key=lambda hit: hit.began)
     other = sorted(hit.began for hit in server.log if "other.test" in hit.path)

@@ -97,6 +97,17 @@ def test_killed_crawl_takes_its_follower_along_and_the_index_is_caught_up_later(
     assert urls == set(stored_urls(folder)) - {server.url(A)}
 
 
+def test_run_with_nothing_to_fetch_completes_the_index_that_a_killed_one_left(
+    server: PageServer, tmp_path: Path
+) -> None:
+    folder = tmp_path / "c"
+    command = ("crawl", server.url(A), "--into", folder, "--delay", "0", "--json")
+    sterna(*command, "--no-index")  # as if it had been killed after its last commit, and its follower too
+    result = sterna(*command, "--index")
+    assert (result.returncode, summary_of(result)["requests"]) == (0, 0)
+    assert index_of(folder) == {"is_there": True, "pages_left": 0, "trouble": ""}
+
+
 def test_killed_follower_is_one_warning_and_the_crawl_goes_on(server: PageServer, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     process, follower = slow_crawl(server, folder)

@@ -200,7 +200,6 @@ def test_limit_ends_the_crawler_by_its_name_and_keeps_what_was_found(
 
 GREEDY = {
     "cpu_seconds": ("0.5", "(while TRUE do (bind ?x 1))"),
-    "memory_bytes": ('"64 MB"', '(bind ?s "x") (while TRUE do (bind ?s (str-cat ?s ?s)))'),
     "scratch_bytes": ('"2 kB"', '(store big (str-cat (page-text) "%s"))' % ("x" * 4_000)),
     "sent_bytes": ('"1 kB"', '(emit long "%s")' % ("x" * 2_000)),
 }
@@ -220,6 +219,24 @@ def test_greedy_rule_is_ended_by_the_name_of_its_limit(
 
     assert summary["ended"] == limit
     assert "Start" in [row["title"] for row in ask(tmp_path, "SELECT title FROM page")]
+
+
+def test_page_for_which_rules_take_all_memory_is_an_error_and_the_crawl_goes_on(
+    tmp_path: Path, server: NginxServer
+) -> None:
+    grow = '(bind ?s "x") (while TRUE do (bind ?s (str-cat ?s ?s)))'
+    spec = write_spec(
+        tmp_path,
+        [f"{server.url}/"],
+        'rules = ["r.clp"]\n[budget]\nmemory_bytes = "64 MB"',
+        r=f'(defrule greedy (page (title "Clinic")) => {grow})',
+    )
+
+    summary = crawl(spec)
+
+    assert (summary["ended"], summary["errors"]["rules"]) == ("finished", 1)
+    assert len(ask(tmp_path, "SELECT url FROM page WHERE error = 'rules'")) == 1
+    assert len(ask(tmp_path, "SELECT url FROM page WHERE status = 200")) == summary["pages"] > 1
 
 
 def test_crawl_is_over_when_its_crawlers_time_is(tmp_path: Path, server: NginxServer) -> None:

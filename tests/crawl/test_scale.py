@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.crawl.running import sterna_process, stored_urls, summary_of
+from tests.crawl.running import sterna, sterna_process, stored_urls, summary_of
 from tests.servers.synthetic import SyntheticServer, SyntheticWeb, path
 
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
@@ -54,7 +54,7 @@ def _peak_bytes(folder: Path, waiting: int) -> int:
     web = SyntheticWeb(sites=1, pages_per_site=60, bytes_per_page=2_000)
     with SyntheticServer(web).run_in_thread() as server:
         flags = ("--into", folder, "--delay", "0", "--json", "--max-pages")
-        assert sterna_process("crawl", server.url(0), *flags, "1").returncode == 0
+        assert sterna("crawl", server.url(0), *flags, "1").returncode == 0
         ledger = SqliteLedger(folder / "ledger.sqlite")
         ledger.seed([Target(f"{server.url(0)}deep/{n}", 50) for n in range(waiting)], now=time.time())
         ledger.close()

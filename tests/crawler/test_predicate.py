@@ -141,6 +141,7 @@ def nested(levels: int) -> Predicate:
         (Predicate("=", "title", ("a",), (Predicate("true"),)), "= takes 0 conditions, not 1"),
         (Predicate("true", "title"), "true takes no column"),
         (Predicate("words_any", values=(" ",)), "is not a word"),
+        (Predicate("words_any", values=("\ud800",)), "is not a word"),
         (Predicate("words_any", values=tuple(map(str, range(501)))), "501 words are too many"),
         (Predicate("score", values=(1.0, "a", "b")), "numbers for its weights, not 'b'"),
         (Predicate("score", values=(1.0, "a", float("nan"))), "not nan"),

@@ -68,5 +68,13 @@ def test_expression_that_cannot_be_judged_in_linear_time_is_named(expression: st
         ScopeRules(Scope(exclude=(expression,)))
 
 
+@pytest.mark.parametrize("expression", ["(\n", "(\x1b[2J", "(" * 4_000])
+def test_complaint_about_an_expression_is_one_line(expression: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        ScopeRules(Scope(exclude=(expression,)))
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 2_100
+
+
 def test_endless_path_is_never_wanted() -> None:
     assert not ScopeRules(Scope(include=("/",))).admits(SITE + "/a/b" * 8)

@@ -356,6 +356,13 @@ def test_wrong_spec_is_told_with_file_line_field_and_what_is_allowed(
     assert refusal(tmp_path, text) == f"FOLDER/health.toml{said}"
 
 
+@pytest.mark.parametrize(
+    "text", ['"a\\nb" = 1', '[select]\n"\\u001b[2J" = 1', 'name = "\\u2028"', f"name = {'9' * 5_000}"]
+)
+def test_complaint_is_one_line_whatever_the_file_says(tmp_path: Path, text: str) -> None:
+    assert refusal(tmp_path, text).isprintable()
+
+
 def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"none\.toml.*: No such file"):
         load_spec(tmp_path / "none.toml")

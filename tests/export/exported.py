@@ -30,8 +30,8 @@ def crawl_real_site(folder: Path) -> Path:
     """A collection of SQLite's documentation with raw responses, some of it visited twice."""
     with serve(real_site("sqlite3-doc"), folder=folder / "nginx") as server:
         starts = [f"{server.url}/{page}.html" for page in ("index", "lang_select")]
-        crawl_here(folder / "sqlite", *starts, warc=True, max_pages=120, index=False)
-        crawl_here(folder / "sqlite", *starts, warc=True, max_pages=120, index=False, refresh=0.0)
+        crawl_here(folder / "sqlite", *starts, warc=True, max_pages=60, index=False)
+        crawl_here(folder / "sqlite", *starts, warc=True, max_pages=60, index=False, refresh=0.0)
     return folder / "sqlite"
 
 

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import chdir
 from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.crawl.running import crawl_here
+from tests.crawl.running import crawl_here, sterna
 from tests.export.exported import EXPORT
+from tests.forking import Forked
 from tests.servers.pages import PageServer, linking
 
 from sterna.cli.app import main
@@ -33,10 +35,10 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def export(*words: str | Path, cwd: Path | None = None, **how: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        [*EXPORT, *map(str, words)], capture_output=True, text=True, cwd=cwd, check=False, timeout=60, **how
-    )
+def export(*words: str | Path, cwd: Path = Path()) -> subprocess.CompletedProcess[str]:
+    """Runs the command in this process."""
+    with chdir(cwd):
+        return sterna("export", *words)
 
 
 def one_line(result: subprocess.CompletedProcess[str], code: int) -> str:
@@ -101,7 +103,10 @@ def test_reader_who_goes_away_is_one_line(collection: Path) -> None:
 
 def test_full_disk_is_one_line_and_leaves_nothing(real_collection: Path, tmp_path: Path) -> None:
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))
-    result = export(real_collection, "--to", "csv", "--out", tmp_path / "out.csv", preexec_fn=limit)
+    command = [*EXPORT, str(real_collection), "--to", "csv", "--out", str(tmp_path / "out.csv")]
+    result = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=60, preexec_fn=limit
+    )
     assert "the file exceeds the size limit" in one_line(result, 6)
     assert list(tmp_path.iterdir()) == []
     full = export(real_collection, "--to", "csv", "--out", "/dev/full")
@@ -117,6 +122,7 @@ def test_full_disk_is_one_line_and_leaves_nothing(real_collection: Path, tmp_pat
         (["--to", "wacz", "--out", "x.zip"], 2, "must end with .wacz"),
         (["--to", "markdown", "--out", "-"], 2, "not a pipe"),
         (["--to", "sitemap", "--table", "link"], 2, "--table goes with --to jsonl, csv, parquet"),
+        (["--to", "jsonl", "--safe-cells"], 2, "--safe-cells goes with --to csv, not with --to jsonl"),
     ],
 )
 def test_invalid_options_are_one_line(
@@ -135,8 +141,8 @@ def test_folder_that_is_no_collection_or_is_empty_is_one_line(tmp_path: Path, he
 def test_terminal_shows_a_bar_and_the_report(collection: Path, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     command = [*EXPORT, str(collection), "--to", "markdown", "--out", str(tmp_path / "md")]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"}
+    process = Forked(
+        command, stdout=subprocess.PIPE, stderr=theirs, text=True, env={**os.environ, "TERM": "xterm"}
     )
     os.close(theirs)
     shown = b""
@@ -146,7 +152,7 @@ def test_terminal_shows_a_bar_and_the_report(collection: Path, tmp_path: Path) -
     assert process.returncode == 0
     assert b"pages" in shown
     assert b"100%" in shown
-    assert out.startswith(b"20 pages -> ")
+    assert out.startswith("20 pages -> ")
 
 
 def _read(terminal: int) -> bytes:
@@ -159,7 +165,7 @@ def _read(terminal: int) -> bytes:
 def test_ctrl_c_leaves_nothing(real_collection: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     command = [*EXPORT, str(real_collection), "--to", "jsonl", "--out", str(tmp_path / "pipe")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = Forked(command, stderr=subprocess.PIPE, text=True)
     # This returns when the export has opened the pipe, which holds less than there is to write.
     reader = os.open(tmp_path / "pipe", os.O_RDONLY)
     process.send_signal(signal.SIGINT)

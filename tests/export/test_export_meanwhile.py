@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -11,24 +10,13 @@ from pathlib import Path
 import pytest
 from tests.crawl.running import kill, rows, start
 from tests.export.exported import export
+from tests.forking import Forked
 from tests.servers.pages import PageServer, linking
 from warcio.archiveiterator import ArchiveIterator
 
 pytestmark = pytest.mark.servers
 
 A = "127.0.5.10"
-
-# Dies without a word, as by a power cut, when everything is made and nothing is renamed yet.
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from sterna.api.export import export
-from sterna.export import job
-from sterna.home.folder import CollectionFolder
-job.publish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-wish = job.ExportJob(kind=sys.argv[2], place=Path(sys.argv[3]))
-export(CollectionFolder(Path(sys.argv[1])), wish, where="url LIKE '%/lang%'", stdout=sys.stdout.buffer)
-"""
 
 
 @pytest.fixture
@@ -71,10 +59,8 @@ def test_killed_export_leaves_nothing_under_its_name(
     real_collection: Path, tmp_path: Path, kind: str
 ) -> None:
     place = tmp_path / f"out.{kind}"
-    died = subprocess.run(
-        [sys.executable, "-c", KILLED, str(real_collection), kind, str(place)], check=False, timeout=60
-    )
-    assert died.returncode == -signal.SIGKILL
+    died = Forked([sys.executable, "-m", "tests.export.dying", str(real_collection), kind, str(place)])
+    assert died.wait(60) == -signal.SIGKILL
     assert not place.exists()
     (left,) = tmp_path.iterdir()
     assert left.name.startswith(f".{place.name}.")

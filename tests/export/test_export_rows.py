@@ -33,7 +33,7 @@ def test_jsonl_is_read_back_by_python_and_by_duckdb(real_collection: Path, tmp_p
     out = export(real_collection, "jsonl", tmp_path / "pages.jsonl")
     columns, expected = answer(real_collection, "SELECT * FROM page")
     objects = [json.loads(line) for line in out.read_text().splitlines()]
-    assert len(objects) == len(expected) > 100
+    assert len(objects) == len(expected) > 50
     assert {tuple(each) for each in objects} == {tuple(columns)}
     plain = [[as_plain(value) for value in row] for row in expected]
     assert sorted([list(each.values()) for each in objects], key=repr) == sorted(plain, key=repr)
@@ -49,7 +49,7 @@ def test_csv_of_links_is_read_back_by_python(real_collection: Path, tmp_path: Pa
     with out.open(newline="") as file:
         head, *rows = csv.reader(file)
     assert head == columns
-    assert len(rows) > 2_000
+    assert len(rows) > 1_000
     assert sorted(rows) == sorted([[as_text(value) for value in row] for row in expected])
 
 
@@ -73,11 +73,17 @@ def test_every_table_can_be_exported(real_collection: Path, tmp_path: Path, tabl
     assert len(out.read_text().splitlines()) == len(expected)
 
 
-def written(form: Form, texts: list[str]) -> bytes:
+def written(form: Form, texts: list[str], *, safe_cells: bool = False) -> bytes:
     out = io.BytesIO()
     with source_of(*(page(f"/{number}", text=text) for number, text in enumerate(texts))) as source:
-        assert write_rows(source, out, table="page", form=form) == len(texts)
+        count = write_rows(source, out, table="page", form=form, safe_cells=safe_cells)
+    assert count == len(texts)
     return out.getvalue()
+
+
+def test_safe_cells_put_an_apostrophe_before_formulas() -> None:
+    rows = list(csv.DictReader(io.StringIO(written("csv", ["=1+1", "a=b"], safe_cells=True).decode())))
+    assert [(row["text"], row["status"]) for row in rows] == [("'=1+1", "200"), ("a=b", "200")]
 
 
 # No archive holds lone surrogates: they are replaced when a page is stored.

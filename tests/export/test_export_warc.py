@@ -13,9 +13,10 @@ from tests.export.exported import export, page, source_of
 from warcio.archiveiterator import ArchiveIterator
 
 from sterna.archive.warc import WarcStore
+from sterna.archive.warc_scan import members
 from sterna.errors import StorageError, UsageError
 from sterna.export import raw
-from sterna.export.warc import WarcFile, find, members
+from sterna.export.warc import WarcFile, find
 from sterna.model import Page, Raw
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -124,3 +125,32 @@ def test_files_that_cannot_be_pinned_are_taken_as_they_are(tmp_path: Path) -> No
     with pinned(tables, beside=tmp_path / "segments") as same:
         assert same == tables
     assert list(tmp_path.iterdir()) == []
+
+
+def test_socket_is_not_replaced_by_a_file_even_by_force(tmp_path: Path) -> None:
+    made, place = tmp_path / "made", tmp_path / "socket"
+    made.write_text("rows")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(place))
+        with pytest.raises(UsageError, match="is a device or a socket"):
+            publish(made, place, force=True)
+        assert place.is_socket()
+
+
+def test_open_file_that_a_path_stands_for_is_a_stream(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file:
+        (tmp_path / "descriptor").symlink_to(f"/proc/self/fd/{file.fileno()}")
+        (tmp_path / "link").symlink_to("descriptor")
+        (tmp_path / "other").symlink_to("file")
+        names = ("descriptor", "link", "other", "file")
+        assert [is_stream(tmp_path / name) for name in names] == [True, True, False, False]
+
+
+def test_link_with_the_name_of_a_bench_is_left_alone(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "file").touch()
+    (tmp_path / ".out.0.part").symlink_to(mine)
+    with bench(tmp_path / "out"):
+        pass
+    assert (mine / "file").exists()

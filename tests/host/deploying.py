@@ -1,5 +1,6 @@
 """A host set up by the files of `deploy/` behind the real servers, and a home that sends a crawler there."""
 
+import itertools
 import re
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.crawl.running import call
 from tests.servers import apache, nginx
 from tests.servers.nginx import free_ports
 from tests.transport.calling import line_to_hosts, whole
@@ -180,8 +182,8 @@ def as_cgi(folder: Path) -> Iterator[Deployed]:
     front = apache.serve(folder / "site", folder=folder / "server", extra=extra, is_ours=True)
     with front as server:
         deployed = Deployed(server.url, folder, server.pid, log)
-        command = [*STERNA, "host", "cgi", str(programs / "sterna"), *deployed.arguments()]
-        subprocess.run(command, check=True, capture_output=True)
+        written = call(["host", "cgi", str(programs / "sterna"), *deployed.arguments()])
+        assert written.returncode == 0, written.stderr
         deployed.let_home_in()
         yield deployed
 
@@ -223,6 +225,9 @@ class Trip:
         return last
 
 
+_numbers = itertools.count(1)  # of visits: several may be sent to one host
+
+
 async def travel(
     deployed: Deployed, *, known: bytes = b"", rules: str = "", watch: Callable[[], None] | None = None
 ) -> Trip:
@@ -231,7 +236,7 @@ async def travel(
         offer = await offer_of(line, deployed)
         session = await greet(line, deployed, offer)
         order = Send(
-            visit="v1",
+            visit=f"v{next(_numbers)}",
             part="/",
             epoch=1,
             agent=Agent("Tern/1", "Tern"),

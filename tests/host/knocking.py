@@ -93,7 +93,7 @@ class Home:
     async def visit(self, order: Order) -> "Stream":
         """The whole stream of an order."""
         reply, session = await self.order(order)
-        stream = Stream(reply, session)
+        stream = Stream(reply, session, order.visit)
         await stream.read()
         return stream
 
@@ -104,6 +104,7 @@ class Stream:
 
     reply: Reply
     session: Session
+    visit: str = "v1"
     came: list[Came] = field(default_factory=list)
     size: int = 0
 
@@ -127,7 +128,7 @@ class Stream:
 
     @property
     def parcels(self) -> list[Parcel]:
-        visit = visit_of()
+        visit = msgspec.structs.replace(visit_of(), id=self.visit)
         packed = [each.packed for each in self.came if isinstance(each, ParcelCame)]
         return [Unpacker(visit, marks_of(Known())).unpack(each, now=SystemClock().now()) for each in packed]
 
@@ -178,10 +179,12 @@ def send(**fields: Any) -> Send:
 
 
 async def until(check: Callable[[], bool]) -> None:
-    """Waits for what other tasks and processes are about to do."""
+    """Waits for what other tasks and processes are about to do; asks ever less often, for that costs too."""
+    pause = 0.01
     async with asyncio.timeout(20):
-        while not check():  # noqa: ASYNC110 - nobody tells a test of it
-            await asyncio.sleep(0.01)
+        while not check():  # nobody tells a test of it
+            await asyncio.sleep(pause)
+            pause = min(1.2 * pause, 0.1)
 
 
 def problem_in(reply: Reply) -> Problem:
@@ -251,15 +254,18 @@ async def open_home(
     is_live_only: bool = False,
     clock: Clock | None = None,
     serving: dict[str, Any] | None = None,
+    before: Home | None = None,
     **fields: Any,
 ) -> AsyncIterator[Home]:
     """A home that is allowed at a service, with a site of so many pages or the one that is given.
+
+    Home and host are those that were there `before`, if they are given.
 
     Nobody measures the load of the machine, which is busy with other tests; `serving` may say otherwise.
     """
     write_site(folder / "site", pages)
     config = config_of(folder, **({"limits": limits_of()} | fields))
-    host = Identity.new()
+    host = before.host if before else Identity.new()
     workshop = Workshop(config, SystemClock(), open_source=site.open) if site else None
     given = {"meter": LoadMeter(machine=lambda: None)} | (serving or {})
     service = Service(
@@ -270,9 +276,10 @@ async def open_home(
         workshop=workshop,
         **given,
     )
-    home = Home(service, host)
+    home = Home(service, host, before.identity if before else Identity.new())
     allow(config.keys / ALLOWED, home.identity.public, NAME)
     try:
+        await service.restore()
         yield home
     finally:
         await asyncio.wait_for(service.close(), 30)

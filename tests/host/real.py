@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crawl.running import COMMAND, sterna
+from tests.forking import Forked
 from tests.host.knocking import NAME, SITE, Home, send, write_site
 
 from sterna.host.keyring import ALLOWED, Keyring, allow
@@ -33,7 +34,7 @@ class RealHost:
     def _start(self) -> tuple["subprocess.Popen[str]", list[str]]:
         given = ["--site", SITE, "--root", "site", "--check", "never", "--listen", "127.0.0.1:0"]
         folders = ["--keys", "keys", "--state", "state", "--policy", "policy.toml"]
-        process = subprocess.Popen(
+        process = Forked(
             [*COMMAND, "host", "run", *given, *folders, *self._words],
             cwd=self.folder,
             stdout=subprocess.PIPE,

@@ -3,13 +3,13 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from tests.crawl.running import sterna
 from tests.host.knocking import NAME, SITE, Stream, send, write_site
 from tests.host.test_asgi import Answered
 from tests.killing import children_of
@@ -92,11 +92,11 @@ def written_cgi(folder: Path, policy: str = "") -> Cgi:
     write_site(folder / "site")
     found.program.parent.mkdir()
     allow(folder / "keys" / ALLOWED, found.identity.public, NAME)
-    command = [sys.executable, "-m", "sterna", "host", "cgi", str(found.program), "--site", SITE]
-    folders = ["--root", folder / "site", "--keys", folder / "keys", "--state", folder / "state"]
     (folder / "policy.toml").write_text(f"{policy}[load]\nmachine = 0\n")  # other tests are busy
-    words = [*map(str, folders), "--check", "never", "--policy", str(folder / "policy.toml")]
-    subprocess.run([*command, *words], check=True, capture_output=True)
+    given = ("--site", SITE, "--check", "never", "--policy", folder / "policy.toml")
+    folders = ("--root", folder / "site", "--keys", folder / "keys", "--state", folder / "state")
+    written = sterna("host", "cgi", found.program, *given, *folders)
+    assert written.returncode == 0, written.stderr
     return found
 
 
@@ -219,7 +219,7 @@ def test_visit_ends_with_its_process(cgi: Cgi, way: str) -> None:
 
 
 def test_answer_starts_within_its_time(cgi: Cgi) -> None:
-    """In CPU time, the best of a few: what a busy machine adds is not the program's."""
+    """In CPU time, in one of a few tries: what a busy machine adds is not the program's."""
 
     def seconds(method: str, path: str, body: bytes = b"") -> float:
         process = cgi.start(method, path, body)
@@ -236,8 +236,8 @@ def test_answer_starts_within_its_time(cgi: Cgi) -> None:
         now = SystemClock().now()
         return Greeting.begin(cgi.identity, home=NAME, audience=SITE, wants=Budget(), now=now).body
 
-    assert min(seconds("GET", "") for _ in range(TRIES)) < STARTS_WITHIN_SECONDS
-    assert min(seconds("POST", "/hello", hello()) for _ in range(TRIES)) < STARTS_WITHIN_SECONDS
+    assert any(seconds("GET", "") < STARTS_WITHIN_SECONDS for _ in range(TRIES))
+    assert any(seconds("POST", "/hello", hello()) < STARTS_WITHIN_SECONDS for _ in range(TRIES))
 
 
 def test_sessions_are_private(cgi: Cgi) -> None:

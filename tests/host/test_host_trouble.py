@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,18 +24,20 @@ from tests.host.knocking import (
 )
 
 from sterna.errors import Refused
+from sterna.host import files
 from sterna.host.owner.audit import AUDIT, REFUSALS_A_MINUTE, Audit, Notes
-from sterna.host.owner.control import Doors
+from sterna.host.owner.control import Closure, Doors
 from sterna.host.owner.verification import verify
 from sterna.host.policy.policy import Policy
 from sterna.host.state import open_state
 from sterna.host.visiting import overseer, visits
-from sterna.host.visiting.room import Spool
 from sterna.model import Budget, Crawler, Program, Source
 from sterna.transport.interface import Call
 from sterna.web.clock import SystemClock
 from sterna.wire.keys import Identity
 from sterna.wire.orders import Kill, Look, Resume
+
+CLOSURE = Closure("it reads too much")
 
 
 @pytest.fixture(autouse=True)
@@ -190,7 +193,7 @@ async def test_closed_doors_end_all_visits_and_let_nobody_in(
     await asyncio.wait_for(reading, 20)
     assert stream.ending.ended == "stopped"
     refused = problem_in(await home.service.answer(Call("hello", home.greeting().body)))
-    assert (refused.name, refused.detail, refused.retry_after) == ("closed-now", "moving house", 3600)
+    assert (refused.name, refused.detail, refused.retry_after) == ("stopped", "moving house", 3600)
     stranger = Home(home.service, home.host, Identity.new())
     told = problem_in(await home.service.answer(Call("hello", stranger.greeting().body)))
     assert told.name == "unknown-home"
@@ -203,14 +206,14 @@ async def test_closed_doors_end_all_visits_and_let_nobody_in(
 async def test_doors_that_close_after_the_greeting_close_to_the_order(home: Home, tmp_path: Path) -> None:
     session = await home.greet()
     Doors(tmp_path / "state").close("")
-    assert problem_in((await home.order(send(), session))[0]).name == "closed-now"
+    assert problem_in((await home.order(send(), session))[0]).name == "stopped"
 
 
 async def test_owner_stops_one_crawler_and_then_all(home: Home, site: GatedSite) -> None:
     first, reading = await begun(home, site)
     second, also_reading = await begun(home, site, visit="v2")
-    assert not await home.service.stop_visit("v9")
-    stopping = asyncio.create_task(home.service.stop_visit("v1"))
+    assert not await home.service.stop_visit("v9", CLOSURE)
+    stopping = asyncio.create_task(home.service.stop_visit("v1", CLOSURE))
     await asyncio.sleep(0.05)
     site.let(8)
     assert await stopping
@@ -254,18 +257,24 @@ async def test_full_disk_ends_a_visit_in_clear_words_and_leaves_nothing(
     tmp_path: Path, site: GatedSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.let(100)
-    full = Path("/dev/full")  # the kernel's own: there is never room in it
+    full = os.open("/dev/full", os.O_WRONLY)  # the kernel's own: there is never room in it
     async with open_home(tmp_path, site=site) as home:
         with monkeypatch.context() as patch:
-            patch.setattr(Spool, "_path", lambda self, number: full)
-            patch.setattr(Path, "unlink", lambda self, missing_ok=False: None)
+            opened = files.open_private
+            patch.setattr(
+                files,
+                "open_private",
+                lambda path, flags: os.dup(full) if path.name == "1.new" else opened(path, flags),
+            )
             stream = await home.visit(send())
+        os.close(full)
+        assert not list((tmp_path / "state" / "visits").glob("*/1*"))
         assert (stream.problem.name, stream.problem.detail) == (
             "internal",
             "the host cannot write to its disk",
         )
-        assert re.search(r"cannot write parcel to .*: No space left on device", caplog.text)
-        assert home.service.status().kept_bytes == 0
+        assert re.search(r"cannot write .*/1: No space left on device", caplog.text)
+        assert home.service.status().visits[0].kept_bytes == 0
         assert (await home.visit(send(visit="v2"))).ending.ended == "finished"
 
 

@@ -58,7 +58,7 @@ class Running:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        write_site(folder / "site", pages=300)
+        write_site(folder / "site", pages=100)
         self.identity = Identity.new()
         allow(folder / "keys" / ALLOWED, self.identity.public, NAME)
         (folder / "policy.toml").write_text("[limits]\nidle_seconds = 0.5\n[load]\nmachine = 0\n")
@@ -120,7 +120,7 @@ async def test_idle_host_is_small_before_and_after_visits(running: Running) -> N
     running.process.terminate()
     said, _ = running.process.communicate(timeout=30)
     assert f"visit v0 of {NAME}: crawler 'default' begins\n" in said
-    assert f"visit v0 of {NAME} is over (finished): 301 pages, " in said
+    assert f"visit v0 of {NAME} is over (finished): 101 pages, " in said
 
 
 async def test_handshake_costs_both_sides_little(tmp_path: Path) -> None:

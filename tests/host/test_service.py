@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from sterna.host.keyring import ALLOWED
 from sterna.host.policy.policy import Policy
 from sterna.host.visiting import reception
 from sterna.model import Budget, Crawler, Program, Source, Target
+from sterna.runtime.engine.client import Engines
 from sterna.transport.interface import Call, Op
 from sterna.wire.discovery import decode_offer
 from sterna.wire.handshake import Greeting
@@ -165,7 +167,10 @@ async def test_crawler_with_rules_runs_and_its_lines_come_home(home: Home) -> No
     assert any(line.endswith(f"found {SITE}/3.html") for line in stream.lines)
 
 
-async def test_crawler_that_breaks_its_engine_costs_its_own_visit_only(home: Home) -> None:
+async def test_crawler_that_breaks_its_engine_costs_its_own_visit_only(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sterna.runtime.runtime.Engines", partial(Engines, page_seconds=1.0))
     rule = "(defrule spin (page) => (while TRUE do (bind ?x 1)))"
     crawler = Crawler(name="spinner", program=Program(rules=(Source("spin.clp", rule),)))
     spinning = asyncio.create_task(home.visit(send(crawler=crawler, visit="v1")))
@@ -174,15 +179,17 @@ async def test_crawler_that_breaks_its_engine_costs_its_own_visit_only(home: Hom
     assert (await spinning).ending.ended == "wall_seconds"
 
 
-async def test_rules_are_refused_where_there_is_no_jail(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_crawlers_are_refused_where_there_is_no_jail(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Nothing:
         has_seccomp = False
 
     monkeypatch.setattr(reception, "protection", Nothing)
     rules = (Source("a.clp", "(defrule a (page) => (keep))"),)
-    reply, _ = await home.order(send(crawler=Crawler(program=Program(rules=rules))))
-    assert problem_in(reply).name == "no-jail"
-    assert (await home.visit(send(visit="plain"))).ending.ended == "finished"
+    for crawler in (Crawler(program=Program(rules=rules)), Crawler()):
+        reply, _ = await home.order(send(crawler=crawler))
+        assert problem_in(reply).name == "no-jail"
 
 
 async def test_mistake_of_ours_tells_nothing(

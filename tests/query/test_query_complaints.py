@@ -14,12 +14,18 @@ from sterna.errors import QueryError, UnknownTable
 from sterna.query.engine import Engine
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    archive = Archive(tmp_path)
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    archive = Archive(tmp_path_factory.mktemp("archive"))
     data = '{"template": "clinic", "slots": {"name": "A", "beds": 3}}'
     archive.add([page("a", 1, title="A", text="word")], facts=[fact(data)])
     with Engine(archive.tables, extra={"site": pa.table({"site": [SITE]})}, time_limit_seconds=30) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def empty() -> Iterator[Engine]:
+    with Engine({}) as opened:
         yield opened
 
 
@@ -103,15 +109,14 @@ def test_failing_cast_quotes_the_page_harmlessly_and_briefly(tmp_path: Path) -> 
 
 @given(st.text(max_size=60))
 @settings(max_examples=12, deadline=None)
-def test_no_query_disturbs_the_terminal_or_raises_anything_else(text: str) -> None:
-    with Engine({}) as engine:
-        for sql in (text, f'SELECT "{text}" FROM page', f"SELECT * FROM {text}"):
-            try:
-                rows(engine, sql)
-            except QueryError as error:
-                said = str(error)
-                assert all(character.isprintable() or character in "\n\u200c\u200d" for character in said)
-                assert said.count("\n") in (0, 2)
+def test_no_query_disturbs_the_terminal_or_raises_anything_else(empty: Engine, text: str) -> None:
+    for sql in (text, f'SELECT "{text}" FROM page', f"SELECT * FROM {text}"):
+        try:
+            rows(empty, sql)
+        except QueryError as error:
+            said = str(error)
+            assert all(character.isprintable() or character in "\n\u200c\u200d" for character in said)
+            assert said.count("\n") in (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -165,11 +170,11 @@ def test_whatever_does_not_read_is_refused_in_one_line(engine: Engine, sql: str,
     ],
 )
 def test_endless_query_ends_in_one_line(sql: str) -> None:
-    with Engine({}, time_limit_seconds=0.5) as engine:
+    with Engine({}, time_limit_seconds=0.3) as engine:
         began = time.monotonic()
         (said,) = complaint(engine, sql)
         assert time.monotonic() - began < 10
-    assert said.startswith("stopped after 0.5 seconds: narrow the query")
+    assert said.startswith("stopped after 0.3 seconds: narrow the query")
 
 
 @pytest.mark.parametrize(

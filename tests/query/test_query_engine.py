@@ -11,7 +11,7 @@ import pytest
 from tests.query.histories import SITE, early, fact, page, rows, stored
 
 from sterna.archive.rows import PAGE_SCHEMA, fact_table
-from sterna.errors import QueryError
+from sterna.errors import DamagedSegment
 from sterna.model import Link, Links
 from sterna.query.engine import Engine
 
@@ -175,7 +175,7 @@ def test_files_may_be_named_from_the_working_folder(tmp_path: Path, monkeypatch:
 
 def test_missing_segment_is_named(tmp_path: Path) -> None:
     gone = {"page": [tmp_path / "gone.page.parquet"]}
-    with Engine(gone) as engine, pytest.raises(QueryError, match=r"gone\.page\.parquet"):
+    with Engine(gone) as engine, pytest.raises(DamagedSegment, match=r"gone\.page\.parquet' is damaged"):
         engine.run("FROM page")
 
 

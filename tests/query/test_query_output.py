@@ -175,3 +175,67 @@ def test_rows_are_written_as_they_come(format: TextFormat) -> None:
     if format == "json":
         with pytest.raises(json.JSONDecodeError):
             json.loads(out.getvalue())
+
+
+FORMULAS = [
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\t=1",
+    "\tx",
+    "\rx",
+    "\nx",
+    "\uff1d1",
+    "\uff0b1",
+    "\uff0d1",
+    "\uff201",
+    "\u22121",
+    "  =1",
+    "\u00a0=1",
+    "\ufeff=1",
+    "\u200b=1",
+    "\x00=1",
+    "'=1",
+    '"=1',
+    " '\" =cmd|' /C calc'!A0",
+]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_safe_cell_is_no_formula(text: str) -> None:
+    plain, safe = (
+        list(csv.reader(io.StringIO(shown([text], (text,), format="csv", safe_cells=is_safe), newline="")))
+        for is_safe in (False, True)
+    )
+    assert plain == [[text], [text]]
+    assert safe == [[f"'{text}"], [f"'{text}"]]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        -5,
+        -1.5,
+        Decimal("-2.50"),
+        None,
+        "",
+        "a=b",
+        "1-2",
+        "https://a/?b=c",
+        "me@example.org",
+        [-1],
+        True,
+        NOON,
+    ],
+)
+def test_safe_cells_leave_numbers_and_other_texts_alone(value: Any) -> None:
+    assert shown(["n"], (value,), format="csv", safe_cells=True) == shown(["n"], (value,), format="csv")
+
+
+@given(st.text(min_size=1))
+def test_safe_cell_never_begins_like_a_formula(text: str) -> None:
+    out = shown(["n"], (text,), format="csv", safe_cells=True)
+    (_, (cell,)) = csv.reader(io.StringIO(out, newline=""))
+    assert cell in (text, f"'{text}")
+    assert not cell.strip().startswith(("=", "+", "-", "@"))

@@ -1,6 +1,5 @@
 """Parts of a collection: some batches, one visit, crawlers of some names."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,9 @@ def linking(name: str, day: int, to: str, **fields: Any) -> Any:
     return page(name, day, links=Links.of(Link(f"{SITE}/{to}")), **fields)
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    archive = Archive(tmp_path)
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    archive = Archive(tmp_path_factory.mktemp("archive"))
     archive.add_old([linking("a", 1, "zero", digest=b"0")])
     archive.add([linking("a", 2, "one", digest=b"1"), linking("b", 2, "two", digest=b"2")], visit="v1")
     archive.add([linking("a", 3, "three", digest=b"3")], visit="v2", facts=[fact(CLINIC, visit="v2")])

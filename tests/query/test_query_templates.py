@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +67,27 @@ VALUES: list[tuple[str, list[Any], str, list[Any]]] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """A template for each kind of values."""
+    facts = []
+    for template, values, *_ in VALUES:
+        facts += facts_of(template, *((("n", number), ("v", value)) for number, value in enumerate(values)))
+    with engine_of(tmp_path_factory.mktemp("typed"), *facts) as engine:
+        yield engine
+
+
 @pytest.mark.parametrize(
-    ("values", "kind", "expected"), [each[1:] for each in VALUES], ids=[each[0] for each in VALUES]
+    ("template", "kind", "expected"),
+    [(template, kind, expected) for template, _, kind, expected in VALUES],
+    ids=[each[0] for each in VALUES],
 )
 def test_type_of_a_column_is_that_of_its_values(
-    tmp_path: Path, values: list[Any], kind: str, expected: list[Any]
+    typed: Engine, template: str, kind: str, expected: list[Any]
 ) -> None:
-    facts = facts_of("t", *((("n", number), ("v", value)) for number, value in enumerate(values)))
-    with engine_of(tmp_path, *facts) as engine:
-        assert rows(engine, "SELECT column_type FROM (DESCRIBE t) WHERE column_name = 'v'") == [(kind,)]
-        assert [value for (value,) in rows(engine, "SELECT v FROM t ORDER BY n")] == expected
+    described = f"SELECT column_type FROM (DESCRIBE \"{template}\") WHERE column_name = 'v'"
+    assert rows(typed, described) == [(kind,)]
+    assert [value for (value,) in rows(typed, f'SELECT v FROM "{template}" ORDER BY n')] == expected
 
 
 def test_facts_without_a_slot_have_null_there(tmp_path: Path) -> None:
@@ -156,18 +168,24 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=map(str, range(len(HOSTILE))))
-def test_hostile_names_of_templates_and_slots_are_only_names(tmp_path: Path, name: str) -> None:
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """CLIPS would not have most of them; whatever lies in the archive must do no harm."""
-    data = json.dumps({"template": name, "slots": {name: "value", "plain": name}})
-    archive = Archive(tmp_path)
-    archive.add(facts=[fact(data, template=name or "t")])
+    facts = []
+    for name in HOSTILE:
+        data = json.dumps({"template": name, "slots": {name: "value", "plain": name}})
+        facts.append(fact(data, template=name or "t"))
+    with engine_of(tmp_path_factory.mktemp("hostile"), *facts) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=map(str, range(len(HOSTILE))))
+def test_hostile_names_of_templates_and_slots_are_only_names(hostile: Engine, name: str) -> None:
     quoted = (name or "t").replace('"', '""')
-    with Engine(archive.tables) as engine:
-        found = engine.run(f'SELECT * FROM "{quoted}"')
-        assert found.columns[:2] == [name or "_", "plain"]
-        assert next(found.rows)[:2] == ("value", name)
-        assert rows(engine, "SELECT count(*) FROM page") == [(0,)]
+    found = hostile.run(f'SELECT * FROM "{quoted}"')
+    assert found.columns[:2] == [name or "_", "plain"]
+    assert next(found.rows)[:2] == ("value", name)
+    assert rows(hostile, "SELECT count(*) FROM page") == [(0,)]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20))

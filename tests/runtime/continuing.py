@@ -12,18 +12,19 @@ from pathlib import Path
 from msgspec.structs import replace
 from tests import making
 
-from sterna.crawler.pack import PackedCrawler, SavedProgress, read, write
+from sterna.crawler.pack import PackedCrawler, SavedProgress, encode, read
 from sterna.model import Budget, Ended, Etiquette, Known, Parcel, State, StateChange, Target, Visit
 from sterna.runtime.access import Kit
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.readers import Readers
 from sterna.runtime.runtime import Runtime
+from sterna.web.bodies import BodyRoom
 from sterna.web.clock import SystemClock
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.dns import DnsResolver
-from sterna.web.document_root import RootFetcher
 from sterna.web.http import Fetcher
 from sterna.web.politeness import NO_LIMITS, Gate
+from sterna.web.root_fetcher import RootFetcher
 from sterna.web.urls import fingerprint
 
 
@@ -98,6 +99,7 @@ async def carry_on(visit: Visit, fetcher: Fetcher) -> list[Parcel]:
             fetcher=fetcher,
             gate=Gate(NO_LIMITS),
             slots=asyncio.Semaphore(4),
+            bodies=BodyRoom(),
             readers=readers,
             engines=engines,
         )
@@ -115,7 +117,7 @@ async def main(path: Path, site: str, source: str, pages: int) -> None:
         if isinstance(fetcher, CurlFetcher):
             await fetcher.close()
     assert parcels[-1].ended in (Ended.FINISHED, Ended.BUDGET), parcels[-1].ended
-    write(path, replace(packed, progress=progress_of(visit, parcels)))
+    path.write_bytes(encode(replace(packed, progress=progress_of(visit, parcels))))  # noqa: ASYNC240 - at the end
     sys.stdout.write(parcels[-1].ended)
 
 

@@ -10,11 +10,12 @@ from tests import making
 
 from sterna.errors import FetchError, ReadError
 from sterna.model import Etiquette, Parcel, Target, Visit
-from sterna.runtime.access import Kit
+from sterna.runtime.access import Kit, RuntimeConfig
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.reader import read
 from sterna.runtime.readers import Readers
 from sterna.runtime.runtime import Runtime
+from sterna.web.bodies import BodyRoom
 from sterna.web.document import Document, Fetched
 from sterna.web.http import Request, Response
 from sterna.web.politeness import NO_LIMITS, Gate, Limits
@@ -222,6 +223,7 @@ def make_kit(
     limits: Limits = NO_LIMITS,
     connections: int = 100,
     engines: Engines | None = None,
+    proxy: str = "",
 ) -> Kit:
     return Kit(
         clock=VirtualClock(),
@@ -229,8 +231,10 @@ def make_kit(
         fetcher=web,
         gate=Gate(limits),
         slots=asyncio.Semaphore(connections),
+        bodies=BodyRoom(),
         readers=cast(Readers, FakeReaders(read_failures)),
         engines=engines or Engines(is_jailed=False),
+        config=RuntimeConfig(proxy=proxy),
     )
 
 

@@ -79,3 +79,11 @@ def test_raised_url_comes_once_and_one_that_was_taken_never_again() -> None:
     assert (first.url, first.priority) == ("https://a.test/2", 7)
     assert [target and target.url for target in rest] == ["https://a.test/0", "https://a.test/1", None]
     assert len(frontier) == 0
+
+
+def test_start_that_was_tried_before_waits_for_its_retry() -> None:
+    frontier = Frontier(b"", max_depth=9)
+    assert frontier.add(target("a", not_before=5.0), 1)
+    assert frontier.next(4.0) is None
+    assert (len(frontier), frontier.wakes_at()) == (1, 5.0)
+    assert frontier.next(5.0) == target("a", not_before=5.0)

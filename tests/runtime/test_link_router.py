@@ -63,3 +63,15 @@ def test_sitemap_is_read_wherever_it_lies_and_only_its_pages_within_are_fetched(
     outcome = carry_out(visit_of(Target(f"{SITE}/a/", 1), within=("/a/",)), web)
     assert sorted(web.paths()) == ["/a/", "/a/2", "/maps/all.xml"]
     assert "/b/2" in outcome.found
+
+
+def test_closed_paths_are_not_fetched_whatever_their_spelling() -> None:
+    web = FakeWeb(
+        {
+            "/": linking("/open", "/closed/1", "/CLOSED/2", "/a/../closed/3", "/%63losed/4"),
+            "/open": reply(200),
+        }
+    )
+    outcome = carry_out(visit_of("/", "/closed/start", closed=("/closed/",)), web)
+    assert set(web.paths()) - {"/robots.txt"} == {"/", "/open"}
+    assert outcome.errors["closed"] == len(outcome.pages) - 2 >= 4

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.forking import Forked
 from tests.servers.nginx import NginxServer, serve
 
 from sterna.crawler.compiler import compile_spec
-from sterna.crawler.pack import PackedCrawler, SavedProgress, read, write
+from sterna.crawler.pack import PackedCrawler, SavedProgress, encode, read
 from sterna.crawler.spec import Select, Spec
 
-ROOT = Path(__file__).parent.parent.parent
 PAGES = 40
 
 RULES = """
@@ -79,9 +79,10 @@ def crawler(folder: Path, *, is_best_first: bool) -> PackedCrawler:
 
 def carry_on(path: Path, server: NginxServer, source: str, pages: int) -> str:
     command = [sys.executable, "-m", "tests.runtime.continuing", str(path), server.url, source, str(pages)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    return out
 
 
 @pytest.mark.servers
@@ -91,8 +92,8 @@ def test_crawler_goes_on_in_another_process_and_on_another_source(
 ) -> None:
     packed = crawler(tmp_path, is_best_first=is_best_first)
     undisturbed, moved = tmp_path / "undisturbed.crawler", tmp_path / "moved.crawler"
-    write(undisturbed, packed)
-    write(moved, packed)
+    undisturbed.write_bytes(encode(packed))
+    moved.write_bytes(encode(packed))
     chance = random.Random(11 + is_best_first)
 
     assert carry_on(undisturbed, server, "http", 1_000) == "finished"
@@ -113,8 +114,8 @@ def test_frontier_of_a_stopped_crawler_is_that_of_an_undisturbed_one_at_the_same
 ) -> None:
     packed = crawler(tmp_path, is_best_first=False)
     at_once, in_steps = tmp_path / "at_once.crawler", tmp_path / "in_steps.crawler"
-    write(at_once, packed)
-    write(in_steps, packed)
+    at_once.write_bytes(encode(packed))
+    in_steps.write_bytes(encode(packed))
 
     carry_on(at_once, server, "http", 20)
     for pages in (1, 6, 13):

@@ -4,22 +4,32 @@ import asyncio
 import gzip
 import os
 import signal
+import zlib
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import brotli
+import msgspec
 import pytest
 import uvloop
+import webencodings
+import zstandard
 from msgspec.structs import replace
 from tests.runtime import obedient
+from tests.runtime.cell.obeying import parent_of
 
 from sterna.errors import JailError, ReadError
+from sterna.model import Keep, Predicate, Selector
+from sterna.runtime import reader
 from sterna.runtime import readers as readers_module
-from sterna.runtime.cell import seccomp
-from sterna.runtime.cell.jail import JailLimits
+from sterna.runtime.cell import pool, seccomp, workers
+from sterna.runtime.cell.jail import JailLimits, protection
 from sterna.runtime.cell.pool import Cell, Forker
+from sterna.runtime.reader import MAX_OUTCOME_BYTES, MAX_TASK_BYTES
 from sterna.runtime.readers import Readers
+from sterna.runtime.sieve import Sift
 from sterna.web.document import Document, Fetched, Manner, read_document
 
 Loop = Callable[[Coroutine[Any, Any, None]], None]
@@ -44,10 +54,10 @@ async def kind_of(readers: Readers, asked: Fetched) -> str:
 
 
 def children() -> set[int]:
-    """The warm parent that this process started, and its readers, as long as they run."""
+    """The wrapper and the warm parent that this process started, and the readers, as long as they run."""
     found, parents = set(), {os.getpid()}
     states = dict(filter(None, map(_state_of, Path("/proc").glob("[0-9]*/stat"))))
-    for _ in range(2):
+    for _ in range(3):
         parents = {pid for pid, (parent, state) in states.items() if parent in parents and state != "Z"}
         found |= parents
     return found
@@ -67,7 +77,7 @@ def reader_pid(others: set[int]) -> int:
 
 
 @pytest.fixture
-def others() -> Iterator[set[int]]:
+def others(own_processes: None) -> Iterator[set[int]]:
     """Children that are there already; at the end there are no more."""
     before = children()
     yield before
@@ -84,18 +94,88 @@ async def test_document_comes_back_as_it_was_read() -> None:
     assert [link.url for link in document.links] == ["https://a.test/b"]
 
 
+HTML = """<!doctype html><html lang=en><title>Terns</title><meta name=description content="Far."><h1>Far</h1>
+<script>if (a<b) c()</script><p class=x>Arctic terns fly far, and terns return. <a href="/b?é">on</a>
+<table><tr><td>1<td>2</table>&eacute;&#128038; 🐦 Küste 鴎 арк"""
+SITEMAP = "<urlset><url><loc>https://a.test/a</loc></url></urlset>"
+EVERYTHING = Manner(
+    wants=("title", "description", "text", "keywords", "headings", "html", "language", "links"),
+    selectors=(Selector("far", "p.x:not(.y) > a, tr:nth-child(odd)"), Selector("to", "a[href]", "href")),
+    least_change=0.1,
+).encoded()
+SIFT = msgspec.msgpack.encode(
+    Sift(
+        select=Predicate(
+            "or",
+            parts=(
+                Predicate("regexp", "text", ("arct.c",)),
+                Predicate("any", "", ("terns", "gulls")),
+                Predicate("like", "lower(title)", ("%tern_",)),
+            ),
+        ),
+        keep=Keep(fields=("title", "text", "keywords")),
+    )
+)
+
+
+def all_kinds() -> Iterator[Fetched]:
+    """A response of each charset, content coding and kind of document, good and broken."""
+    html, labels = HTML.encode(), sorted(set(webencodings.LABELS.values()))
+    for label in labels:
+        codec = None if label in ("replacement", "x-user-defined") else webencodings.lookup(label)
+        body = codec.codec_info.encode(HTML, "replace")[0] if codec else html
+        yield answer(body, content_type=f"text/html; charset={label}", manner=EVERYTHING)
+    packed = {
+        "gzip": gzip.compress(html),
+        "deflate": zlib.compress(html),
+        "br": brotli.compress(html),
+        "zstd": zstandard.compress(html),
+    }
+    for coding, body in packed.items():
+        yield answer(body, content_encoding=coding, manner=EVERYTHING, sift=SIFT)
+        yield answer(body[:-9], content_encoding=coding)
+        yield answer(body + b"more", content_encoding=f"{coding}, identity", kind="robots")
+    for kind in ("", "text/plain; charset=shift_jis", "application/xhtml+xml", "image/png"):
+        yield answer(html, content_type=kind, manner=EVERYTHING, sift=SIFT)
+    for body in (SITEMAP.encode(), gzip.compress(SITEMAP.encode()), b"https://a.test/a\n", b"no sitemap"):
+        yield answer(body, kind="sitemap")
+    feed = f'<?xml version="1.0" encoding="euc-jp"?><!DOCTYPE x [<!ENTITY y "z">]>{SITEMAP}&y;'
+    yield answer(feed.encode(), kind="sitemap")
+    for body in (b"User-agent: *\nDisallow: /b", "Disallow: /é".encode("utf-16"), b"\xff\x00\xfe"):
+        yield answer(body, kind="robots")
+    yield answer(b"<p>" * 100_000 + b"<b>" * 9_000 + b"<p x=1>" * 9_000, manner=EVERYTHING)
+    yield answer(html, known_likeness=b"12345678", content_language="de", x_robots="sterna: nofollow")
+
+
 @pytest.mark.skipif(bool(seccomp.why_not()), reason="this machine has no seccomp")
-async def test_jailed_reader_reads_the_same() -> None:
-    wants = Manner(wants=("title", "text", "keywords", "headings")).encoded()
-    asked = answer(b"<title>Terns</title><h1>Far</h1><p>Arctic terns fly far.", manner=wants)
-    latin = answer("<title>Küstenseeschwalbe</title>".encode("latin-1"))
+async def test_jailed_reader_reads_every_charset_coding_and_kind_as_outside(others: set[int]) -> None:
+    asked = list(all_kinds())
     async with Readers(1, is_jailed=True) as readers:
-        documents = [await readers.read(each) for each in (asked, latin)]
-    assert [replace(each, cpu_seconds=0.0) for each in documents] == [
-        read_document(asked),
-        read_document(latin),
-    ]
-    assert "terns" in documents[0].keywords
+        await readers.start()
+        pid = reader_pid(others)
+        results = await asyncio.gather(*map(readers.read, asked), return_exceptions=True)
+        assert reader_pid(others) == pid, "none of them may need what a jail forbids"
+    for task, result in zip(asked, results, strict=True):
+        expected = reader.read(task)
+        if expected.document is None:
+            assert isinstance(result, ReadError)
+            assert (result.kind, str(result)) == (expected.kind, f"{expected.kind}: {expected.detail}")
+        else:
+            assert isinstance(result, Document)
+            assert replace(result, cpu_seconds=0.0) == replace(expected.document, cpu_seconds=0.0)
+
+
+async def test_document_beyond_the_bound_of_a_frame_is_an_error_and_the_reader_goes_on(
+    others: set[int],
+) -> None:
+    async with Readers(1) as readers:
+        await readers.start()
+        pid = reader_pid(others)
+        text = gzip.compress(b"<p>" + b"x" * MAX_OUTCOME_BYTES)
+        assert await kind_of(readers, answer(text, content_encoding="gzip", max_bytes=2**26)) == "too_large"
+        assert await kind_of(readers, answer(bytes(MAX_TASK_BYTES))) == "too_large"
+        assert (await readers.read(page("after"))).title == "after"
+        assert reader_pid(others) == pid
 
 
 async def test_what_is_wrong_with_a_body_crosses_the_border_as_its_kind() -> None:
@@ -121,10 +201,10 @@ async def test_each_of_many_reads_at_once_gets_its_own_answer() -> None:
 
 async def test_bodies_larger_than_any_pipe_pass_both_ways_at_once() -> None:
     async with Readers(1) as readers:
-        asked = [answer(b"<p>" + bytes([65 + n]) * 2**22) for n in range(6)]
+        asked = [answer(b"<p>" + bytes([65 + n]) * 2**21) for n in range(6)]
         documents = await asyncio.wait_for(asyncio.gather(*map(readers.read, asked)), 60)
     assert [(document.text[:1], len(document.text)) for document in documents] == [
-        (chr(65 + n), 2**22) for n in range(6)
+        (chr(65 + n), 2**21) for n in range(6)
     ]
 
 
@@ -155,6 +235,18 @@ async def test_body_that_breaks_the_reader_is_an_error_and_its_neighbours_are_re
     assert kinds == ["one", "parser", "two", "parser", "three"]
 
 
+@pytest.mark.skipif(bool(seccomp.why_not()), reason="this machine has no seccomp")
+async def test_parser_that_got_loose_dies_of_its_first_forbidden_call(tmp_path: Path) -> None:
+    secret = tmp_path / "home.key"
+    secret.write_text("a key")
+    async with OBEDIENT(1) as readers:
+        for words in ("open", "signal"):
+            asked = answer(f"please {words}".encode(), url=str(secret))
+            with pytest.raises(ReadError, match="it made a system call that the jail forbids"):
+                await readers.read(asked)
+        assert (await readers.read(page("after"))).title == "after"
+
+
 async def test_reader_that_hangs_is_replaced_after_its_time(others: set[int]) -> None:
     async with OBEDIENT(1, seconds=0.5) as readers:
         await readers.read(page("before"))
@@ -168,7 +260,7 @@ async def test_reader_that_hangs_is_replaced_after_its_time(others: set[int]) ->
 
 async def test_body_beyond_the_memory_limit_is_an_error_and_the_next_is_read() -> None:
     async with OBEDIENT(1) as readers:
-        assert await kind_of(readers, answer(b"<p>" * 2**21)) == "parser"
+        assert await kind_of(readers, answer(b"<p>" * 2**20)) == "parser"
         assert (await readers.read(page("after"))).title == "after"
         assert 0 < readers.peak_memory_bytes() < 2 * obedient.LIMITS.memory_bytes
 
@@ -180,7 +272,7 @@ class Failing:
         self._forker = forker
         self.is_failing = False
 
-    async def start(self, *, limits: JailLimits, is_jailed: bool) -> Cell:
+    async def start(self, *, limits: JailLimits, is_jailed: bool | None) -> Cell:
         if self.is_failing:
             raise JailError("no memory")
         return await self._forker.start(limits=limits, is_jailed=is_jailed)
@@ -189,7 +281,7 @@ class Failing:
 async def test_reader_that_cannot_be_replaced_is_an_error_and_no_hang(
     others: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readers_module, "RESTART_SECONDS", 0.0)
+    monkeypatch.setattr(workers, "RESTART_SECONDS", 0.0)
     async with Forker(readers_module.ENTRY, wrapper=()) as forker:
         starter = Failing(forker)
         async with Readers(1, starter=starter) as readers:
@@ -212,6 +304,42 @@ async def test_readers_that_cannot_be_started_at_all_are_an_error_and_start_late
                 await readers.start()
             starter.is_failing = False
             assert (await readers.read(page("after"))).title == "after"
+
+
+async def test_stopped_warm_parent_is_replaced_and_costs_no_page(
+    others: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("START_SECONDS", "WAIT_SECONDS", "CLOSE_SECONDS"):
+        monkeypatch.setattr(pool, name, 1.0)
+    async with Readers(1) as readers:
+        await readers.read(page("before"))
+        pid = reader_pid(others)
+        os.kill(parent_of(pid), signal.SIGSTOP)
+        os.kill(pid, signal.SIGKILL)
+        assert (await asyncio.wait_for(readers.read(page("after")), 20)).title == "after"
+
+
+OLD_KERNEL = """
+from sterna.runtime.reader import serve, warm
+from sterna.runtime.cell import seccomp
+seccomp.why_not = lambda: "the kernel has no filter"
+"""
+
+
+async def test_without_seccomp_own_pages_are_read_and_those_of_strangers_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "old_reader.py").write_text(OLD_KERNEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    async with Readers(2, entry="old_reader:serve", is_jailed=True) as readers:
+        with pytest.raises(JailError, match="cannot sandbox a process: the kernel has no filter"):
+            await readers.read(page("a stranger's"))
+    async with Readers(2, entry="old_reader:serve") as readers:
+        assert (await readers.read(page("own"))).title == "own"
+    assert [record.getMessage() for record in caplog.records] == [
+        "pages are read, and rules run, without a jail: cannot sandbox a process: the kernel has no filter;"
+        " see `sterna doctor`"
+    ]
 
 
 async def test_reader_that_died_idle_costs_no_page(others: set[int]) -> None:
@@ -238,13 +366,13 @@ async def test_who_stops_waiting_does_not_disturb_the_others() -> None:
 
 @pytest.mark.parametrize("run", LOOPS)
 def test_close_ends_the_processes_and_cancels_who_waits(others: set[int], run: Loop) -> None:
-    counts = []
+    counts, is_wrapped = [], protection().has_bubblewrap
 
     async def start_and_close() -> None:
         async with OBEDIENT(3) as readers:
             assert children() <= others, "nothing has to be read yet"
             await readers.start()
-            assert len(children() - others) == 3 + 1  # the warm parent
+            assert len(children() - others) == 3 + 1 + is_wrapped  # and the warm parent
             waiting = [asyncio.create_task(readers.read(page("please hang"))) for _ in range(6)]
             await asyncio.sleep(0)
         await asyncio.wait(waiting, timeout=5)

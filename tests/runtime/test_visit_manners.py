@@ -89,6 +89,15 @@ def test_private_address_among_public_ones_is_left_out() -> None:
     assert {sent.request.address for sent in web.log} == {ADDRESS}
 
 
+def test_proxy_does_not_open_private_networks() -> None:
+    web = FakeWeb({**hub(1), "/robots.txt": reply(301, location="http://inside.test/robots.txt")})
+    inside, proxy = ("169.254.169.254",), "http://proxy.test"
+    carry_out(visit_of(), web, names={"inside.test": inside}, proxy=proxy)
+    assert {sent.request.url for sent in web.log} == {f"{SITE}/robots.txt"}
+    outcome = carry_out(visit_of(), FakeWeb(hub(1)), names={"a.test": inside}, proxy=proxy)
+    assert outcome.errors == {"private_address": 1}
+
+
 def test_private_address_that_was_named_is_visited() -> None:
     web = FakeWeb(hub(1))
     outcome = carry_out(visit_of(may_be_private=True), web, names={"a.test": ("10.0.0.1",)})

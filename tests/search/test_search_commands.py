@@ -1,12 +1,14 @@
 """`sterna index` and `sterna search` as they are called, on a site by a real nginx."""
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crawl.running import crawl_here, segment_paths, sterna
+from tests.crawl.running import COMMAND, crawl_here, segment_paths, sterna
 from tests.search.shelf import held_in, newest_good
 from tests.servers.nginx import NginxServer, serve
 
@@ -104,3 +106,43 @@ def test_a_crawl_indexes_what_it_brings_in(site: NginxServer, tmp_path: Path) ->
     assert result.stderr == ""
     assert json.loads(result.stdout)["total"] == 2
     assert held_in(folder / "index") == newest_good([Path(path) for path in segment_paths(folder, "page")])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting read-only needs root")
+@pytest.mark.parametrize("has_log", [True, False])
+def test_collection_on_a_read_only_disk_is_searched_queried_and_exported(
+    site: NginxServer, tmp_path: Path, has_log: bool
+) -> None:
+    folder = tmp_path / "c"
+    crawl_here(folder, f"{site.url}/index.html")
+    assert sterna("index", folder).returncode == 0
+    for ending in ("-wal", "-shm"):  # a reader that was killed leaves them, a copy may lack them
+        path = folder / f"ledger.sqlite{ending}"
+        path.touch() if has_log else path.unlink(missing_ok=True)
+    files = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    commands = [
+        ["search", str(folder), "singing", "--json"],
+        ["query", str(folder), "'SELECT count(*) AS n FROM page'", "--format", "csv"],
+        ["status", str(folder)],
+        ["export", str(folder), "--to", "csv", "--out", str(tmp_path / "out.csv")],
+        ["index", str(folder)],
+    ]
+    lines = [" ".join([*COMMAND, *command]) for command in commands]
+    mounted = f"mount --bind {folder} {folder} && mount -o remount,bind,ro {folder}"
+    script = "; ".join([mounted, *(f"{line}; echo code $?" for line in lines)])
+    result = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=False
+    )
+    out = result.stdout
+    assert [line for line in out.splitlines() if line.startswith("code")] == ["code 0"] * 4 + ["code 6"], (
+        result
+    )
+    assert "Whales of the North" in out
+    assert "\nn\n4\n" in out
+    assert "search index: up to date" in out
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 5
+    assert result.stderr.splitlines() == [
+        f"sterna: cannot store in '{folder}/index': the disk is read-only: mount it writable and run the same"
+        " command again"
+    ]
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == files

@@ -43,9 +43,9 @@ def test_killed_at_random_it_neither_loses_nor_doubles(shelf: Shelf) -> None:
     paths = shelf.snapshot().tables["page"]
     chance = random.Random(11)
     positions = []
-    with warm("tests.search.dying", shelf.folder.parent) as parent:
+    with warm("tests.search.dying") as parent:
         for _ in range(KILLS):
-            child = parent.start()
+            child = parent.start(shelf.folder.parent)
             for _ in range(chance.randrange(1, 9)):
                 parent.wait_for_report(child)
             time.sleep(chance.random() * 0.05)

@@ -1,14 +1,23 @@
 """What is found, in which order, and how it is shown."""
 
+import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from tests.search.shelf import SITE, Shelf, page
 
+from sterna.errors import StorageError
+from sterna.search import generations
 from sterna.search.indexer import Indexer
 from sterna.search.results import Found, Piece
 from sterna.search.searcher import Searcher
+
+NOBODY = 65534
 
 
 def test_all_words_must_be_there(shelf: Shelf) -> None:
@@ -188,3 +197,44 @@ def test_many_threads_search_at_once(shelf: Shelf) -> None:
             thread.join()
     assert len(found) == 320
     assert all(each.hits[0].url == f"{SITE}/p{each.words.split()[-1]}" for each in found)
+
+
+@contextmanager
+def without_write_access(folder: Path) -> Iterator[None]:
+    """As a user who may read the folder and nothing else."""
+    user, group = os.geteuid(), os.getegid()
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+        if user != 0:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        if user == 0:
+            os.setegid(NOBODY)
+            os.seteuid(NOBODY)
+        yield
+    finally:
+        if user == 0:
+            os.seteuid(user)
+            os.setegid(group)
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def test_index_of_somebody_else_is_searched_and_what_they_add_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sterna.search.searcher.LOOK_SECONDS", 0.0)
+    with TemporaryDirectory() as place:  # other users may not look into pytest's own folders
+        folder = Path(place)
+        shelf = Shelf(folder / "c")
+        shelf.add([page("one", "whales")])
+        shelf.index()
+        with without_write_access(folder), Searcher(shelf.index_folder) as searcher:
+            assert searcher.search("whales").total == 1
+            assert generations.read_position(shelf.index_folder) == 1
+        shelf.add([page("two", "whales")])
+        shelf.index()
+        with without_write_access(folder):
+            assert searcher.search("whales").total == 2
+            with pytest.raises(StorageError, match="permission denied"), Indexer(shelf.index_folder):
+                pass

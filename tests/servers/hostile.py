@@ -280,6 +280,18 @@ async def big(server: HostileServer, request: Request, writer: asyncio.StreamWri
         await writer.drain()
 
 
+async def stall(server: HostileServer, request: Request, writer: asyncio.StreamWriter) -> None:
+    """/stall/ANYTHING?mb=N: all but the last of N times 1,048,576 bytes, then nothing more."""
+    count = int(request.query["mb"])
+    writer.write(head(200, {"Content-Type": "text/html", "Content-Length": str(count * len(_MIB))}))
+    for _ in range(count - 1):
+        writer.write(_MIB)
+        await writer.drain()
+    writer.write(_MIB[1:])
+    await writer.drain()
+    await asyncio.sleep(3600)
+
+
 Stream = Callable[[HostileServer, Request, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -314,6 +326,7 @@ STREAMS: dict[str, Stream] = {
     "drip": drip,
     "endless": endless,
     "big": big,
+    "stall": stall,
     "bomb.gz": _bomb("gzip", gzip_bomb),
     "bomb.br": _bomb("br", brotli_bomb),
     "bomb.zst": _bomb("zstd", zstd_bomb),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.servers.postgres import PostgresServer, cluster
 from tests.storage.places import Place, PostgresPlace, SqlitePlace
-from tests.storage.stock import Stock
+from tests.storage.stock import Stock, pages
 
 
 @pytest.fixture(scope="session")
@@ -43,4 +43,12 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def stock(tmp_path: Path) -> Iterator[Stock]:
     with Stock(tmp_path / "c") as stock:
+        yield stock
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
+    """One batch of twelve pages, for tests that change the rules only."""
+    with Stock(tmp_path_factory.mktemp("filled") / "c") as stock:
+        stock.put(pages(0, 12))
         yield stock

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from tests.storage.places import Place
 
 INSERT = "INSERT INTO t (url, size) VALUES (:url, :size)"
+QUERY = "SELECT url, size FROM page"
 
 
-def rules(url: str, sql: str = INSERT, *, query: str = "SELECT url, size FROM page", more: str = "") -> str:
+def rules(url: str, sql: str = INSERT, *, query: str = QUERY, more: str = "") -> str:
     command = f'sql = "{sql}"' if " " in sql else f'call = "{sql}"'
     return f"""
 [connections.main]

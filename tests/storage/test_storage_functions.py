@@ -54,16 +54,15 @@ def test_function_stores_rows_and_those_that_it_refuses_wait(stock: Stock, place
     ],
 )
 def test_function_that_cannot_be_used_is_one_line_and_nothing_moves(
-    stock: Stock, place: Place, call: str, said: str
+    filled: Stock, place: Place, call: str, said: str
 ) -> None:
     place.run("CREATE TABLE t (url TEXT, size INTEGER)")
-    (stock.folder / "mine.py").write_text(FUNCTION)
-    (stock.folder / "broken.py").write_text("def")
-    stock.put(pages(0, 3))
-    stock.rules(rules(place.url, call))
-    (standing,) = stock.store()
+    (filled.folder / "mine.py").write_text(FUNCTION)
+    (filled.folder / "broken.py").write_text("def")
+    filled.rules(rules(place.url, call))
+    (standing,) = filled.store()
     assert said in standing.error
     assert (standing.state, standing.batch, sizes(place)) == ("broken", -1, [])
-    stock.rules(rules(place.url))
-    stock.store()
-    assert sizes(place) == [0, 1, 2]
+    filled.rules(rules(place.url))
+    filled.store()
+    assert sizes(place) == list(range(12))

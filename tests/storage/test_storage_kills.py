@@ -4,9 +4,10 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
-from tests.killing import kill, warm
+from tests.killing import Parent, kill, warm
 from tests.servers.postgres import PostgresServer
 from tests.storage.places import Place, PostgresPlace
 from tests.storage.stock import Stock, pages
@@ -29,6 +30,12 @@ COPIED = "INSERT INTO plain (url, title, size) VALUES (:url, :title, :size)"
 SINGLE = "INSERT INTO single SELECT :url, :title, CAST(:size AS INTEGER)"
 FIRST = "INSERT INTO address VALUES (:url) ON CONFLICT DO NOTHING"
 SECOND = "INSERT INTO pair SELECT url, :title, CAST(:size AS INTEGER) FROM address WHERE url = :url"
+
+
+@pytest.fixture(scope="module")
+def parent() -> Iterator[Parent]:
+    with warm("tests.storage.dying") as parent:
+        yield parent
 
 
 def rules(place: Place) -> str:
@@ -69,60 +76,59 @@ def check(stock: Stock, place: Place) -> None:
         assert Counter(place.run(f"SELECT url, title, size FROM {table}")) == archived, table
 
 
-def test_home_killed_at_random_loses_and_doubles_nothing(stock: Stock, place: Place) -> None:
+def test_home_killed_at_random_loses_and_doubles_nothing(stock: Stock, place: Place, parent: Parent) -> None:
     random.seed(7)
     place.run(*TABLES)
     stock.rules(rules(place))
-    with warm("tests.storage.dying", stock.folder) as parent:
-        put_more(stock, 0)
-        child = parent.start()
-        began = time.monotonic()
-        while not stored(place):
-            time.sleep(0.01)
-        typical = time.monotonic() - began
+    put_more(stock, 0)
+    child = parent.start(stock.folder)
+    began = time.monotonic()
+    while not stored(place):
+        time.sleep(0.02)
+    typical = time.monotonic() - began
+    kill(child)
+    for number in range(1, ROUNDS):
+        put_more(stock, number)
+        child = parent.start(stock.folder)
+        time.sleep(random.uniform(0.2, 2.0) * typical)
         kill(child)
-        for number in range(1, ROUNDS):
-            put_more(stock, number)
-            child = parent.start()
-            time.sleep(random.uniform(0.2, 2.0) * typical)
-            kill(child)
-            if time.monotonic() - began > SECONDS:
-                break
+        if time.monotonic() - began > SECONDS:
+            break
     check(stock, place)
 
 
-def test_postgres_killed_at_random_loses_and_doubles_nothing(stock: Stock, postgres: PostgresServer) -> None:
+def test_postgres_killed_at_random_loses_and_doubles_nothing(
+    stock: Stock, postgres: PostgresServer, parent: Parent
+) -> None:
     random.seed(8)
     place = PostgresPlace(postgres)
     place.run(*TABLES)
     stock.rules(rules(place))
-    with warm("tests.storage.dying", stock.folder) as parent:
-        child = parent.start()
-        for number in range(DATABASE_ROUNDS):
-            before = stored(place)
-            put_more(stock, number)
-            while stored(place) == before:  # until it is at work
-                time.sleep(0.005)
-            time.sleep(random.uniform(0.0, 0.1))
-            postgres.kill(signal.SIGKILL if number % 2 else signal.SIGQUIT)
-            postgres.start()
-        kill(child)
+    child = parent.start(stock.folder)
+    for number in range(DATABASE_ROUNDS):
+        before = stored(place)
+        put_more(stock, number)
+        while stored(place) == before:  # until it is at work
+            time.sleep(0.02)
+        time.sleep(random.uniform(0.0, 0.1))
+        postgres.kill(signal.SIGKILL if number % 2 else signal.SIGQUIT)
+        postgres.start()
+    kill(child)
     check(stock, place)
 
 
 def test_home_and_postgres_killed_together_lose_and_double_nothing(
-    stock: Stock, postgres: PostgresServer
+    stock: Stock, postgres: PostgresServer, parent: Parent
 ) -> None:
     random.seed(9)
     place = PostgresPlace(postgres)
     place.run(*TABLES)
     stock.rules(rules(place))
-    with warm("tests.storage.dying", stock.folder) as parent:
-        for number in range(3):
-            put_more(stock, number)
-            child = parent.start()
-            time.sleep(random.uniform(0.1, 0.5))
-            kill(child)
-            postgres.kill()
-            postgres.start()
+    for number in range(3):
+        put_more(stock, number)
+        child = parent.start(stock.folder)
+        time.sleep(random.uniform(0.1, 0.5))
+        kill(child)
+        postgres.kill()
+        postgres.start()
     check(stock, place)

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -87,32 +87,36 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def store_both_ways(stock: Stock, place: PostgresPlace, query: str, columns: str) -> None:
     """Into `quick` by the plain INSERT, and into `slow` row after row: two statements are never quick."""
+    store_all_both_ways(stock, place, {"": query}, columns)
+
+
+def store_all_both_ways(stock: Stock, place: PostgresPlace, queries: Mapping[str, str], columns: str) -> None:
+    """The same with several queries, each by what its tables have behind their names."""
     names = ", ".join(f":{name.strip()}" for name in columns.split(","))
-    stock.rules(f"""
-[connections.main]
-url = "{place.url}"
-[commands.Quick]
+    rules = f'[connections.main]\nurl = "{place.url}"\n'
+    for end, query in queries.items():
+        rules += f"""
+[commands.Quick{end}]
 connection = "main"
-sql = "INSERT INTO quick ({columns}) VALUES ({names})"
-[commands.Slow]
+sql = "INSERT INTO quick{end} ({columns}) VALUES ({names})"
+[commands.Slow{end}]
 connection = "main"
-sql = ["INSERT INTO slow ({columns}) VALUES ({names})", "SELECT 1"]
-[rules.quick]
+sql = ["INSERT INTO slow{end} ({columns}) VALUES ({names})", "SELECT 1"]
 [[rules.quick.store]]
 query = {json.dumps(query, ensure_ascii=False)}
-commands = ["Quick"]
-[rules.slow]
+commands = ["Quick{end}"]
 [[rules.slow.store]]
 query = {json.dumps(query, ensure_ascii=False)}
-commands = ["Slow"]
-""")
+commands = ["Slow{end}"]
+"""
+    stock.rules(rules)
     for standing in stock.store():
         assert standing.error == ""
 
 
-def both(place: PostgresPlace) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+def both(place: PostgresPlace, end: str = "") -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """What is in both tables, as text: Python has no time for some of it."""
-    one, other = (place.run(f"SELECT t::text FROM {name} AS t") for name in ("quick", "slow"))
+    one, other = (place.run(f"SELECT t::text FROM {name}{end} AS t") for name in ("quick", "slow"))
     return one, other
 
 
@@ -156,30 +160,31 @@ def test_times_that_python_lacks_arrive_as_rows_do(
     assert written == []
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        ("'3f2504e0-4f89-11d3-9a0c-0305e82c3301'::UUID", "text"),
-        ("'3f2504e0-4f89-11d3-9a0c-0305e82c3301'::UUID", "uuid"),
-        ("170141183460469231731687303715884105727", "numeric"), ("0.1::FLOAT", "float8"),
-        ("1.50::DECIMAL(5, 2)", "numeric"), ("['a', NULL]", "text[]"), ("MAP {'a': 'b'}", "jsonb"),
-        ("'{}'::JSON", "json"), ("'ab'::BLOB", "bytea"), ("TIME '01:02:03'", "time"),
-        ("'a'::ENUM ('a')", "text"), ("TIMESTAMP '2026-01-02 03:04:05'", "timestamp"), ("NULL", "int"),
-        ("TIMESTAMPTZ '2026-01-02 03:04:05+00'", "text"), ("TIMESTAMPTZ '2026-01-02 03:04:05+00'", "date"),
-        ("0.1::DOUBLE", "text"), ("0.1::DOUBLE", "numeric"), ("0.1::DOUBLE", "real"), ("1", "text"),
-        ("1", "float8"), ("2.5::DOUBLE", "int"), ("true", "text"), ("DATE '2026-01-02'", "timestamptz"),
-        ("'17'", "int"), ("18446744073709551615::UBIGINT", "numeric"), ("'2026-01-02'", "timestamptz"),
-        ("'[1]'", "jsonb"), ("'abc '", "char(5)"), ("'{1,2}'", "int[]"),
-    ],
-)  # fmt: skip
-def test_value_of_any_type_arrives_as_by_rows(
-    stock: Stock, place: PostgresPlace, value: str, kind: str
-) -> None:
-    place.run(f"CREATE TABLE quick (url text, v {kind})", f"CREATE TABLE slow (url text, v {kind})")
+# Values of DuckDB, and the types of columns that PostgreSQL turns them into.
+TURNED = [
+    ("'3f2504e0-4f89-11d3-9a0c-0305e82c3301'::UUID", "text"),
+    ("'3f2504e0-4f89-11d3-9a0c-0305e82c3301'::UUID", "uuid"),
+    ("170141183460469231731687303715884105727", "numeric"), ("0.1::FLOAT", "float8"),
+    ("1.50::DECIMAL(5, 2)", "numeric"), ("['a', NULL]", "text[]"), ("MAP {'a': 'b'}", "jsonb"),
+    ("'{}'::JSON", "json"), ("'ab'::BLOB", "bytea"), ("TIME '01:02:03'", "time"),
+    ("'a'::ENUM ('a')", "text"), ("TIMESTAMP '2026-01-02 03:04:05'", "timestamp"), ("NULL", "int"),
+    ("TIMESTAMPTZ '2026-01-02 03:04:05+00'", "text"), ("TIMESTAMPTZ '2026-01-02 03:04:05+00'", "date"),
+    ("0.1::DOUBLE", "text"), ("0.1::DOUBLE", "numeric"), ("0.1::DOUBLE", "real"), ("1", "text"),
+    ("1", "float8"), ("2.5::DOUBLE", "int"), ("true", "text"), ("DATE '2026-01-02'", "timestamptz"),
+    ("'17'", "int"), ("18446744073709551615::UBIGINT", "numeric"), ("'2026-01-02'", "timestamptz"),
+    ("'[1]'", "jsonb"), ("'abc '", "char(5)"), ("'{1,2}'", "int[]"),
+]  # fmt: skip
+
+
+def test_value_of_any_type_arrives_as_by_rows(stock: Stock, place: PostgresPlace) -> None:
+    for number, (_, kind) in enumerate(TURNED):
+        place.run(*(f"CREATE TABLE {name}{number} (url text, v {kind})" for name in ("quick", "slow")))
     stock.put(pages(0, 20))
-    store_both_ways(stock, place, f"SELECT url, {value} AS v FROM page", "url, v")
-    quick, slow = both(place)
-    assert (len(quick), sorted(quick)) == (20, sorted(slow))
+    queries = {str(number): f"SELECT url, {value} AS v FROM page" for number, (value, _) in enumerate(TURNED)}
+    store_all_both_ways(stock, place, queries, "url, v")
+    for number, turned in enumerate(TURNED):
+        quick, slow = both(place, str(number))
+        assert (len(quick), sorted(quick)) == (20, sorted(slow)), turned
 
 
 def test_parameters_go_to_their_columns_whatever_the_order(
@@ -301,23 +306,22 @@ def stored_many(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("value", [":p0", "coalesce(:p0, null)", ":p0::text", "lower(:p0)"])
 def test_many_rows_have_the_types_of_one(
-    place: PostgresPlace, connection: Connection, stored_many: list[bool], kind: str, value: str
+    place: PostgresPlace, connection: Connection, stored_many: list[bool], kind: str
 ) -> None:
     place.run(
         "CREATE TYPE mood AS ENUM ('sad', 'ok')",
         "CREATE DOMAIN small AS int CHECK (VALUE < 100)",
         f"CREATE TABLE t (v {kind})",
     )
-    sql = f"INSERT INTO t (v) VALUES ({value}) ON CONFLICT DO NOTHING"
-    for each in VALUES:
-        rows = [(each,)] * 9
-        slow = outcome(connection, sql, rows, at_once=False)
-        stored_many.clear()
-        quick = outcome(connection, sql, rows, at_once=True)
-        assert quick == slow, (kind, value, each)
-        assert stored_many == [True] or not isinstance(slow, list), (kind, value, each)
+    for value in (":p0", "coalesce(:p0, null)", ":p0::text", "lower(:p0)"):
+        sql = f"INSERT INTO t (v) VALUES ({value}) ON CONFLICT DO NOTHING"
+        for each in VALUES:
+            one = outcome(connection, sql, [(each,)], at_once=False)
+            stored_many.clear()
+            many = outcome(connection, sql, [(each,)] * 9, at_once=True)
+            assert many == (one * 9 if isinstance(one, list) else one), (value, each)
+            assert stored_many == [True] or not isinstance(one, list), (value, each)
 
 
 @pytest.mark.parametrize("kind", ["text", "numeric", "float8", "bigint"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.servers.postgres import PostgresServer
 from tests.storage.places import Place, PostgresPlace, SqlitePlace
-from tests.storage.single import INSERT, rules, sizes, wait_until
+from tests.storage.single import INSERT, QUERY, rules, sizes, wait_until
 from tests.storage.stock import SITE, Stock, page, pages
 
 from sterna.storage import sink
@@ -60,6 +60,18 @@ def test_rows_are_tried_again_by_themselves_when_their_time_comes(
         wait_until(lambda: sizes(place) == [1, 1])
 
 
+def test_row_that_waits_for_a_year_because_the_clock_was_ahead_is_tried_again(
+    stock: Stock, place: Place
+) -> None:
+    place.run("CREATE TABLE t (url TEXT, size INTEGER)", "CREATE UNIQUE INDEX one ON t (size)")
+    stock.put([page(1), page(1)])
+    stock.rules(rules(place.url))
+    stock.store()
+    place.run("DROP INDEX one", f"UPDATE sterna_waiting SET next_try = {time.time() + 365 * 86400}")
+    stock.store()
+    assert sizes(place) == [1, 1]
+
+
 def test_database_that_refuses_all_rows_has_them_wait(stock: Stock, place: Place) -> None:
     place.run("CREATE TABLE t (url TEXT, size INTEGER CHECK (size < 0))")
     stock.put(pages(0, 30))
@@ -67,6 +79,29 @@ def test_database_that_refuses_all_rows_has_them_wait(stock: Stock, place: Place
     (standing,) = stock.store()
     assert (standing.batch, standing.stored, standing.waiting) == (1, 0, 30)
     assert sizes(place) == []
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_rule_stands_still_at_a_damaged_segment_and_names_it(tmp_path: Path, damage: str) -> None:
+    place = SqlitePlace(tmp_path / "t.db")
+    place.run("CREATE TABLE t (url TEXT, size INTEGER)")
+    with Stock(tmp_path / "c") as stock:
+        stock.put(pages(0, 5))
+        stock.rules(rules(place.url))
+        stock.store()
+        stock.put(pages(5, 5))
+        bad = stock.collection.snapshot().tables["page"][-1]
+        data = bad.read_bytes()
+        bad.unlink()
+        if damage == "cut":
+            bad.write_bytes(data[:-20])
+        (standing,) = stock.store()
+        assert (standing.state, standing.batch) == ("broken", 1)
+        assert bad.name in standing.error
+        bad.write_bytes(data)
+        (standing,) = stock.store()
+        assert (standing.state, standing.batch) == ("ok", 2)
+    assert sizes(place) == list(range(10))
 
 
 def test_rule_stands_still_when_too_many_rows_wait(
@@ -89,34 +124,49 @@ def test_rule_stands_still_when_too_many_rows_wait(
 
 
 @pytest.mark.parametrize(
-    ("url", "sql", "query", "said"),
+    ("sql", "query", "said"),
     [
-        pytest.param(None, "INSERT INTO none VALUES (:url)", None, "none", id="table"),
-        pytest.param(None, "INSERT INTO t (wrong) VALUES (:url)", None, "wrong", id="column"),
-        pytest.param(None, "INSERT INTO t (url VALUES (:url)", None, "syntax", id="sql"),
-        pytest.param(None, "INSERT INTO t (url) VALUES (:nothing)", None, "needs :nothing", id="parameter"),
-        pytest.param(None, None, "SELECT url FROM nothing", 'no table "nothing"', id="query-table"),
-        pytest.param(None, None, "SELECT * FROM read_csv('/etc/passwd')", "no files", id="query-files"),
-        pytest.param(None, None, "DROP TABLE page", "only", id="query-drop"),
-        pytest.param("nothing://x", None, None, "nothing", id="driver"),
-        pytest.param("no url at all", None, None, "is malformed", id="url"),
-        pytest.param("sqlite:///:memory:", None, None, "has no file", id="memory"),
-        pytest.param("sqlite:////no/such/folder/x.db", None, None, "unable to open", id="folder"),
+        pytest.param("INSERT INTO none VALUES (:url)", None, "none", id="table"),
+        pytest.param("INSERT INTO t (wrong) VALUES (:url)", None, "wrong", id="column"),
+        pytest.param("INSERT INTO t (url VALUES (:url)", None, "syntax", id="sql"),
+        pytest.param("INSERT INTO t (url) VALUES (:nothing)", None, "needs :nothing", id="parameter"),
+        pytest.param(None, "SELECT url FROM nothing", 'no table "nothing"', id="query-table"),
+        pytest.param(None, "SELECT * FROM read_csv('/etc/passwd')", "no files", id="query-files"),
+        pytest.param(None, "DROP TABLE page", "only", id="query-drop"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_nothing_moves(
-    stock: Stock, place: Place, url: str | None, sql: str | None, query: str | None, said: str
+    filled: Stock, place: Place, sql: str | None, query: str | None, said: str
 ) -> None:
+    check_wrong(filled, place, rules(place.url, sql or INSERT, query=query or QUERY), said)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        pytest.param("nothing://x", "nothing", id="driver"),
+        pytest.param("no url at all", "is malformed", id="url"),
+        pytest.param("sqlite:///:memory:", "has no file", id="memory"),
+        pytest.param("sqlite:////no/such/folder/x.db", "unable to open", id="folder"),
+    ],
+)
+def test_wrong_address_is_one_line_and_nothing_moves(
+    filled: Stock, tmp_path: Path, url: str, said: str
+) -> None:
+    check_wrong(filled, SqlitePlace(tmp_path / "x.db"), rules(url), said)
+
+
+def check_wrong(filled: Stock, place: Place, wrong: str, said: str) -> None:
+    """Runs these rules and then good ones."""
     place.run("CREATE TABLE t (url TEXT, size INTEGER)")
-    stock.put(pages(0, 12))
-    stock.rules(rules(url or place.url, sql or INSERT, query=query or "SELECT url, size FROM page"))
-    (standing,) = stock.store()
+    filled.rules(wrong)
+    (standing,) = filled.store()
     assert said in standing.error
     assert "\n" not in standing.error
     assert (standing.state == "ok", standing.batch, standing.waiting) == (False, -1, 0)
     assert sizes(place) == []
-    stock.rules(rules(place.url))
-    stock.store()
+    filled.rules(rules(place.url))
+    filled.store()
     assert sizes(place) == list(range(12))
 
 

@@ -286,6 +286,15 @@ class TransportSuite:
             await until(lambda: stream.is_closed)
         assert stream.made_bytes < 32 * MIB
 
+    async def test_reply_that_comes_byte_by_byte_is_given_up(self, join: Join) -> None:
+        stream = Endless(b".", pause_seconds=0.05)
+        async with (
+            join(always(Saying(stream()))) as (transport, address),
+            transport.exchange(address, Call("order", b"x")) as answer,
+        ):
+            with pytest.raises(LineBroken, match=r"not complete within 0\.3 seconds"):
+                await read_whole(answer.chunks, most=MIB, seconds=0.3)
+
     async def test_broken_call_does_no_harm_to_the_next(self, join: Join) -> None:
         async def answer(call: Call) -> Said:
             if call.body == b"break":

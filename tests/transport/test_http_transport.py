@@ -5,7 +5,7 @@ import socket
 import ssl
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import pytest
@@ -357,11 +357,27 @@ async def test_name_without_an_address_is_a_broken_line() -> None:
             await whole(transport, "http://nowhere.example", HELLO)
 
 
+async def test_proxy_is_not_asked_for_a_host_on_a_private_network() -> None:
+    names = {
+        "inside.test": ("10.0.0.1",),
+        "localhost": ("127.0.0.1",),
+        "169.254.169.254": ("169.254.169.254",),
+    }
+    config = HttpConfig(proxy="http://127.0.0.1:9")
+    transport = HttpTransport(config, resolver=Addresses(names), clock=SystemClock())
+    try:
+        for name in names:
+            with pytest.raises(LineBroken, match="private network"):
+                await whole(transport, f"http://{name}", HELLO)
+    finally:
+        await transport.close()
+
+
 async def test_proxy_finds_the_address_itself() -> None:
     async with (
         HttpFace(always(Saying(b"ok"))) as face,
         ForwardProxy() as proxy,
-        transporting(proxy=proxy.url) as transport,
+        transporting({"localhost": ()}, proxy=proxy.url) as transport,
     ):
         assert await whole(transport, f"http://localhost:{face.port}", HELLO) == b"ok"
     assert proxy.requests == [f"POST http://localhost:{face.port}/hello"]
@@ -392,6 +408,23 @@ async def test_discovery_as_a_whole_has_its_time() -> None:
         with pytest.raises(LineBroken):
             await whole(transport, face.url, DISCOVER)
     assert asyncio.get_running_loop().time() - began < 5
+
+
+async def test_head_that_comes_byte_by_byte_is_given_up() -> None:
+    async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+            while True:
+                writer.write(b".")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+    server = await asyncio.start_server(drip, LOCAL, 0)
+    async with server, transporting(head_seconds=0.3) as transport:
+        port = server.sockets[0].getsockname()[1]
+        for call in (HELLO, Call("order", b"o")):
+            with pytest.raises(LineBroken, match=r"did not complete its reply within 0\.3 seconds"):
+                await whole(transport, f"http://{LOCAL}:{port}", call)
 
 
 async def test_long_upload_is_no_silence() -> None:

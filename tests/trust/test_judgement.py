@@ -15,7 +15,7 @@ from sterna.trust.judgement import (
     Manner,
     change,
     cloaked,
-    is_checkable,
+    is_plain,
     judge,
     needs_second_look,
     weighed,
@@ -257,7 +257,7 @@ def test_redirects_lead_to_the_same_place_or_are_doubtful() -> None:
     ],
 )
 def test_only_claims_are_checked(told: Page, is_one: bool) -> None:
-    assert is_checkable(told) is is_one
+    assert is_plain(told) is is_one
 
 
 # -- browsers, doubts, likeness --------------------------------------------------------------------------
@@ -287,7 +287,13 @@ def test_one_doubt_is_none_and_two_are_a_lie() -> None:
 
 def test_every_verdict_counts_for_against_or_not_at_all() -> None:
     assert not GOOD & BAD
-    assert set(Judgement) - GOOD - BAD == {Judgement.CHANGED, Judgement.UNSEEN, Judgement.DOUBTFUL}
+    assert set(Judgement) - GOOD - BAD == {
+        Judgement.CHANGED,
+        Judgement.UNSEEN,
+        Judgement.DOUBTFUL,
+        Judgement.FOUNDED,
+        Judgement.UNFOUNDED,
+    }
 
 
 def test_change_is_the_share_of_words_that_are_others() -> None:

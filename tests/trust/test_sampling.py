@@ -109,7 +109,7 @@ def test_no_more_pages_are_kept_than_can_be_checked() -> None:
 
 def test_what_cannot_be_checked_is_not_drawn() -> None:
     seen = witness()
-    seen.see(parcel(1, page("/a", status=0, error="timeout"), page("/b", status=0, error="refused")))
+    seen.see(parcel(1, page("/a", status=0, error="rules"), page("/b", status=0, error="refused")))
     assert (seen.pages, seen.checkable, seen.draw(5)) == (2, 0, [])
 
 

@@ -24,6 +24,7 @@ from tests.servers.proxy import ForwardProxy
 
 from sterna.errors import FetchError
 from sterna.web import curl
+from sterna.web.bodies import SMALL_BYTES, BodyRoom
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.http import Request, Response
 
@@ -116,6 +117,58 @@ async def test_http2_over_tls_shares_one_connection(nginx: NginxServer) -> None:
     assert first.head.startswith(b"HTTP/2 200")
     assert {(reply.status, reply.is_http2) for reply in rest} == {(200, True)}
     assert {reply.header("x-connection") for reply in rest} == {first.header("x-connection")}
+
+
+@asynccontextmanager
+async def breaking(server: NginxServer, *, after_bytes: int, way: str) -> AsyncIterator[str]:
+    """A line to the server over TLS that breaks in this way after so many bytes of its answers."""
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, port = server.tls_url.removeprefix("https://").split(":")
+        theirs, ours = await asyncio.open_connection(host, int(port))
+        sending = asyncio.create_task(pump(reader, ours))
+        with contextlib.suppress(ConnectionError):
+            writer.write(await read_up_to(theirs, after_bytes))
+            if way == "garbage":
+                writer.write(b"\x17\x03\x03\x00\x40" + bytes(64))
+            elif way == "silence":
+                await asyncio.wait_for(sending, 20)  # until the client leaves
+            await writer.drain()
+        sending.cancel()
+        for each in (writer, ours):
+            each.close()
+
+    listener = await asyncio.start_server(carry, LOCAL, 0)
+    async with listener:
+        yield f"https://{LOCAL}:{listener.sockets[0].getsockname()[1]}"
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+
+
+async def read_up_to(reader: asyncio.StreamReader, count: int) -> bytes:
+    with contextlib.suppress(asyncio.IncompleteReadError):
+        return await reader.readexactly(count)
+    raise AssertionError("the server said less")
+
+
+@pytest.mark.parametrize("way", ["hangs up", "garbage", "silence"])
+@pytest.mark.parametrize("after_bytes", [0, 5, 300, 1_000])
+async def test_tls_that_fails_half_way_is_an_error_of_that_request(
+    nginx: NginxServer, after_bytes: int, way: str
+) -> None:
+    """Before, within and after the handshake, whose answers have 900 bytes or so."""
+    async with (
+        breaking(nginx, after_bytes=after_bytes, way=way) as broken,
+        fetching(ca_file=str(nginx.ca_path)) as fetcher,
+    ):
+        kind = await failure(fetcher, f"{broken}/", timeout_seconds=1)
+        after = await get(fetcher, nginx.tls_url)
+    assert kind in ({"timeout", "connect"} if way == "silence" else {"tls", "connect"})
+    assert after.status == 200
 
 
 async def test_plain_http_is_http_1(nginx: NginxServer, fetcher: CurlFetcher) -> None:
@@ -471,3 +524,72 @@ def test_close_cancels_who_waits_and_leaves_no_descriptors(run: Loop) -> None:
         run(fetch_and_close())
         counts.append(len(list(Path("/proc/self/fd").iterdir())))
     assert counts[0] >= counts[1] == counts[2]
+
+
+# Room for bodies
+
+LARGE = 4 * SMALL_BYTES
+
+
+def with_length(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+def in_chunks(body: bytes) -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n"  # chunks win
+    return head + b"%x\r\n" % len(body) + body + b"\r\n0\r\n\r\n"
+
+
+async def test_sum_of_large_bodies_is_bounded_and_those_beyond_it_wait(fetcher: CurlFetcher) -> None:
+    """Bodies that are received, or wait to be read, take no more than there is room for; none is lost."""
+    room, received, may_end = BodyRoom(2 * LARGE), asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    async def fetch(url: str) -> Response:
+        with room.claim() as claim:
+            response = await get(fetcher, url, claim=claim, max_bytes=LARGE)
+            received.release()
+            await may_end.acquire()
+            return response
+
+    bodies = {f"/{n}": bytes([65 + n]) * LARGE for n in range(8)}
+    how = {path: (in_chunks if n % 2 else with_length) for n, path in enumerate(bodies)}
+    replies = {path: how[path](body) for path, body in bodies.items()}
+    with saying(replies | {"/small": with_length(bytes(SMALL_BYTES))}) as url:
+        tasks = {path: asyncio.create_task(fetch(url + path)) for path in bodies}
+        async with asyncio.timeout(20):
+            for _ in range(2):
+                await received.acquire()
+            with room.claim() as claim:
+                small = await get(fetcher, f"{url}/small", claim=claim)  # it need not wait
+            assert (len(small.body), room.left_bytes, received.locked()) == (SMALL_BYTES, 0, True)
+            for _ in range(6):
+                may_end.release()
+                await received.acquire()
+                assert room.left_bytes >= 0
+            for _ in range(2):
+                may_end.release()
+            assert {path: (await task).body for path, task in tasks.items()} == bodies
+    assert room.left_bytes == 2 * LARGE
+
+
+async def test_time_that_a_body_waits_for_room_is_not_the_servers(fetcher: CurlFetcher) -> None:
+    room = BodyRoom(LARGE)
+    with saying({"/": with_length(bytes(LARGE))}) as url, room.claim() as first, room.claim() as second:
+        await first.wait(LARGE)
+        waiting = asyncio.create_task(get(fetcher, f"{url}/", claim=second, timeout_seconds=0.3))
+        done, _ = await asyncio.wait({waiting}, timeout=0.8)
+        assert not done
+        first.__exit__(None, None, None)
+        assert len((await asyncio.wait_for(waiting, 20)).body) == LARGE
+        assert (await failure(fetcher, f"{url}/", timeout_seconds=0.001)) in ("timeout", "connect")
+
+
+async def test_body_that_is_given_up_while_it_waits_leaves_nothing_behind(fetcher: CurlFetcher) -> None:
+    room = BodyRoom(LARGE)
+    with saying({"/": with_length(bytes(LARGE)), "/small": with_length(b"x")}) as url:
+        with room.claim() as first, pytest.raises(TimeoutError), room.claim() as second:
+            await first.wait(LARGE)
+            async with asyncio.timeout(0.3):
+                await get(fetcher, f"{url}/", claim=second)
+        assert (room.left_bytes, len(room.waiting)) == (LARGE, 0)
+        assert (await get(fetcher, f"{url}/small")).body == b"x"

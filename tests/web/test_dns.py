@@ -11,7 +11,14 @@ from tests.servers.names import NameServer
 
 from sterna.errors import FetchError
 from sterna.web import dns
-from sterna.web.dns import KEEP_FAILURE_SECONDS, MAX_KEEP_SECONDS, MIN_KEEP_SECONDS, DnsResolver
+from sterna.web.curl import CurlConfig
+from sterna.web.dns import (
+    KEEP_FAILURE_SECONDS,
+    MAX_KEEP_SECONDS,
+    MIN_KEEP_SECONDS,
+    DnsResolver,
+    allowed_addresses,
+)
 
 BOTH = ("192.0.2.1", "192.0.2.2", "2001:db8::1")
 
@@ -198,3 +205,53 @@ async def test_close_ends_questions_under_way(clock: StillClock, server: NameSer
     await resolver.close()
     with pytest.raises(FetchError, match="cancelled"):
         await asyncio.wait_for(asking, 1)
+
+
+# Through a proxy, which often stands inside of a private network
+
+PROXIED = CurlConfig(proxy="http://proxy.test:3128")
+TRUSTING = CurlConfig(proxy="http://proxy.test:3128", proxy_resolves=True)
+PUBLIC = ("198.41.0.4", "199.9.14.201")
+
+
+@pytest.fixture
+async def split_resolver(clock: StillClock) -> AsyncIterator[DnsResolver]:
+    names = {"public.test": PUBLIC, "inside.test": ["10.0.0.1"], "both.test": [PUBLIC[0], "169.254.169.254"]}
+    async with NameServer(names) as server:
+        resolver = DnsResolver(clock, nameservers=[server.address], timeout_seconds=0.2, tries=1)
+        yield resolver
+        await resolver.close()
+
+
+@pytest.mark.parametrize("config", [PROXIED, TRUSTING])
+@pytest.mark.parametrize(
+    "hostname",
+    [
+        *("169.254.169.254", "10.0.0.1", "127.0.0.1", "::1", "::ffff:a9fe:a9fe"),
+        *("localhost", "localhost.", "any.localhost", "inside.test", "both.test"),
+    ],
+)
+async def test_proxy_is_not_asked_for_private_addresses_and_names_that_lead_there(
+    split_resolver: DnsResolver, config: CurlConfig, hostname: str
+) -> None:
+    with pytest.raises(FetchError, match="private_address"):
+        await allowed_addresses(split_resolver, hostname, may_be_private=False, config=config)
+
+
+async def test_proxy_finds_the_address_of_a_public_name_itself(split_resolver: DnsResolver) -> None:
+    found = await allowed_addresses(split_resolver, "public.test", may_be_private=False, config=PROXIED)
+    assert found == ("",)
+
+
+async def test_name_that_only_the_proxy_can_resolve_is_left_to_it_if_the_user_says_so(
+    split_resolver: DnsResolver,
+) -> None:
+    with pytest.raises(FetchError, match=r"no address found for unknown\.test: .*--proxy-resolves"):
+        await allowed_addresses(split_resolver, "unknown.test", may_be_private=False, config=PROXIED)
+    found = await allowed_addresses(split_resolver, "unknown.test", may_be_private=False, config=TRUSTING)
+    assert found == ("",)
+
+
+async def test_private_site_that_was_named_goes_through_the_proxy(split_resolver: DnsResolver) -> None:
+    found = await allowed_addresses(split_resolver, "10.0.0.1", may_be_private=True, config=PROXIED)
+    assert found == ("",)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import ConfigError, FetchError
-from sterna.web.document_root import DocumentRoot, PathKind, RootFetcher
+from sterna.web.closed import ClosedPaths
+from sterna.web.document_root import DocumentRoot, PathKind
 from sterna.web.http import Request, Response
+from sterna.web.root_fetcher import RootFetcher
 
 SITE = "https://a.test"
 
@@ -24,17 +26,24 @@ def root(tmp_path: Path) -> Path:
     (root / "index.html").write_text("<title>Start</title>")
     (root / "docs" / "index.htm").write_text("docs")
     (root / "docs" / "ä b.txt").write_text("umlaut")
-    (root / "data.tar.gz").write_bytes(b"\x1f\x8b")
-    (root / "no-type").write_bytes(b"?")
+    (root / "sitemap.xml.gz").write_bytes(b"\x1f\x8b")
     (tmp_path / "secret.html").write_text("secret")
     (root / "out.html").symlink_to(tmp_path / "secret.html")
     (root / "within.html").symlink_to(root / "index.html")
     return root
 
 
-def get(root: Path, path: str, *, aliases: tuple[tuple[str, Path], ...] = (), **fields: object) -> Response:
-    request = Request(url=f"{SITE}{path}", **fields)  # type: ignore[arg-type]
-    return asyncio.run(RootFetcher(root, aliases).fetch(request))
+def get(
+    root: Path,
+    path: str,
+    *,
+    aliases: tuple[tuple[str, Path], ...] = (),
+    kinds: tuple[str, ...] = (),
+    closed: tuple[str, ...] = (),
+    **fields: object,
+) -> Response:
+    request = Request(url=f"{SITE}{path}", closed=(ClosedPaths(closed),), **fields)  # type: ignore[arg-type]
+    return asyncio.run(RootFetcher(root, aliases, kinds=kinds).fetch(request))
 
 
 @pytest.mark.parametrize(
@@ -44,8 +53,7 @@ def get(root: Path, path: str, *, aliases: tuple[tuple[str, Path], ...] = (), **
         ("/index.html?x=1", 200, "text/html"),
         ("/docs/", 200, "text/html"),
         ("/docs/%C3%A4%20b.txt", 200, "text/plain"),
-        ("/data.tar.gz", 200, "application/gzip"),
-        ("/no-type", 200, "application/octet-stream"),
+        ("/sitemap.xml.gz", 200, "application/gzip"),
         ("/within.html", 200, "text/html"),
         ("/docs", 301, ""),
         ("/empty/", 403, ""),
@@ -121,9 +129,9 @@ def test_well_known_folder_is_not_hidden(root: Path) -> None:
 
 
 def test_file_that_can_be_run_is_not_there(root: Path) -> None:
-    (root / "no-type").chmod(0o755)
+    (root / "index.html").chmod(0o755)
 
-    assert get(root, "/no-type").status == 404
+    assert get(root, "/index.html").status == 404
 
 
 @pytest.mark.parametrize(("name", "mode"), [("index.html", 0o640), ("docs", 0o750)])
@@ -227,9 +235,9 @@ async def test_file_that_changed_since_it_was_found_is_not_given_in_half(root: P
 
 async def test_large_file_is_read_whole(root: Path) -> None:
     content = os.urandom(1_000_000)
-    (root / "large.bin").write_bytes(content)
+    (root / "large.pdf").write_bytes(content)
 
-    response = await RootFetcher(root).fetch(Request(url=f"{SITE}/large.bin"))
+    response = await RootFetcher(root).fetch(Request(url=f"{SITE}/large.pdf"))
 
     assert response.body == content
 

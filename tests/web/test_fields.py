@@ -174,19 +174,19 @@ def test_any_bytes_are_read_whatever_is_wanted(body: bytes) -> None:
 
 WIDE_AND_DEEP = {
     **HOSTILE,
-    "headings": "<h1>x</h1>" * 100_000,
+    "headings": "<h1>x</h1>" * 40_000,
     "open headings": "<h1>" * 100_000 + "x",
     "nested headings": "<h1><object>" * 30_000 + "x",
     "nested blocks of a megabyte": "<div>" * 200_000 + "x",
     "nested frames": "<nav>" * 100_000 + "x",
-    "many frames": "<nav>x</nav>" * 80_000,
-    "links in a row": "<a href=x>y</a>" * 70_000,
+    "many frames": "<nav>x</nav>" * 40_000,
+    "links in a row": "<a href=x>y</a>" * 40_000,
     "descriptions": "<meta name=description content=' '>" * 30_000,
     "different words": " ".join(f"word{n}" for n in range(200_000)),
     "words of Han characters": "<h1>" + "漢字" * 150_000,
     "one long word": "<h1>" + "x" * 1_500_000,
     "signs": "\u2014" * 1_000_000,
-    "a wide table": "<table><tr>" + "<td>x" * 100_000,
+    "a wide table": "<table><tr>" + "<td>x" * 40_000,
 }
 
 
@@ -195,4 +195,4 @@ def test_no_page_takes_long_whatever_is_wanted(name: str) -> None:
     body = WIDE_AND_DEEP[name].encode()
     start = time.process_time()
     read(body, *ALL, selectors=SELECTORS)
-    assert time.process_time() - start < 10  # with the square of the page it takes minutes
+    assert time.process_time() - start < 3  # 0.6 s at most; with the square of the page it takes minutes

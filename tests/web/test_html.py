@@ -281,8 +281,8 @@ HOSTILE = {
     "nested lists": "<ul><li>" * 50_000 + "the end",
     "nested inline elements": "<span>" * 100_000 + "the end",
     "nested links": "<a href=a><object>" * 20_000 + "the end",
-    "links around a long text": NESTED_LINKS + "x " * 4_000_000 + "the end",
-    "links around much text": NESTED_LINKS + "x<!---->" * 300_000 + "the end",
+    "links around a long text": NESTED_LINKS + "x " * 1_600_000 + "the end",
+    "links around much text": NESTED_LINKS + "x<!---->" * 120_000 + "the end",
     "open formatting elements": "<p>"
     + "".join(f"<font n{n}>" for n in range(4_000))
     + "<p>x" * 4_000
@@ -291,15 +291,15 @@ HOSTILE = {
     "stray end tags": "<div>" * 20_000 + "</p></span>" * 20_000 + "the end",
     "attributes without end": "<p " + " ".join(f"a{n}=1" for n in range(200_000)) + ">the end",
     "a huge attribute": "<p title='" + "x" * 5_000_000 + "'>the end",
-    "a huge tag name": "<a" * 500_000 + ">the end",
-    "unclosed quotes": "<a b='" * 200_000,
+    "a huge tag name": "<a" * 200_000 + ">the end",
+    "unclosed quotes": "<a b='" * 80_000,
     "an unclosed comment": "<!--" + "-" * 2_000_000,
     "commas": "<img srcset='" + "," * 1_000_000 + "'>the end",
     "open parentheses": "<img srcset='" + "a (," * 300_000 + "'>the end",
     "a long refresh": "<meta http-equiv=refresh content='" + "5" * 1_000_000 + " ;" * 100_000 + "'>the end",
-    "many links": "<a href=x>x</a>" * 100_000 + "the end",
-    "less-than signs": "<" * 1_000_000,
-    "nested drawings": "<svg><g>" * 50_000,
+    "many links": "<a href=x>x</a>" * 40_000 + "the end",
+    "less-than signs": "<" * 400_000,
+    "nested drawings": "<svg><g>" * 20_000,
     "nested templates": "<template>" * 50_000,
 }
 
@@ -307,9 +307,9 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_pages_are_read_in_good_time(name: str) -> None:
     text = HOSTILE[name]
-    start = time.perf_counter()
+    start = time.process_time()
     page = read(text)
-    assert time.perf_counter() - start < 6
+    assert time.process_time() - start < 2  # 0.3 s at most; with the square of the page it takes minutes
     if text.endswith("the end"):
         assert page.text.endswith("the end")
 

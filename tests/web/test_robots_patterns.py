@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from tests.web.robots_files import FORBID_ALL, may, only
 
 from sterna.web.robots import (
     MAX_DELAY_SECONDS,
-    MAX_WILDCARDS,
+    MAX_STARS,
     Rules,
 )
 
@@ -145,8 +146,24 @@ def test_hostile_file_costs_no_more_than_a_long_one(body: str) -> None:
     assert seconds_to_ask(body, "/" + "a" * 10_000) < 5
 
 
+def seconds_a_url(patterns: Iterable[str]) -> float:
+    body = "User-agent: *\n" + "".join(f"Disallow: {pattern}\n" for pattern in patterns)
+    rules, times = Rules.parse(body.encode(), "sterna"), []
+    for _ in range(5):
+        began = time.process_time()
+        assert rules.may_fetch("http://a.example/" + "ab/" * 600)
+        times.append(time.process_time() - began)
+    return min(times)
+
+
+def test_url_costs_no_more_with_many_stars_in_a_pattern_or_with_more_patterns_than_the_limit() -> None:
+    simple = seconds_a_url(f"/*x{i}" for i in range(MAX_STARS))
+    many = [f"/*a*b*a*b*a*b*a*{i}x" for i in range(MAX_STARS // 8)]
+    assert seconds_a_url([*many, *(f"/z{i}*a*b" for i in range(20_000))]) < 5 * simple
+
+
 def test_more_wildcards_than_can_be_tried_forbid_more_and_never_less() -> None:
-    filler = [f"Disallow: /f*{i}" for i in range(MAX_WILDCARDS)]
+    filler = [f"Disallow: /f*{i}" for i in range(MAX_STARS)]
     rules = ["User-agent: *", *filler, "Disallow: /a*b", "Allow: /a*c", "Allow: /ad", "Disallow: /ad*x"]
     body = "\n".join(rules)
     assert not may(body, "/a-b")

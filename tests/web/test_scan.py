@@ -183,12 +183,12 @@ def damage(text: str, dice: random.Random) -> str:
 )  # fmt: skip
 def test_no_page_takes_long(piece: str) -> None:
     for text in (
-        piece * (1_000_000 // len(piece)),
-        "<body><table>" + piece * (1_000_000 // len(piece)) + "'\">",
+        piece * (400_000 // len(piece)),
+        "<body><table>" + piece * (400_000 // len(piece)) + "'\">",
     ):
         start = time.process_time()
         scan(text, agent="sterna")
-        assert time.process_time() - start < 5  # a second at most; with the square of the page it takes hours
+        assert time.process_time() - start < 2  # 0.4 s at most; with the square of the page it takes minutes
 
 
 @pytest.mark.parametrize(

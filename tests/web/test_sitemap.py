@@ -165,16 +165,16 @@ def test_a_document_type_without_entities_does_no_harm() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "<urlset>" + "<url>" * 1_000_000,
-        "<urlset><url><loc>" + "x" * 10_000_000,
-        "<urlset><!--" + "x" * 10_000_000,
-        "<urlset " + " ".join(f"a{number}='1'" for number in range(500_000)) + ">",
+        "<urlset>" + "<url>" * 300_000,
+        "<urlset><url><loc>" + "x" * 3_000_000,
+        "<urlset><!--" + "x" * 3_000_000,
+        "<urlset " + " ".join(f"a{number}='1'" for number in range(150_000)) + ">",
     ],
 )
 def test_hostile_sitemaps_are_refused_in_good_time(body: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert refusal(body, max_bytes=20_000_000) == "sitemap"
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 3  # 0.5 s at most; with the square of the file it takes minutes
 
 
 MARKUP = st.sampled_from([

@@ -105,11 +105,11 @@ def test_bytes_for_each_url(count: int, bare: float, with_digest: float, with_li
     assert len(pack_known(Known(validators=alike))) / count < with_likeness
 
 
-def test_million_urls_take_well_under_a_second() -> None:
-    seen = seen_of(set(sites(1_000_000)))
+def test_each_of_many_urls_takes_well_under_a_microsecond() -> None:
+    seen = seen_of(set(sites(300_000)))
     began = time.process_time()
     known = unpack_known(pack_known(Known(seen)))
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 0.3
     assert known.fingerprints == seen
 
 

@@ -121,7 +121,7 @@ def test_an_order_with_what_the_host_adds_is_a_visit() -> None:
         budget=order.budget,
         state=order.state,
     )
-    hosts_own = {"site", "robots", "holds", "may_be_private", "allow_private"}
+    hosts_own = {"site", "robots", "holds", "may_be_private", "allow_private", "closed"}
     sent = {"id" if name == "visit" else name for name in Send.__struct_fields__} | {"etiquette"}
     assert set(visit.__struct_fields__) - hosts_own <= sent
 

@@ -16,7 +16,6 @@ from sterna.errors import WireError
 from sterna.model import (
     Budget,
     Checkpoint,
-    Crawler,
     Ended,
     Hold,
     Known,
@@ -24,11 +23,9 @@ from sterna.model import (
     Links,
     Page,
     Parcel,
-    Program,
     Raw,
     Robots,
     Sent,
-    Source,
     StateChange,
     Target,
     Usage,
@@ -462,25 +459,6 @@ def test_pages_of_all_parcels_together_keep_within_the_budget() -> None:
         unpacker.unpack(more, now=NOW)
 
 
-def test_as_many_start_pages_move_to_other_sites_as_there_were() -> None:
-    moved = [Target(f"https://{name}.example.net/", 0, f"{SITE}/") for name in "ab"]
-    unpacker = Unpacker(
-        visit_of(starts=(Target(f"{SITE}/"), Target(f"{SITE}/deep", 1))), NO_MARKS, began=BEGAN
-    )
-    packed = [
-        pack_parcel(parcel_of(number=at, outlinks=(each,)), NO_MARKS)
-        for at, each in enumerate(moved, start=1)
-    ]
-    assert unpacker.unpack(packed[0], now=NOW).outlinks == (moved[0],)
-    with pytest.raises(WireError, match="moved"):
-        unpacker.unpack(packed[1], now=NOW)
-    ruled = Crawler(
-        program=Program(rules=(Source("a.clp", '(defrule a => (load-page "https://b.example.net/"))'),))
-    )
-    free = Unpacker(visit_of(starts=(), crawler=ruled), NO_MARKS, began=BEGAN)
-    assert free.unpack(packed[1], now=NOW).outlinks == (moved[1],)
-
-
 def test_clocks_may_differ_by_a_little() -> None:
     ahead = page_of("/", fetched=NOW + 100)
     behind = page_of("/a", fetched=BEGAN - 100)
@@ -511,3 +489,33 @@ def test_changed_bytes_are_refused_or_make_a_parcel_of_this_site(data: st.DataOb
     assert (parcel.visit, parcel.epoch, parcel.site) == ("v1", 3, SITE)
     assert all(page.url.startswith(f"{SITE}/") and page.depth >= 0 for page in parcel.pages)
     assert all(page.fingerprint == fingerprint(page.url) for page in parcel.pages)
+
+
+def test_rows_travel_with_the_number_that_each_page_has() -> None:
+    old = page_of("/a", is_unchanged=True, status=304)
+    sent = parcel_of(
+        pages=(page_of("/1"), old, page_of("/2")), rows=(b"first", b"1", b"2", b"2"), row_counts=(1, 0, 2)
+    )
+    assert travelled(sent, MARKS).row_counts == (1, 2, 0)  # unchanged pages come last
+    assert as_sent(sent, MARKS).row_counts == (1, 2, 0)
+
+
+def test_sitemap_that_home_knows_as_a_page_is_sent_as_found() -> None:
+    sitemap = Target(f"{SITE}/a", 1, kind="sitemap")
+    sent = parcel_of(checkpoint=Checkpoint(found=(sitemap, Target(f"{SITE}/b", 1))))
+    assert travelled(sent, MARKS).checkpoint.found == (sitemap,)
+
+
+def test_parcel_of_an_older_host_has_no_numbers_of_rows() -> None:
+    fields = msgspec.msgpack.decode(pack_parcel(parcel_of(pages=(page_of("/1"),), rows=(b"1",)), NO_MARKS))
+    older = msgspec.msgpack.encode(fields[:-1])
+    got = Unpacker(visit_of(), NO_MARKS, began=BEGAN).unpack(older, now=NOW)
+    assert (got.rows, got.row_counts) == ((b"1",), ())
+
+
+@pytest.mark.parametrize("counts", [b"\0\0\0\2", b"\0\0\0", b"\0\0\0\1\0\0\0\1", b"\xff\xff\xff\xff"])
+def test_numbers_of_rows_that_do_not_fit_are_refused(counts: bytes) -> None:
+    fields = msgspec.msgpack.decode(pack_parcel(parcel_of(pages=(page_of("/1"),), rows=(b"1",)), NO_MARKS))
+    packed = msgspec.msgpack.encode([*fields[:-1], counts])
+    with pytest.raises(WireError, match="row"):
+        Unpacker(visit_of(), NO_MARKS, began=BEGAN).unpack(packed, now=NOW)

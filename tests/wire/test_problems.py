@@ -35,6 +35,7 @@ STATUSES = {
     "internal": 500,
     "busy": 503,
     "closed-now": 503,
+    "stopped": 503,
     "no-jail": 503,
 }
 

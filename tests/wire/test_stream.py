@@ -12,6 +12,7 @@ from tests.wire.parties import HOST, STRANGER
 
 from sterna.errors import WireError
 from sterna.model import Ended, Usage
+from sterna.wire import stream
 from sterna.wire.compression import Squeezer
 from sterna.wire.frames import FrameWriter, Kind
 from sterna.wire.parcels import MAX_PARCEL_BYTES
@@ -111,17 +112,19 @@ def test_parcel_that_is_said_to_be_too_large_is_refused_before_it_comes() -> Non
         read([framed(Squeezer(3).add(length))])
 
 
-def test_home_never_holds_more_than_one_parcel_besides_what_it_was_fed() -> None:
-    length = MAX_PARCEL_BYTES.to_bytes(4, "big")
-    squeezer = Squeezer(3)
-    sent = framed(squeezer.add((length + bytes(MAX_PARCEL_BYTES)) * 4))
+def test_home_never_holds_more_than_one_parcel_besides_what_it_was_fed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    largest = MAX_PARCEL_BYTES // 8
+    monkeypatch.setattr(stream, "MAX_PARCEL_BYTES", largest)
+    sent = framed(Squeezer(3).add((largest.to_bytes(4, "big") + bytes(largest)) * 4))
     assert len(sent) < 100_000
     tracemalloc.start()
     with pytest.raises(WireError, match="too-large"):
         read([sent], max_bytes=2**40)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 3 * MAX_PARCEL_BYTES
+    assert peak < 3 * largest
 
 
 def test_stream_of_more_than_was_agreed_is_refused() -> None:

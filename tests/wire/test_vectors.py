@@ -135,9 +135,9 @@ def test_reply_1_is_as_the_page_says() -> None:
     assert (hello_hash, transcript, shared) == (vector("hello_hash"), vector("transcript"), vector("shared"))
     payload, signature = msgspec.msgpack.decode(opened(derived(b"welcome"), transcript, sealed))
     assert verified(HOST.public.data, b"welcome", transcript + payload, signature)
-    suite, ticket, seconds, grants, platform, priority = msgspec.msgpack.decode(payload)
+    suite, ticket, seconds, grants, platform, priority, closed = msgspec.msgpack.decode(payload)
     assert (suite, ticket, seconds, grants[0], platform) == (SUITE, TICKET, 60, 500, PLATFORM)
-    assert priority == 5
+    assert (priority, closed) == (5, [])
 
 
 def test_the_keys_are_as_the_page_says() -> None:

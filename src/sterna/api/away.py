@@ -9,7 +9,7 @@ from sterna.errors import CollectionInUse, SternaError, UsageError
 from sterna.home.away.composition import lines_of, open_transport
 from sterna.home.away.luggage import unpack
 from sterna.home.folder import CollectionFolder
-from sterna.home.ledger.records import UNDER_WAY, Out, OutboxRow
+from sterna.home.ledger.records import UNDER_WAY, Out, OutboxRow, OwnerRow
 from sterna.home.options import Options, load
 from sterna.host.keyring import Keyring
 from sterna.model import Visit
@@ -26,6 +26,12 @@ def sent_crawlers(collection: CollectionFolder) -> tuple[list[OutboxRow], dict[s
     """The crawlers that were sent to hosts, and the receipts of their visits."""
     with collection.open_ledger() as ledger:
         return ledger.outbox(), {visit: decode_receipt(data) for visit, _, data in ledger.receipts()}
+
+
+def owners_of(collection: CollectionFolder) -> list[OwnerRow]:
+    """What the owners of sites asked for by their hosts, as far as it holds."""
+    with collection.open_ledger() as ledger:
+        return [row for row in ledger.owner_rows() if max(row.until, row.closed_until) > time.time()]
 
 
 def note_kill(collection: CollectionFolder, visit: str | None) -> tuple[list[tuple[Visit, Offer]], Options]:

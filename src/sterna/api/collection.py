@@ -77,16 +77,17 @@ class Collection:
         where: str = "",
         base: str = "",
         force: bool = False,
+        safe_cells: bool = False,
     ) -> "Exported":
         """Writes the collection for other tools, whole or not at all; `out` is a file or a new folder.
 
         `table` is for jsonl, parquet and csv, `where` a condition in SQL, `base` the URL at which a sitemap
-        will be served. `force` overwrites a file.
+        will be served. `force` overwrites a file. `safe_cells` makes csv safe for spreadsheets.
         """
         from sterna.api.export import export  # noqa: PLC0415
         from sterna.export.job import ExportJob  # noqa: PLC0415
 
-        job = ExportJob(kind=to, place=Path(out), table=table, base=base, force=force)
+        job = ExportJob(kind=to, place=Path(out), table=table, base=base, force=force, safe_cells=safe_cells)
         return export(self._folder, job, where=where, stdout=sys.stdout.buffer)
 
     def status(self) -> "Status":

@@ -1,7 +1,8 @@
 """The child process beside a crawl that indexes and stores what comes in, as the crawl sees it.
 
-It starts with the first commit and ends after the crawl. If it fails, the crawl continues; the rest is
-done by the next crawl or by hand.
+It starts with the first commit, or at the end of a run without one: an earlier run may have been killed
+before its own child was done. It ends after the crawl. If it fails, the crawl continues; the rest is done by
+the next crawl or by hand.
 """
 
 import os
@@ -85,7 +86,9 @@ class _Child:
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
 
     def finish(self) -> None:
-        """Waits until everything is done; Ctrl-C leaves the rest."""
+        """Waits until everything is done, also what an earlier run left; Ctrl-C leaves the rest."""
+        if not self._has_begun and self._rest() and self._collection.snapshot().batch:
+            self.note_commit()
         if self._process is None:
             return
         try:

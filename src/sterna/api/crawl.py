@@ -46,6 +46,7 @@ def crawl(
     folder: Path | str = ".",
     refresh_seconds: float | None = None,
     max_seconds: float | None = None,
+    despite_owner: bool = False,
     on_parcels: Callable[[tuple[Parcel, ...]], bool] = lambda parcels: False,
     **options: Any,
 ) -> Summary:
@@ -62,6 +63,7 @@ def crawl(
         stop=asyncio.Event(),
         refresh_seconds=refresh_seconds,
         max_seconds=max_seconds,
+        despite_owner=despite_owner,
         errand=packed,
         on_parcels=on_parcels,
     )
@@ -80,7 +82,7 @@ async def send(
 ) -> Summary:
     """One run; crawlers travel under the identity in the folder of keys. `tell` gets the place of a visit."""
     identity = partial(keyring_of(options).read_or_make, "home")
-    run.migration = Migration(identity=identity, tell=tell, warn=warn)
+    run.migration = Migration(identity=identity, tell=tell, warn=warn, is_defiant=run.despite_owner)
     progress = progress or Progress(began=run.clock.now(), max_pages=options.max_pages)
     return await crawl_from_home(collection, options, run=run, progress=progress)
 
@@ -100,6 +102,7 @@ def gather_options(
 ) -> Options:
     """What the collection remembers, overridden by the file, the crawler's own options and the flags."""
     kept = Options()
+    collection.check_ledger()
     if collection.ledger_path.exists():
         with suppress(EmptyCollection), collection.check().open_ledger() as ledger:
             kept = load(ledger.setting("options"))

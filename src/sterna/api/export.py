@@ -36,7 +36,9 @@ def export(
                 warn(f"{name} is missing in {collection.warc_folder}: left out")
         tables = stack.enter_context(pinned(collection.snapshot().tables, beside=collection.segments_folder))
         (folder / "spill").mkdir()
-        opened = open_collection(collection, seconds=_SECONDS, files=tables, spill_folder=folder / "spill")
+        opened = open_collection(
+            collection, seconds=_SECONDS, files=tables, spill_folder=folder / "spill", warn=warn
+        )
         engine, progress = stack.enter_context(opened), progress or ExportProgress()
         selection = Selection(collection.folder, engine, tuple(files), where.strip(), folder, progress)
         return make(selection, job, stdout=stdout)

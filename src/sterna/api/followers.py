@@ -212,6 +212,7 @@ def open_followers(
     def open_storage() -> AbstractContextManager[Follower] | None:
         if not collection.storage_path.exists():
             return None
+        collection.check_links()
         from sterna.storage.manager import Manager  # noqa: PLC0415 - slow to load
 
         take = collection.snapshot

@@ -1,7 +1,8 @@
 """The query engine over a collection or a crawler's file."""
 
+import logging
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
@@ -20,6 +21,8 @@ from sterna.model import Record, Target
 from sterna.query.engine import MEMORY_BYTES, TIME_LIMIT_SECONDS, Engine
 from sterna.query.scan import Within
 from sterna.query.terminal import harmless
+
+_log = logging.getLogger(__name__)
 
 _TEXT, _COUNT, _TIME = pa.string(), pa.int64(), pa.timestamp("us", "UTC")
 _TYPES = {str: _TEXT, int: _COUNT, float: _TIME}
@@ -53,10 +56,12 @@ def open_collection(
     seconds: float = TIME_LIMIT_SECONDS,
     files: Mapping[str, Sequence[Path]] | None = None,
     spill_folder: Path | None = None,
+    warn: Callable[[str], None] = _log.warning,
 ) -> Engine:
     """The tables of a collection as of its last commit; with `visit` only what that visit brought.
 
-    `files` replaces the segments that are committed now by those of an earlier snapshot.
+    `files` replaces the segments that are committed now by those of an earlier snapshot. Damaged segments are
+    left out, and `warn` is told.
     """
     with collection.open_ledger() as ledger:
         segments = ledger.segments()
@@ -79,6 +84,7 @@ def open_collection(
         memory_bytes=memory_bytes,
         time_limit_seconds=seconds,
         spill_folder=spill_folder,
+        warn=warn,
     )
 
 

@@ -98,6 +98,7 @@ def run_rules(
 ) -> list[Standing]:
     """Stores what is not stored yet, and returns how far it came; `is_following` goes on until `stop`."""
     rules_of(collection)
+    collection.check_links()
     id, take = collection.id(), collection.snapshot
     manager = Manager(collection.folder, collection=id, take=take, environ=environ, warn=warn, only=rule)
     with manager:

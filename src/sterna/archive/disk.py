@@ -1,19 +1,23 @@
-"""The disk: durable renames, names that sort by time, errors with advice; texts and times fit for files."""
+"""The disk: durable renames, no writes through links, errors with advice; texts and times fit for files."""
 
 import errno
 import os
 import secrets
+import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
+from typing import BinaryIO
 
-from sterna.errors import StorageError
+from sterna.errors import CollectionError, StorageError
 
 OnStep = Callable[[str], None]
 
 TEMPORARY = ".tmp"  # the ending of an incomplete file
+ASIDE = "aside"  # the folder of a collection for files that count no more; its owner may empty it
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_SECONDS = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
@@ -68,13 +72,103 @@ def sync_folder(folder: Path) -> None:
 def replace_file(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """Replaces the file durably, all of it at once."""
     begun = path.with_name(path.name + TEMPORARY)
-    handle = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with open(handle, "wb") as file:  # noqa: PTH123 - a file descriptor
+    with begin_file(begun, mode=mode) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     begun.replace(path)
     sync_folder(path.parent)
+
+
+def begin_file(path: Path, *, mode: int = 0o666) -> BinaryIO:
+    """A new file to write; a link, or what a crash left under this name, is removed and not written to."""
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    return open(handle, "wb")  # noqa: PTH123 - a file descriptor
+
+
+def free_path(folder: Path, name: str) -> Path:
+    """Where nothing lies yet: the name itself, or with a number."""
+    names = chain([name], (f"{name}.{number}" for number in count(2)))
+    return next(folder / each for each in names if not os.path.lexists(folder / each))
+
+
+def set_aside(path: Path, into: Path) -> Path:
+    """Moves a file or folder durably into the folder `into`, to a path that is free there, and returns it."""
+    make_folder(into)
+    with storage_errors(into):
+        place = free_path(into, path.name)
+        path.rename(place)
+        sync_folder(into)
+        sync_folder(path.parent)
+    return place
+
+
+# -- links -------------------------------------------------------------------------------------------------
+
+
+def refuse_links(folder: Path, *, within: Collection[str] | None = None) -> None:
+    """Raises CollectionError if the folder holds anything but files and folders: writes could leave it.
+
+    The folder may itself be a link, which its user made. Of the folders in it, only those in `within` are
+    searched, if given.
+    """
+    folders = [folder]
+    while folders:
+        here = folders.pop()
+        with storage_errors(here), _entries(here) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if within is None or here != folder or entry.name in within:
+                        folders.append(here / entry.name)
+                elif not entry.is_file(follow_symlinks=False):
+                    refuse_link(here / entry.name)
+
+
+def refuse_link(path: Path) -> None:
+    """Raises CollectionError if the path is neither a file, nor a folder, nor free."""
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        what = "symbolic link" if stat.S_ISLNK(mode) else "special file"
+        raise CollectionError(
+            f"{path} is a {what}, and Sterna writes only to files and folders of the collection itself:"
+            " put what it stands for in its place, or remove it"
+        )
+
+
+def refuse_stranger(folder: Path) -> None:
+    """Raises CollectionError for another user's folder where everybody can write, such as in /tmp.
+
+    Its owner could exchange files for links at any time.
+    """
+    path = folder.resolve()
+    for each in (path, *path.parents[:-1]):
+        try:
+            owner, around = each.stat().st_uid, each.parent.stat()
+        except OSError:
+            continue  # it is not there yet, or not ours to see
+        if around.st_mode & stat.S_IWOTH and owner not in (os.geteuid(), around.st_uid, 0):
+            raise CollectionError(
+                f"{each} belongs to another user, in a folder where everybody can write: name another folder,"
+                " or copy it"
+            )
+
+
+@contextmanager
+def _entries(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+    try:
+        found = os.scandir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        yield iter(())  # it is to be made yet, or was just removed by another process
+        return
+    with found:
+        yield found
+
+
+# -- texts and times ---------------------------------------------------------------------------------------
 
 
 def clean(text: str) -> str:

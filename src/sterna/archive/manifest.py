@@ -7,6 +7,8 @@ from sterna.model import Record, Stored
 
 TABLES = ("page", "link", "fact")
 
+Contents = tuple[tuple[int, tuple[int, ...]], ...]  # batches, each with its rows in every one of TABLES
+
 
 class Segment(Record, frozen=True):
     """A Parquet file as the manifest knows it."""
@@ -16,6 +18,26 @@ class Segment(Record, frozen=True):
     rows: int
     size_bytes: int
     tier: int = 0
+
+
+class Origin(Record, frozen=True):
+    """Whose files these are: the id of a collection, and the settings of its crawl as JSON."""
+
+    collection: str = ""
+    options: str = ""
+
+
+class Label(Record, frozen=True, array_like=False, kw_only=True, omit_defaults=True):
+    """What a segment says of itself, as JSON in its footer, so that a lost ledger can be made anew."""
+
+    collection: str = ""
+    options: str = ""
+    table: str = ""
+    tier: int = 0
+    contents: Contents = ()
+
+
+NO_ORIGIN, NO_LABEL = Origin(), Label()
 
 
 class WarcPosition(Record, frozen=True):

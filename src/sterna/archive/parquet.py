@@ -8,18 +8,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sterna.archive.disk import TEMPORARY, OnStep, ignore_step, storage_errors, sync_folder
-from sterna.archive.manifest import Batch, FactRow, Segment
+from sterna.archive.manifest import NO_LABEL, Batch, Contents, FactRow, Label, Segment
 from sterna.archive.rows import BATCH, OPTIONAL, SCHEMAS, fact_table, link_table, page_table
-from sterna.errors import StorageError
+from sterna.errors import DamagedSegment
 from sterna.model import Page
 
 # A row group, which a merge holds in memory and a query reads or skips, has about this size uncompressed.
 GROUP_BYTES = 16 << 20
 
+_LABEL = b"sterna"  # its key among the metadata of a file
 _MOST = 2**63 - 1
 _EARLY = (0, 0)  # of rows without a batch
 
@@ -64,10 +66,12 @@ def write_segment(
     rows: Iterable[pa.Table],
     schema: pa.Schema,
     tier: int = 0,
+    label: Label = NO_LABEL,
     on_step: OnStep = ignore_step,
 ) -> Segment:
     """The segment `<id>.<table>.parquet`, durable; after an error there is nothing under that name."""
     table = name.split(".")[-2]
+    label = msgspec.structs.replace(label, table=table, tier=tier)
     temporary = folder / (name + TEMPORARY)
     row_count = 0
     try:
@@ -81,6 +85,7 @@ def write_segment(
                         group_rows = max(1, part.num_rows * GROUP_BYTES // max(part.nbytes, 1))
                         writer.write_table(part, row_group_size=group_rows)
                         row_count += part.num_rows
+                    writer.add_key_value_metadata({_LABEL: msgspec.json.encode(label)})
                 file.flush()
                 os.fsync(file.fileno())
             size_bytes = temporary.stat().st_size
@@ -127,12 +132,12 @@ def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 @contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Turns errors of reading a segment into a StorageError that names it."""
+    """Turns errors of reading a segment into a DamagedSegment that names it."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
-        raise StorageError(f"segment '{path}' is damaged ({reason}): restore it from a copy") from error
+        raise DamagedSegment(path, reason) from error
 
 
 def gathered(parts: Iterable[pa.Table], *, least_bytes: int, least_rows: int = _MOST) -> Iterator[pa.Table]:
@@ -149,7 +154,24 @@ def gathered(parts: Iterable[pa.Table], *, least_bytes: int, least_rows: int = _
         yield pa.concat_tables(pending)
 
 
-# --- the batches of a segment, read from its footer
+# --- what a segment says of itself in its footer
+
+
+def label_of(metadata: pq.FileMetaData) -> Label:
+    """The label; an empty one if there is none, as in files of earlier releases, or it is malformed."""
+    try:
+        return msgspec.json.decode((metadata.metadata or {}).get(_LABEL, b"{}"), type=Label)
+    except msgspec.MsgspecError:
+        return NO_LABEL
+
+
+def contents_of(paths: Iterable[Path]) -> Contents:
+    """What the labels of these files say of their batches, together."""
+    contents: dict[int, tuple[int, ...]] = {}
+    for path in paths:
+        with damage_named(path):
+            contents.update(label_of(pq.read_metadata(path)).contents)
+    return tuple(sorted(contents.items()))
 
 
 def batches_of(metadata: pq.FileMetaData) -> list[tuple[int, int]]:
@@ -159,6 +181,15 @@ def batches_of(metadata: pq.FileMetaData) -> list[tuple[int, int]]:
         if metadata.schema.column(position).path == BATCH:
             return [_range(metadata.row_group(group), position) for group in groups]
     return [_EARLY for _ in groups]
+
+
+def last_batch(path: Path) -> int:
+    """The highest batch of a file; 0 if it has none or cannot be read."""
+    try:
+        with damage_named(path):
+            return max((high for _, high in batches_of(pq.read_metadata(path)) if high < _MOST), default=0)
+    except DamagedSegment:
+        return 0
 
 
 def _range(group: pq.RowGroupMetaData, column: int) -> tuple[int, int]:

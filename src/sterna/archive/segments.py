@@ -1,7 +1,8 @@
-"""Parquet segments: written once, whole or not at all, merged into larger ones, swept when unknown.
+"""Parquet segments: written once, whole or not at all, merged into larger ones, set aside when unknown.
 
 A segment is written under a temporary name, synced, renamed, and its folder synced; only then may its name
-go into the manifest. Readers ignore a file that is not in the manifest; `sweep` removes it at the next start.
+go into the manifest. Readers ignore a file that is not in the manifest; `sweep` moves it to the collection's
+folder `aside` at the next start. Each segment has a label, from which a lost manifest can be made anew.
 """
 
 from collections import defaultdict
@@ -10,8 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sterna.archive.disk import TEMPORARY, OnStep, ignore_step, make_folder, new_id, storage_errors
-from sterna.archive.manifest import TABLES, Batch, FactRow, Segment
+from sterna.archive.disk import (
+    ASIDE,
+    TEMPORARY,
+    OnStep,
+    ignore_step,
+    make_folder,
+    new_id,
+    set_aside,
+    storage_errors,
+)
+from sterna.archive.manifest import NO_ORIGIN, TABLES, Batch, Contents, FactRow, Label, Origin, Segment
 from sterna.errors import StorageError
 from sterna.model import Page
 
@@ -21,15 +31,22 @@ if TYPE_CHECKING:
 FAN_IN = 16  # segments that are merged into one
 MAX_SEGMENT_BYTES = 512 << 20  # of a merged one
 _SUFFIX = ".parquet"
+ENDINGS = tuple(f".{table}{_SUFFIX}" for table in TABLES)  # of the names of segments
 
 
 class SegmentStore:
     """The folder of segments; the manifest decides which of them count."""
 
     def __init__(
-        self, folder: Path, *, on_step: OnStep = ignore_step, make_id: Callable[[], str] = new_id
+        self,
+        folder: Path,
+        *,
+        origin: Origin = NO_ORIGIN,
+        on_step: OnStep = ignore_step,
+        make_id: Callable[[], str] = new_id,
     ) -> None:
         self._folder = folder
+        self._origin = origin
         self._on_step = on_step
         self._make_id = make_id
         make_folder(folder)
@@ -46,8 +63,11 @@ class SegmentStore:
 
         written: list[Segment] = []
         try:
-            for table, rows in tables_of(site_pages, facts, batch).items():
-                written.append(self._write(table, [rows], schema=rows.schema))
+            tables = tables_of(site_pages, facts, batch)
+            counts = tuple(tables[name].num_rows if name in tables else 0 for name in TABLES)
+            contents = ((batch.number, counts),) if batch else ()
+            for table, rows in tables.items():
+                written.append(self.write(table, [rows], schema=rows.schema, contents=contents))
         except StorageError:
             # Space matters most when the disk is full; the sweep would only come at the next start.
             for segment in written:
@@ -60,22 +80,32 @@ class SegmentStore:
         """One durable segment of the next tier with all rows, in the order of their batches; removes none."""
         if len({segment.table for segment in segments}) != 1:
             raise ValueError("a merge needs segments of one table")
-        from sterna.archive.parquet import merged  # noqa: PLC0415 - see there
+        from sterna.archive.parquet import contents_of, merged  # noqa: PLC0415 - see there
 
-        table = segments[0].table
-        schema, rows = merged(table, (self.path(segment.name) for segment in segments))
-        return self._write(table, rows, schema=schema, tier=max(segment.tier for segment in segments) + 1)
+        table, tier = segments[0].table, max(segment.tier for segment in segments) + 1
+        paths = [self.path(segment.name) for segment in segments]
+        schema, rows = merged(table, paths)
+        return self.write(table, rows, schema=schema, tier=tier, contents=contents_of(paths))
 
     def sweep(self, known: Collection[str]) -> list[str]:
-        """Removes what a crash left: temporary files and segments that the manifest does not know."""
-        endings = tuple(f".{table}{_SUFFIX}" for table in TABLES)
+        """Sets aside what a crash left: temporary files and segments that the manifest does not know."""
+        unknown = self.unknown(known)
+        for name in unknown:
+            set_aside(self.path(name), self._folder.parent / ASIDE)
+        return unknown
+
+    def unknown(self, known: Collection[str]) -> list[str]:
+        """The names of segments and of temporary ones that are not among the known."""
         with storage_errors(self._folder):
             found = sorted(path.name for path in self._folder.iterdir())
-        ours = [name for name in found if name.removesuffix(TEMPORARY).endswith(endings)]
-        unknown = [name for name in ours if name not in known]
-        for name in unknown:
-            self.remove(name)
-        return unknown
+        ours = [name for name in found if name.removesuffix(TEMPORARY).endswith(ENDINGS)]
+        return [name for name in ours if name not in known]
+
+    def last_batch(self, name: str) -> int:
+        """The highest batch of a segment, as its footer says; 0 if it has none or cannot be read."""
+        from sterna.archive.parquet import last_batch  # noqa: PLC0415 - see there
+
+        return last_batch(self.path(name))
 
     def path(self, name: str) -> Path:
         return self._folder / name
@@ -84,13 +114,24 @@ class SegmentStore:
         with storage_errors(self._folder):
             self.path(name).unlink(missing_ok=True)
 
-    def _write(
-        self, table: str, rows: "Iterable[pa.Table]", *, schema: "pa.Schema", tier: int = 0
+    def write(
+        self,
+        table: str,
+        rows: "Iterable[pa.Table]",
+        *,
+        schema: "pa.Schema",
+        tier: int = 0,
+        contents: Contents = (),
     ) -> Segment:
+        """A durable segment of these rows."""
         from sterna.archive.parquet import write_segment  # noqa: PLC0415 - see there
 
         name = f"{self._make_id()}.{table}{_SUFFIX}"
-        return write_segment(self._folder, name, rows=rows, schema=schema, tier=tier, on_step=self._on_step)
+        origin = self._origin
+        label = Label(collection=origin.collection, options=origin.options, contents=contents)
+        return write_segment(
+            self._folder, name, rows=rows, schema=schema, tier=tier, label=label, on_step=self._on_step
+        )
 
 
 # --- which segments to merge: tiers, as in a log-structured merge tree

@@ -8,19 +8,32 @@ its committed length and whether it is open. The file and the manifest cannot ch
   a crash between the two the manifest says closed and the file is still called open: it is renamed.
 - `close` renames first and hands back after. After a crash between the two the manifest says open and the
   file has its final name: it gets the open name back, and is written on.
-- Bytes beyond the committed length were never acknowledged: they are cut off. An `.open` file that the
-  manifest does not know was never acknowledged at all: it is removed. A file with a final name is never
-  removed, and not even looked at while the manifest calls it closed: an owner may move complete files away.
+- Bytes beyond the committed length were never acknowledged: they are moved to the folder `aside` of the
+  collection. So is an `.open` file that the manifest does not know: it was never acknowledged at all. A file
+  with a final name is not even looked at while the manifest calls it closed: an owner may move such files.
 """
 
 import os
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sterna.archive.disk import OnStep, ignore_step, make_folder, new_id, storage_errors, sync_folder
+from sterna.archive.disk import (
+    ASIDE,
+    TEMPORARY,
+    OnStep,
+    begin_file,
+    free_path,
+    ignore_step,
+    make_folder,
+    new_id,
+    set_aside,
+    storage_errors,
+    sync_folder,
+)
 from sterna.archive.manifest import WarcPosition
 from sterna.archive.warc_records import page_records, warcinfo
 from sterna.errors import StorageError
@@ -52,6 +65,7 @@ class WarcStore:
     _: KW_ONLY
     software: str
     user_agent: str = ""
+    collection: str = ""  # its id, by which a file says whose it is
     max_bytes: int = MAX_BYTES
     on_step: OnStep = ignore_step
     # Changed by recover, append and close only, and only after the disk has done its part.
@@ -82,7 +96,7 @@ class WarcStore:
             present = [position for position in positions if self._restore(position)]
             for path in self.folder.glob("*.warc.gz" + OPEN):
                 if path.name not in known:
-                    path.unlink()
+                    set_aside(path, self._aside)
             sync_folder(self.folder)
         self._open = [position for position in present if position.is_open]
         self._full = []
@@ -98,6 +112,10 @@ class WarcStore:
             sync_folder(self.folder)
         closed, self._open = self._open, []
         return [WarcPosition(each.name, each.committed_bytes, is_open=False) for each in closed]
+
+    @property
+    def _aside(self) -> Path:
+        return self.folder.parent / ASIDE
 
     def path(self, name: str) -> Path:
         return self.folder / name
@@ -130,7 +148,12 @@ class WarcStore:
     def _begin(self) -> _Part:
         now = datetime.now(UTC)
         name = f"sterna-{now:%Y%m%d%H%M%S}-{new_id()}.warc.gz"
-        info = {"software": self.software, "robots": "classic", "http-header-user-agent": self.user_agent}
+        info = {
+            "software": self.software,
+            "robots": "classic",
+            "http-header-user-agent": self.user_agent,
+            "isPartOf": self.collection,
+        }
         part = _Part(name, 0, 0)
         part.add(warcinfo(name, info, now=now))
         return part
@@ -178,9 +201,24 @@ class WarcStore:
         if size_bytes < committed_bytes:
             raise StorageError(
                 f"'{path}' has lost data: it holds {size_bytes} of {committed_bytes} bytes; "
-                "restore it from a copy, or remove it to go on without it"
+                f"run 'sterna repair {self.folder.parent}'"
             )
         if size_bytes > committed_bytes:
-            with path.open("r+b") as file:
-                file.truncate(committed_bytes)
-                os.fsync(file.fileno())
+            cut_off(path, committed_bytes, into=self._aside)
+
+
+def cut_off(path: Path, length: int, *, into: Path) -> None:
+    """Moves what lies beyond this length of the file into a file of its own in the folder `into`, durably."""
+    make_folder(into)
+    tail = free_path(into, f"{path.name}.from-{length}")
+    begun = tail.with_name(tail.name + TEMPORARY)
+    with storage_errors(into), path.open("r+b") as file:
+        file.seek(length)
+        with begin_file(begun) as copy:
+            shutil.copyfileobj(file, copy, 1 << 20)
+            copy.flush()
+            os.fsync(copy.fileno())
+        begun.replace(tail)
+        sync_folder(into)
+        file.truncate(length)
+        os.fsync(file.fileno())

@@ -17,9 +17,11 @@ def run() -> None:
 
                 sys.stdout.write(f"sterna {__version__}\n")
             else:
+                from sterna.cli import confinement  # noqa: PLC0415
                 from sterna.runtime.cell.kernel import share_heaps  # noqa: PLC0415
 
                 share_heaps()  # before anything starts a thread
+                confinement.is_own_process = True
                 _leave_unloaded("numpy", "pandas")
                 from sterna.cli.app import main  # noqa: PLC0415 - it loads libraries that make threads
 

@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "pack": "explain.pack",
     "inspect": "explain.inspect",
     "status": "status.status",
+    "repair": "repair.repair",
     "crawlers": "crawlers.crawlers",
     "query": "query.query",
     "export": "export.export",

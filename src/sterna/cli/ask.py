@@ -13,6 +13,7 @@ import typer
 from sterna.cli.crawl import exit_code, run_under
 from sterna.cli.display import choose_display
 from sterna.cli.flags import argument, option, setting_flags, setting_values, switch, with_flags
+from sterna.cli.lines import warn
 from sterna.cli.query import write_answer
 from sterna.home.options import Options
 from sterna.query.terminal import TextFormat
@@ -56,7 +57,7 @@ def ask(
         display = choose_display(quiet=quiet)
         summary = run_under(display, collection, options, run=question.run(rows.put))
         if not question.is_streamable:
-            with open_collection(collection) as engine:
+            with open_collection(collection, warn=warn) as engine:
                 write_answer(engine, question.home_sql, form=form)
     raise typer.Exit(0 if question.is_enough else exit_code(summary))
 

@@ -10,7 +10,16 @@ import typer
 from sterna.api.crawlers import crawler_and_urls
 from sterna.cli.display import Display, choose_display, report
 from sterna.cli.exits import Exit
-from sterna.cli.flags import argument, option, setting_flags, setting_values, strings, switch, with_flags
+from sterna.cli.flags import (
+    argument,
+    option,
+    read_age,
+    setting_flags,
+    setting_values,
+    strings,
+    switch,
+    with_flags,
+)
 from sterna.cli.lines import warn
 from sterna.errors import UsageError
 from sterna.home.errand import errand_of
@@ -42,13 +51,21 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     unblock: Annotated[
         list[str] | None, option("NAME", "Remove a name from the block list.", panel=POLITENESS)
     ] = None,
+    despite_owner: Annotated[
+        bool,
+        switch(
+            "Fetch pages from here although the site's owner stopped the crawler, or closed them.",
+            "--despite-owner",
+            panel=POLITENESS,
+        ),
+    ] = False,
     into: Annotated[
         Path | None, option("DIR", "The collection's folder. (default: crawls/HOSTNAME)", panel=OUTPUT)
     ] = None,
     jail: Annotated[
         bool | None,
         switch(
-            "Run a crawler's rules only in a sandbox, or without one, which is for your own rules."
+            "Read pages and run a crawler's rules only in a sandbox, or without one."
             " (default: in a sandbox if this machine supports it)",
             "--jail/--no-jail",
             panel=OUTPUT,
@@ -91,22 +108,10 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         # Without a crawler the collection continues with its own, unless other fields are wanted.
         errand=packed if packed or values["keep"] is None else errand_of(options),
         is_jailed=jail,
+        despite_owner=despite_owner,
     )
     display = choose_display(as_json=as_json, quiet=quiet, is_verbose=verbose)
     crawl_and_exit(collection, options, run=run, display=display)
-
-
-def read_age(text: str) -> float:
-    """Seconds in an age such as 0, 90m, 12h or 7d."""
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
-    try:
-        seconds = float(number) * unit
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise UsageError(f"--refresh {text} is not an age: write it like 90m, 12h or 7d")
-    return seconds
 
 
 def _default_folder(urls: list[str], packed: "PackedCrawler | None") -> Path:

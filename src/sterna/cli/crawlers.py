@@ -8,10 +8,11 @@ from typing import Annotated
 
 from msgspec.structs import asdict
 
-from sterna.api.away import note_kill, sent_crawlers, tell_hosts
+from sterna.api.away import note_kill, owners_of, sent_crawlers, tell_hosts
 from sterna.api.crawl import keyring_of
 from sterna.cli.flags import JsonOption, argument, option
 from sterna.cli.lines import bytes_text, duration_text, say, say_json
+from sterna.cli.status import owner_lines
 from sterna.errors import UsageError
 from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.records import Out, OutboxRow
@@ -47,6 +48,7 @@ def crawlers(
     else:
         rows, receipts = sent_crawlers(collection)
         lines = _lines(folder, rows, receipts, now=time.time())
+        lines += [line for owner in owners_of(collection) for line in owner_lines(owner, now=time.time())]
         # The figures, and the bytes that prove them.
         shown = {
             visit: asdict(each.open()) | {"is_countersigned": bool(each.by_home), "signed": each.encode()}

@@ -8,10 +8,11 @@ from typing import Annotated
 from sterna.api.crawlers import is_file, kept_crawler, packed_of, read_crawler, saved_crawler
 from sterna.cli.flags import argument, option, switch
 from sterna.crawler.explanation import explain as explain_crawler
-from sterna.crawler.pack import SUFFIX, describe, to_json, write
+from sterna.crawler.pack import SUFFIX, describe, encode, to_json
 from sterna.crawler.rules import MULTISLOTS, TEMPLATES
 from sterna.crawler.spec import load_spec
 from sterna.errors import UsageError
+from sterna.export.workbench import whole_file
 from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import harmless
 
@@ -91,8 +92,10 @@ def pack(
     path = into or Path(f"{packed.crawler.name}{SUFFIX}")
     if path.suffix != SUFFIX:
         raise UsageError(f"--into {path} is invalid: the name of a crawler's file ends in {SUFFIX}")
-    write(path, packed)
-    sys.stdout.write(f"{path}: {path.stat().st_size:,} bytes\n")
+    content = encode(packed)
+    with whole_file(path, stdout=sys.stdout.buffer) as file:
+        file.write(content)
+    sys.stdout.write(f"{path}: {len(content):,} bytes\n")
 
 
 def inspect(

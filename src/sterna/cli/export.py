@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from sterna.cli.confinement import keep_to
 from sterna.cli.exits import Exit, interruptible
-from sterna.cli.flags import FolderArgument, option, switch
+from sterna.cli.flags import FolderArgument, SafeCellsOption, option, switch
 from sterna.cli.lines import bytes_text, plural, shown, warn
 from sterna.export.progress import ExportFormat, ExportProgress
 
 
-def export(
+def export(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     folder: FolderArgument,
     to: Annotated[ExportFormat, typer.Option("--to", help="The format to write.")],
     out: Annotated[
@@ -40,6 +41,7 @@ def export(
         str, option("URL", "Of a sitemap: the URL of the folder in which it will be served.")
     ] = "",
     force: Annotated[bool, switch("Overwrite the file.", "--force")] = False,
+    safe_cells: SafeCellsOption = False,
     quiet: Annotated[bool, switch("Print only errors.", "--quiet", "-q")] = False,
 ) -> None:
     """Write a collection for other tools, also while it is crawled.
@@ -48,6 +50,7 @@ def export(
     sterna export crawls/www.example.org --to wacz;
     sterna export crawls/www.example.org --to csv --table link --where "rel = 'nofollow'" --out links.csv
     """
+    keep_to(folder, out=out or Path("here"))
     # DuckDB is slow to load, and --help should not wait for it.
     from sterna.api.export import export as run_export  # noqa: PLC0415
     from sterna.export.job import ExportJob, default_place  # noqa: PLC0415
@@ -55,7 +58,7 @@ def export(
 
     collection = CollectionFolder(folder).check()
     place = out or default_place(to, name=folder.resolve().name, table=table)
-    job = ExportJob(kind=to, place=place, table=table, base=base, force=force)
+    job = ExportJob(kind=to, place=place, table=table, base=base, force=force, safe_cells=safe_cells)
     progress = ExportProgress()
 
     def line() -> str:

@@ -31,6 +31,9 @@ def switch(help: str, *names: str, panel: str | None = None) -> Any:
 
 FolderArgument = Annotated[Path, argument("DIR", "The collection.")]
 JsonOption = Annotated[bool, switch("One JSON object.", "--json")]
+SafeCellsOption = Annotated[
+    bool, switch("Of csv: put ' before texts that a spreadsheet would take for formulas.", "--safe-cells")
+]
 
 
 def command_group(help: str, **more: Any) -> typer.Typer:
@@ -118,3 +121,16 @@ def setting_values(flags: dict[str, Any]) -> dict[str, Any]:
 def strings(values: list[str] | None) -> tuple[str, ...] | None:
     """What was given, without empty texts: an empty text clears what the collection remembers."""
     return tuple(value for value in values if value) if values else None
+
+
+def read_age(text: str, flag: str = "--refresh") -> float:
+    """Seconds in an age such as 0, 90m, 12h or 7d."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise UsageError(f"{flag} {text} is not an age: write it like 90m, 12h or 7d")
+    return seconds

@@ -41,6 +41,10 @@ class HostFlags:
             "Ask the web server about each file of the root, the first of each kind in a folder, or none.",
         ),
     ] = ""
+    kind: Annotated[
+        list[str] | None,
+        option("EXT", "With --check never: show files of this kind too, such as json or tar.gz."),
+    ] = None
     policy: Annotated[Path | None, option("FILE", "What is allowed, as a policy.toml.")] = None
     ca_file: Annotated[str, option("FILE", "Trust these certificates at the web server instead.")] = ""
     keys: KeysOption = Path(DEFAULT_KEYS)
@@ -64,6 +68,7 @@ class HostFlags:
             aliases=aliases,
             upstream=self.upstream,
             check=self.check,
+            kinds=tuple(self.kind or ()),
             policy=str(place(self.policy)) if self.policy else "",
             keys=str(place(keyring_of(self.keys).folder)),
             state=str(place(state_of(self.state, self.site))),
@@ -113,10 +118,16 @@ def only_folder(
     return found[0]
 
 
+def shown(config: HostConfig) -> str:
+    """Which files of a document root are shown without a web server."""
+    more = f" and {', '.join(config.kinds)}" if config.kinds else ""
+    return f"of kinds that sites publish{more}; --kind EXT adds others"
+
+
 def about(config: HostConfig, identity: Identity) -> list[str]:
     pages = f"over HTTP from {config.upstream or 'the web server on this machine'}"
     if config.root is not None:
-        checked = "" if config.check == "never" else ", checked against the web server"
+        checked = f", {shown(config)}" if config.check == "never" else ", checked against the web server"
         pages = f"files in {config.root}{checked}"
     allowed = AllowedHomes(config.keys, config.policy)
     homes = [f"{name}  {key}" for key, name in allowed.names().items()]

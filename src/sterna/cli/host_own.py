@@ -20,6 +20,7 @@ from sterna.cli.flags import argument, option, switch, with_flags
 from sterna.cli.host_options import HostFlags, OwnSiteOption, OwnStateOption, host_flags, only_folder
 from sterna.cli.lines import plural, say, say_json, warn
 from sterna.errors import SternaError, UsageError
+from sterna.export.workbench import check_file, is_stream, open_stream
 from sterna.host.config import HostConfig, config_of
 from sterna.host.own.index import MAX_PAGES, NAME, Found, Index
 from sterna.host.own.index import search as search_index
@@ -79,7 +80,7 @@ async def _survey(
     began = time.monotonic()
     watch = asyncio.create_task(_watch(config.state))
     try:
-        async with aclosing(Workshop(config, clock)) as workshop:
+        async with aclosing(Workshop(config, clock, is_own=True)) as workshop:
             surveyor = Surveyor(config, workshop, clock, announce=warn)
             outcome = await surveyor.survey(stop=stop, starts=starts, max_pages=max_pages, is_anew=is_anew)
     finally:
@@ -135,14 +136,16 @@ def sitemap(
     """
     with closing(Index(_folder_of(state, site))) as found, found.snapshot():
         pages, where = found.pages(_closed(policy)), base or found.site()
-        if out:
+        if out and not is_stream(out):
+            check_file(out, force=True)
             say(*map(str, write_sitemap(pages, out, base=where)))
             return
         with tempfile.TemporaryDirectory() as folder:
             paths = write_sitemap(pages, Path(folder) / "sitemap.xml", base=where)
             if len(paths) > 1:
                 raise UsageError("the sitemap takes several files: name the first with --out FILE")
-            sys.stdout.buffer.write(paths[0].read_bytes())
+            with open_stream(out or Path("-"), stdout=sys.stdout.buffer) as stream:
+                stream.write(paths[0].read_bytes())
 
 
 def changes(

@@ -4,7 +4,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +13,15 @@ import typer
 from msgspec.structs import asdict
 
 from sterna.cli.exits import Exit
-from sterna.cli.flags import JsonOption, argument, option, switch
+from sterna.cli.flags import JsonOption, argument, option, read_age, switch
 from sterna.cli.host_options import OwnSiteOption, OwnStateOption, only_folder
-from sterna.cli.lines import bytes_text, columns, duration_text, plural, say, say_json, warn
+from sterna.cli.lines import bytes_text, columns, date_text, duration_text, plural, say, say_json, warn
 from sterna.errors import LineBroken, StorageError, UsageError
 from sterna.host.owner.audit import AUDIT, Audit
 from sterna.host.owner.control import BY_OWNER, CLOSED, CONTROL, ControlRequest, Doors, ask
 from sterna.host.owner.status import HostStatus, amounts_of, host_amounts
 from sterna.host.owner.verification import AuditReport, Fault, Sums, verify
+from sterna.host.state import Stops, open_state
 from sterna.query.terminal import harmless
 from sterna.web.clock import SystemClock
 
@@ -51,30 +52,40 @@ def status(
 def stop(
     crawler: Annotated[str, argument("[CRAWLER]", "A visit's id, or the name of crawlers.")] = "",
     all_: Annotated[bool, switch("Stop all, and admit none until `sterna host open`.", "--all")] = False,
-    reason: Annotated[str, option("TEXT", "With --all: the reason that homes receive.")] = BY_OWNER,
+    reason: Annotated[str, option("TEXT", "The reason that homes receive.")] = BY_OWNER,
+    for_: Annotated[
+        str, option("TIME", "For how long, such as 12h or 7d. (default: until sterna host open)", "--for")
+    ] = "",
     state: OwnStateOption = None,
     site: OwnSiteOption = "",
 ) -> None:
     """Stop a crawler, or all of them at once.
 
-    What a crawler has found is kept for its home. --all works even if the host does not answer, and for CGI.
+    Homes are told why and until when, and do not fetch the site from outside meanwhile. What a crawler has
+    found is kept for its home. --all works even if the host does not answer, and for CGI.
     """
     if bool(crawler) == all_:
         raise UsageError("name one crawler, as sterna host status lists them, or --all")
     folder = folder_of(state, site)
+    until = time.time() + read_age(for_, "--for") if for_ else None
     if all_:
-        _stop_all(folder, reason)
+        _stop_all(folder, reason, until)
         return
-    stopped = ask(folder, ControlRequest("stop", crawler)).stopped
+    stopped = ask(folder, ControlRequest("stop", crawler, reason, until)).stopped
     if not stopped:
         raise UsageError(f"no crawler {harmless(crawler)!r} is under way: sterna host status lists them")
     for visit in stopped:
-        say(f"stopped visit {visit.visit} of {visit.name}: crawler {visit.crawler}")
+        say(f"stopped visit {visit.visit} of {visit.name}: crawler {visit.crawler}, {_until(until)}")
 
 
 def open_doors(state: OwnStateOption = None, site: OwnSiteOption = "") -> None:
-    """Admit crawlers again after `sterna host stop --all`."""
+    """Admit crawlers again after `sterna host stop`."""
     folder = folder_of(state, site)
+    with closing(open_state(folder)) as database:
+        lifted = Stops(database).lift()
+    if lifted:
+        _note(folder, "stops-lifted", count=str(lifted))
+        say(f"{plural(lifted, 'crawler')} that you stopped may come again")
     doors = Doors(folder)
     if doors.are_closed() is None:
         say("the doors are open")
@@ -105,10 +116,14 @@ def audit(
 # -- stopping and asking ------------------------------------------------------------------------------------
 
 
-def _stop_all(folder: Path, reason: str) -> None:
+def _until(until: float | None) -> str:
+    return "until sterna host open" if until is None else f"until {date_text(until)}"
+
+
+def _stop_all(folder: Path, reason: str, until: float | None) -> None:
     """Writes the file first: it closes the doors even if no host answers."""
-    Doors(folder).close(reason)
-    say("the doors are closed: no home is admitted until sterna host open")
+    Doors(folder).close(reason, until=until)
+    say(f"the doors are closed: no home is admitted {_until(until)}")
     try:
         count = ask(folder, ControlRequest("stop-all")).count
     except LineBroken as error:
@@ -161,6 +176,10 @@ def _lines(status: HostStatus) -> list[str]:
     ]
     said = {"doors closed": status.doors, "all visits are paused": status.paused, "load": status.load}
     lines += [f"  {what}: {why}" for what, why in said.items() if why]
+    lines += [
+        f"  stopped: crawler {_cut(stop.crawler)}, {_until(stop.until)} ({harmless(stop.reason)})"
+        for stop in status.stops
+    ]
     if not status.visits:
         return [*lines, "  no crawler is here"]
     # What fits on a line; the page and --json show the rest.

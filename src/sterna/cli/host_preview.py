@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 
 from sterna.cli.flags import argument, option, switch, with_flags
-from sterna.cli.host_options import HostFlags, host_flags
+from sterna.cli.host_options import HostFlags, host_flags, shown
 from sterna.cli.keys import KeysOption, keyring_of
-from sterna.cli.lines import bytes_text, duration_text, plural, say, say_json, whole_file
+from sterna.cli.lines import bytes_text, duration_text, plural, say, say_json
 from sterna.errors import UsageError
+from sterna.export.workbench import whole_file
 from sterna.host.config import HostConfig, config_of
 from sterna.host.keyring import ALLOWED, read_allowed
 from sterna.host.owner.dry_run import DryRun
@@ -66,7 +68,7 @@ def dry_run(
     import uvloop  # noqa: PLC0415 - slow to load
 
     config = config_of(HostFlags(**flags, state=out.parent).file())
-    with whole_file(out) as file:
+    with whole_file(out, stdout=sys.stdout.buffer) as file:
         result = uvloop.run(_run(config, crawler, home=home, max_pages=max_pages, file=file))
     if as_json:
         say_json(result)
@@ -82,6 +84,8 @@ def dry_run(
         f"ended: {result.ended.value}; nothing was sent",
         f"{out}: {kinds}",
     )
+    if config.root and config.check == "never":
+        say(f"files: only those {shown(config)}")
     if result.ended in _UNFINISHED:
         say("a home could send it again for the rest")
 

@@ -10,7 +10,7 @@ from sterna.cli.flags import JsonOption, option
 from sterna.cli.host_options import OwnSiteOption, OwnStateOption
 from sterna.cli.host_owner import folder_of
 from sterna.cli.lines import bytes_text, columns, plural, say, say_json
-from sterna.errors import StorageError
+from sterna.export.workbench import whole_file
 from sterna.host.owner.access_log import LogCount, read_logs
 from sterna.host.owner.receipts import Book, Total, by_home, by_home_and_day, read_book, total_of
 from sterna.host.owner.savings import Comparison, DayOf, Traffic, compare, days_of, svg_of, text_of
@@ -43,11 +43,9 @@ def receipts(
     count = read_logs(log or [], traffic.add, now=time.time())
     if svg:
         drawn = compare(traffic, book.rows, day_of, some_days=SVG_DAYS)
-        try:
-            own_site = book.rows[-1].receipt.site if book.rows else ""
-            svg.write_text(svg_of(drawn, own_site), encoding="utf-8")
-        except OSError as error:
-            raise StorageError(f"cannot write {svg}: {error.strerror}") from error
+        own_site = book.rows[-1].receipt.site if book.rows else ""
+        with whole_file(svg, stdout=sys.stdout.buffer) as file:
+            file.write(svg_of(drawn, own_site).encode())
     comparisons = compare(traffic, book.rows, day_of)
     if not as_json:
         say(*_sums(book, day_of), *_log_lines(comparisons, count, traffic))

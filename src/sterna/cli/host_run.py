@@ -124,7 +124,7 @@ async def _serve(
     )
     trouble = await _try_source(config)
     offered = await asyncio.to_thread(protection)
-    jail = "seccomp" if offered.has_seccomp else "none: crawlers with rules are refused (see sterna doctor)"
+    jail = "seccomp" if offered.has_seccomp else "none: crawlers are refused (see sterna doctor)"
     audit.note("host-started", site=config.site, version=__version__, key=identity.public.text)
     async with AsyncExitStack() as stack:
         stack.callback(audit.note, "host-stopped")

@@ -6,13 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import FrameType
-from typing import BinaryIO
 
 import msgspec
 
-from sterna.errors import StorageError
 from sterna.host.owner.status import size_text
 from sterna.query.terminal import harmless
 
@@ -69,21 +66,6 @@ def warn(text: str) -> None:
     """Writes a line to stderr; a closed stderr does not end the command."""
     with suppress(OSError):
         sys.stderr.write(f"sterna: {harmless(text)}\n")
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears under its name when all of it is written; raises StorageError."""
-    beside = path.with_name(f"{path.name}.new")
-    try:
-        with beside.open("wb") as file:
-            yield file
-        beside.replace(path)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sterna.cli.flags import argument, option
-from sterna.cli.lines import whole_file
+from sterna.cli.confinement import keep_to
+from sterna.cli.flags import SafeCellsOption, argument, option
+from sterna.cli.lines import warn
 from sterna.errors import UsageError
+from sterna.export.workbench import whole_file
 from sterna.query.terminal import Format
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to write the rows.")] = "table",
     out: Annotated[Path | None, option("FILE", "Write the rows into this file.", "--out", "-o")] = None,
+    safe_cells: SafeCellsOption = False,
     visit: Annotated[str | None, option("ID", "Only what this visit brought.")] = None,
     memory: Annotated[str, option("SIZE", "Memory that the query may use, such as 500MB.")] = "1GB",
     seconds: Annotated[float, option("N", "Seconds that the query may take.")] = 60.0,
@@ -52,6 +55,9 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     memory_bytes = _bytes(memory)
     if not 0 < seconds <= 86_400:
         raise UsageError(f"--seconds {seconds:g} is invalid: seconds up to 86400")
+    if safe_cells and form != "csv":
+        raise UsageError(f"--safe-cells goes with --format csv, not with --format {form}")
+    keep_to(what, out=out)
     # They are slow to load, and --help should not wait for them.
     from sterna.api.query import held_memory, open_collection, open_crawler  # noqa: PLC0415
     from sterna.crawler.pack import SUFFIX  # noqa: PLC0415
@@ -59,13 +65,15 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
 
     if what.suffix != SUFFIX:
         collection = CollectionFolder(what).check()
-        opened = open_collection(collection, visit=visit, memory_bytes=memory_bytes, seconds=seconds)
+        opened = open_collection(
+            collection, visit=visit, memory_bytes=memory_bytes, seconds=seconds, warn=warn
+        )
     elif visit is None:
         opened = open_crawler(what, memory_bytes=memory_bytes, seconds=seconds)
     else:
         raise UsageError("--visit is for a collection: a crawler's file contains no visits")
     with opened as engine, held_memory(memory_bytes):
-        write_answer(engine, text, form=form, out=out, parameters=parameters)
+        write_answer(engine, text, form=form, out=out, parameters=parameters, safe_cells=safe_cells)
 
 
 def _sql(sql: str | None, file: Path | None) -> str:
@@ -110,20 +118,24 @@ def write_answer(
     form: Format,
     out: Path | None = None,
     parameters: Mapping[str, object] | None = None,
+    safe_cells: bool = False,
 ) -> None:
     """Writes the rows of a query to a file, or to stdout, where Ctrl-C ends it at once, even in DuckDB."""
     from sterna.query.output import write, write_parquet  # noqa: PLC0415 - see above
 
+    if out == Path("-"):
+        out = None
     if out is None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with whole_file(out) if out else nullcontext(sys.stdout.buffer) as file:
+    with whole_file(out, stdout=sys.stdout.buffer) if out else nullcontext(sys.stdout.buffer) as file:
         if form == "parquet":
             if file.isatty():
                 raise UsageError("parquet is not for a terminal: add --out FILE, or send it into a pipe")
             write_parquet(engine.run_arrow(sql, parameters), file)
         elif out is None:
             width = shutil.get_terminal_size((_WIDTH, 24)).columns if file.isatty() else _WIDTH
-            write(engine.run(sql, parameters), format=form, out=sys.stdout, width=width)
+            result = engine.run(sql, parameters)
+            write(result, format=form, out=sys.stdout, width=width, safe_cells=safe_cells)
         else:
             with open(file.fileno(), "w", encoding="utf-8", newline="", closefd=False) as text:
-                write(engine.run(sql, parameters), format=form, out=text)
+                write(engine.run(sql, parameters), format=form, out=text, safe_cells=safe_cells)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from sterna.cli.confinement import keep_to
 from sterna.cli.exits import Exit
 from sterna.cli.flags import FolderArgument, JsonOption, argument, option, switch
 from sterna.cli.flags import listen as listen_on
@@ -47,6 +48,7 @@ def search(
 
     Example: sterna search crawls/www.example.org '"full text" -draft site:docs.example.org'
     """
+    keep_to(folder)
     from sterna.api.search import search as find  # noqa: PLC0415
 
     collection = CollectionFolder(folder).check()
@@ -72,6 +74,7 @@ def index(
 
     Example: sterna index crawls/www.example.org --anew
     """
+    keep_to(folder)
     from sterna.api.search import bring_up  # noqa: PLC0415
     from sterna.search.searcher import Searcher  # noqa: PLC0415
 
@@ -106,16 +109,17 @@ def serve(
     What a crawl brings while the page is shown is found a moment later.
     Example: sterna serve crawls/www.example.org
     """
-    import uvloop  # noqa: PLC0415
-
-    from sterna.search.page.service import make_app, page_server  # noqa: PLC0415
-    from sterna.search.searcher import Searcher  # noqa: PLC0415
-    from sterna.web.http_server import serve_until_signalled  # noqa: PLC0415
-
     collection = CollectionFolder(folder).check()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
     title = name or folder.resolve().name
     with listen_on("--listen", listen, example=f"{DEFAULT_LISTEN} or [::1]:8600") as listener:
+        keep_to(folder)
+        import uvloop  # noqa: PLC0415
+
+        from sterna.search.page.service import make_app, page_server  # noqa: PLC0415
+        from sterna.search.searcher import Searcher  # noqa: PLC0415
+        from sterna.web.http_server import serve_until_signalled  # noqa: PLC0415
+
         if not _make_index(collection):
             raise typer.Exit(int(Exit.STOPPED))
         host, port = listener.getsockname()[:2]

@@ -1,22 +1,38 @@
 """`sterna status`: where a crawl stands."""
 
+import time
+
 from msgspec.structs import asdict
 
-from sterna.api.status import status as status_of
+from sterna.cli.confinement import keep_to
 from sterna.cli.flags import FolderArgument, JsonOption
 from sterna.cli.lines import bytes_text, plural, say, say_json
+from sterna.home.away.place import stop_words
 from sterna.home.folder import CollectionFolder
+from sterna.home.ledger.records import OwnerRow
+from sterna.query.terminal import harmless
 
 MAX_SITES = 20
+MAX_PATHS = 10  # closed ones that are shown of a site
 
 
 def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
     """Show where a crawl stands; it may be running."""
+    keep_to(folder)
+    from sterna.api.status import status as status_of  # noqa: PLC0415 - it loads Arrow
+
     found = status_of(CollectionFolder(folder))
     if as_json:
         sites = [asdict(row) for row in found.sites]
+        owners = [asdict(row) for row in found.owners]
         say_json(
-            {"collection": str(folder), **asdict(found.counts), "index": found.index, "site_rows": sites}
+            {
+                "collection": str(folder),
+                **asdict(found.counts),
+                "index": found.index,
+                "site_rows": sites,
+                "owner_rows": owners,
+            }
         )
         return
     counts, index = found.counts, found.index
@@ -28,6 +44,8 @@ def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
     )
     if counts.away:
         say(f"  {plural(counts.away, 'crawler')} away at hosts: sterna crawlers {folder}")
+    for owner in found.owners:
+        say(*owner_lines(owner, now=time.time()))
     if counts.errors:
         say("  errors: " + ", ".join(f"{kind} {count:,}" for kind, count in counts.errors.items()))
     if index.trouble:
@@ -45,3 +63,14 @@ def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
         say(f"  {row.pages:>9,} pages  {row.errors:>6,} errors  {row.site}{robots}")
     if len(found.sites) > MAX_SITES:
         say(f"  ... and {len(found.sites) - MAX_SITES:,} smaller sites")
+
+
+def owner_lines(owner: OwnerRow, *, now: float) -> list[str]:
+    """What the owner of a site asked for, as far as it still holds."""
+    lines = []
+    if owner.until > now:
+        lines.append(f"  {stop_words(owner.site, harmless(owner.reason), owner.until)}")
+    if owner.closed_until > now and (paths := owner.closed.splitlines()):
+        more = f" and {len(paths) - MAX_PATHS} more" if len(paths) > MAX_PATHS else ""
+        lines.append(f"  closed by the owner of {owner.site}: {harmless(' '.join(paths[:MAX_PATHS]))}{more}")
+    return lines

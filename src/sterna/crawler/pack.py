@@ -46,17 +46,6 @@ class PackedCrawler(Record, frozen=True, kw_only=True):
     gather: tuple[Source, ...] = ()
 
 
-def write(path: Path, packed: PackedCrawler) -> None:
-    """Writes the file atomically; the same crawler gives the same bytes."""
-    content = encode(packed)
-    beside = path.with_name(f"{path.name}.new")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    except OSError as error:
-        raise SpecError(f"cannot write {path}: {error.strerror}") from error
-
-
 def read(path: Path) -> PackedCrawler:
     """The crawler in a file; SpecError if it is unreadable or invalid."""
     try:

@@ -21,7 +21,8 @@ from sterna.crawler.text_tests import (
     read_like,
     search_test,
 )
-from sterna.model import Page, Predicate
+from sterna.model import Page, Predicate, Target
+from sterna.web.urls import site_of
 
 Truth = bool | None
 
@@ -35,6 +36,11 @@ class Judge:
     def __init__(self, predicate: Predicate) -> None:
         check(predicate)
         self.judge = _compile(predicate)  # the page is wanted only if it is True
+
+    def admits(self, target: Target) -> bool:
+        """Judges a URL by what is known before it is fetched."""
+        row = PageRow(url=target.url, site=site_of(target.url), depth=target.depth, referrer=target.referrer)
+        return self.judge(row) is True
 
 
 def row_of(page: Page, site: str) -> PageRow:

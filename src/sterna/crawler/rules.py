@@ -53,6 +53,7 @@ _PAGE_SLOT_FIELDS: tuple[Field, ...] = ("title", "description", "language", "key
 _GROUPS = frozenset({"and", "or", "not", "exists", "forall"})
 _LOADING = ("follow", "load-page")
 _OF_A_PAGE = frozenset({"page", "link"})
+_REMEMBERING = frozenset({"assert", "duplicate", "modify", "retract", "store"})
 
 
 def check_rules(sources: tuple[Source, ...]) -> list[Construct]:
@@ -80,6 +81,14 @@ def uses(sources: tuple[Source, ...], name: str) -> bool:
     if name == "priority" and any(form.head in _LOADING and len(form.parts) > 2 for form in found):
         return True
     return any(isinstance(part, Token) and part.text == name for form in found for part in form.parts)
+
+
+def remember(sources: tuple[Source, ...]) -> bool:
+    """False if the rules keep nothing of one page for the next, so that each page is judged by itself."""
+    constructs = read_constructs(sources)
+    words = {token.text for construct in constructs for token in tokens(construct.form)}
+    has_globals = any(construct.kind == "defglobal" for construct in constructs)
+    return has_globals or not words.isdisjoint(_REMEMBERING)
 
 
 def _fields_of(form: Form) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 
-from sterna.errors import SpecError, UsageError
+from sterna.errors import SpecError, UsageError, one_line
 
 _SHOWN_LENGTH = 60
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*(B|kB|KB|MB|GB|KiB|MiB|GiB)")
@@ -21,7 +21,7 @@ class FieldError(SpecError):
     """An invalid field of a spec; `field` is its dotted name."""
 
     def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field} {problem}")
+        super().__init__(one_line(f"{field} {problem}"))
         self.field = field
 
 

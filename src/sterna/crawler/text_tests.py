@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import re2
 
-from sterna.errors import UsageError
+from sterna.errors import UsageError, one_line
 
 Case = Literal["", "lower", "upper"]
 TextTest = Callable[[str], bool]
@@ -156,7 +156,7 @@ def compiled(expression: str, options: str = "", *, most: int = MAX_PROGRAM) -> 
     except re2.error as error:
         said = error.args[0] if error.args else error
         said = said.decode(errors="replace") if isinstance(said, bytes) else said
-        raise UsageError(f"{expression!r} is not a valid RE2 expression: {said}") from error
+        raise UsageError(one_line(f"{expression!r} is not a valid RE2 expression: {said}")) from error
     except UnicodeEncodeError as error:
         raise UsageError(f"{expression!r} contains half a surrogate pair, which no page contains") from error
     if found.programsize > most:
@@ -200,10 +200,19 @@ _UNSPACED = (
 def check_words(words: Sequence[str]) -> None:
     """Raises UsageError if a word is blank or there are too many."""
     for word in words:
-        if not word.strip() or SEAM in word:
+        if not word.strip() or SEAM in word or not _is_encodable(word):
             raise UsageError(f"{word!r} is not a word: use letters or digits")
     if len(words) > MAX_WORDS:
         raise UsageError(f"{len(words)} words are too many for one search: use at most {MAX_WORDS}")
+
+
+def _is_encodable(word: str) -> bool:
+    """False for half a surrogate pair, which no page contains and RE2 does not take."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def any_test(words: Sequence[str]) -> TextTest:

@@ -8,7 +8,6 @@ Unicode composition are one name on some file systems: the later one gets a hash
 import json
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -16,24 +15,19 @@ from unicodedata import normalize
 from urllib.parse import unquote
 
 from sterna.archive.warc_records import DATE_FORMAT
-from sterna.errors import ReadError
-from sterna.export.markdown import to_markdown
-from sterna.export.markdown_text import Piece, heading, paragraph
+from sterna.archive.warc_scan import packed_record
+from sterna.export.converter import Converter
+from sterna.export.markdown_cell import MAX_RECORD_BYTES, Conversion
 from sterna.export.selection import Selection
 from sterna.export.spill import Lookup
-from sterna.export.warc import WarcFile, content, entries, read_heads
+from sterna.export.warc import WarcFile, entries
 from sterna.model import Record
-from sterna.web.charset import charset_of, decode_text
-from sterna.web.content_coding import decode_body
 from sterna.web.sitemap_file import xml_time
 from sterna.web.urls import path_of, site_of
 
 _IS_HTML = "content_type IN ('text/html', 'application/xhtml+xml')"
 _IS_READABLE = f"status = 200 AND (html IS NOT NULL OR text IS NOT NULL OR {_IS_HTML})"
 _COLUMNS = f"url, title, fetched, language, {_IS_HTML}, text, headings, html"
-
-_MAX_BYTES = 32 << 20  # of a page
-_RECORD_END = b"\r\n\r\n"
 
 SUFFIX = ".md"
 _MAX_NAME_BYTES = 64
@@ -63,7 +57,11 @@ def write_folder(source: Selection, folder: Path) -> int:
     """Writes a file for each page with a text, and returns their number."""
     source.check()
     scratch, progress = source.scratch, source.progress
-    with Lookup(scratch / "paths") as taken, Lookup(scratch / "responses") as places:
+    with (
+        Lookup(scratch / "paths") as taken,
+        Lookup(scratch / "responses") as places,
+        Converter() as converter,
+    ):
         if source.warcs and source.count(f"{_IS_READABLE} AND {_IS_HTML} AND html IS NULL"):
             _note_responses(source, places)
         progress.begin("pages", total=source.count(_IS_READABLE), unit="pages")
@@ -71,7 +69,7 @@ def write_folder(source: Selection, folder: Path) -> int:
         count = 0
         for row in progress.of(source.rows(_COLUMNS, and_where=_IS_READABLE)):
             page = _Page(*row)
-            if body := _body(page, source.warcs, places):
+            if body := converter.convert(_conversion(page, source.warcs, places)):
                 path = folder / take_path(page.url, taken)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(_front_matter(page) + body, "utf-8", newline="\n")
@@ -79,37 +77,14 @@ def write_folder(source: Selection, folder: Path) -> int:
     return count
 
 
-def _body(page: _Page, files: Sequence[WarcFile], places: Lookup) -> str:
-    html = page.html or (_sent_html(page, files, places) if page.is_html else None)
-    body = ""
-    if html:
-        with suppress(ReadError):  # the parser gave up; the stored text is used instead
-            body = to_markdown(html, page.url)
-    return body or of_text(page.text or "", page.headings or ())
-
-
-def of_text(text: str, headings: Sequence[str]) -> str:
-    """The text of a page with those headings set apart that are found in it, in order."""
-    blocks: list[str] = []
-    start = 0
-    for title in headings:
-        at = _place_of(title, text, start)
-        if at >= 0:
-            blocks += [paragraph([Piece(text[start:at])]), heading([Piece(title)], 2)]
-            start = at + len(title)
-    blocks.append(paragraph([Piece(text[start:])]))
-    return "\n\n".join(filter(None, blocks)) + "\n" if any(blocks) else ""
-
-
-def _place_of(title: str, text: str, start: int) -> int:
-    """The position of the title in the text, as whole words; -1 if there is none."""
-    at = text.find(title, start) if title else -1
-    while at >= 0:
-        before, after = text[max(at - 1, 0) : at], text[at + len(title) : at + len(title) + 1]
-        if not before.isalnum() and not after.isalnum():
-            return at
-        at = text.find(title, at + 1)
-    return -1
+def _conversion(page: _Page, files: Sequence[WarcFile], places: Lookup) -> Conversion:
+    return Conversion(
+        url=page.url,
+        html=page.html or "",
+        record=_record(page, files, places) if page.is_html and not page.html else b"",
+        text=page.text or "",
+        headings=tuple(page.headings or ()),
+    )
 
 
 def _front_matter(page: _Page) -> str:
@@ -147,23 +122,16 @@ def _note_responses(source: Selection, places: Lookup) -> None:
                 places.put_newest(entry.heads.url, place)
 
 
-def _sent_html(page: _Page, files: Sequence[WarcFile], places: Lookup) -> str | None:
-    """The page as it was fetched; None if there is no readable response.
+def _record(page: _Page, files: Sequence[WarcFile], places: Lookup) -> bytes:
+    """The record of the page as it was fetched; nothing if there is none that is small enough.
 
     A later response is as good: a changed page would have a later version.
     """
     date, number, offset, length = (places.get(page.url) or " 0 0 0").split(" ")
-    if date < page.fetched.astimezone(UTC).strftime(DATE_FORMAT):
-        return None
+    if date < page.fetched.astimezone(UTC).strftime(DATE_FORMAT) or int(length) > MAX_RECORD_BYTES:
+        return b""
     with files[int(number)].open() as file:
-        record = content(file, offset=int(offset), length=int(length), max_bytes=_MAX_BYTES)
-    heads = read_heads(record)
-    packed = record[heads.block_start :].removesuffix(_RECORD_END)
-    try:
-        body = decode_body(packed, heads.http_fields.get("content-encoding", ""), max_bytes=_MAX_BYTES)
-    except ReadError:
-        return None
-    return decode_text(body, charset_of(heads.http_fields.get("content-type", "")))[0]
+        return packed_record(file, offset=int(offset), length=int(length))
 
 
 # --- paths

@@ -1,8 +1,7 @@
 """One export: what is asked for, whether it can be made, and the file or folder in the end."""
 
 import shutil
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import gettempdir
 from typing import BinaryIO, get_args
@@ -14,7 +13,7 @@ from sterna.export.folder import write_folder
 from sterna.export.progress import ExportFormat
 from sterna.export.selection import Selection
 from sterna.export.tables import Form, make_sitemap, write_rows
-from sterna.export.workbench import bench, check_file, check_folder, is_stream, publish
+from sterna.export.workbench import bench, check_file, check_folder, is_stream, open_stream, publish
 from sterna.model import Record
 
 # Of others it is the name of the format.
@@ -30,6 +29,7 @@ class ExportJob(Record, frozen=True, kw_only=True):
     table: str = "page"
     base: str = ""  # of a sitemap: the URL of the folder in which it will be served
     force: bool = False
+    safe_cells: bool = False  # of csv: no spreadsheet takes a text for a formula
 
     @property
     def is_stream(self) -> bool:
@@ -62,6 +62,8 @@ def check_job(job: ExportJob) -> None:
         raise UsageError(f"--table goes with --to {', '.join(_ROWS)}: --to {job.kind} is made of pages")
     if job.base and job.kind != "sitemap":
         raise UsageError("--base goes with --to sitemap")
+    if job.safe_cells and job.kind != "csv":
+        raise UsageError(f"--safe-cells goes with --to csv, not with --to {job.kind}")
     if job.is_stream:
         if job.kind in ("wacz", "markdown"):
             raise UsageError(f"--to {job.kind} needs a file or folder, not a pipe: name it with --out")
@@ -83,7 +85,7 @@ def make(source: Selection, job: ExportJob, *, stdout: BinaryIO) -> Exported:
     if job.kind == "sitemap":
         return _make_sitemap(source, job, stdout)
     if job.is_stream:
-        with _stream(job.place, stdout) as out:
+        with open_stream(job.place, stdout=stdout) as out:
             return Exported(*_write(source, job, out))
     made = source.scratch / "made"
     with storage_errors(job.place.absolute().parent):
@@ -106,7 +108,8 @@ def _write(source: Selection, job: ExportJob, out: BinaryIO) -> tuple[int, str]:
         case "jsonl" | "csv" | "parquet" as form:
             if form == "parquet" and out.isatty():
                 raise UsageError("parquet is binary: add --out FILE, or pipe it into another program")
-            return write_rows(source, out, table=job.table, form=form), "row"
+            rows = write_rows(source, out, table=job.table, form=form, safe_cells=job.safe_cells)
+            return rows, "row"
         case "warc":
             return raw.write_warc(source, out)
         case "cdxj":
@@ -124,7 +127,7 @@ def _make_sitemap(source: Selection, job: ExportJob, stdout: BinaryIO) -> Export
     if job.is_stream:
         if len(made) > 1:
             raise UsageError(f"the sitemap takes {len(made)} files: name its place with --out")
-        with _stream(job.place, stdout) as out, made[0].open("rb") as file:
+        with open_stream(job.place, stdout=stdout) as out, made[0].open("rb") as file:
             shutil.copyfileobj(file, out)
         return Exported(count, "page")
     places = [job.place.with_name(path.name) for path in made]
@@ -135,20 +138,3 @@ def _make_sitemap(source: Selection, job: ExportJob, stdout: BinaryIO) -> Export
     for path, place in reversed(list(zip(made, places, strict=True))):
         publish(path, place, force=job.force)
     return Exported(count, "page", tuple(places), size_bytes)
-
-
-@contextmanager
-def _stream(place: Path, stdout: BinaryIO) -> Iterator[BinaryIO]:
-    """The open stream; errors are those of `storage_errors`, except of a reader that closed the pipe."""
-    try:
-        if place == Path("-"):
-            yield stdout
-            stdout.flush()
-        else:
-            with place.open("wb") as stream:
-                yield stream
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        with storage_errors(place):
-            raise error from None

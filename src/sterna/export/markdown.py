@@ -1,11 +1,11 @@
-"""A page's HTML as Markdown: headings, paragraphs, lists, tables, code, links and images.
+"""A page's HTML, or its text, as Markdown: headings, paragraphs, lists, tables, code, links and images.
 
 The tree is walked without recursion: a page nests as deep as it likes. Nothing of the page stays HTML,
-and links lead only to http and https URLs.
+and links lead only to http and https URLs. It takes time in proportion to the page.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from selectolax.lexbor import LexborNode
@@ -24,7 +24,7 @@ from sterna.export.markdown_text import (
 )
 from sterna.web.tree import parse
 from sterna.web.urls import Canonical
-from sterna.web.walk import INLINE, TEXT
+from sterna.web.walk import INLINE, MAX_HEADINGS, TEXT
 
 _SKIPPED = frozenset({
     "audio", "canvas", "frameset", "head", "iframe", "input", "noembed", "noframes", "noscript", "object",
@@ -45,8 +45,26 @@ _LAID_OUT = frozenset({
 })  # fmt: skip
 _MAX_NUMBER = 999_999_999
 _MAX_SPAN, _MAX_COLUMNS = 20, 60  # of a table
+_FAR_CHARS = 100_000  # between two headings of a text
 
 _Element = Iterator[None]
+
+
+def text_to_markdown(text: str, headings: Sequence[str]) -> str:
+    """The text of a page with those headings set apart that are found in it, in order, not far apart."""
+    blocks: list[str] = []
+    start = 0
+    for title in headings[:MAX_HEADINGS]:
+        if found := _as_words(title).search(text, start, start + _FAR_CHARS) if title else None:
+            blocks += [paragraph([Piece(text[start : found.start()])]), heading([Piece(title)], 2)]
+            start = found.end()
+    blocks.append(paragraph([Piece(text[start:])]))
+    return "\n\n".join(filter(None, blocks)) + "\n" if any(blocks) else ""
+
+
+def _as_words(title: str) -> re.Pattern[str]:
+    """Finds a title where no letter or digit goes on before or after it."""
+    return re.compile(rf"(?<![^\W_]){re.escape(title)}(?![^\W_])")
 
 
 def to_markdown(html: str, url: str) -> str:

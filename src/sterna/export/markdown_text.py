@@ -12,7 +12,6 @@ from itertools import groupby, takewhile
 from typing import NamedTuple
 
 BREAK = "\\\n"
-_OUTER_BREAKS = re.compile(r"\A(?:\\\n)+|(?:\\\n)+\Z")
 
 # A lone underscore within a word marks nothing, and names are full of them.
 _MARK = re.compile(r"[\\`*\[\]<~]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w{1,40};)")
@@ -45,8 +44,10 @@ class Piece(NamedTuple):
 
 def paragraph(pieces: Sequence[Piece]) -> str:
     """The paragraph in Markdown, with a line for each break in it; "" where it is empty."""
-    text = BREAK.join(line.strip(" ") for line in _text(pieces).split(BREAK))
-    return _LINE_START.sub(lambda found: f"{found[1] or ''}\\", _OUTER_BREAKS.sub("", text))
+    lines = [line.strip(" ") for line in _text(pieces).split(BREAK)]
+    filled = [number for number, line in enumerate(lines) if line]
+    text = BREAK.join(lines[filled[0] : filled[-1] + 1]) if filled else ""
+    return _LINE_START.sub(lambda found: f"{found[1] or ''}\\", text)
 
 
 def cell(pieces: Sequence[Piece]) -> str:
@@ -189,15 +190,21 @@ class Blocks:
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._containers: list[_Container] = []
+        self._too_deep = 0  # containers that are open beyond these
         self._ended_in_item = False  # the last block stood in a list
 
     def begin(self, marker: str, indent: str) -> None:
         """Begins an item of a list, or a quotation, of which marker and indent are the same."""
-        is_too_deep = len(self._containers) >= MAX_DEPTH
-        self._containers.append(_Container("", "") if is_too_deep else _Container(marker, indent))
+        if len(self._containers) < MAX_DEPTH:
+            self._containers.append(_Container(marker, indent))
+        else:
+            self._too_deep += 1
 
     def end(self) -> None:
-        self._containers.pop()
+        if self._too_deep:
+            self._too_deep -= 1
+        else:
+            self._containers.pop()
 
     def add(self, lines: Sequence[str]) -> None:
         """Adds a block, after an empty line unless both are items of a list."""

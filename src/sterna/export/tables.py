@@ -20,7 +20,7 @@ _LASTMOD = """
 """
 
 
-def write_rows(source: Selection, out: BinaryIO, *, table: str, form: Form) -> int:
+def write_rows(source: Selection, out: BinaryIO, *, table: str, form: Form, safe_cells: bool = False) -> int:
     """Writes the rows, and returns their number."""
     source.progress.begin(f"rows of {table}", total=source.check(table), unit="rows")
     sql, progress = source.select("*", table=table), source.progress
@@ -32,7 +32,7 @@ def write_rows(source: Selection, out: BinaryIO, *, table: str, form: Form) -> i
     result = source.engine.run(sql)
     text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
     try:
-        write(result._replace(rows=progress.of(result.rows)), format=form, out=text)
+        write(result._replace(rows=progress.of(result.rows)), format=form, out=text, safe_cells=safe_cells)
     finally:
         text.detach()  # the stream is not ours to close
     return progress.done

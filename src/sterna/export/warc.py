@@ -6,22 +6,18 @@ Records are copied as they lie on the disk, compressed; nothing is packed anew.
 import hashlib
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from sterna.archive.manifest import WarcPosition
 from sterna.archive.warc import OPEN
+from sterna.archive.warc_scan import members
 from sterna.errors import StorageError
 from sterna.export.progress import ExportProgress
 from sterna.model import Record
 
 _CHUNK_BYTES = 1 << 20
-_PIECE_BYTES = 1 << 16  # inflated at once
-# Of a record, kept to read its heads: more than any response head that is accepted.
-_BEGINNING_BYTES = 1 << 20
-_GZIP_WBITS = 31
 _SPACE = re.compile(r"[;\s]")
 
 Wants = Callable[[str], bool]  # whether records of a URL are wanted
@@ -48,7 +44,7 @@ class WarcFile(Record, frozen=True):
             file.close()
             raise StorageError(
                 f"'{path}' has lost data: it holds {size_bytes} of {self.committed_bytes} bytes;"
-                " restore it from a copy"
+                f" run 'sterna repair {self.folder.parent}'"
             )
         raise StorageError(f"'{self.folder / self.name}' is gone: put it back and run the same command again")
 
@@ -142,45 +138,6 @@ def _pieces(stream: BinaryIO, offset: int, length: int) -> Iterator[bytes]:
             )
         yield piece
         offset += len(piece)
-
-
-# --- records, one gzip member each: where they lie, and how they begin
-
-
-def members(file: BinaryIO, *, end: int) -> Iterator[tuple[int, int, bytes]]:
-    """Where the records of a file lie, up to its committed length `end`, their length and first bytes."""
-    offset = position = 0  # of the member, and up to which the file was read
-    data = b""  # read, and not yet used
-    while offset < end:
-        inflater = zlib.decompressobj(_GZIP_WBITS)
-        beginning = bytearray()
-        while not inflater.eof:
-            if not data:
-                data = file.read(min(_PIECE_BYTES, end - position))
-                position += len(data)
-            try:
-                piece = inflater.decompress(data, _PIECE_BYTES)
-            except zlib.error as error:
-                raise _damaged(file, offset, str(error)) from error
-            if not data and not piece:
-                raise _damaged(file, offset, "it ends too early")
-            if len(beginning) < _BEGINNING_BYTES:
-                beginning += piece
-            data = inflater.unconsumed_tail
-        data = inflater.unused_data
-        length = position - len(data) - offset
-        yield offset, length, bytes(beginning)
-        offset += length
-
-
-def content(file: BinaryIO, *, offset: int, length: int, max_bytes: int) -> bytes:
-    """A whole record, uncompressed, or its first `max_bytes`."""
-    file.seek(offset)
-    return zlib.decompressobj(_GZIP_WBITS).decompress(file.read(length), max_bytes)
-
-
-def _damaged(file: BinaryIO, offset: int, reason: str) -> StorageError:
-    return StorageError(f"'{file.name}' is damaged at byte {offset:,} ({reason}): restore it from a copy")
 
 
 # --- heads of records, read as the common tools read them

@@ -7,35 +7,50 @@ to the same place removes it.
 
 import fcntl
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
 from sterna.archive.disk import new_id, storage_errors, sync_folder
 from sterna.errors import StorageError, UsageError
 
 _BENCH = ".part"
+_DESCRIPTORS = re.compile(r"/proc/\d+(/task/\d+)?/fd")
 
 
 def is_stream(path: Path) -> bool:
-    """True for `-`, a pipe and a terminal."""
+    """True for what is written to and never replaced: `-`, /dev/stdout and the like, a pipe, a terminal."""
     if path == Path("-"):
         return True
     try:
         mode = path.stat().st_mode
     except OSError:
         return False
-    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or _is_descriptor(path)
+
+
+def _is_descriptor(path: Path) -> bool:
+    """True if the path, which exists, stands for an open file: /dev/stdout may be redirected to any."""
+    while path.is_symlink():
+        folder = path.parent.resolve()
+        if _DESCRIPTORS.fullmatch(str(folder)):
+            return True
+        path = folder / path.readlink()
+    return False
 
 
 def check_file(path: Path, *, force: bool) -> None:
-    """UsageError if the path is a folder, or exists and must not be overwritten."""
+    """UsageError if the path is a folder or a device, or exists and must not be overwritten."""
     _check_parent(path)
     if path.is_dir():
-        raise UsageError(f"--out {path} is a folder: name a file")
+        raise UsageError(f"{path} is a folder: name a file")
+    if path.is_block_device() or path.is_socket():
+        raise UsageError(f"{path} is a device or a socket: name a file")
     if not force and os.path.lexists(path):
         raise UsageError(f"{path} exists: name another file with --out, or overwrite it with --force")
 
@@ -44,14 +59,14 @@ def check_folder(path: Path) -> None:
     """UsageError if the path is a file or a folder with contents, which is never replaced."""
     _check_parent(path)
     if os.path.lexists(path) and not path.is_dir():
-        raise UsageError(f"--out {path} is a file: name a folder")
+        raise UsageError(f"{path} is a file: name a folder")
     if path.is_dir() and any(path.iterdir()):
         raise UsageError(f"{path} is not empty: name another folder with --out, or remove it first")
 
 
 def _check_parent(path: Path) -> None:
     if not path.absolute().parent.is_dir():
-        raise UsageError(f"--out {path}: the folder {path.parent} does not exist, make it first")
+        raise UsageError(f"cannot write {path}: the folder {path.parent} does not exist, make it first")
 
 
 @contextmanager
@@ -93,6 +108,41 @@ def publish(made: Path, place: Path, *, force: bool = False) -> None:
 
 
 @contextmanager
+def whole_file(place: Path, *, stdout: BinaryIO) -> Iterator[BinaryIO]:
+    """A file that appears under its name, or replaces another, when all of it is written; or a stream."""
+    if is_stream(place):
+        try:
+            with open_stream(place, stdout=stdout) as stream:
+                yield stream
+        except BrokenPipeError as error:
+            raise StorageError(f"the reader of {place} is gone: stopped") from error
+        return
+    check_file(place, force=True)
+    with bench(place) as folder:
+        made = folder / "made"
+        with storage_errors(place), made.open("xb") as file:
+            yield file
+        publish(made, place, force=True)
+
+
+@contextmanager
+def open_stream(place: Path, *, stdout: BinaryIO) -> Iterator[BinaryIO]:
+    """The open stream; errors are those of `storage_errors`, except of a reader that closed the pipe."""
+    try:
+        if place == Path("-"):
+            yield stdout
+            stdout.flush()
+        else:
+            with place.open("wb") as stream:
+                yield stream
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        with storage_errors(place):
+            raise error from None
+
+
+@contextmanager
 def pinned(tables: Mapping[str, Sequence[Path]], *, beside: Path) -> Iterator[Mapping[str, Sequence[Path]]]:
     """The same files under names of their own, by hard links, which stay as long as the context is open.
 
@@ -112,7 +162,10 @@ def pinned(tables: Mapping[str, Sequence[Path]], *, beside: Path) -> Iterator[Ma
 
 def _locked(folder: Path) -> int | None:
     """The handle that keeps the folder locked; None if another process holds it."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError:
+        return None  # somebody's link
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 import msgspec
 
 from sterna.archive.disk import ignore_step
+from sterna.archive.manifest import Origin
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.crawler.pack import PackedCrawler, SavedProgress, encode
@@ -26,19 +27,18 @@ from sterna.home.intake import Intake, OnStep
 from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import UNDER_WAY, Counts
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.home.options import Options, dump, host_name, is_private_name
+from sterna.home.options import Options, dump, host_name, is_private_name, settings_of
 from sterna.home.progress import Progress, Saved, Summary
-from sterna.home.upkeep import keep_merging, recover
+from sterna.home.upkeep import keep_merging, recover, sign_of_age
 from sterna.model import Crawler, Ended, Parcel, Program, Target, Visit
 from sterna.runtime.access import RuntimeConfig
 from sterna.runtime.cell.kernel import memory_bytes
 from sterna.runtime.runtime import Runtime, open_runtime
 from sterna.version import __version__
 from sterna.web.clock import Clock, SystemClock
-from sterna.web.urls import site_of
+from sterna.web.urls import Canonical, site_of
 
 COUNT_SECONDS = 1.0
-QUARANTINE = "waiting"  # the folder of parcels that wait for their check
 DEFAULT_READERS = 2
 SLOTS_PER_CONNECTION = 2  # a visit that waits for its site's delay needs no connection
 
@@ -54,6 +54,7 @@ class Run:
     unblock: tuple[str, ...] = ()
     errand: PackedCrawler | None = None  # None: the collection's own
     is_jailed: bool | None = None  # None: if this machine can
+    despite_owner: bool = False  # crawl although owners of sites asked not to
     migration: Migration | None = None  # None: crawlers stay here
     # Called after each commit; True stops the run.
     on_parcels: Callable[[tuple[Parcel, ...]], bool] = lambda parcels: False
@@ -67,6 +68,7 @@ async def crawl(collection: CollectionFolder, options: Options, *, run: Run, pro
         closing(SqliteLedger(collection.ledger_path)) as ledger,
         ThreadPoolExecutor(1) as thread,
     ):
+        collection.claim(ledger)
         desk = LedgerDesk(ledger, thread)
         return await _Home(collection, options, desk=desk, run=run, progress=progress).crawl()
 
@@ -86,13 +88,15 @@ class _Home:
         collection, options, run = self.collection, self.options, self.run
         self._ledger = self.desk.ledger
         self._etiquette = options.etiquette(__version__)
-        self._segments = SegmentStore(collection.segments_folder, on_step=run.on_step)
+        origin = Origin(collection.id(), settings_of(options, blocked=self._ledger.blocked()))
+        self._segments = SegmentStore(collection.segments_folder, origin=origin, on_step=run.on_step)
         self._warc: WarcStore | None = None
         if options.warc:
             self._warc = WarcStore(
                 collection.warc_folder,
                 software=f"Sterna/{__version__}",
                 user_agent=self._etiquette.user_agent,
+                collection=collection.id(),
                 on_step=run.on_step,
             )
         self._sends = run.migration is not None and not options.here
@@ -100,6 +104,8 @@ class _Home:
     async def crawl(self) -> Summary:
         options, clock = self.options, self.run.clock
         limits = options.shared_limits()
+        if reason := sign_of_age(self._ledger, self._segments):
+            raise self.collection.lost(reason)
         recover(
             self._ledger,
             self._segments,
@@ -114,6 +120,7 @@ class _Home:
             readers=options.readers or DEFAULT_READERS,
             limits=limits,
             proxy=options.proxy,
+            proxy_resolves=options.proxy_resolves,
             ca_file=options.ca_file,
             timeout_seconds=options.timeout,
             is_jailed=self.run.is_jailed,
@@ -129,7 +136,7 @@ class _Home:
                 ledger=self.desk,
                 clock=clock,
                 progress=self.progress,
-                quarantine=self.collection.folder / QUARANTINE,
+                quarantine=self.collection.waiting_folder,
             ) as carrier:
                 ended = await self._work(runtime, carrier)
             readers_peak = runtime.peak_memory_bytes()
@@ -161,7 +168,10 @@ class _Home:
         self._etiquette = msgspec.structs.replace(self._etiquette, blocked=tuple(sorted(ledger.blocked())))
         call_back(ledger, self._is_wanted, now=now)
         away = {row.visit for row in ledger.outbox(states=UNDER_WAY)}
-        Quarantine(self.collection.folder / QUARANTINE).sweep(away)
+        Quarantine(self.collection.waiting_folder).sweep(away)
+        if run.despite_owner:
+            ledger.forget_owners(now=now)
+        ledger.ask_owners(now=now, may_ask=self._sends)
         ledger.forgive_hosts(and_ask=options.require_host)  # each run tries failed hosts again
         self._note_counts(ledger.counts(now=now))
 
@@ -187,17 +197,25 @@ class _Home:
         return self._sends and is_ours and self._borders.may_visit(visit.site)
 
     async def _check_rules(self, runtime: Runtime) -> None:
-        """Loads the rules before anything is fetched; RulesError names file, line and construct."""
-        for rules in (self._errand.crawler.program.rules, self._errand.gather):
+        """Loads the rules before anything is fetched; RulesError names file, line and construct.
+
+        Sites from which the crawler's rules start by themselves are start sites: home decides this here, and
+        takes no host's word for it.
+        """
+        crawler, canonical = self._errand.crawler, Canonical()
+        for rules, facts in ((crawler.program.rules, crawler.facts), (self._errand.gather, ())):
             if not rules:
                 continue
             try:
-                engine = await runtime.engines.open(Program(rules=rules))
+                engine = await runtime.engines.open(Program(rules=rules), facts=facts)
                 await engine.close()
             except EngineEnded as error:
                 if error.ended == Ended.RULES:
                     raise RulesError(error.detail) from error
                 raise
+            if rules == crawler.program.rules:
+                urls = (canonical(url) for url, _ in engine.first.follow)
+                self._borders.add(site_of(url) for url in urls if url)
 
     # -- during ------------------------------------------------------------------------------------------
 

@@ -225,6 +225,7 @@ class Dispatch:
             robots=lease.robots,
             holds=lease.holds,
             state=lease.state,
+            closed=lease.closed,
             may_be_private=lease.may_be_private,
             allow_private=self.plan.allow_private,
         )
@@ -259,5 +260,5 @@ class Dispatch:
         if self._pages_left() <= 0:
             return "limit"
         if counts.next_turn is None:
-            return "finished"
+            return "waiting" if counts.away else "finished"  # held while an owner stops it
         return "waiting" if counts.next_turn > self.clock.now() + self.plan.wait_seconds else ""

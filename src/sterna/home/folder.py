@@ -5,20 +5,38 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
-from sterna.archive.disk import TEMPORARY, replace_file
+from sterna.archive.disk import (
+    ASIDE,
+    TEMPORARY,
+    refuse_link,
+    refuse_links,
+    refuse_stranger,
+    replace_file,
+)
 from sterna.archive.manifest import TABLES, Snapshot
-from sterna.errors import CollectionError, CollectionInUse, NotACollection, StorageError
+from sterna.archive.segments import ENDINGS
+from sterna.errors import (
+    CollectionError,
+    CollectionInUse,
+    EmptyCollection,
+    LedgerLost,
+    NotACollection,
+    StorageError,
+)
+from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
 MARKER = "collection.json"
 MARKER_BEGUN = MARKER + TEMPORARY
 FORMAT = 1
+COLLECTION = "collection"  # the setting of the ledger that says whose it is
+_WARC = (".warc.gz", ".warc.gz.open")
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -38,6 +56,8 @@ class CollectionFolder:
         self.segments_folder = folder / "segments"
         self.warc_folder = folder / "warc"
         self.index_folder = folder / "index"
+        self.waiting_folder = folder / "waiting"  # parcels of hosts until they are checked
+        self.aside_folder = folder / ASIDE  # what counts no more; never read
         # Rules that copy rows into the user's own databases; most collections have none.
         self.storage_path = folder / "storage.toml"
 
@@ -50,9 +70,52 @@ class CollectionFolder:
         self._marker()
         return self
 
+    def check_links(self) -> None:
+        """Raises CollectionError if writing into this folder could change files outside of it."""
+        refuse_stranger(self.folder)
+        # In 'aside' files are never written, and elsewhere may lie what is not ours.
+        written = (self.segments_folder, self.warc_folder, self.index_folder, self.waiting_folder)
+        refuse_links(self.folder, within=[folder.name for folder in written])
+
     def open_ledger(self, *, is_reader: bool = True) -> AbstractContextManager[SqliteLedger]:
         """The ledger, closed with the context; a reader may be there beside a crawl."""
-        return closing(SqliteLedger(self.ledger_path, is_reader=is_reader))
+        for ending in ("", "-wal", "-shm"):  # SQLite writes the last for readers too
+            refuse_link(self.ledger_path.with_name(self.ledger_path.name + ending))
+        if not is_reader:
+            self.check_ledger()  # a writer would make a new one
+        try:
+            return closing(SqliteLedger(self.ledger_path, is_reader=is_reader))
+        except EmptyCollection:
+            if not self.has_archive():
+                raise
+            state = "empty" if self.ledger_path.exists() else "missing"
+            raise self.lost(f"its ledger is {state}, but not its archive") from None
+
+    def check_ledger(self) -> None:
+        """Raises LedgerLost if there are files of the archive, but no ledger that could name them."""
+        with suppress(EmptyCollection), self.open_ledger():
+            pass
+
+    def claim(self, ledger: Ledger) -> None:
+        """Notes in the ledger whose it is; raises LedgerLost if it is that of another collection."""
+        id = self.id()
+        if (owner := ledger.setting(COLLECTION)) not in (None, id):
+            raise self.lost(f"its ledger belongs to another collection ({owner}, not {id})")
+        if owner is None:
+            ledger.set_setting(COLLECTION, id)
+
+    def lost(self, reason: str) -> LedgerLost:
+        """The error of a collection that must not be touched before it is mended."""
+        return LedgerLost(f"{self.folder}: {reason}; nothing was changed: run 'sterna repair {self.folder}'")
+
+    def has_archive(self) -> bool:
+        """True if there are segments or WARC files."""
+        return any(
+            entry.name.endswith(endings)
+            for folder, endings in ((self.segments_folder, ENDINGS), (self.warc_folder, _WARC))
+            if folder.is_dir()
+            for entry in folder.iterdir()
+        )
 
     def snapshot(self) -> Snapshot:
         """The segments that are committed now, and the number of the last batch."""
@@ -70,9 +133,21 @@ class CollectionFolder:
     @contextmanager
     def open_for_crawl(self) -> Iterator[None]:
         """Creates the folder if it is new, and locks it against other crawls while the context is open."""
+        self.check_links()
         self._make()
+        with self.locked():
+            yield
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps crawls out while the context is open; raises CollectionInUse if there is one.
+
+        Also raises CollectionError where `check_links` does.
+        """
+        self.check_links()
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            handle = os.open(self.folder / "lock", flags, 0o644)
         except OSError as error:
             raise StorageError(f"cannot write to {self.folder}: {error.strerror}") from error
         try:
@@ -91,10 +166,12 @@ class CollectionFolder:
             marker = msgspec.json.decode((self.folder / MARKER).read_bytes(), type=Marker)
         except FileNotFoundError:
             raise NotACollection(
-                f"{self.folder} is not a collection: name a folder that 'sterna crawl' made"
+                self._complaint(f"{self.folder} is not a collection: name a folder that 'sterna crawl' made")
             ) from None
         except (OSError, msgspec.MsgspecError) as error:
-            raise NotACollection(f"cannot read {self.folder / MARKER}: {error}") from error
+            raise NotACollection(
+                f"cannot read {self.folder / MARKER}: {error}; run 'sterna repair {self.folder}'"
+            ) from error
         if marker.sterna_collection != FORMAT:
             raise CollectionError(
                 f"{self.folder} has format {marker.sterna_collection}, this Sterna reads {FORMAT}:"
@@ -107,16 +184,16 @@ class CollectionFolder:
         try:
             if (self.folder / MARKER).exists():
                 self.check()
+                self.check_ledger()
             else:
-                self.folder.mkdir(parents=True, exist_ok=True)
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # what was crawled is private
                 # A lock or half a marker may be there, left by a crawl that is starting or died in the same
                 # folder. Storage rules may be written before the first crawl.
                 ours = {"lock", MARKER_BEGUN, self.storage_path.name}
                 if {entry.name for entry in self.folder.iterdir()} - ours:
-                    raise NotACollection(
-                        f"{self.folder} holds other files: name a new folder, or one that 'sterna crawl' made"
-                    )
-                self._write_marker()
+                    usual = "holds other files: name a new folder, or one that 'sterna crawl' made"
+                    raise NotACollection(self._complaint(f"{self.folder} {usual}"))
+                self.write_marker()
             for folder in (self.segments_folder, self.warc_folder):
                 folder.mkdir(exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
@@ -124,6 +201,13 @@ class CollectionFolder:
         except OSError as error:
             raise StorageError(f"cannot create {self.folder}: {error.strerror}") from error
 
-    def _write_marker(self) -> None:
-        marker = Marker(FORMAT, secrets.token_hex(8), time.time())
+    def _complaint(self, usual: str) -> str:
+        """What is wrong with a folder without a marker: the usual, unless it was a collection once."""
+        if self.has_archive() or self.ledger_path.exists():
+            return f"{self.folder} has lost its file {MARKER}: run 'sterna repair {self.folder}'"
+        return usual
+
+    def write_marker(self, id: str = "") -> None:
+        """Makes the folder a collection, with a new id or this one."""
+        marker = Marker(FORMAT, id or secrets.token_hex(8), time.time())
         replace_file(self.folder / MARKER, msgspec.json.encode(marker) + b"\n")

@@ -2,11 +2,12 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from sterna.crawler.compiler import crawler_of_fields
 from sterna.crawler.scope import ScopeRules, seed_url
@@ -33,6 +34,7 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     warc: bool = False
     allow_private: bool = False
     proxy: str = ""
+    proxy_resolves: bool = False
     ca_file: str = ""
     timeout: float = 60.0
     wait: float = 300.0
@@ -153,6 +155,14 @@ def dump(options: Options) -> str:
     A proxy's address may contain a password, so it is not kept.
     """
     return msgspec.json.encode(msgspec.structs.replace(options, proxy="", block=())).decode()
+
+
+def settings_of(options: Options, *, blocked: Collection[str] = ()) -> str:
+    """The options as segments keep them, lest the ledger is lost: with the block list, without start URLs."""
+    names = tuple(sorted({*blocked, *options.blocked_names()}))
+    kept = asdict(msgspec.structs.replace(options, proxy="", seeds=(), block=names))
+    usual = asdict(Options())
+    return msgspec.json.encode({name: each for name, each in kept.items() if each != usual[name]}).decode()
 
 
 def host_name(option: str, text: str) -> str:

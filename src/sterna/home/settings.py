@@ -125,6 +125,10 @@ SETTINGS: dict[str, Setting] = {
         default="none",
         help="Fetch through this proxy. Not remembered, because the URL may contain a password.",
     ),
+    "proxy_resolves": _network(
+        help="Leave names that have no address here to the proxy, instead of refusing them. The proxy then"
+        " has to keep them out of its private network."
+    ),
     "ca_file": _network(
         metavar="FILE",
         is_path=True,

@@ -1,12 +1,14 @@
 """Upkeep of the archive's files: recovery at the start of a run, merging of segments during it."""
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 from sterna.archive.manifest import Segment
 from sterna.archive.segments import SegmentStore, choose_merges
 from sterna.archive.warc import WarcStore
+from sterna.errors import DamagedSegment
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.model import Hold
 from sterna.web.clock import Clock
@@ -14,6 +16,8 @@ from sterna.web.politeness import TOTAL, Limits
 
 LOOK_SECONDS = 5.0
 READER_GRACE_SECONDS = 120.0  # a query that began before a merge may still read the old segments
+
+_log = logging.getLogger(__name__)
 
 
 def recover(
@@ -32,27 +36,53 @@ def recover(
         ledger.hold([Hold(TOTAL, now + (1.0 / min(rates) if rates else 0.0))])
     for name in ledger.forget_retired(before=now):
         segments.remove(name)
-    segments.sweep({segment.name for segment in ledger.segments()})
+    for name in segments.sweep({segment.name for segment in ledger.segments()}):
+        _log.info("%s is not in the ledger, and was moved to the folder 'aside'", name)
     if warc:
         warc.recover(ledger.warc_positions())
 
 
+def sign_of_age(ledger: Ledger, segments: SegmentStore) -> str:
+    """Why the ledger must be an older one, such as a copy that was put back; "" if nothing says so.
+
+    A crash leaves one batch uncommitted: unknown segments with more than that were named by a later ledger.
+    """
+    batch = ledger.batch()
+    for name in segments.unknown({segment.name for segment in ledger.segments()}):
+        if (later := segments.last_batch(name)) > batch + 1:
+            return f"its ledger ends with batch {batch:,}, but segments/{name} has batch {later:,}"
+    return ""
+
+
 async def keep_merging(ledger: LedgerDesk, segments: SegmentStore, *, clock: Clock) -> None:
     """Merges small segments until cancelled; the ledger's thread only exchanges their names."""
+    damaged: set[str] = set()
     with ThreadPoolExecutor(1) as thread:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            await merge(ledger, segments, clock=clock, thread=thread)
+            try:
+                await merge(ledger, segments, clock=clock, thread=thread, without=damaged)
+            except DamagedSegment as error:
+                damaged.add(error.path.name)
+                _log.warning("%s", error)
 
 
-async def merge(ledger: LedgerDesk, segments: SegmentStore, *, clock: Clock, thread: Executor) -> int:
-    """Merges what is worth merging now; returns the number of new segments."""
+async def merge(
+    ledger: LedgerDesk,
+    segments: SegmentStore,
+    *,
+    clock: Clock,
+    thread: Executor,
+    without: Collection[str] = (),
+) -> int:
+    """Merges what is worth merging now, but for some segments; returns the number of new ones."""
 
     async def replace(group: Sequence[Segment]) -> None:
         merged = await asyncio.get_running_loop().run_in_executor(thread, segments.merge, group)
         await ledger.do(lambda ledger: ledger.replace_segments(group, merged, now=clock.now()))
 
-    groups = choose_merges(await ledger.do(lambda ledger: ledger.segments()))
+    named = await ledger.do(lambda ledger: ledger.segments())
+    groups = choose_merges([segment for segment in named if segment.name not in without])
     for group in groups:
         await replace(group)
     before = clock.now() - READER_GRACE_SECONDS

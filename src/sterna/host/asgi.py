@@ -96,7 +96,7 @@ async def _wait_until_gone(receive: Receive) -> None:
 async def serve(
     service: Service, *, listener: socket.socket, on_ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Serves on the socket until SIGTERM or SIGINT; then visits and their streams end."""
+    """Serves on the socket until SIGTERM or SIGINT; then visits pause, and their streams end."""
     server = make_server(
         asgi_app(service),
         head_seconds=HEAD_SECONDS,
@@ -106,6 +106,7 @@ async def serve(
     )
     watching = asyncio.create_task(service.watch())
     try:
+        await service.restore()
         await serve_until_signalled(server, listener, on_ready=on_ready, on_stop=service.stop)
     finally:
         watching.cancel()

@@ -21,6 +21,7 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     aliases: tuple[tuple[str, Path], ...] = ()
     upstream: str = ""  # the web server as reached from here, such as http://127.0.0.1:8080
     check: str = ""  # how files are checked against the web server, see `site.source.CHECKS`
+    kinds: tuple[str, ...] = ()  # of files that are shown without a web server, besides `kinds.PUBLISHED`
     ca_file: str = ""  # certificates to trust at the upstream, instead of the system's
     policy: Policy = Policy()
     policy_file: Path | None = None  # where the policy was read, to read it again when it changes
@@ -45,6 +46,7 @@ class HostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     aliases: dict[str, str] = {}
     upstream: str = ""
     check: str = ""
+    kinds: tuple[str, ...] = ()
     ca_file: str = ""
     policy: str = ""  # a file
 
@@ -78,6 +80,7 @@ def config_of(written: HostFile) -> HostConfig:
         aliases=tuple(_alias(url, folder) for url, folder in written.aliases.items()),
         upstream=written.upstream.rstrip("/"),
         check=written.check,
+        kinds=written.kinds,
         ca_file=written.ca_file,
         policy=policy,
         policy_file=Path(written.policy).absolute() if written.policy else None,

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from sterna.errors import StorageError, UsageError
@@ -26,6 +26,7 @@ class Format(Record, frozen=True):
     tables: str  # the script that creates them
     missing: str  # said to a reader if there is no such file in the folder {}
     repair: str  # advice for a damaged file
+    upgrades: tuple[str, ...] = ()  # the scripts from each older version to the next, the oldest first
 
 
 class Database:
@@ -50,7 +51,8 @@ class Database:
                 version = version_of(self._connection)
             if version == 0:
                 raise UsageError(format.missing.format(path.parent))
-            if version != format.version:
+            is_older = format.version - len(format.upgrades) <= version < format.version
+            if version != format.version and not (is_reader and is_older):
                 raise StorageError(
                     f"the {format.name} {path} has format {version}, this version of Sterna reads"
                     f" {format.version}: {format.repair}"
@@ -97,16 +99,18 @@ class Database:
         execute = self._connection.execute
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = NORMAL")
-        if version_of(self._connection) == 0:
+        if version_of(self._connection) < self._format.version:
             with self.transaction() as db:
-                if version_of(db) == 0:  # no other process was faster
-                    statement = ""  # each by itself: executescript() would commit before it ran them all
-                    for line in self._format.tables.splitlines(keepends=True):
-                        statement += line
-                        if sqlite3.complete_statement(statement):
-                            db.execute(statement)
-                            statement = ""
-                    db.execute(f"PRAGMA user_version = {self._format.version}")
+                version = version_of(db)  # another process may have been faster
+                oldest = self._format.version - len(self._format.upgrades)
+                if version == 0:
+                    _execute(db, self._format.tables)
+                elif version >= oldest:
+                    for script in self._format.upgrades[version - oldest :]:
+                        _execute(db, script)
+                else:
+                    return
+                db.execute(f"PRAGMA user_version = {self._format.version}")
 
     def _translated(self) -> AbstractContextManager[None]:
         advice: Mapping[str, str] = {
@@ -115,6 +119,15 @@ class Database:
             "not a database": self._format.repair,
         }
         return translated(self._format.name, self.path, advice=advice)
+
+
+def _execute(db: sqlite3.Connection, script: str) -> None:
+    statement = ""  # each by itself: executescript() would commit before it ran them all
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            db.execute(statement)
+            statement = ""
 
 
 # -- other files -------------------------------------------------------------------------------------------
@@ -137,6 +150,31 @@ def open_private(path: Path, flags: int) -> int:
         if status.st_size == 0 and status.st_nlink == 1 and status.st_uid != folder.st_uid:
             os.fchown(descriptor, folder.st_uid, folder.st_gid)
     return descriptor
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Writes a file with mode 0600, whole or not at all, and syncs it; StorageError if that fails."""
+    beside = path.with_name(f"{path.name}.new")
+    try:
+        with os.fdopen(open_private(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)  # it may be there in part
+        raise StorageError(f"cannot write {path}: {error.strerror}") from error
+
+
+def sync_folder(path: Path) -> None:
+    """Makes new and renamed files of a folder survive a loss of power; OSError if that fails."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _open(path: Path) -> int:

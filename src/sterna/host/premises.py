@@ -11,7 +11,7 @@ from sterna.host.owner.control import Doors
 from sterna.host.policy.hours import day_of
 from sterna.host.policy.policy import MIB, Caps, HostLimits, Policy, PolicyFile
 from sterna.host.policy.terms import AllowedHomes, Terms
-from sterna.host.state import Left, Rations
+from sterna.host.state import Left, Rations, Stops
 from sterna.model import Usage
 from sterna.web.clock import Clock
 from sterna.wire.keys import Identity, PublicKey
@@ -32,6 +32,7 @@ class Premises:
     notes: Notes
     doors: Doors
     rations: Rations
+    stops: Stops
     announce: Announce
     is_live_only: bool = False  # it keeps no visits, as a CGI process does
 

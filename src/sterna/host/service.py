@@ -14,18 +14,28 @@ from sterna.errors import Refused, StorageError, WireError
 from sterna.host.calls import Bodies, HostRequest, Reply, Shown, op_of, refusal
 from sterna.host.config import HostConfig
 from sterna.host.owner.audit import AUDIT, Audit, Notes
-from sterna.host.owner.control import Doors
+from sterna.host.owner.control import Closure, Doors
 from sterna.host.policy.policy import Policy, PolicyFile
 from sterna.host.policy.terms import AllowedHomes, Terms, admit, check_open, rationed
 from sterna.host.premises import Announce, Premises
-from sterna.host.state import TICKET_SECONDS, Rations, Session, Sessions, may_note_refusal, open_state
+from sterna.host.state import (
+    TICKET_SECONDS,
+    VISITS,
+    Rations,
+    Session,
+    Sessions,
+    Stop,
+    Stops,
+    may_note_refusal,
+    open_state,
+)
 from sterna.transport.interface import Call
 from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.wire.discovery import MEDIA_TYPE, OFFER_TYPE, Offer, encode_offer
 from sterna.wire.handshake import SESSION_BYTES, TICKET_BYTES, HelloRead, SessionKeys, read_hello, welcome
 from sterna.wire.keys import Identity, PublicKey, Succession
-from sterna.wire.problems import problem, problem_of
+from sterna.wire.problems import problem, problem_of, refusal_of
 
 if TYPE_CHECKING:
     from sterna.host.own.shelf import Shelf
@@ -39,7 +49,6 @@ if TYPE_CHECKING:
 
 ORDERS_AT_ONCE = 2  # that are unpacked: each may take some hundred megabytes
 WATCH_SECONDS = 1.0
-CLOSED_SECONDS = 3600.0  # until a home may ask again at closed doors
 OFFER_SECONDS = 3600  # that homes may cache the offer
 
 _log = logging.getLogger(__name__)
@@ -84,6 +93,7 @@ class Service:
             notes=Notes(audit or Audit(config.state / AUDIT, clock=clock), may_note_refusal=may_note),
             doors=doors or Doors(config.state),
             rations=Rations(state),
+            stops=Stops(state),
             announce=announce or _log.info,
             is_live_only=is_live_only,
         )
@@ -95,6 +105,12 @@ class Service:
         self._reception: Reception | None = None
         self._receipts: Receipts | None = None
         self._shelf: Shelf | None = None
+
+    async def restore(self) -> None:
+        """Goes on with the visits that an earlier process left; to be called before any call is answered."""
+        folder = self._config.state / VISITS
+        if not self._premises.is_live_only and folder.is_dir() and any(folder.iterdir()):
+            await self._receive().visits.restore()
 
     async def respond(self, request: HostRequest) -> Reply:
         """The response to an HTTP request; an invalid one gets a problem."""
@@ -165,24 +181,31 @@ class Service:
             kept_bytes=visits.kept_bytes if visits else 0,
             most_kept_bytes=premises.limits.kept_bytes_total,
             memory_bytes=sum(map(memory_bytes, family_of(os.getpid()))),
+            stops=tuple(premises.stops.all(now=premises.wall())),
         )
 
-    async def stop_visit(self, visit: str) -> bool:
-        """Stops the visits under way with this id, by force if they take too long; false if there is none."""
+    async def stop_visit(self, visit: str, closure: Closure) -> bool:
+        """Stops the visits under way with this id, by force if they take too long; false if there is none.
+
+        Their homes are told why, and no crawler of the same home and name is taken until the time is over.
+        """
         if self._reception is None:
             return False
         visits = self._reception.visits
         found = [hosted for hosted in visits.under_way() if hosted.visit.id == visit]  # of several homes
         for hosted in found:
-            self._premises.notes.note("owner-stopped", **hosted.names)
-        await asyncio.gather(*map(visits.kill, found))
+            crawler = hosted.visit.crawler.name
+            self._premises.stops.add(Stop(hosted.home, crawler, closure.reason, closure.until))
+            self._premises.notes.note("owner-stopped", **hosted.names, why=closure.reason)
+        await asyncio.gather(*(visits.kill(hosted, stopped=closure.problem) for hosted in found))
         return bool(found)
 
     async def stop_all(self) -> int:
         """Stops all visits under way in the same manner; returns their number."""
         if self._reception is None:
             return 0
-        count = self._reception.visits.kill_all()
+        closure = self._premises.doors.closure()
+        count = self._reception.visits.kill_all(closure.problem if closure else None)
         if count:
             self._premises.notes.note("owner-stopped", count=count)
         await self._reception.visits.wait_for_kills()
@@ -195,7 +218,7 @@ class Service:
             self._premises.refresh()
 
     def stop(self) -> None:
-        """Asks all visits to end; their streams end with them."""
+        """Asks all visits to pause until the next start; their streams end with them."""
         if self._reception:
             self._reception.visits.stop()
 
@@ -235,6 +258,7 @@ class Service:
             session=id,
             seconds=int(TICKET_SECONDS),
             priority=priority,
+            closed=terms.closed if terms else (),
         )
         now, understands = self._premises.clock.now(), read.hello.understands
         self._sessions.open(
@@ -256,8 +280,8 @@ class Service:
         return rationed(grants, left)
 
     def _check_doors(self) -> None:
-        if (reason := self._premises.doors.are_closed()) is not None:
-            raise Refused("closed-now", reason, retry_after=CLOSED_SECONDS)
+        if closure := self._premises.doors.closure():
+            raise refusal_of(closure.problem)
 
     async def _take_order(
         self, body: bytes, *, session: Session, keys: SessionKeys

@@ -20,6 +20,7 @@ from sterna.host.policy.policy import DayCaps
 from sterna.model import Budget, Record, Usage
 
 NAME = "host.sqlite"  # in the folder of state
+VISITS = "visits"  # the folder beside it, with a folder for each visit that is kept
 OLD_FILES = ("sessions", "nonces", "ration", "receipts.jsonl", "swept", "refused")  # of earlier versions
 
 TICKET_SECONDS = 60.0
@@ -32,9 +33,19 @@ MAX_NONCES_OF_A_HOME = 1_024  # so that one home cannot shut the others out
 ID_BYTES = 16
 SPACING_SECONDS = 1.0  # between two refusals that a CGI host writes to its audit log
 
+_STOPS = """
+CREATE TABLE stop (
+    home TEXT,                           -- its key as text
+    crawler TEXT,                        -- its name
+    reason TEXT NOT NULL,
+    until REAL,                          -- NULL: until the owner opens the host again
+    PRIMARY KEY (home, crawler)
+) WITHOUT ROWID;
+"""
+
 FORMAT = Format(
     name="state of the host",
-    version=1,
+    version=2,
     missing="no host has worked in {} yet",
     repair="move it away and start the host again; rations and receipts then begin anew",
     tables="""
@@ -73,7 +84,9 @@ CREATE INDEX receipt_of_visit ON receipt (visit, home);
 
 CREATE TABLE refusal (noted REAL NOT NULL);  -- one row: when the last one was written to the audit log
 INSERT INTO refusal VALUES (0);
-""",
+"""
+    + _STOPS,
+    upgrades=(_STOPS,),
 )
 
 # A receipt that is there already gets the home's signature, if it has none.
@@ -237,8 +250,8 @@ class Rations:
         return Left(**{name: max(cap - used[name], 0) for name in used if (cap := getattr(caps, name))})
 
     def spend(self, home: str, day: str, usage: Usage, *, visits: int = 0) -> None:
-        """Adds what was used; StorageError if the file cannot be written."""
-        with self._database.transaction() as db:
+        """Adds what was used, and returns when it is on the disk; StorageError if it cannot be written."""
+        with self._database.transaction(is_durable=True) as db:  # before its parcel is: none is given twice
             db.execute("DELETE FROM ration WHERE day NOT IN (?, ?)", (day, _after(day)))
             sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in _RATIONED)
             db.execute(
@@ -251,6 +264,42 @@ class Rations:
 def _after(day: str) -> str:
     """The next day, whose row counts too: a clock that was set back must not grant a day twice."""
     return (date.fromisoformat(day) + timedelta(days=1)).isoformat()
+
+
+class Stop(Record, frozen=True, array_like=False):
+    """A crawler that the owner stopped: another of its home and name is refused."""
+
+    home: str  # its key as text
+    crawler: str
+    reason: str
+    until: float | None = None  # None: until the owner opens the host again
+
+
+class Stops:
+    """The crawlers that the owner stopped; those whose time is over are forgotten."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, stop: Stop) -> None:
+        """Returns when it is on the disk; StorageError if it cannot be written."""
+        with self._database.transaction(is_durable=True) as db:
+            db.execute("INSERT OR REPLACE INTO stop VALUES (?, ?, ?, ?)", msgspec.structs.astuple(stop))
+
+    def find(self, home: str, crawler: str, *, now: float) -> Stop | None:
+        return next(
+            (stop for stop in self.all(now=now) if (stop.home, stop.crawler) == (home, crawler)), None
+        )
+
+    def all(self, *, now: float) -> list[Stop]:
+        with self._database.snapshot() as db:
+            rows = db.execute("SELECT * FROM stop WHERE until IS NULL OR until > ?", (now,)).fetchall()
+        return [Stop(*row) for row in rows]
+
+    def lift(self) -> int:
+        """Lets all of them in again; their number."""
+        with self._database.transaction(is_durable=True) as db:
+            return db.execute("DELETE FROM stop").rowcount
 
 
 def may_note_refusal(database: Database, *, now: float) -> bool:

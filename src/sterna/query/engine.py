@@ -2,6 +2,9 @@
 
 A query is one statement that reads. It can neither reach other files or the network nor change a setting, and
 it is held to a limit of memory and of time: the texts that it works on come from strangers.
+
+A damaged segment is left out, with a warning, if the caller can warn; otherwise it is an error. DuckDB checks
+no checksums: what it reads without an error may still be damaged, which only `sterna repair` finds.
 """
 
 import re
@@ -19,8 +22,9 @@ from typing import Any, NamedTuple, Self, TypeVar
 import duckdb
 import pyarrow as pa
 
+from sterna.archive.examination import damage_of, is_cut
 from sterna.archive.rows import SCHEMAS
-from sterna.errors import QueryError
+from sterna.errors import DamagedSegment, QueryError
 from sterna.query.complaints import Names, check_parameters, complaint, missing_table, only_statement
 from sterna.query.scan import Within, literal, literal_list
 from sterna.query.tables import Tables
@@ -32,6 +36,12 @@ _SPILL_FACTOR = 8  # disk space that a query may take, as a multiple of its memo
 _FETCH_ROWS = 1_000
 _BATCH_ROWS = 2_048 * 8
 _MOST_TABLES = 100  # that one query may name
+
+# What DuckDB says of a file that it cannot read; a user's mistakes do not sound so.
+_DAMAGE = re.compile(
+    r"parquet|magic bytes|TProtocol|thrift|zstd|decompress|No files found|Could not read enough bytes",
+    re.IGNORECASE,
+)
 
 # A query of the catalog must also see tables that no query has named yet.
 _CATALOG = re.compile(
@@ -75,12 +85,16 @@ class Engine:
         memory_bytes: int = MEMORY_BYTES,
         time_limit_seconds: float = TIME_LIMIT_SECONDS,
         spill_folder: Path | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
+        self._warn = warn
         self._memory_bytes = memory_bytes
         self._time_limit_seconds = time_limit_seconds
         self._connection = duckdb.connect(":memory:", config=_START)
         self._works: set[_Work] = set()  # changed by _begun() and _end()
         files = {name: [str(path.absolute()) for path in tables.get(name, ())] for name in SCHEMAS}
+        if warn:
+            files = {name: self._without_cut(paths) for name, paths in files.items()}
         try:
             part = within or Within()
             self._tables = Tables(self._connection, files, extra=extra or {}, pages=pages, within=part)
@@ -124,20 +138,62 @@ class Engine:
 
     def run(self, sql: str, parameters: Mapping[str, object] | None = None) -> Result:
         """The columns of the result, and its rows on demand; `$name` is a parameter."""
-        with self._begun(sql) as work:
+
+        def start(work: _Work) -> Callable[[], list[tuple[Any, ...]]]:
             work.call(partial(self._execute, work.cursor, sql, parameters or {}, work.cursor.execute))
-        read = partial(work.cursor.fetchmany, _FETCH_ROWS)
-        return Result([column[0] for column in work.cursor.description or ()], self._stream(work, read))
+            return partial(work.cursor.fetchmany, _FETCH_ROWS)
+
+        work, first, read = self._started(sql, start)
+        columns = [column[0] for column in work.cursor.description or ()]
+        return Result(columns, self._stream(work, first, read))
 
     def run_arrow(
         self, sql: str, parameters: Mapping[str, object] | None = None, *, batch_rows: int = _BATCH_ROWS
     ) -> Batches:
         """The same in Arrow's columns."""
-        with self._begun(sql) as work:
-            start = partial(_bound, work.cursor)
-            bound = work.call(partial(self._execute, work.cursor, sql, parameters or {}, start))
+
+        def start(work: _Work) -> Callable[[], list[pa.RecordBatch]]:
+            bind = partial(_bound, work.cursor)
+            bound = work.call(partial(self._execute, work.cursor, sql, parameters or {}, bind))
             reader = work.reader = work.call(partial(bound.to_arrow_reader, batch_rows))
-        return Batches(reader.schema, self._stream(work, lambda: list(islice(reader, 1))))
+            return lambda: list(islice(reader, 1))
+
+        work, first, read = self._started(sql, start)
+        return Batches(work.reader.schema, self._stream(work, first, read))
+
+    def _started(
+        self, sql: str, start: Callable[["_Work"], Callable[[], list[T]]]
+    ) -> tuple["_Work", list[T], Callable[[], list[T]]]:
+        """The query with its first rows and what reads the next; begun again without damaged segments."""
+        while True:
+            try:
+                with self._begun(sql) as work:
+                    read = start(work)
+                    return work, work.call(read), read
+            except QueryError as error:
+                damaged = self._damaged(error)
+                if not damaged:
+                    raise
+                if self._warn is None:
+                    raise damaged[0] from error
+                for each in damaged:
+                    self._warn(f"left out: {each}")
+                self._tables.leave_out(self._connection, {str(each.path) for each in damaged})
+
+    def _damaged(self, error: QueryError) -> list[DamagedSegment]:
+        """The damaged segments that explain an error; reads all of them if it sounds like damage."""
+        if not _DAMAGE.search(str(error.__cause__)):
+            return []
+        found = ((path, damage_of(path)) for path in map(Path, self._tables.files))
+        return [DamagedSegment(path, reason) for path, reason in found if reason]
+
+    def _without_cut(self, paths: Sequence[str]) -> list[str]:
+        """The files that are there to their end, with a warning for each of the others."""
+        assert self._warn
+        cut = [path for path in paths if is_cut(Path(path))]
+        for path in cut:
+            self._warn(f"left out: {DamagedSegment(Path(path), damage_of(Path(path)))}")
+        return [path for path in paths if path not in cut]
 
     @contextmanager
     def _begun(self, sql: str) -> Iterator["_Work"]:
@@ -183,14 +239,17 @@ class Engine:
         except duckdb.Error as error:
             raise complaint(error) from error  # its position is in our SQL, not in the query
 
-    def _stream(self, work: "_Work", read: Callable[[], list[T]]) -> Iterator[T]:
+    def _stream(self, work: "_Work", some: list[T], read: Callable[[], list[T]]) -> Iterator[T]:
         try:
-            while True:
-                with self._errors(work):
-                    some = work.call(read)
-                if not some:
-                    return
+            while some:
                 yield from some
+                try:
+                    with self._errors(work):
+                        some = work.call(read)
+                except QueryError as error:
+                    if damaged := self._damaged(error):
+                        raise damaged[0] from error  # rows were handed out: too late to leave it out
+                    raise
         finally:
             self._end(work)
 

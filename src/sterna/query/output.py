@@ -1,15 +1,16 @@
 """The rows of a result written for a person (table), a spreadsheet (csv) or a program (json, jsonl, parquet).
 
-A table is always harmless to the terminal that shows it. The others carry the data unchanged: nothing is put
-before a cell that begins with `=`, which a spreadsheet might take for a formula. Control characters are
-escaped in JSON, which has a way to write them, and in CSV only for a terminal.
+A table is always harmless to the terminal that shows it. The others carry the data unchanged, unless safe
+cells are asked for: then an apostrophe goes before what a spreadsheet might take for a formula. Control
+characters are escaped in JSON, which has a way to write them, and in CSV only for a terminal.
 """
 
 import csv
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, NamedTuple, TextIO
+from decimal import Decimal
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,13 +23,28 @@ _WIDTH = 100
 # Not escaped by json, but harmful to a terminal: DEL, C1, bidirectional and line controls, surrogates.
 _UNSAFE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+# What begins a formula, also after what an import may trim or drop, and in full-width forms, which Excel may
+# read as the narrow ones (OWASP, "CSV Injection"). A tab or end of line at the beginning may end the cell.
+_FORMULA = re.compile(
+    "[\t\r\n]|[\\s\x00-\x20\u200b-\u200f\u2060\ufeff'\"]*[=+@\uff1d\uff0b\uff0d\uff20\u2212-]"
+)
+
 
 def write(
-    result: Result, *, format: TextFormat, out: TextIO, width: int = _WIDTH, is_live: bool = False
+    result: Result,
+    *,
+    format: TextFormat,
+    out: TextIO,
+    width: int = _WIDTH,
+    is_live: bool = False,
+    safe_cells: bool = False,
 ) -> None:
-    """Streams all rows; `width` is that of the terminal; a live table has fixed column widths."""
+    """Streams all rows; `width` is that of the terminal; a live table has fixed column widths.
+
+    With `safe_cells`, which is for CSV, no spreadsheet takes a text for a formula.
+    """
     if format == "csv":
-        _write_csv(result, out)
+        _write_csv(result, out, safe_cells=safe_cells)
     elif format == "json":
         _write_json(result, out)
     else:
@@ -54,12 +70,19 @@ def with_distinct_names(result: Batches) -> Batches:
     return Batches(schema, batches)
 
 
-def _write_csv(result: Result, out: TextIO) -> None:
+def _write_csv(result: Result, out: TextIO, *, safe_cells: bool) -> None:
     show = harmless if out.isatty() else str
+    cell = _safe_cell if safe_cells else as_text
     writer = csv.writer(_UnixLines(out))
-    writer.writerow([show(name) for name in result.columns])
+    writer.writerow([show(cell(name)) for name in result.columns])
     for row in result.rows:
-        writer.writerow([show(as_text(value)) for value in row])
+        writer.writerow([show(cell(value)) for value in row])
+
+
+def _safe_cell(value: Any) -> str:
+    text = as_text(value)
+    is_number = isinstance(value, int | float | Decimal)
+    return f"'{text}" if not is_number and _FORMULA.match(text) else text
 
 
 class _UnixLines(NamedTuple):

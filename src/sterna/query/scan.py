@@ -1,6 +1,6 @@
 """Scans of segments: SQL that reads the rows of a table, or a part of them, from Parquet files."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import duckdb
 
@@ -17,22 +17,26 @@ class Scan:
 
     def __init__(self, table: str, files: Sequence[str], *, given: str = "") -> None:
         self._schema = SCHEMAS[table]
-        self._files = files
+        self.files = files
         self._given = given
         # The files by their columns, read when needed first.
         self._groups: dict[frozenset[str], Sequence[str]] = {}
+
+    def leave_out(self, files: Collection[str]) -> None:
+        self.files = [file for file in self.files if file not in files]
+        self._groups = {}
 
     def rows(self, connection: duckdb.DuckDBPyConnection, *, with_place: bool = False) -> str:
         """The rows, with FILE and ROW if their position is wanted, which costs a little."""
         if self._given:
             return f"(SELECT *, '' AS {FILE}, rowid AS {ROW} FROM {self._given})"  # noqa: S608 - our own names
-        if not self._files:
+        if not self.files:
             columns = [*self._columns(connection, frozenset()), f"'' AS {FILE}", f"0 AS {ROW}"]
             return f"(SELECT {', '.join(columns)} WHERE false)"
         if not self._groups:
             self._groups = self._look(connection)
         is_mixed = len(self._groups) > _MOST_GROUPS
-        groups = {frozenset().union(*self._groups): self._files} if is_mixed else self._groups
+        groups = {frozenset().union(*self._groups): self.files} if is_mixed else self._groups
         # A folder called `a=b` must not become a column.
         options = ["hive_partitioning = false"]
         options += ["union_by_name = true"] if is_mixed else []
@@ -53,7 +57,7 @@ class Scan:
 
     def _look(self, connection: duckdb.DuckDBPyConnection) -> dict[frozenset[str], Sequence[str]]:
         """The files by their columns: DuckDB's own way takes three times as long for the simplest query."""
-        sql = f"SELECT file_name, list(name) FROM parquet_schema({literal_list(self._files)}) GROUP BY ALL"  # noqa: S608
+        sql = f"SELECT file_name, list(name) FROM parquet_schema({literal_list(self.files)}) GROUP BY ALL"  # noqa: S608
         known = set(self._schema.names)
         groups: dict[frozenset[str], list[str]] = {}
         for file, names in connection.execute(sql).fetchall():

@@ -9,7 +9,7 @@ of a site now, without a visit or a time. These facts are the ledger's: the call
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
@@ -72,7 +72,8 @@ class Tables:
         self.names = (*self._makers, *(name for name in extra if name not in self._makers))
         self._defined: set[str] = set()  # guarded by the lock
         # None until a query needs the newest versions; a part of a collection shows all versions.
-        self._way = Way.NONE_IS if given or within != Within() else None
+        self._is_whole = not given and within == Within()
+        self._way = None if self._is_whole else Way.NONE_IS
         self._lock = threading.Lock()
 
     def define(self, connection: duckdb.DuckDBPyConnection, name: str) -> bool:
@@ -97,6 +98,20 @@ class Tables:
                 return
             self._way = note_outdated(connection, self._pages)
             for name in made:
+                self._make(connection, name)
+
+    @property
+    def files(self) -> list[str]:
+        """The segments that tables are read from."""
+        return [file for scan in (self._pages, self._links, self._facts) for file in scan.files]
+
+    def leave_out(self, connection: duckdb.DuckDBPyConnection, files: Collection[str]) -> None:
+        """Defines all tables anew, without these segments."""
+        with self._lock:
+            for scan in (self._pages, self._links, self._facts):
+                scan.leave_out(files)
+            self._way = None if self._is_whole else Way.NONE_IS
+            for name in self._defined:
                 self._make(connection, name)
 
     def templates(self, connection: duckdb.DuckDBPyConnection) -> list[str]:

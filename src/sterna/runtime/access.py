@@ -8,17 +8,17 @@ from typing import Any
 from sterna.errors import FetchError
 from sterna.model import Record, Visit
 from sterna.runtime.engine.client import Engines
-from sterna.runtime.packer import FULL_BYTES
+from sterna.runtime.packer import FULL_BYTES, FULL_PAGES
 from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
+from sterna.web.bodies import BodyClaim, BodyRoom
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig
-from sterna.web.dns import Resolver
-from sterna.web.http import Fetcher, Request, Response
+from sterna.web.dns import Resolver, allowed_addresses
+from sterna.web.http import MAX_BODY_BYTES, Fetcher, Request, Response
 from sterna.web.politeness import TOTAL, Gate, Keys, Limits, keys_of, next_delay, site_key
-from sterna.web.urls import hostname_of, is_private, is_within, site_of
+from sterna.web.urls import hostname_of, is_within, site_of
 
-MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_ADDRESSES = 8  # tried for one name
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
@@ -30,7 +30,8 @@ class RuntimeConfig(CurlConfig, frozen=True, kw_only=True):
     limits: Limits = Limits()
     timeout_seconds: float = 60.0
     parcel_bytes: int = FULL_BYTES  # the size of a full parcel, before compression
-    is_jailed: bool | None = None  # engines; None: if this machine can
+    ruled_pages: int = FULL_PAGES  # pages in a full parcel, of a crawler with rules
+    is_jailed: bool | None = None  # readers and engines; None: if this machine can
     shares_holds: bool = True  # False where visits have different owners: each has holds of its own
 
 
@@ -43,6 +44,7 @@ class Kit:
     fetcher: Fetcher
     gate: Gate
     slots: asyncio.Semaphore
+    bodies: BodyRoom
     readers: Readers
     engines: Engines
     config: RuntimeConfig = field(default_factory=RuntimeConfig)
@@ -98,16 +100,13 @@ class Access:
         hostname = hostname_of(url)
         if is_within(hostname, self._etiquette.blocked):
             raise FetchError("blocked", f"{hostname} is on the block list")
-        if self._kit.config.proxy:
-            return ("",)
-        found = await self._kit.resolver.resolve(hostname)
         # A private address may be asked for the site itself, not for where it redirects.
-        visit = self._visit
+        visit, kit = self._visit, self._kit
         may_be_private = visit.allow_private or (visit.may_be_private and site_of(url) == visit.site)
-        allowed = tuple(each for each in found if may_be_private or not is_private(each))
-        if not allowed:
-            raise FetchError("private_address", f"{hostname} is on a private network; use --allow-private")
-        return allowed[:MAX_ADDRESSES]
+        found = await allowed_addresses(
+            kit.resolver, hostname, may_be_private=may_be_private, config=kit.config
+        )
+        return found[:MAX_ADDRESSES]
 
     async def get(
         self,
@@ -117,6 +116,7 @@ class Access:
         addresses: Sequence[str] = (),
         max_bytes: int = 0,
         may_cut: bool = False,
+        claim: BodyClaim | None = None,
     ) -> Reply:
         """The response from the first address that accepts the connection."""
         found = tuple(addresses) or await self.addresses(url)
@@ -130,6 +130,7 @@ class Access:
                 may_cut=may_cut,
                 timeout_seconds=self._kit.config.timeout_seconds,
                 is_fresh=bool(addresses),
+                claim=claim,
             )
             try:
                 response = await self._ask(request)

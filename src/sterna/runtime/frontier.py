@@ -34,16 +34,22 @@ class Frontier:
 
     def add(self, target: Target, fingerprint: int, *, is_wanted: bool = True) -> bool:
         """True if the URL is new; it is then fetched in its turn if it is wanted and not too deep."""
-        if fingerprint in self.seen:
-            return False
-        at = bisect_left(self._known, fingerprint)
-        if at < len(self._known) and self._known[at] == fingerprint:
+        if fingerprint in self.seen or self.is_known(fingerprint):
             return False
         self.seen.add(fingerprint)
-        if is_wanted and target.depth <= self._max_depth:
+        if not is_wanted or target.depth > self._max_depth:
+            return True
+        if target.not_before:  # it was tried before the visit was interrupted
+            self.put_back(target)
+        else:
             self._line_up(target)
             self._waiting += 1
         return True
+
+    def is_known(self, fingerprint: int) -> bool:
+        """True if home knew the URL before the visit."""
+        at = bisect_left(self._known, fingerprint)
+        return at < len(self._known) and self._known[at] == fingerprint
 
     def raise_to(self, priority: int, url: str) -> Target | None:
         """Raises the priority of a waiting URL; returns the new target, or None if nothing changed."""

@@ -8,12 +8,14 @@ import msgspec
 from sterna.errors import EngineEnded, FetchError, ReadError
 from sterna.model import Ended, Link, Links, Page, Record, Target, Validator, Visit
 from sterna.runtime.access import Access, Kit, Reply
-from sterna.runtime.engine.client import Engine
 from sterna.runtime.engine.messages import Verdict
 from sterna.runtime.frontier import Frontier
 from sterna.runtime.link_router import Following
 from sterna.runtime.packer import Packer
 from sterna.runtime.pages import Pages
+from sterna.runtime.rulings import Rulings
+from sterna.web.bodies import BodyClaim
+from sterna.web.closed import ClosedPaths
 from sterna.web.document import Document, Fetched
 from sterna.web.http import Response, retry_after_seconds
 from sterna.web.robots import Rules
@@ -68,8 +70,9 @@ class Handler:
         self._pages = Pages(visit, kit.clock)
         self._validators = {each.fingerprint: each for each in visit.known.validators}
         self.rules: Rules | None = None  # set once robots.txt is known
-        self.engine: Engine | None = None  # set where the crawler has rules of its own
+        self.rulings: Rulings | None = None  # set where the crawler has rules of its own
         self._failures = 0
+        self._closed = ClosedPaths(visit.closed) if visit.closed else None
 
     async def handle(self, target: Target) -> None:
         """Handles one URL: the result is a page, an error, a redirect, or a retry later."""
@@ -86,6 +89,11 @@ class Handler:
             _log.debug("where it happened", exc_info=error)
             self._keep(target, self._pages.failed(target, "internal"))
 
+    def give_up(self) -> None:
+        """Puts what was settled since the last parcel back into the frontier: its facts are lost."""
+        for target in self._packer.take_back():
+            self._frontier.put_back(target)
+
     def end_engine(self, error: EngineEnded) -> None:
         if error.detail:
             _log.warning("%s: the crawler's engine is over: %s", self._visit.site, error)
@@ -93,16 +101,24 @@ class Handler:
 
     async def _find(self, target: Target) -> _Found | None:
         """What the URL came to; None if it is not fetched, or tried again later."""
-        if self.rules and not self.rules.may_fetch(target.url):
-            return _Found(self._pages.failed(target, "robots"))
-        if self.engine and self.engine.asks_before_fetch and not await self.engine.admits(target):
-            self._packer.add_done(fingerprint(target.url))
+        if forbidden := self._forbidden(target.url):
+            return _Found(self._pages.failed(target, forbidden))
+        is_admitted = await self.rulings.admits(target) if self.rulings else True
+        if is_admitted is None:
+            self._packer.add_page(self._pages.failed(target, "rules"))
             return None
+        if not is_admitted:
+            self._packer.add_done(target)
+            return None
+        with self._kit.bodies.claim() as claim:
+            return await self._fetch(target, claim)
+
+    async def _fetch(self, target: Target, claim: BodyClaim) -> _Found | None:
         known = self._validators.get(fingerprint(target.url))
         if known and self._visit.crawler.keeps_raw and not known.has_raw:
             known = None  # a revisit record would refer to nothing
         try:
-            reply = await self._access.get(target.url, validators=_conditions(known))
+            reply = await self._access.get(target.url, validators=_conditions(known), claim=claim)
         except FetchError as error:
             return self._fail(target, error.kind)
         self._failures = 0
@@ -114,6 +130,12 @@ class Handler:
             del fetched  # the body may be large; only the reader needs it
             return await reading
         return self._take_special(target, reply, known)
+
+    def _forbidden(self, url: str) -> str:
+        """The error of a URL that its owner closed to this home, or robots.txt to everybody; else empty."""
+        if self._closed and url in self._closed:
+            return "closed"
+        return "robots" if self.rules and not self.rules.may_fetch(url) else ""
 
     def _take_special(self, target: Target, reply: Reply, known: Validator | None) -> _Found | None:
         """Handles a response whose status alone decides what to do."""
@@ -148,33 +170,41 @@ class Handler:
         if document is None:
             page = self._pages.judged(page)
         verdict = None
-        if self.engine and target.kind == "page" and not page.is_unchanged:  # judged when it was new
-            verdict = await self.engine.judge(self._pages.view(page, document))
+        if self.rulings and (target.kind == "sitemap" or page.is_unchanged):  # judged when it was new
+            await self.rulings.pass_over(target.url)
+        elif self.rulings:
+            verdict = await self.rulings.judge(self._pages.view(page, document))
+            if verdict is None:
+                self._packer.add_page(self._pages.failed(target, "rules"))
+                return
         if document:
             self.following.follow(target, document, verdict)
         if found.onward:
             self.following.add(found.onward, is_wanted=target.depth == 0)
         if verdict:
-            self.take(target, verdict)
+            self._obey(target, verdict)
             page = self._pages.stripped(page, verdict)
-        self._keep(target, page)
+        self._keep(target, page, rows=verdict.rows if verdict else ())
 
-    def take(self, target: Target, verdict: Verdict) -> None:
-        """Does what the rules said, but for keeping the page."""
+    def begin(self, first: Verdict) -> None:
+        """Does what the rules said before any page: URLs that they load have the depth of a start page."""
+        self._packer.add_rows(first.rows)
+        self._obey(Target(f"{self._visit.site}/", depth=-1), first)
+
+    def _obey(self, target: Target, verdict: Verdict) -> None:
         self.following.obey(target, verdict)
-        self._packer.add_rows(verdict.rows)
         for line in verdict.log:
             _log.info("%s: %s", self._visit.crawler.name, line)
         if verdict.ended:
             self._end(Ended(verdict.ended))
 
-    def _keep(self, target: Target, page: Page) -> None:
+    def _keep(self, target: Target, page: Page, *, rows: tuple[bytes, ...] = ()) -> None:
         """A page goes home; a sitemap is only done with."""
         if target.kind == "page":
-            self._packer.add_page(page)
+            self._packer.add_page(page, target, rows=rows)
             return
         is_good = 200 <= page.status < 400 and not page.error
-        self._packer.add_done(page.fingerprint, error="" if is_good else page.error or f"http_{page.status}")
+        self._packer.add_done(target, error="" if is_good else page.error or f"http_{page.status}")
 
     def _redirect(self, target: Target, reply: Reply) -> _Found:
         written = reply.response.location()

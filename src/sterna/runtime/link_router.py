@@ -5,7 +5,6 @@ from array import array
 from collections.abc import Mapping
 from functools import lru_cache
 
-from sterna.crawler.grammar import PageRow
 from sterna.crawler.predicate import Judge
 from sterna.crawler.scope import ScopeRules
 from sterna.model import Target, Visit
@@ -51,7 +50,7 @@ class Following:
             if is_free or (self._scope.admits(target.url) and not self._is_pruned(target)):
                 self._frontier.add(target, mark)
             else:
-                self._packer.add_done(mark)
+                self._packer.drop(mark)
 
     def follow(self, target: Target, document: Document, verdict: Verdict | None = None) -> None:
         """Follows the links of a page, as the verdict of its rules says if there is one."""
@@ -106,15 +105,13 @@ class Following:
         return not self._within or target.kind == "sitemap" or part_of(target.url) in self._within
 
     def _is_pruned(self, target: Target) -> bool:
-        if self._prune is None:
-            return False
-        row = PageRow(url=target.url, site=site_of(target.url), depth=target.depth, referrer=target.referrer)
-        return self._prune.judge(row) is not True
+        return self._prune is not None and not self._prune.admits(target)
 
     def _report(self, target: Target, mark: int) -> None:
         # A redirect of a start page (depth 0) is always reported: home may follow it to the site's new name.
         is_start = target.depth == 0
-        is_new = is_start or mark not in self._passed
+        # An interrupted visit may have reported it before.
+        is_new = is_start or not (mark in self._passed or self._frontier.is_known(mark))
         self._passed.add(mark)
         is_near = is_start or site_of(target.url) in self._seed_sites
         if target.kind == "sitemap" or (self._visit.crawler.scope.stay == "site" and not is_near):

@@ -4,6 +4,7 @@ from collections import Counter
 
 from sterna.model import Checkpoint, Ended, Hold, Page, Parcel, Robots, StateChange, Target, Usage, Visit
 from sterna.runtime.reins import Gauge
+from sterna.web.urls import fingerprint
 
 FULL_PAGES = 500
 FULL_BYTES = 4 * 1024 * 1024
@@ -14,11 +15,14 @@ FULL_URLS = 20_000
 class Packer:
     """Changed by the visit's loop alone; `take` empties it."""
 
-    def __init__(self, visit: Visit, *, full_bytes: int) -> None:
+    def __init__(
+        self, visit: Visit, *, full_bytes: int, full_pages: int = FULL_PAGES, number: int = 0
+    ) -> None:
         self._visit = visit
         self._most_bytes = full_bytes
-        self._number = 0
-        self.pages_total = 0
+        self._full_pages = full_pages
+        self._number = number  # of the last parcel
+        self._sent_pages = 0  # in all parcels before
         self.sent_bytes = 0  # of what travels, before compression, in all parcels
         self.reading_seconds = 0.0  # of CPU; the handler adds to it
         self._told = Gauge()  # what the parcels before have reported
@@ -27,55 +31,72 @@ class Packer:
 
     def _clear(self) -> None:
         self._pages: list[Page] = []
+        self._row_counts: list[int] = []  # of these pages
+        self._targets: list[Target | None] = []  # of these pages; None for one that is not taken back
         self.found: list[Target] = []  # URLs that are new in the frontier, or have a higher priority
         self.outlinks: list[Target] = []
-        self._done: list[int] = []
+        self._done: list[tuple[Target, str]] = []  # with an error, if there was one
+        self._dropped: list[int] = []  # start URLs that are out of scope
         self.robots: Robots | None = None
         self._rows: list[bytes] = []
         self.errors: Counter[str] = Counter()
-        self._size = self._page_count = self._kept = self._unchanged = self._redirects = 0
+        self._size = self._page_count = 0
 
     @property
     def is_empty(self) -> bool:
-        return not (self._pages or self.found or self.outlinks or self._done or self.robots or self._rows)
+        listed = self._pages or self.found or self.outlinks or self._done or self._dropped
+        return not (listed or self.robots or self._rows)
+
+    @property
+    def pages_total(self) -> int:
+        return self._sent_pages + self._page_count
 
     @property
     def is_full(self) -> bool:
         return (
-            len(self._pages) >= FULL_PAGES
+            len(self._pages) >= min(self._full_pages, FULL_PAGES)
             or self._size >= self._full_bytes
             or len(self.found) + len(self.outlinks) >= FULL_URLS
         )
 
-    def add_page(self, page: Page) -> None:
-        """Adds a page, a redirect or an error: its URL is done."""
+    def add_page(self, page: Page, target: Target | None = None, *, rows: tuple[bytes, ...] = ()) -> None:
+        """Adds a page, a redirect or an error, with what rules send home of it: its URL is done.
+
+        With its target, the page can be taken back.
+        """
         self._pages.append(page)
+        self._targets.append(target)
+        self._row_counts.append(len(rows))
+        self.add_rows(rows)
         self._weigh(_size_of(page))
-        if page.error:
-            self.errors[page.error] += 1
-        elif page.status == 304 or 200 <= page.status < 300:
-            self._page_count += 1
-            self.pages_total += 1
-            self._kept += page.is_kept
-            self._unchanged += page.is_unchanged
-        elif 300 <= page.status < 400:
-            self._redirects += 1
-        else:
-            self.errors[f"http_{page.status}"] += 1
+        self._page_count += _is_good(page)
 
     def add_rows(self, rows: tuple[bytes, ...]) -> None:
         self._rows += rows
         self._weigh(sum(map(len, rows)))
 
+    def take_back(self) -> list[Target]:
+        """Removes all pages and rows since the last parcel; returns their targets, which are not done."""
+        taken = [target for target in self._targets if target] + [target for target, _ in self._done]
+        left = [page for page, target in zip(self._pages, self._targets, strict=True) if target is None]
+        self.sent_bytes -= self._size
+        self._size = self._page_count = 0
+        self._pages, self._targets, self._row_counts, self._rows, self._done = [], [], [], [], []
+        for page in left:
+            self.add_page(page)
+        return taken
+
     def _weigh(self, size_bytes: int) -> None:
         self._size += size_bytes
         self.sent_bytes += size_bytes
 
-    def add_done(self, fingerprint: int, *, error: str = "") -> None:
+    def add_done(self, target: Target, *, error: str = "") -> None:
         """Records a URL that left the frontier without a page."""
-        self._done.append(fingerprint)
-        if error:
-            self.errors[error] += 1
+        self._done.append((target, error))
+
+    def drop(self, mark: int) -> None:
+        """Records a start URL that the scope does not admit."""
+        self._dropped.append(mark)
 
     def take(
         self,
@@ -90,6 +111,7 @@ class Packer:
         """The next parcel, with everything since the last one; `used` is what the visit has used in all."""
         self._number += 1
         visit, told = self._visit, self._told
+        good = [page for page in self._pages if _is_good(page)]
         parcel = Parcel(
             visit=visit.id,
             site=visit.site,
@@ -98,9 +120,14 @@ class Packer:
             number=self._number,
             pages=tuple(self._pages),
             outlinks=tuple(self.outlinks),
-            checkpoint=Checkpoint(found=tuple(self.found), done=tuple(self._done), again=again),
+            checkpoint=Checkpoint(
+                found=tuple(self.found),
+                done=(*self._dropped, *(fingerprint(target.url) for target, _ in self._done)),
+                again=again,
+            ),
             state=state,
             rows=tuple(self._rows),
+            row_counts=tuple(self._row_counts) if self._rows else (),
             holds=holds,
             delay_seconds=delay_seconds,
             robots=self.robots,
@@ -108,19 +135,35 @@ class Packer:
                 requests=used.requests - told.requests,
                 bytes_received=used.read_bytes - told.read_bytes,
                 pages=self._page_count,
-                unchanged=self._unchanged,
-                redirects=self._redirects,
-                errors=dict(self.errors),
-                kept=self._kept,
+                unchanged=sum(page.is_unchanged for page in good),
+                redirects=sum(map(_is_redirect, self._pages)),
+                errors=self._all_errors(),
+                kept=sum(page.is_kept for page in good),
                 cpu_seconds=used.cpu_seconds - told.cpu_seconds,
                 sent_bytes=used.sent_bytes - told.sent_bytes,
             ),
             ended=ended,
         )
+        self._sent_pages += self._page_count
         self._clear()
         self._told = used
         self._full_bytes = min(2 * self._full_bytes, self._most_bytes)
         return parcel
+
+    def _all_errors(self) -> dict[str, int]:
+        errors = self.errors + Counter(error for _, error in self._done if error)
+        for page in self._pages:
+            if not _is_good(page) and not _is_redirect(page):
+                errors[page.error or f"http_{page.status}"] += 1
+        return dict(errors)
+
+
+def _is_good(page: Page) -> bool:
+    return not page.error and (page.status == 304 or 200 <= page.status < 300)
+
+
+def _is_redirect(page: Page) -> bool:
+    return not page.error and page.status != 304 and 300 <= page.status < 400
 
 
 def _size_of(page: Page) -> int:

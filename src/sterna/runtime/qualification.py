@@ -3,12 +3,14 @@
 from sterna.errors import FetchError, ReadError
 from sterna.model import Robots
 from sterna.runtime.access import Access, Kit
-from sterna.web.content_coding import decode_body
+from sterna.runtime.readers import Readers
+from sterna.web.document import Fetched, Manner
 from sterna.web.http import Response, retry_after_seconds
 from sterna.web.robots import MAX_BYTES, MAX_REDIRECTS, RobotsAnswer, is_try_again, judge
 from sterna.web.urls import Canonical
 
-MAX_DECODED_BYTES = 16 * MAX_BYTES  # small enough to decompress here, without a reader
+MAX_DECODED_BYTES = 16 * MAX_BYTES
+_MANNER = Manner(max_bytes=MAX_DECODED_BYTES).encoded()
 PAUSE_SECONDS = 2.0
 ROUNDS = 2
 MAX_PAUSE_SECONDS = 24 * 3600.0
@@ -20,7 +22,7 @@ async def qualify(site: str, before: Robots, *, access: Access, kit: Kit) -> Rob
     for round_number in range(ROUNDS):
         if round_number:
             await kit.clock.sleep(PAUSE_SECONDS)
-        answer = await _ask_all(f"{site}/robots.txt", access)
+        answer = await _ask_all(f"{site}/robots.txt", access, kit.readers)
         if _is_final(answer):
             break
     if answer.pause_seconds:
@@ -34,7 +36,7 @@ def _is_final(answer: RobotsAnswer) -> bool:
     return is_answer or answer.pause_seconds > PAUSE_SECONDS
 
 
-async def _ask_all(url: str, access: Access) -> RobotsAnswer:
+async def _ask_all(url: str, access: Access, readers: Readers) -> RobotsAnswer:
     """The first answer below 500 from any address, or the last failure."""
     try:
         addresses = await access.addresses(url)
@@ -42,13 +44,13 @@ async def _ask_all(url: str, access: Access) -> RobotsAnswer:
         return RobotsAnswer(0, reason=str(error))
     answer = RobotsAnswer(0)
     for address in addresses:
-        answer = await _ask(url, address, access)
+        answer = await _ask(url, address, access=access, readers=readers)
         if _is_final(answer):
             break
     return answer
 
 
-async def _ask(url: str, address: str, access: Access) -> RobotsAnswer:
+async def _ask(url: str, address: str, *, access: Access, readers: Readers) -> RobotsAnswer:
     canonical = Canonical()
     addresses: tuple[str, ...] = (address,)
     for _ in range(MAX_REDIRECTS + 1):
@@ -65,16 +67,23 @@ async def _ask(url: str, address: str, access: Access) -> RobotsAnswer:
         if target is None:
             break
         url, addresses = target, ()
-    return _read(response, now=access.now())
+    return await _read(response, url, readers=readers, now=access.now())
 
 
-def _read(response: Response, *, now: float) -> RobotsAnswer:
+async def _read(response: Response, url: str, *, readers: Readers, now: float) -> RobotsAnswer:
     if not 200 <= response.status < 300:
         asked = retry_after_seconds(response.header("retry-after"), now) or 0.0
         pause = min(asked, MAX_PAUSE_SECONDS) if response.status in (429, 503) else 0.0
         return RobotsAnswer(response.status, pause_seconds=pause)
-    coding = response.header("content-encoding")
+    fetched = Fetched(
+        url=url,
+        status=response.status,
+        content_encoding=response.header("content-encoding"),
+        body=response.body,
+        kind="robots",
+        manner=_MANNER,
+    )
     try:
-        return RobotsAnswer(200, decode_body(response.body, coding, max_bytes=MAX_DECODED_BYTES))
+        return RobotsAnswer(200, (await readers.read(fetched)).text.encode())
     except ReadError as error:  # the body that failed to decompress may hold rules
         return RobotsAnswer(200, is_truncated=True, reason=str(error))

@@ -14,11 +14,13 @@ from sterna.model import Record
 from sterna.runtime.cell.frame import CellLine, message_decoder
 from sterna.runtime.cell.kernel import give_back_memory
 from sterna.runtime.sieve import sift_document
+from sterna.web.charset import load_encodings
 from sterna.web.document import Document, Fetched, read_document
+from sterna.web.http import MAX_BODY_BYTES
 from sterna.web.keywords import stop_words
 
-MAX_TASK_BYTES = 256 * 1024**2
-MAX_OUTCOME_BYTES = 1024**3
+MAX_TASK_BYTES = MAX_BODY_BYTES + 4 * 1024**2  # a body, and how it is to be read
+MAX_OUTCOME_BYTES = 3 * MAX_BODY_BYTES  # HTML, text and links of a page, each as long as its body
 LARGE_BYTES = 1024 * 1024  # of a body whose tree leaves a lot of memory behind
 
 
@@ -30,8 +32,13 @@ class Outcome(Record, frozen=True):
     detail: str = ""
 
 
-stop_words()  # read in the warm parent: a jailed cell cannot open the file
 _read_task: Callable[[bytes], Fetched] = message_decoder(Fetched)
+
+
+def warm() -> None:
+    """Loads what reading needs: a jailed cell can open no file."""
+    stop_words()
+    load_encodings()
 
 
 def serve(sock: socket.socket) -> None:
@@ -41,10 +48,17 @@ def serve(sock: socket.socket) -> None:
             task = line.receive()
         except (EOFError, ConnectionError):
             return
-        line.send(read(task))
+        _send(line, read(task))
         if len(task.body) > LARGE_BYTES:
             del task
             give_back_memory()
+
+
+def _send(line: CellLine[Fetched], outcome: Outcome) -> None:
+    try:
+        line.send(outcome)
+    except ValueError as error:  # nothing was sent yet
+        line.send(Outcome(kind="too_large", detail=f"the document: {error}"))
 
 
 def read(task: Fetched) -> Outcome:

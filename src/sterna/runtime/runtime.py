@@ -11,6 +11,7 @@ from sterna.runtime.engine.client import Engines
 from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
 from sterna.runtime.visit import VisitLoop
+from sterna.web.bodies import BodyRoom
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlFetcher
 from sterna.web.dns import DnsResolver, Resolver
@@ -39,8 +40,12 @@ class Runtime:
         stop: asyncio.Event,
         reins: Reins | None = None,
         through: Callable[[Fetcher], Fetcher] | None = None,
+        parcels: int = 0,
     ) -> None:
-        """Returns when its last parcel is delivered; `reins` pause or end it, `through` wraps its fetcher."""
+        """Returns when its last parcel is delivered; `reins` pause or end it, `through` wraps its fetcher.
+
+        An interrupted visit goes on after so many `parcels`.
+        """
         self._kit.readers.begin()  # while robots.txt is fetched
         config = self._kit.config
         gate = self._kit.gate if config.shares_holds else Gate(config.limits)
@@ -50,7 +55,9 @@ class Runtime:
         self._under_way += 1
         is_one_of_many = self._under_way > MANY_VISITS
         try:
-            await VisitLoop(visit, kit, deliver=deliver, stop=stop, is_one_of_many=is_one_of_many).run()
+            await VisitLoop(
+                visit, kit, deliver=deliver, stop=stop, is_one_of_many=is_one_of_many, parcels=parcels
+            ).run()
         finally:
             self._under_way -= 1
 
@@ -81,7 +88,8 @@ async def open_runtime(
             fetcher=fetcher,
             gate=Gate(config.limits),
             slots=asyncio.Semaphore(config.connections),
-            readers=await stack.enter_async_context(Readers(config.readers)),
+            bodies=BodyRoom(),
+            readers=await stack.enter_async_context(Readers(config.readers, is_jailed=config.is_jailed)),
             engines=await stack.enter_async_context(Engines(is_jailed=config.is_jailed)),
             config=config,
         )

@@ -13,9 +13,10 @@ from sterna.model import Deliver, Ended, RobotsState, StateChange, Target, Visit
 from sterna.runtime.access import Access, Kit
 from sterna.runtime.frontier import Frontier
 from sterna.runtime.handler import FAILING_PAUSE_SECONDS, Handler
-from sterna.runtime.packer import Packer
+from sterna.runtime.packer import FULL_PAGES, Packer
 from sterna.runtime.qualification import qualify
 from sterna.runtime.reins import Gauge, Spending
+from sterna.runtime.rulings import Rulings
 from sterna.web.robots import Rules, is_due
 from sterna.web.urls import Canonical
 
@@ -30,15 +31,26 @@ class VisitLoop:
     """Carries out one visit; `deliver` returns when home has committed the parcel."""
 
     def __init__(
-        self, visit: Visit, kit: Kit, *, deliver: Deliver, stop: asyncio.Event, is_one_of_many: bool
+        self,
+        visit: Visit,
+        kit: Kit,
+        *,
+        deliver: Deliver,
+        stop: asyncio.Event,
+        is_one_of_many: bool,
+        parcels: int = 0,
     ) -> None:
+        """`parcels` were sent before the visit was interrupted; it goes on with the next number."""
         self._visit = visit
         self._kit = kit
         self._deliver = deliver
         self._stop = stop
         self._flush_seconds = FLUSH_SECONDS if is_one_of_many else FIRST_FLUSH_SECONDS
         self._access = Access(kit, visit)
-        self._packer = Packer(visit, full_bytes=kit.config.parcel_bytes)
+        full_pages = kit.config.ruled_pages if visit.crawler.program.rules else FULL_PAGES
+        self._packer = Packer(
+            visit, full_bytes=kit.config.parcel_bytes, full_pages=full_pages, number=parcels
+        )
         self._full = asyncio.Event()  # the next parcel should be sent soon
         self._frontier = Frontier(
             visit.known.fingerprints,
@@ -60,7 +72,6 @@ class VisitLoop:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sending = asyncio.Lock()
         self._ended: Ended | None = None
-        self._engine_seconds = 0.0  # of CPU, as the engine last reported
         self._spending = Spending(visit.budget, reins=kit.reins, began=kit.clock.now(), look=self._spent)
 
     async def run(self) -> None:
@@ -81,24 +92,21 @@ class VisitLoop:
             reins.look = lambda: used  # the reins must not keep the whole visit in memory
             for watch in watches:
                 watch.cancel()
-            if self._handler.engine:
-                await self._handler.engine.close()
+            if self._handler.rulings:
+                await self._handler.rulings.close()
 
     async def _open_engine(self) -> bool:
         """Starts the crawler's rules, if it has any; False if they fail."""
-        crawler = self._visit.crawler
-        if not crawler.program.rules:
+        if not self._visit.crawler.program.rules:
             return True
+        handler = self._handler
+        rulings = Rulings(self._visit, self._kit.engines, begin=handler.begin, give_up=handler.give_up)
         try:
-            engine = await self._kit.engines.open(
-                crawler.program, state=self._visit.state, facts=crawler.facts, budget=self._visit.budget
-            )
+            await rulings.open()
         except EngineEnded as error:
-            self._handler.end_engine(error)
+            handler.end_engine(error)
             return False
-        self._handler.engine = engine
-        # URLs that the rules load before any page have the depth of a start page.
-        self._handler.take(Target(f"{self._visit.site}/", depth=-1), engine.first)
+        handler.rulings = rulings
         return True
 
     async def _crawl(self) -> None:
@@ -291,16 +299,17 @@ class VisitLoop:
             self._end(Ended.FAILING)
 
     def _gauge(self) -> Gauge:
-        engine = self._handler.engine
-        return replace(self._spent(), memory_bytes=engine.memory_bytes() if engine else 0)
+        rulings = self._handler.rulings
+        return replace(self._spent(), memory_bytes=rulings.memory_bytes() if rulings else 0)
 
     def _spent(self) -> Gauge:
+        rulings = self._handler.rulings
         return Gauge(
             pages=self._packer.pages_total,
             requests=self._access.requests_total,
             read_bytes=self._access.bytes_total,
             sent_bytes=self._packer.sent_bytes,
-            cpu_seconds=self._packer.reading_seconds + self._engine_seconds,
+            cpu_seconds=self._packer.reading_seconds + (rulings.cpu_seconds if rulings else 0.0),
         )
 
     # -- parcels -----------------------------------------------------------------------------------------
@@ -327,7 +336,7 @@ class VisitLoop:
                 delay_seconds=self._access.delay_seconds,
                 again=self._frontier.again(),
                 state=state,
-                ended=(self._ended or Ended.FINISHED) if is_last else None,
+                ended=self._why_over() if is_last else None,
             )
             self._wake_one()
             await self._deliver(parcel)
@@ -336,18 +345,21 @@ class VisitLoop:
         """The change of the crawler's facts since the last parcel.
 
         The engine replies in order, and a judged page is packed as soon as its verdict is here. So this
-        change belongs to the pages that are packed now, and to no others.
+        change belongs to the pages that are packed now, and to no others. If the engine is dead, there are
+        none: they are in the frontier again.
         """
-        engine = self._handler.engine
-        if engine is None:
+        rulings = self._handler.rulings
+        if rulings is None:
             return StateChange()
         try:
-            return await engine.change()
+            return await rulings.change()
         except EngineEnded as error:
             self._handler.end_engine(error)
             return StateChange()
-        finally:
-            self._engine_seconds = engine.cpu_seconds
+
+    def _why_over(self) -> Ended:
+        """Why the visit is over; it has not finished if an engine's death has just put pages back."""
+        return self._ended or (Ended.BUDGET if len(self._frontier) else Ended.FINISHED)
 
 
 def _wake(waiter: asyncio.Future[None]) -> bool:

@@ -4,25 +4,46 @@ A rebuilt index grows in a folder of its own and replaces the old one when `curr
 the old one have its files open and use them until their next check.
 """
 
+import errno
 import fcntl
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from struct import Struct
+from zlib import crc32
 
 from tantivy import Index, Query
 
-from sterna.archive.disk import make_folder, new_id, replace_file, storage_errors, sync_folder
+from sterna.archive.disk import (
+    make_folder,
+    new_id,
+    refuse_link,
+    refuse_links,
+    replace_file,
+    storage_errors,
+    sync_folder,
+)
 from sterna.errors import CollectionInUse, IndexUnusable
 from sterna.search import schema
+from sterna.toml import stamp
+
+Stamp = tuple[int, ...]
 
 _CURRENT = "current"
 _LOCK = "lock"
 _NAME = re.compile(r"(\d{1,9})-[0-9a-f]{8,64}")
 _OS_ERROR = re.compile(r"os error (\d{1,4})")
+_LOCK_ERROR = re.compile(r"Lockfile.*Os \{ code: (\d{1,4})")
+_SEGMENT_FILE = re.compile(r"[0-9a-f]{32}\..+")
+_TAIL, _MAGIC = Struct("<II"), 1337  # length of the footer, and what ends every file of tantivy
+_PIECE_BYTES = 1 << 20
 _GONE = 2  # ENOENT: a file of the index is missing; the disk is in order
+_CLOSED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_META = "meta.json"
 
 
 def current(folder: Path) -> Path | None:
@@ -47,10 +68,69 @@ def read_position(folder: Path) -> int | None:
         generation = current(folder)
         if generation is None:
             return None
-        position = position_of(Index.open(str(generation)), folder=folder)
+        position = position_of(open_index(generation)[0], folder=folder)
         if position is None:
             raise unusable(folder, "it is empty")
         return position
+
+
+def open_index(generation: Path) -> tuple[Index, Stamp | None]:
+    """The index for reading; with a stamp if it does not follow later commits (see `stamp_of`).
+
+    tantivy locks a file even to read. Where none can be written, it is given a folder of links to the files
+    that there are now, and needs this folder no more once they are open.
+    """
+    try:
+        return Index.open(str(generation)), None
+    except ValueError as error:
+        number = _LOCK_ERROR.search(str(error))
+        if not number or int(number[1]) not in _CLOSED:
+            raise
+    seen = stamp_of(generation)
+    with tempfile.TemporaryDirectory(prefix="sterna-index-") as links:
+        for path in generation.iterdir():
+            if not path.name.endswith(".lock"):
+                (Path(links) / path.name).symlink_to(path.absolute())
+        index = Index.open(links)
+        index.config_reader("manual")
+    return index, seen
+
+
+def stamp_of(generation: Path) -> Stamp:
+    """A value that differs after a commit."""
+    return stamp(generation / _META)
+
+
+def examine(folder: Path) -> int | None:
+    """The position, after all files of the index passed their checksums; raises IndexUnusable."""
+    position = read_position(folder)
+    generation = current(folder)
+    for path in sorted(generation.glob("*.*")) if generation else ():
+        if _SEGMENT_FILE.fullmatch(path.name) and not _is_sound(path):
+            raise unusable(folder, f"{path.name} is damaged")
+    return position
+
+
+def _is_sound(path: Path) -> bool:
+    """Whether the checksum in the footer that tantivy appends to its files holds."""
+    with path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        size_bytes = file.tell()
+        if size_bytes < _TAIL.size:
+            return False
+        file.seek(-_TAIL.size, os.SEEK_END)
+        footer_bytes, magic = _TAIL.unpack(file.read())
+        left = size_bytes - _TAIL.size - footer_bytes
+        if magic != _MAGIC or left < 0:
+            return False
+        file.seek(left)
+        stated = re.search(rb'"crc":(\d{1,10})', file.read(footer_bytes))
+        file.seek(0)
+        checksum = 0
+        while left:
+            data = file.read(min(_PIECE_BYTES, left))
+            checksum, left = crc32(data, checksum), left - len(data)
+        return stated is not None and int(stated[1]) == checksum
 
 
 def position_of(index: Index, *, folder: Path) -> int | None:
@@ -91,8 +171,10 @@ def sweep(folder: Path, *, keep: Path | None) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Keeps every other writer out of the index."""
+    """Keeps every other writer out of the index; raises CollectionError if there are links in it."""
+    refuse_link(folder)
     make_folder(folder)
+    refuse_links(folder)
     with storage_errors(folder):
         lock = (folder / _LOCK).open("ab")
     with lock:
@@ -109,7 +191,8 @@ def unusable(folder: Path, reason: str) -> IndexUnusable:
     """The error, with the command that rebuilds the index."""
     return IndexUnusable(
         f"the search index in {folder} is unusable ({reason}): rebuild it with"
-        f" 'sterna index {folder.parent} --anew'"
+        f" 'sterna index {folder.parent} --anew'",
+        reason,
     )
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sterna.archive.arrivals import arrivals
-from sterna.archive.disk import storage_errors
+from sterna.archive.disk import begin_file, storage_errors
 from sterna.archive.manifest import Snapshot
 from sterna.search.documents import mark_of
 from sterna.search.inbound import HEAD, MAGIC, MAX_COUNT, NAME, Inbound, looked_up
@@ -159,7 +159,7 @@ def write_counts(folder: Path, counts: pa.Table, *, batch: int) -> None:
     bounded = pc.min_element_wise(counts["count"], MAX_COUNT).cast(pa.uint32())
     begun = folder / f"{NAME}.tmp"
     with storage_errors(folder):
-        with begun.open("wb") as file:
+        with begin_file(begun) as file:
             file.write(HEAD.pack(MAGIC, batch, counts.num_rows))
             for column, width in ((counts["number"], 8), (bounded, 4)):
                 array = column.combine_chunks()

@@ -41,6 +41,7 @@ class IndexView(Record, frozen=True, kw_only=True, gc=True):
 
     generation: Path
     index: Index
+    index_stamp: tuple[int, ...] | None  # None: the index follows commits by itself
     searcher: Searcher
     composer: Composer
     inbound: Inbound

@@ -5,8 +5,6 @@ import time
 from pathlib import Path
 from typing import Self
 
-from tantivy import Index
-
 from sterna.archive.disk import clean
 from sterna.errors import IndexUnusable
 from sterna.search import generations, inbound, schema
@@ -91,11 +89,13 @@ class Searcher:
         if generation is None:
             folder = self._folder
             raise IndexUnusable(f"{folder} has no search index yet: run 'sterna index {folder.parent}'")
-        if before is not None and before.generation == generation:
-            index = before.index
+        is_kept = before is not None and before.generation == generation
+        if before is not None and is_kept and before.index_stamp in (None, generations.stamp_of(generation)):
+            index, index_stamp = before.index, before.index_stamp
         else:
-            index = Index.open(str(generation))
-            index.config_reader("commit")
+            index, index_stamp = generations.open_index(generation)
+            if index_stamp is None:
+                index.config_reader("commit")
             schema.register_analyzers(index)
         searcher = index.searcher()
         present = [name for name in ANALYSES if searcher.doc_freq(schema.ANALYSIS, name)]
@@ -105,6 +105,7 @@ class Searcher:
         return IndexView(
             generation=generation,
             index=index,
+            index_stamp=index_stamp,
             searcher=searcher,
             composer=Composer(index.schema, {name: self._analyzers[name] for name in names}),
             inbound=before.inbound if before is not None and is_same else Inbound(self._folder),

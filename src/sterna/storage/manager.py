@@ -6,13 +6,15 @@ Each database has a worker with a thread of its own, so that one that does not a
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
 from sterna.archive.manifest import Snapshot
-from sterna.errors import ConfigError, QueryError, SternaError, UsageError
+from sterna.errors import ConfigError, SternaError, UsageError
 from sterna.storage import config
 from sterna.storage.commands import Functions
 from sterna.storage.config import Config, ConfigFile
@@ -138,7 +140,7 @@ class Manager:
 class _Rest:
     """The pause after failures; changed by the worker's thread."""
 
-    until: float = 0.0
+    until: float = 0.0  # by the monotonic clock
     failures: int = 0
 
 
@@ -228,9 +230,7 @@ class Worker:
             return False
         except SternaError as error:
             sink.refresh()
-            paths = [path for table in snapshot.tables.values() for path in table]
-            if isinstance(error, QueryError) and not all(path.exists() for path in paths):
-                # Compaction removed files of the snapshot: a new one names the merged files.
+            if self._is_outdated(snapshot):
                 self._snapshot = None
                 return True
             self._note_trouble(sink, snapshot, fault_of(error))
@@ -240,17 +240,28 @@ class Worker:
         self._beat = time.monotonic()
         return moved
 
+    def _is_outdated(self, snapshot: Snapshot) -> bool:
+        """True if compaction removed files of the snapshot: a new one names the merged files."""
+        paths = {path for table in snapshot.tables.values() for path in table}
+        gone = {path for path in paths if not path.exists()}
+        with suppress(SternaError):  # of the ledger: the next turn reports it
+            return bool(gone) and gone.isdisjoint(chain.from_iterable(self.take().tables.values()))
+        return False
+
     def _is_resting(self, sink: Sink) -> bool:
-        return max(self._rest.until, self._rests[sink.name].until) > time.time()
+        return max(self._rest.until, self._rests[sink.name].until) > time.monotonic()
 
     def _note_trouble(self, sink: Sink, snapshot: Snapshot, fault: Fault) -> None:
         is_down = fault.kind is FaultKind.DOWN
         rest = self._rest if is_down else self._rests[sink.name]
         rest.failures += 1
-        rest.until = time.time() + delay(rest.failures, first=FIRST_SECONDS, longest=LONGEST_SECONDS)
+        seconds = delay(rest.failures, first=FIRST_SECONDS, longest=LONGEST_SECONDS)
+        rest.until = time.monotonic() + seconds
         for each in self.sinks if is_down else [sink]:
             state = FaultKind.DOWN if is_down else FaultKind.BROKEN
-            is_news = self._note(each, snapshot, state=state, error=str(fault), next_try=rest.until)
+            is_news = self._note(
+                each, snapshot, state=state, error=str(fault), next_try=time.time() + seconds
+            )
             if is_news and each is sink:
                 what = f"connection {self.database.name!r}" if is_down else f"rule {sink.name!r}"
                 self.warn(f"storage: {what}: {fault}")

@@ -153,11 +153,18 @@ def refused(connection: Connection, key: Key) -> RefusedRows:
     return RefusedRows(int(count), float(next_try), connection.execute(last).scalar() or "")
 
 
+def is_due(next_try: float, *, at: float) -> bool:
+    """Whether to try now; a time later than any row waits was written while the clock was ahead."""
+    return not at < next_try <= at + ROW_LONGEST_SECONDS
+
+
 def due(connection: Connection, key: Key, *, at: float) -> list[RefusedRow]:
     """Refused rows that are to be tried now, at most RETRIED_ROWS."""
     columns = [WAITING.c[name] for name in RefusedRow.__struct_fields__]
-    wanted = sa.select(*columns).where(*_is(WAITING, key), WAITING.c.next_try <= at)
-    rows = connection.execute(wanted.order_by(WAITING.c.next_try).limit(RETRIED_ROWS))
+    next_try = WAITING.c.next_try
+    is_now = sa.or_(next_try <= at, next_try > at + ROW_LONGEST_SECONDS)  # as is_due()
+    wanted = sa.select(*columns).where(*_is(WAITING, key), is_now)
+    rows = connection.execute(wanted.order_by(next_try).limit(RETRIED_ROWS))
     return [RefusedRow(**row) for row in rows.mappings()]
 
 

@@ -92,7 +92,7 @@ class Sink:
         known = self._read()
         versions = [self.functions.version(*call) for call in self._calls]
         is_new = versions != self._seen
-        if not self.refused.count or not (is_new or time.time() >= self.refused.next_try):
+        if not self.refused.count or not (is_new or position.is_due(self.refused.next_try, at=time.time())):
             self._seen = versions if not self.refused.count else self._seen
             return False
         with self.database.connect() as connection:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from sterna.archive.disk import storage_errors
+from sterna.archive.disk import begin_file, storage_errors
 from sterna.model import Record
 from sterna.storage import position
 from sterna.storage.config import Config
@@ -89,7 +89,8 @@ class Board:
         status = Status(written=time.time(), fault=self.fault, rules=tuple(content[1]))
         begun = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
         with storage_errors(self._path):
-            begun.write_bytes(msgspec.json.encode(status) + b"\n")
+            with begin_file(begun) as file:
+                file.write(msgspec.json.encode(status) + b"\n")
             begun.replace(self._path)
 
 

@@ -5,6 +5,7 @@ import re
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import NoReturn
 
 import pycurl
@@ -13,9 +14,9 @@ from sterna.errors import FetchError, LineBroken, Refused, WireError
 from sterna.transport.interface import Call, Reply, read_whole
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, Multi, connect_to, set_up
-from sterna.web.dns import Resolver
+from sterna.web.dns import Resolver, allowed_addresses
 from sterna.web.http import read_head, retry_after_seconds
-from sterna.web.urls import Canonical, hostname_of, is_private, path_of, site_of
+from sterna.web.urls import Canonical, hostname_of, path_of, site_of
 from sterna.wire.discovery import MEDIA_TYPE, WELL_KNOWN
 from sterna.wire.problems import MAX_PROBLEM_BYTES, PROBLEM_TYPE, decode_problem, refusal_of
 
@@ -38,7 +39,9 @@ class HttpConfig(CurlConfig, frozen=True, kw_only=True):
     connections: int = 256  # a crawler at a host may need two: its stream, and acknowledgements meanwhile
     connect_seconds: float = 15.0
     silence_seconds: float = 45.0  # timeout without a byte in either direction
-    discover_seconds: float = 10.0  # total timeout: most sites have no host, and must not delay a crawl
+    discover_seconds: float = 10.0  # for the whole call: most sites have no host, and must not delay a crawl
+    head_seconds: float = 60.0  # until the head of any other reply is complete; its stream may be long
+    upload_bytes_per_second: float = 4096.0  # the slowest, by which a large order has more time
 
 
 class HttpTransport:
@@ -115,8 +118,15 @@ class HttpTransport:
         if call.op != "discover":
             set_option(pycurl.POST, 1)
             set_option(pycurl.POSTFIELDS, call.body)
-        total = config.discover_seconds if call.op == "discover" else None
-        return _Stream(self._multi, handle, silence_seconds=config.silence_seconds, total_seconds=total)
+        is_discovery = call.op == "discover"
+        seconds = config.head_seconds + len(call.body) / config.upload_bytes_per_second
+        return _Stream(
+            self._multi,
+            handle,
+            silence_seconds=config.silence_seconds,
+            head_seconds=config.discover_seconds if is_discovery else seconds,
+            body_seconds=config.discover_seconds if is_discovery else inf,
+        )
 
     def _close(self, stream: "_Stream") -> None:
         sent, received = stream.close()
@@ -124,16 +134,14 @@ class HttpTransport:
         self.bytes_received += received
 
     async def _addresses(self, hostname: str) -> tuple[str, ...]:
-        if self._config.proxy:
-            return ("",)
+        may_be_private = hostname in self._private
         try:
-            found = await self._resolver.resolve(hostname)
+            found = await allowed_addresses(
+                self._resolver, hostname, may_be_private=may_be_private, config=self._config
+            )
         except FetchError as error:
             raise LineBroken(str(error)) from error
-        allowed = [each for each in found if hostname in self._private or not is_private(each)]
-        if not allowed:
-            raise LineBroken(f"{hostname} is on a private network; to allow it, use --allow-private")
-        return tuple(allowed[:MAX_ADDRESSES])
+        return found[:MAX_ADDRESSES]
 
     async def _refuse(self, stream: "_Stream") -> NoReturn:
         """Raises the error that a reply without success stands for: the host's own problem, or a proxy's."""
@@ -152,13 +160,21 @@ class _Stream:
     """One call under way: libcurl fills its buffer, and is paused while too much of it is unread."""
 
     def __init__(
-        self, multi: Multi, handle: pycurl.Curl, *, silence_seconds: float, total_seconds: float | None
+        self,
+        multi: Multi,
+        handle: pycurl.Curl,
+        *,
+        silence_seconds: float,
+        head_seconds: float,  # until the head is complete
+        body_seconds: float,  # for the whole call
     ) -> None:
         self._multi = multi
         self._handle = handle
         self._loop = asyncio.get_running_loop()
         self._silence_seconds = silence_seconds
-        self._ends_at = None if total_seconds is None else self._loop.time() + total_seconds
+        self._began = self._loop.time()
+        self._body_seconds = body_seconds
+        self._seconds = head_seconds  # since it began; changed when the head is complete
         # Changed by libcurl's callbacks and by the reader, all in the loop's thread.
         self._lines: list[bytes] = []  # of the head that is being received
         self._head_bytes = 0
@@ -193,6 +209,7 @@ class _Stream:
             if self._done.done():
                 raise LineBroken(f"{self.site} closed the connection without a response")
             await self._wait()
+        self._seconds = self._body_seconds
         info = self._handle.getinfo
         self.seconds = max(info(pycurl.STARTTRANSFER_TIME) - info(pycurl.PRETRANSFER_TIME), 0.0)
 
@@ -243,8 +260,10 @@ class _Stream:
         now, sent = self._loop.time(), self._sent_bytes()
         silent_since = now
         while True:
-            ends_at = silent_since + self._silence_seconds
-            ends_at = ends_at if self._ends_at is None else min(ends_at, self._ends_at)
+            late_at = self._began + self._seconds
+            ends_at = min(silent_since + self._silence_seconds, late_at)
+            if now >= late_at:
+                raise LineBroken(f"{self.site} did not complete its reply within {self._seconds:.3g} seconds")
             if now >= ends_at:
                 raise LineBroken(f"{self.site} did not respond within {now - silent_since:.3g} seconds")
             with suppress(TimeoutError):

@@ -1,12 +1,15 @@
 """The interface of transports: a call to a host, and its reply, which may be a long stream."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from sterna.errors import WireError
+from sterna.errors import LineBroken, WireError
 from sterna.model import Record
+
+REPLY_SECONDS = 60.0  # for a reply that is read whole, even if its bytes come one by one
 
 Op = Literal["discover", "hello", "order", "acknowledge"]
 
@@ -36,13 +39,17 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
-async def read_whole(chunks: AsyncIterator[bytes], *, most: int) -> bytes:
-    """The whole reply; raises WireError as soon as it exceeds `most` bytes."""
+async def read_whole(chunks: AsyncIterator[bytes], *, most: int, seconds: float = REPLY_SECONDS) -> bytes:
+    """The whole reply; raises WireError as soon as it exceeds `most` bytes, LineBroken after `seconds`."""
     parts: list[bytes] = []
     size = 0
-    async for chunk in chunks:
-        size += len(chunk)
-        if size > most:
-            raise WireError("too-large", f"the reply exceeds {most} bytes")
-        parts.append(chunk)
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > most:
+                    raise WireError("too-large", f"the reply exceeds {most} bytes")
+                parts.append(chunk)
+    except TimeoutError:
+        raise LineBroken(f"the reply was not complete within {seconds:g} seconds") from None
     return b"".join(parts)

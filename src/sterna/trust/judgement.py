@@ -32,6 +32,10 @@ class Judgement(StrEnum):
     CHANGED = "changed"  # differs, and time or the visitor may be the reason: does not count
     UNSEEN = "unseen"  # could not be fetched from here: does not count
     DOUBTFUL = "doubtful"  # differs for no known reason: counts if there are several
+    FOUNDED = "founded"  # the host could not bring it, and it cannot be had from here either
+    UNFOUNDED = (
+        "unfounded"  # the host did not bring it, and it can be had from here: counts if there are many
+    )
     ALTERED = "altered"
     INVENTED = "invented"  # there is no such page
     MISSING = "missing"  # it exists, and the host reported that it does not
@@ -62,14 +66,14 @@ class Manner(Record, frozen=True, kw_only=True):
     is_from_disk: bool = False  # the host reads files: charset and language may differ from HTTP's
 
 
-def is_checkable(page: Page) -> bool:
-    """True if the report can be tested: it says that the page exists, moved or does not exist."""
-    return _state(page) != "" or page.error in _OWN_REASONS
+def is_plain(page: Page) -> bool:
+    """True if the report says of the page that it exists, moved or does not exist."""
+    return _claim(page) != ""
 
 
 def needs_second_look(reported: Page, seen: Page | None, manner: Manner) -> bool:
     """True if one fetch does not settle it."""
-    if seen is None or not (state := _state(seen)):
+    if seen is None or not (state := state_of(seen)):
         return False
     if _claim(reported) != state:
         return True
@@ -90,14 +94,14 @@ def judge(
     The fetched pages hold only the fields that the crawler keeps. `referrer` is the page, with its links, on
     which the host says that it found this one.
     """
-    if seen is None or not (state := _state(seen)):
+    if seen is None or not (state := state_of(seen)):
         reason = "it was not fetched in time" if seen is None else seen.error or f"HTTP {seen.status}"
         return Finding(reported.url, Judgement.UNSEEN, reason)
     claim = _claim(reported)
     settled = _same(reported, seen, manner) if claim == state else None
     if settled or (claim == state == "gone"):
         return settled or Finding(reported.url, Judgement.SAME)
-    if again is None or not _state(again):
+    if again is None or not state_of(again):
         return Finding(reported.url, Judgement.CHANGED, "it differs, and a second fetch failed")
     is_recent = now - reported.fetched <= RECENT_SECONDS
     if claim != state:
@@ -114,7 +118,7 @@ def cloaked(seen: Page, as_browser: Page | None, again: Page | None) -> Finding 
     """CLOAKED if browsers get another page than crawlers; None if they do not, or if it is unknown."""
     if as_browser is None or again is None:
         return None
-    if not _state(as_browser) == _state(again) == _state(seen) == "there":
+    if not state_of(as_browser) == state_of(again) == state_of(seen) == "there":
         return None
     own = change(seen, again)
     other = change(seen, as_browser)
@@ -134,7 +138,7 @@ def weighed(findings: list[Finding]) -> list[Finding]:
 # -- one page ----------------------------------------------------------------------------------------------
 
 
-def _state(page: Page) -> str:
+def state_of(page: Page) -> str:
     """What a response says of the page: there, moved or gone; empty if it says nothing."""
     if page.is_unchanged or (200 <= page.status < 300 and not page.error):
         return "there"
@@ -146,12 +150,12 @@ def _state(page: Page) -> str:
 
 
 def _claim(reported: Page) -> str:
-    return "gone" if reported.error in _OWN_REASONS else _state(reported)
+    return "gone" if reported.error in _OWN_REASONS else state_of(reported)
 
 
 def _same(reported: Page, seen: Page, manner: Manner) -> Finding | None:
     """What one fetch proves; None where the bodies differ."""
-    same, is_moved = Finding(reported.url, Judgement.SAME), _state(seen) == "moved"
+    same, is_moved = Finding(reported.url, Judgement.SAME), state_of(seen) == "moved"
     if not seen.is_unchanged and (reported.digest != seen.digest or is_moved):
         return same if is_moved and reported.links.urls == seen.links.urls else None
     has_text = reported.is_kept and not (seen.is_unchanged or reported.is_unchanged)
@@ -169,13 +173,13 @@ def _of_other_state(
     reported: Page, seen: Page, again: Page, *, is_recent: bool, referrer: Page | None
 ) -> Finding:
     """Judges a page of which host and site disagree whether it exists, or where."""
-    claim, state = _claim(reported), _state(seen)
-    if _state(again) != state:
+    claim, state = _claim(reported), state_of(seen)
+    if state_of(again) != state:
         return Finding(reported.url, Judgement.CHANGED, "it comes and goes")
     # The referrer, unmodified since the host read it, has no link to the page.
     is_unlinked = (
         referrer is not None
-        and _state(referrer) == "there"
+        and state_of(referrer) == "there"
         and _is_older(referrer, reported.fetched)
         and reported.url not in referrer.links.urls.split("\n")
     )
@@ -202,7 +206,7 @@ def _differing(reported: Page, seen: Page, again: Page, *, manner: Manner, is_re
         return Finding(reported.url, Judgement.CHANGED, "the site forbids indexing it from here")
     differs = change(reported, seen)
     share = "its body differs" if differs is None else f"{differs:.0%} of its words differ"
-    if again.digest != seen.digest or _state(again) != _state(seen):
+    if again.digest != seen.digest or state_of(again) != state_of(seen):
         return _changing(reported, share, differs, own=change(seen, again), is_recent=is_recent)
     if _is_older(seen, reported.fetched):
         what = "reported unchanged" if reported.is_unchanged else share

@@ -1,4 +1,4 @@
-"""Which pages of a visit are checked, and how many.
+"""Which claims of a visit are checked, and how many: its pages, and what it did not bring, with its reason.
 
 A host that altered a share f of its pages is caught by k samples with probability 1 - (1 - f)^k. For an
 unknown host 59 samples are drawn, which catch one altered page in twenty with 95 %. A host with a good score
@@ -7,14 +7,17 @@ that checking costs at most a twentieth of ordinary crawling; at least one page 
 """
 
 import re
+from collections.abc import Iterator
 from math import ceil, log
 from random import Random
 
 from msgspec.structs import replace
 
 from sterna.errors import ReadError
-from sterna.model import Ended, Page, Parcel, Record
-from sterna.trust.judgement import is_checkable
+from sterna.model import Ended, Page, Parcel, Record, Target
+from sterna.trust.excuses import PUT_OFF, SITEMAP, is_excuse
+from sterna.trust.judgement import is_plain, state_of
+from sterna.trust.runs import RunWitness
 from sterna.trust.score import Belief, Score, belief
 from sterna.web.content_coding import decode_body
 from sterna.web.signature import digest_of
@@ -24,6 +27,10 @@ ALTERED_SHARE = 0.05
 WANTED_DETECTION = 0.95
 MOST_SAMPLES = ceil(log(1.0 - WANTED_DETECTION) / log(1.0 - ALTERED_SHARE))
 ONE_IN = 20  # pages of a visit, at most
+MOST_EXCUSES = 16  # that are tried once one of them turned out to be unfounded
+MOST_MOVES = 16  # start pages that moved to another site: each of them is checked
+MOST_LATE = 20  # URLs that an honest visit may put off: those under way when its site asked for a pause
+OFTEN = 3  # times that a URL was put off, from which it is checked in any case
 _UNKNOWN = belief(Score(), 0.0)
 _MAX_RAW_BYTES = 8 * 1024 * 1024
 _CODING = re.compile(rb"^[ \t]*content-encoding[ \t]*:([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
@@ -46,13 +53,21 @@ class ReportedPage(Record, frozen=True):
 
 
 class Witness:
-    """Watches the parcels of one visit and keeps what a check needs: some pages, and every URL mentioned."""
+    """Watches the parcels of one visit and keeps what a check needs: some claims, and every URL mentioned.
 
-    def __init__(self, random: Random) -> None:
+    What was not brought is a claim like a page, with the reason for its error.
+    """
+
+    def __init__(self, random: Random, *, runs: RunWitness | None = None) -> None:
         self._random = random
+        self.runs = runs  # of a crawler with rules
         # Changed by see() alone.
         self._sample: list[ReportedPage] = []
-        self.checkable = 0  # pages that could have been kept
+        self._moves: list[ReportedPage] = []
+        self._sitemaps: dict[int, Target] = {}  # found by the visit
+        self.excuses: list[Page] = []  # some, at random
+        self._excuse_count = 0
+        self.checkable = 0  # claims that could have been kept
         self.mentioned: set[int] = set()  # fingerprints
         self.earliest: float | None = None  # when the first page was fetched, as the host says
         self.pages = 0
@@ -63,24 +78,72 @@ class Witness:
             self.pages += 1
             self.mentioned.add(page.fingerprint)
             self.earliest = page.fetched if self.earliest is None else min(page.fetched, self.earliest)
-            if is_checkable(page):
-                self._consider(page)
+            self._note_move(page, parcel.site)
+            self._consider(page)
         checkpoint = parcel.checkpoint
+        for reason, target in self._left_out(parcel):
+            self._consider(_unbrought(target, reason, at=self.earliest or 0.0))
+        if self.runs:
+            self.runs.see(parcel)
         self.mentioned.update(checkpoint.done)
         self.mentioned.update(fingerprint(target.url) for target in (*checkpoint.found, *checkpoint.again))
         self.ended = parcel.ended
 
+    def _left_out(self, parcel: Parcel) -> Iterator[tuple[str, Target]]:
+        """What a parcel leaves out besides pages, with the reason; start URLs that are done home derives."""
+        checkpoint = parcel.checkpoint
+        for each in checkpoint.found:
+            if each.kind == "sitemap":
+                self._sitemaps[fingerprint(each.url)] = each
+        for mark in checkpoint.done:
+            if sitemap := self._sitemaps.pop(mark, None):
+                yield SITEMAP, sitemap
+        if parcel.ended:
+            late = [each for each in checkpoint.again if each.not_before]
+            often = [each for each in checkpoint.again if each.attempts >= OFTEN]
+            for each in late if len(late) > MOST_LATE else often:
+                yield PUT_OFF, each
+
     def _consider(self, page: Page) -> None:
         """Keeps a uniform random sample (Vitter's algorithm R), which the host cannot predict."""
+        is_excused = is_excuse(page)
+        if not (is_plain(page) or is_excused):
+            return
         self.checkable += 1
-        kept = len(self._sample)
-        place = kept if kept < MOST_SAMPLES else self._random.randrange(self.checkable)
+        place = self._place(len(self._sample), self.checkable, MOST_SAMPLES)
         if place < MOST_SAMPLES:
             self._sample[place : place + 1] = [ReportedPage(replace(page, raw=None), _has_false_raw(page))]
+        if is_excused:
+            self._excuse_count += 1
+            place = self._place(len(self.excuses), self._excuse_count, MOST_EXCUSES)
+            if place < MOST_EXCUSES:
+                self.excuses[place : place + 1] = [page]
+
+    def _place(self, kept: int, count: int, most: int) -> int:
+        return kept if kept < most else self._random.randrange(count)
+
+    def _note_move(self, page: Page, site: str) -> None:
+        """Notes a start page that moved to another site: home may follow it there."""
+        is_moved = page.depth == 0 and state_of(page) == "moved"
+        if is_moved and not page.links.urls.startswith(f"{site}/") and len(self._moves) < MOST_MOVES:
+            self._moves.append(ReportedPage(replace(page, raw=None)))
 
     def draw(self, count: int) -> list[ReportedPage]:
-        """A uniform sample of the pages kept."""
-        return self._random.sample(self._sample, min(count, len(self._sample)))
+        """A uniform sample of the claims kept, and the start pages that moved to other sites."""
+        drawn = self._random.sample(self._sample, min(count, len(self._sample)))
+        urls = {each.page.url for each in drawn}
+        return drawn + [each for each in self._moves if each.page.url not in urls]
+
+
+def _unbrought(target: Target, reason: str, *, at: float) -> Page:
+    return Page(
+        url=target.url,
+        fingerprint=fingerprint(target.url),
+        depth=target.depth,
+        fetched=at,
+        error=reason,
+        referrer=target.referrer,
+    )
 
 
 def _has_false_raw(page: Page) -> bool:

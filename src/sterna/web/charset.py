@@ -48,6 +48,12 @@ def decode_text(body: bytes, http_charset: str | None, *, is_html: bool = True) 
         return _decode_as("windows-1252", body), "windows-1252"
 
 
+def load_encodings() -> None:
+    """Imports the codecs of all encodings, which Python would import with the first page of each."""
+    for label in webencodings.LABELS:
+        _name_of(label)
+
+
 def _decode_as(name: str, body: bytes) -> str:
     if name == "windows-1252":
         return codecs.charmap_decode(body, "strict", _WINDOWS_1252)[0]

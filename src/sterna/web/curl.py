@@ -1,12 +1,14 @@
 """Fetching by libcurl's multi interface on the running event loop."""
 
 import asyncio
+from collections.abc import Callable
 
 import certifi
 import pycurl
 
 from sterna.errors import FetchError
 from sterna.model import Record
+from sterna.web.bodies import SMALL_BYTES
 from sterna.web.http import Request, Response, read_head
 
 CONNECT_SECONDS = 15
@@ -43,6 +45,7 @@ class CurlConfig(Record, frozen=True, kw_only=True):
 
     connections: int = 100
     proxy: str = ""
+    proxy_resolves: bool = False  # names without an address here are left to the proxy
     ca_file: str = ""
 
 
@@ -160,10 +163,13 @@ class CurlFetcher:
         self._idle: list[_Transfer] = []  # changed in the loop's thread alone
 
     async def fetch(self, request: Request) -> Response:
-        transfer = self._idle.pop() if self._idle else _Transfer(self._config)
+        transfer = self._idle.pop() if self._idle else _Transfer(self._config, self._multi.proceed)
         transfer.prepare(request)
         try:
-            return transfer.response(await self._multi.start(transfer.handle))
+            response = transfer.response(await self._multi.start(transfer.handle))
+            if request.claim:
+                request.claim.shrink(len(response.body))
+            return response
         finally:
             self._multi.stop(transfer.handle)
             transfer.clear()
@@ -181,12 +187,15 @@ class CurlFetcher:
 class _Transfer:
     """A handle with the head and the body that it receives; what stays the same is set only once."""
 
-    def __init__(self, config: CurlConfig) -> None:
+    def __init__(self, config: CurlConfig, proceed: Callable[[pycurl.Curl], None]) -> None:
         self._config = config
+        self._proceed = proceed
         self.handle = pycurl.Curl()
         # Filled by libcurl during a transfer.
         self._lines: list[bytes] = []
         self._chunks: list[bytes] = []
+        self._size = 0  # of the body so far
+        self._waits_since = 0.0  # for room for its body; 0 if it never did
         self._room = 0  # left for the body, where it may be cut
         self._is_cut = False
         self._last: Request | None = None  # whose options the handle has
@@ -201,7 +210,7 @@ class _Transfer:
             fields = [f"{name}: {value}".encode("latin-1", "replace") for name, value in request.headers]
             set_option(pycurl.HTTPHEADER, fields)
         if last is None or request.timeout_seconds != last.timeout_seconds:
-            set_option(pycurl.TIMEOUT_MS, int(request.timeout_seconds * 1000))
+            self._set_timeout(request.timeout_seconds)
         if request.address != (last.address if last else ""):
             set_option(pycurl.CONNECT_TO, connect_to(request.address))
         if request.is_fresh:
@@ -215,11 +224,12 @@ class _Transfer:
 
     def clear(self) -> None:
         last = self._last
-        if last and (last.is_fresh or last.may_cut):
+        if last and (last.is_fresh or last.may_cut or self._waits_since):
             self.handle.reset()
             self._set_up()
         self._lines.clear()
         self._chunks.clear()
+        self._size, self._waits_since = 0, 0.0
 
     def response(self, code: int) -> Response:
         handle = self.handle
@@ -247,9 +257,42 @@ class _Transfer:
         set_up(self.handle, self._config)
         set_option(pycurl.LOW_SPEED_LIMIT, SLOWEST_BYTES_PER_SECOND)
         set_option(pycurl.LOW_SPEED_TIME, SLOW_SECONDS)
-        # Methods of lists: libcurl calls them for every line and chunk without any Python in between.
+        # A method of a list: libcurl calls it for every line without any Python in between.
         set_option(pycurl.HEADERFUNCTION, self._lines.append)
-        set_option(pycurl.WRITEFUNCTION, self._chunks.append)
+        set_option(pycurl.WRITEFUNCTION, self._write)
+
+    def _write(self, data: bytes) -> int | None:
+        size = self._size + len(data)
+        if size > SMALL_BYTES and not self._may_grow():
+            return int(pycurl.WRITEFUNC_PAUSE)
+        self._size = size
+        self._chunks.append(data)
+        return None
+
+    def _may_grow(self) -> bool:
+        """Whether there is room for the whole body; otherwise it is resumed when there is."""
+        request = self._last
+        if request is None or request.claim is None:
+            return True
+        if request.claim.take(_announced(self._lines, most=request.max_bytes), self._resume):
+            return True
+        loop = asyncio.get_running_loop()
+        self._waits_since = loop.time()
+        loop.call_soon(self._wait)  # libcurl takes no options in its callbacks
+        return False
+
+    def _wait(self) -> None:
+        if self._waits_since:
+            self._set_timeout(0.0)  # none: the waiting is not the server's
+
+    def _resume(self) -> None:
+        if self._last and self._waits_since:
+            waited = asyncio.get_running_loop().time() - self._waits_since
+            self._set_timeout(self._last.timeout_seconds + waited)
+            self._proceed(self.handle)
+
+    def _set_timeout(self, seconds: float) -> None:
+        self.handle.setopt(pycurl.TIMEOUT_MS, int(seconds * 1000))
 
     def _write_or_cut(self, data: bytes) -> int:
         self._chunks.append(data[: self._room])
@@ -280,6 +323,14 @@ def connect_to(address: str) -> list[str]:
     if not address:
         return []
     return [f"::[{address}]:" if ":" in address else f"::{address}:"]
+
+
+def _announced(lines: list[bytes], *, most: int) -> int:
+    """The length of the body that the head states and libcurl enforces, or the most that it may be."""
+    stated = {name.strip().lower(): value for name, _, value in (line.partition(b":") for line in lines)}
+    length = stated.get(b"content-length", b"").strip()
+    is_enforced = length.isdigit() and len(length) < 12 and b"transfer-encoding" not in stated
+    return min(int(length), most) if is_enforced else most
 
 
 def _last_head(lines: list[bytes]) -> bytes:

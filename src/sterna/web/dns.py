@@ -1,4 +1,4 @@
-"""Names to addresses: asynchronous, cached, all addresses of a name known."""
+"""Names to addresses: asynchronous, cached, all addresses of a name known; and which of them may be asked."""
 
 import asyncio
 import ipaddress
@@ -13,6 +13,8 @@ import aiodns
 from sterna.errors import FetchError
 from sterna.model import Record
 from sterna.web.clock import Clock
+from sterna.web.curl import CurlConfig
+from sterna.web.urls import is_private
 
 MIN_KEEP_SECONDS = 60.0
 MAX_KEEP_SECONDS = 3600.0
@@ -105,3 +107,36 @@ def literal_address(hostname: str) -> str:
         return str(ipaddress.ip_address(hostname.strip("[]")))
     except ValueError:
         return ""
+
+
+async def allowed_addresses(
+    resolver: Resolver, hostname: str, *, may_be_private: bool, config: CurlConfig
+) -> tuple[str, ...]:
+    """The addresses that a request may use, ("",) where a proxy finds them; FetchError if it may use none."""
+    if config.proxy:
+        if not may_be_private:
+            await _check_for_proxy(resolver, hostname, config)
+        return ("",)
+    found = await resolver.resolve(hostname)
+    allowed = tuple(each for each in found if may_be_private or not is_private(each))
+    if not allowed:
+        raise _private(hostname)
+    return allowed
+
+
+async def _check_for_proxy(resolver: Resolver, hostname: str, config: CurlConfig) -> None:
+    """Refuses what lies on a private network, seen from here: a proxy often stands inside of one."""
+    if hostname.rstrip(".").rpartition(".")[2] == "localhost":  # RFC 6761 6.3: in no DNS, but in every proxy
+        raise _private(hostname)
+    try:
+        found = await resolver.resolve(hostname)
+    except FetchError as error:
+        if config.proxy_resolves:
+            return
+        raise FetchError("dns", f"{error}; to leave such names to the proxy, use --proxy-resolves") from error
+    if any(map(is_private, found)):  # the proxy may choose any of them
+        raise _private(hostname)
+
+
+def _private(hostname: str) -> FetchError:
+    return FetchError("private_address", f"{hostname} is on a private network; use --allow-private")

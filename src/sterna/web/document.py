@@ -3,17 +3,19 @@
 import re
 from array import array
 from functools import lru_cache
+from typing import Literal
 
 import msgspec
 from msgspec.structs import asdict, replace
 
-from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector, TargetKind
+from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector
 from sterna.web.charset import charset_of, decode_text
 from sterna.web.content_coding import decode_body
 from sterna.web.extraction import Extracts, extract
 from sterna.web.html import Html, read_html, read_may
 from sterna.web.keywords import keywords_of
 from sterna.web.markup import collapse, language_of
+from sterna.web.robots import text_of
 from sterna.web.signature import change_between, digest_of, is_digest, likeness_of
 from sterna.web.sitemap import read_sitemap
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
@@ -56,7 +58,7 @@ class Fetched(Record, frozen=True, kw_only=True):
     x_robots: str = ""
     content_language: str = ""
     body: bytes
-    kind: TargetKind = "page"
+    kind: Literal["page", "sitemap", "robots"] = "page"
     known_digest: bytes = b""  # or its first bytes
     known_likeness: bytes = b""
     manner: bytes = Manner().encoded()  # encoded once a visit, decoded once a reader
@@ -106,6 +108,8 @@ def read_document(fetched: Fetched) -> Document:
         canonical = _canonical(manner.drop_params)
         sitemap = read_sitemap(body, fetched.url, canonical, max_bytes=manner.max_bytes)
         return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps)
+    if fetched.kind == "robots":
+        return replace(document, text=text_of(body))
     if document.content_type in _HTML_TYPES:
         return _compared(_with_html(document, fetched, body=body), fetched)
     if document.content_type == "text/plain" and document.may_index:

@@ -1,41 +1,32 @@
-"""A site's document root: its files, found beneath it by descriptors, and responses made from them."""
+"""A site's document root: its files, found beneath it by descriptors, and the paths where they really lie."""
 
 import asyncio
 import errno
-import mimetypes
 import os
-import re
 import stat
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
 from enum import Enum, auto
 from functools import lru_cache
-from http import HTTPStatus
 from pathlib import Path
 from typing import Self
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from sterna.errors import ConfigError, FetchError
-from sterna.web.http import Request, Response
-from sterna.web.urls import path_of
+from sterna.web.bodies import BodyClaim
+from sterna.web.http import Request
+from sterna.web.kinds import is_withheld
+from sterna.web.urls import site_of
 
 INDEX = (b"index.html", b"index.htm")
 MAX_LINKS = 40  # symbolic links on the way to one file, as the kernel has it
 LARGE_BYTES = 1024 * 1024  # from here on a file is read in a thread
 
-_TYPES = mimetypes.MimeTypes()
-_RULES = b".htaccess"
-_WELL_KNOWN = b".well-known"  # RFC 8615: the one hidden name that is public
+WELL_KNOWN = b".well-known"  # RFC 8615: the one hidden name that is public
 
-# What a web server runs instead of showing it, wherever it stands in a name: x.php.txt is run by some.
-_SOURCE = re.compile(
-    rb"\.(?:php[0-9]?|phtml|phps|pht|phar|inc|py[co]?|wsgi|rb|erb|f?cgi|p[lm]|t?csh|(?:ba|k|z)?sh|lua|tcl"
-    rb"|aspx?|asa|as[chm]x|axd|jsp[xf]?|cf[mc]|shtml?|stm|htaccess|htpasswd)(?:\.|\Z)",
-    re.IGNORECASE,
-)
-_COPY = re.compile(rb"(?:~|#|\.(?:bak|old|orig|rej|save|sw[nop]|tmp|dpkg-[a-z]+))\Z", re.IGNORECASE)
+_RULES = b".htaccess"
 
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -56,7 +47,9 @@ class RootEntry:
     """What was found; a file is open until the context ends."""
 
     kind: PathKind
-    name: bytes = b""
+    names: tuple[bytes, ...] = ()  # of a file: from its folder to itself, links followed
+    links: tuple[bytes, ...] = ()  # the names of the links that stood for it itself, not for a folder above
+    paths: tuple[str, ...] = ()  # of the site, under which it really lies: links followed, by every alias
     status: os.stat_result | None = None
     file: int = -1
 
@@ -69,6 +62,10 @@ class RootEntry:
             self.file = -1
 
     @property
+    def name(self) -> bytes:
+        return self.names[-1]
+
+    @property
     def size(self) -> int:
         return self.status.st_size if self.status else 0
 
@@ -76,8 +73,10 @@ class RootEntry:
     def modified(self) -> str:
         return _date(int(self.status.st_mtime)) if self.status else ""
 
-    async def read(self, max_bytes: int) -> bytes | None:
-        """The file's beginning; None if it changed since it was found."""
+    async def read(self, max_bytes: int, claim: BodyClaim | None = None) -> bytes | None:
+        """The file's beginning, once there is room for it; None if it changed since it was found."""
+        if claim:
+            await claim.wait(min(self.size, max_bytes))
         if min(self.size, max_bytes) > LARGE_BYTES:
             # A cancelled caller closes the file under the thread; what pread returns then is discarded.
             return await asyncio.to_thread(self._read, max_bytes)
@@ -102,14 +101,22 @@ def _date(seconds: int) -> str:
     return formatdate(seconds, usegmt=True)
 
 
-_MISSING = RootEntry(PathKind.MISSING)
-
-
 def names_of(path: str) -> list[bytes] | None:
     """The names in a URL's path, an empty one at a folder's end; None if the path is not plain."""
     names = [unquote_to_bytes(name) for name in path.split("/")[1:]] or [b""]
     if any(name in (b".", b"..") or b"/" in name or b"\0" in name for name in names):
         return None
+    return names
+
+
+def resolved_names_of(path: str) -> list[bytes]:
+    """The names that a web server may make of a path that is not plain."""
+    names: list[bytes] = []
+    for name in unquote_to_bytes(path).replace(b"\0", b"").split(b"/"):
+        if name == b"..":
+            del names[-1:]
+        elif name not in (b"", b"."):
+            names.append(name)
     return names
 
 
@@ -130,10 +137,56 @@ class DocumentRoot:
     def find(self, names: Sequence[bytes]) -> RootEntry:
         """What lies under these names, the empty ones left out."""
         given = tuple(name for name in names if name)
-        for prefix, folder in self._folders:
+        # Every time: a root may be a link that another release takes over.
+        places = [(prefix, _without_links(os.fsencode(folder))) for prefix, folder in self._folders]
+        for (prefix, folder), (_, place) in zip(self._folders, places, strict=True):
             if given[: len(prefix)] == prefix:
-                return _Way(folder).follow(given[len(prefix) :])
-        return _MISSING
+                way = _Way(folder, place, is_guarded=_is_guarded(place, places))
+                entry = way.follow(given[len(prefix) :])
+                entry.links, entry.paths = tuple(way.links), tuple(_paths_of(way.place(), places))
+                return entry
+        return RootEntry(PathKind.MISSING)
+
+
+def check_open(entry: RootEntry, request: Request) -> None:
+    """FetchError if what was found really lies under a path that is closed to this request."""
+    site = site_of(request.url)
+    if any(f"{site}{path}" in closed for path in entry.paths for closed in request.closed):
+        raise FetchError("refused", f"{request.url} leads to a path that is closed to crawlers")
+
+
+_Places = Sequence[tuple[tuple[bytes, ...], bytes]]  # folders without links, by the names of their URL
+
+
+def _is_guarded(place: bytes, places: _Places) -> bool:
+    """Whether rules for Apache lie above a folder, in another one that it is in."""
+    above = [beneath for _, folder in places if (beneath := _beneath(place, folder))]
+    return any(
+        os.path.lexists(b"/".join([place, *[b".."] * depth, _RULES]))
+        for depth in range(1, max((beneath.count(b"/") + 2 for beneath in above), default=1))
+    )
+
+
+def _paths_of(place: bytes, places: _Places) -> Iterator[str]:
+    """The paths of the site that stand for a file or folder, which is named without links."""
+    for prefix, folder in places:
+        beneath = _beneath(place, folder)
+        if beneath is not None:
+            names = (*prefix, *beneath.split(b"/")) if beneath else prefix
+            yield "/" + "/".join(quote(name, safe="") for name in names)
+
+
+def _without_links(path: bytes) -> bytes:
+    try:
+        return os.path.realpath(path)
+    except OSError:  # a link is exchanged at this moment; no answer would hold for long
+        return os.path.normpath(path)
+
+
+def _beneath(place: bytes, folder: bytes) -> bytes | None:
+    """The way from the folder to the place; None if it lies elsewhere."""
+    start = folder.rstrip(b"/") + b"/"
+    return place[len(start) :] if (place + b"/").startswith(start) else None
 
 
 def _alias(path: str) -> tuple[bytes, ...]:
@@ -146,79 +199,105 @@ def _alias(path: str) -> tuple[bytes, ...]:
 class _Way:
     """One walk from a folder to what lies beneath it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, place: bytes, *, is_guarded: bool) -> None:
         self._folder = folder
-        # Both are changed by the walk.
+        self._place = place  # of the folder, without links
+        self._is_guarded = is_guarded
+        # All of these are changed by the walk.
         self._open: list[int] = []  # descriptors, from the folder down to where it stands
-        self._links = 0
+        self._names: list[bytes] = []  # of these descriptors, without the folder
+        self._left: deque[bytes] = deque()  # names still to come, the next one included
+        self._count = 0  # links so far
+        self.links: list[bytes] = []  # those of them that stood for the last name
+
+    def place(self) -> bytes:
+        """Where the walk led to, without links; if it ended before, where the kernel would have led it.
+
+        Nothing is read there by the second way: but a web server may go it.
+        """
+        here = b"/".join([self._place.rstrip(b"/"), *self._names])
+        return _without_links(b"/".join([here, *self._left])) if self._left else here
 
     def follow(self, names: Sequence[bytes]) -> RootEntry:
+        self._left.extend(names)
         try:
             self._open.append(os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-            kind = PathKind.GUARDED if self._has_rules() else PathKind.FOLDER
-            name, left = b"", deque(names)
-            while left and kind is PathKind.FOLDER:
-                name = left.popleft()
-                kind = self._step(name, left)
-            return self._file(name) if kind is PathKind.FILE else RootEntry(kind)
+            kind = PathKind.GUARDED if self._is_guarded or self._has_rules() else PathKind.FOLDER
+            while self._left and kind is PathKind.FOLDER:
+                kind = self._step(self._left[0])
+            return self._file() if kind is PathKind.FILE else RootEntry(kind)
         except PermissionError:
             return RootEntry(PathKind.GUARDED)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO):
                 raise FetchError("disk", error.strerror or "") from error
-            return _MISSING
+            return RootEntry(PathKind.MISSING)
         finally:
             for descriptor in self._open:
                 os.close(descriptor)
 
-    def _step(self, name: bytes, names: deque[bytes]) -> PathKind:
-        """Takes one step to `name`; returns what is there."""
+    def _step(self, name: bytes) -> PathKind:
+        """Takes one step to `name`, the next one; returns what is there."""
         if name == b"..":  # of a link: a URL's path holds none
-            if len(self._open) == 1:
+            if not self._names:
                 return PathKind.MISSING
-            os.close(self._open.pop())
+            self._go_up()
+            self._left.popleft()
             return PathKind.FOLDER
-        if name.startswith(b".") and not (name == _WELL_KNOWN and len(self._open) == 1):
+        if name.startswith(b".") and not (name == WELL_KNOWN and not self._names):
             return PathKind.CLOSED
         self._open.append(os.open(name, _LOOK, dir_fd=self._open[-1]))
         mode = os.fstat(self._open[-1]).st_mode
         if stat.S_ISLNK(mode):
-            return self._follow_link(names)
+            return self._follow_link()
         if stat.S_ISDIR(mode):
-            return PathKind.FOLDER if mode & stat.S_IXOTH and not self._has_rules() else PathKind.GUARDED
-        return PathKind.FILE if stat.S_ISREG(mode) and not names else PathKind.MISSING
+            kind = PathKind.FOLDER if mode & stat.S_IXOTH and not self._has_rules() else PathKind.GUARDED
+        else:
+            kind = PathKind.FILE if stat.S_ISREG(mode) and len(self._left) == 1 else PathKind.MISSING
+        if kind in (PathKind.FILE, PathKind.FOLDER):
+            self._names.append(self._left.popleft())
+        return kind
 
-    def _follow_link(self, names: deque[bytes]) -> PathKind:
-        """Puts the names that the link stands for in front of those that are left."""
-        self._links += 1
+    def _go_up(self) -> None:
+        os.close(self._open.pop())
+        self._names.pop()
+
+    def _follow_link(self) -> PathKind:
+        """Puts the names that the link stands for in the place of its own."""
+        self._count += 1
         link = self._open.pop()
         try:
             target = os.readlink(b"", dir_fd=link)
         finally:
             os.close(link)
-        beneath = self._from_folder(target) if target.startswith(b"/") else target
-        if beneath is None or self._links > MAX_LINKS:
+        if len(self._left) == 1:
+            self.links.append(self._left[0])
+        if self._count > MAX_LINKS:
             return PathKind.MISSING
-        names.extendleft(name for name in reversed(beneath.split(b"/")) if name not in (b"", b"."))
+        beneath = self._from_folder(target) if target.startswith(b"/") else target
+        if beneath is None:
+            return PathKind.MISSING
+        self._left.popleft()
+        self._left.extendleft(name for name in reversed(beneath.split(b"/")) if name not in (b"", b"."))
         return PathKind.FOLDER
 
     def _from_folder(self, target: bytes) -> bytes | None:
         """An absolute path as one from the folder, to which the walk goes back; None if it lies elsewhere."""
-        for folder in (self._folder.resolve(), self._folder.absolute()):
-            prefix = os.fsencode(folder)
-            if (target + b"/").startswith(prefix + b"/"):
-                while len(self._open) > 1:
-                    os.close(self._open.pop())
-                return target[len(prefix) :]
+        for folder in (self._place, os.fsencode(self._folder.absolute())):
+            beneath = _beneath(target, folder)
+            if beneath is not None:
+                while self._names:
+                    self._go_up()
+                return beneath
         return None
 
     def _has_rules(self) -> bool:
         """Whether the folder has a .htaccess, whose rules only Apache knows."""
         return os.access(_RULES, os.F_OK, dir_fd=self._open[-1], follow_symlinks=False)
 
-    def _file(self, name: bytes) -> RootEntry:
-        status = os.fstat(self._open[-1])
-        if _SOURCE.search(name) or _COPY.search(name) or status.st_mode & 0o111:
+    def _file(self) -> RootEntry:
+        status, name = os.fstat(self._open[-1]), self._names[-1]
+        if any(map(is_withheld, (name, *self.links))) or status.st_mode & 0o111:
             return RootEntry(PathKind.CLOSED)
         if not status.st_mode & stat.S_IROTH:
             return RootEntry(PathKind.GUARDED)
@@ -226,74 +305,5 @@ class _Way:
         opened = os.fstat(file)
         if (opened.st_dev, opened.st_ino, opened.st_mode) != (status.st_dev, status.st_ino, status.st_mode):
             os.close(file)
-            return _MISSING
-        return RootEntry(PathKind.FILE, name, opened, file)
-
-
-class RootFetcher:
-    """Answers like a web server with only these files; withholds what a server would run or hide."""
-
-    def __init__(self, root: Path, aliases: Sequence[tuple[str, Path]] = ()) -> None:
-        self._root = DocumentRoot(root, aliases)
-
-    async def fetch(self, request: Request) -> Response:
-        """The file for the URL; 404 without one."""
-        path, mark, query = path_of(request.url).partition("?")
-        names = names_of(path)
-        if names is None:
-            return answer_of(HTTPStatus.NOT_FOUND)
-        with self._root.find(names) as entry:
-            if entry.kind is PathKind.FILE and names[-1]:
-                return await _of_file(entry, request)
-            if entry.kind is PathKind.FOLDER and names[-1]:
-                location = ("location", f"{path}/{mark}{query}")
-                return answer_of(HTTPStatus.MOVED_PERMANENTLY, headers=(location,))
-        if entry.kind is not PathKind.FOLDER:  # also for a file with a slash behind its name
-            is_guarded = entry.kind is PathKind.GUARDED
-            return answer_of(HTTPStatus.FORBIDDEN if is_guarded else HTTPStatus.NOT_FOUND)
-        for index in INDEX:
-            with self._root.find([*names, index]) as entry:
-                if entry.kind is PathKind.FILE:
-                    return await _of_file(entry, request)
-        return answer_of(HTTPStatus.FORBIDDEN)
-
-
-async def _of_file(entry: RootEntry, request: Request) -> Response:
-    if entry.size > request.max_bytes and not request.may_cut:
-        raise FetchError("too_large", f"{request.url} has {entry.size:,} bytes")
-    assert entry.status
-    etag = f'"{entry.status.st_mtime_ns:x}-{entry.size:x}"'
-    headers = [("etag", etag), ("last-modified", entry.modified)]
-    if _is_known(request, etag, entry.modified):
-        return answer_of(HTTPStatus.NOT_MODIFIED, headers=headers)
-    headers.append(("content-type", _type_of(b".".join(entry.name.split(b".")[1:][-2:]))))
-    body = await entry.read(request.max_bytes)
-    if body is None:
-        raise FetchError("truncated", f"{request.url} changed while it was read")
-    return answer_of(HTTPStatus.OK, body, headers=headers)
-
-
-@lru_cache(maxsize=1024)
-def _type_of(suffixes: bytes) -> str:
-    kind, coding = _TYPES.guess_type(f"name.{os.fsdecode(suffixes)}")
-    return f"application/{coding}" if coding else kind or "application/octet-stream"
-
-
-def _is_known(request: Request, etag: str, modified: str) -> bool:
-    given = dict(request.headers)
-    if "If-None-Match" in given:
-        return etag in given["If-None-Match"]
-    return given.get("If-Modified-Since") == modified
-
-
-def answer_of(status: HTTPStatus, body: bytes = b"", headers: Sequence[tuple[str, str]] = ()) -> Response:
-    """A response made here: it took no server's time, and nothing crossed a network."""
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in headers)]
-    return Response(
-        status=status.value,
-        head=("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace"),
-        body=body,
-        headers=tuple(headers),
-        seconds=0.0,
-        wire_bytes=0,
-    )
+            return RootEntry(PathKind.MISSING)
+        return RootEntry(PathKind.FILE, tuple(self._names), status=opened, file=file)

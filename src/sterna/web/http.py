@@ -4,6 +4,10 @@ import email.utils
 from typing import Protocol
 
 from sterna.model import Record
+from sterna.web.bodies import BodyClaim
+from sterna.web.closed import ClosedPaths
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
 class Request(Record, frozen=True, kw_only=True):
@@ -12,10 +16,12 @@ class Request(Record, frozen=True, kw_only=True):
     url: str
     address: str = ""  # "" where a proxy finds it
     headers: tuple[tuple[str, str], ...] = ()
-    max_bytes: int = 16 * 1024 * 1024
+    max_bytes: int = MAX_BODY_BYTES
     may_cut: bool = False  # a longer body is cut at max_bytes instead of refused
     timeout_seconds: float = 60.0
     is_fresh: bool = False  # on a connection of its own
+    claim: BodyClaim | None = None  # to the memory for its body; None: no limit but max_bytes
+    closed: tuple[ClosedPaths, ...] = ()  # for those who find out by which other path the URL's file is known
 
 
 def head_of(request: Request) -> bytes:

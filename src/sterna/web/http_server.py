@@ -1,21 +1,32 @@
-"""Serves an ASGI application by uvicorn; a client that sends nothing, or nearly nothing, is disconnected."""
+"""Serves an ASGI application by uvicorn; a client that sends nothing, or too little, is disconnected."""
 
 import asyncio
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from ipaddress import ip_network
 from typing import Any
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+SHARE = 8  # one client address may have this part of all connections waiting for a request
+
 
 class _Protocol(H11Protocol):
-    """Closes a connection whose request head is not complete in time: uvicorn would wait for ever."""
+    """Closes a connection whose request head is not complete in time: uvicorn would wait for ever.
 
-    head_seconds = 20.0
+    If one address has too many connections on which no request is under way, the oldest of them are closed:
+    uvicorn would refuse everybody.
+    """
+
+    # Set for all connections of a server by make_server().
+    head_seconds: float
+    most_waiting: int
+    # By address, the oldest first; changed by _watch() and _unwatch().
+    waiting: "dict[str, dict[_Protocol, None]]"
     _head_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -42,16 +53,29 @@ class _Protocol(H11Protocol):
             self._unwatch()
         elif self._head_due is None:  # one byte now and then does not extend the time
             self._head_due = self.loop.call_later(self.head_seconds, self._give_up)
+            others = self.waiting.setdefault(self._address(), {})
+            others[self] = None
+            if len(others) > self.most_waiting:
+                next(iter(others))._give_up()
 
     def _unwatch(self) -> None:
         if self._head_due:
             self._head_due.cancel()
             self._head_due = None
+            others = self.waiting[self._address()]
+            del others[self]
+            if not others:
+                del self.waiting[self._address()]
 
     def _give_up(self) -> None:
-        self._head_due = None
+        self._unwatch()
         if self.conn.their_state is h11.IDLE:
             self.transport.close()
+
+    def _address(self) -> str:
+        """The client's address, of IPv6 its network: one client may have all of it."""
+        host = self.client[0] if self.client else ""
+        return str(ip_network((host, 64), strict=False)) if ":" in host and "%" not in host else host
 
 
 class Server(uvicorn.Server):
@@ -66,7 +90,8 @@ def make_server(
     app: Any, *, head_seconds: float, connections: int, keep_alive_seconds: int, grace_seconds: int
 ) -> Server:
     """A server; `head_seconds` is the time for a request's head, `grace_seconds` for requests at its end."""
-    protocol = type("Protocol", (_Protocol,), {"head_seconds": head_seconds})
+    shared = {"head_seconds": head_seconds, "most_waiting": max(connections // SHARE, 1), "waiting": {}}
+    protocol = type("Protocol", (_Protocol,), shared)
     return Server(
         uvicorn.Config(
             app,

@@ -21,7 +21,7 @@ NEVER = 1e12  # a time that does not come; an infinity does not survive every st
 
 MAX_SITEMAPS = 100
 MAX_DELAY_SECONDS = 24 * 3600.0
-MAX_WILDCARDS = 2_000
+MAX_STARS = 1_000  # of all patterns together: what stands between two is looked for in every URL
 _MAX_BAD_SHARE = 0.1
 
 # The prefixes and the misspellings that Google's parser takes; `lastgroup` is the field's proper name.
@@ -119,8 +119,8 @@ def _explain(answer: RobotsAnswer) -> str:
     return f"HTTP {answer.status}{' on every address' if is_try_again(answer.status) else ''}"
 
 
-def _read(body: bytes) -> str | None:
-    """The text of a robots.txt, or None if it is something else."""
+def text_of(body: bytes) -> str:
+    """The text of a robots.txt, bad bytes as U+FFFD; of a long one no more than is read."""
     if len(body) > MAX_BYTES:  # complete lines only: half a line may say more than the whole
         head = body[:MAX_BYTES]
         body = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
@@ -128,7 +128,12 @@ def _read(body: bytes) -> str | None:
         text = body[: len(body) // 2 * 2].decode("utf-16", "replace")
     else:
         text = body.decode("utf-8", "replace")
-    text = text.lstrip("\ufeff")
+    return text.lstrip("\ufeff")
+
+
+def _read(body: bytes) -> str | None:
+    """The text of a robots.txt, or None if it is something else."""
+    text = text_of(body)
     # Comments in an old code page are no reason to ignore the rules beside them.
     rest = _COMMENT.sub("", text)
     is_binary = len(_BAD.findall(rest)) > _MAX_BAD_SHARE * len(rest)
@@ -182,11 +187,11 @@ def _rewrite(rules: Iterable[Line]) -> str:
     a limit become ones that forbid no less, rank the same and cost one comparison of a prefix.
     """
     lines = ["user-agent: *"]
-    wildcards = 0
+    stars = 0
     for field, value in rules:
         pattern = quote(value, safe=string.punctuation)
-        wildcards += "*" in pattern
-        if wildcards > MAX_WILDCARDS and "*" in pattern:
+        stars += pattern.count("*")
+        if stars > MAX_STARS and "*" in pattern:
             if field == "allow":
                 continue
             pattern = pattern.partition("*")[0].ljust(len(pattern), "*")

@@ -107,7 +107,8 @@ def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
     """A file that exists as a whole when the context ends, or not at all."""
     beside = path.with_name(f".{path.name}.new")
     try:
-        with beside.open("wb") as raw:
+        beside.unlink(missing_ok=True)  # left by a kill; never written through, for it may be a link
+        with beside.open("xb") as raw:
             if path.suffix == ".gz":
                 with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
                     yield packed

@@ -1,5 +1,6 @@
 """SQLite files: connections, the format version, and translated errors."""
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,12 +13,23 @@ BUSY_MS = 10_000
 
 def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
     """A connection for one thread at a time; a writer creates the file if needed."""
-    mode = "ro" if is_reader else "rwc"
+    mode = "rwc" if not is_reader else "ro&immutable=1" if _is_at_rest(path) else "ro"
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
     )
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     return connection
+
+
+def _is_at_rest(path: Path) -> bool:
+    """True if SQLite cannot create the log that it reads by, and the file is complete without one."""
+    log = path.with_name(f"{path.name}-wal")
+    shared = path.with_name(f"{path.name}-shm")
+    try:
+        has_log = log.stat().st_size > 0 or shared.exists()
+    except FileNotFoundError:
+        has_log = False
+    return not has_log and not os.access(path.parent, os.W_OK, effective_ids=True)
 
 
 def version_of(connection: sqlite3.Connection) -> int:

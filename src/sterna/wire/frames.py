@@ -29,6 +29,7 @@ class Kind(IntEnum):
     ALIVE = 3  # empty: the host is still working
     PROBLEM = 4  # why the stream ends early, as problem+json
     END = 5  # how the visit ended, signed; nothing follows
+    STOPPED = 7  # that the site's owner stopped the crawler, as problem+json, for homes that support it
     RECEIPT = 6  # what the visit cost and saved, signed; right before END, for homes that support it
 
 

@@ -31,6 +31,7 @@ _SEAL_BYTES: int = _SEAL_NONCE_BYTES + sodium.crypto_aead_xchacha20poly1305_ietf
 TICKET_SECONDS = 60
 MAX_HELLO_BYTES = 8 * 1024
 MAX_WELCOME_BYTES = 64 * 1024
+MAX_PATHS, MAX_PATH = 100, 500  # closed paths that a reply 1 names, and characters of each
 MAX_NUMBER = 2**63 - 1
 MAX_PRIORITY = 10  # of a site among the revisits that a home promises
 
@@ -49,6 +50,9 @@ Words = Annotated[tuple[Word, ...], Meta(max_length=32)]
 Site = Annotated[str, Meta(min_length=1, max_length=300, pattern=r"\A[!-~]*\Z")]
 Platform = Annotated[dict[Word, Annotated[str, Meta(max_length=200)]], Meta(max_length=32)]
 Priority = Annotated[int, Meta(ge=0, le=MAX_PRIORITY)]
+# Prefixes, as in robots.txt.
+Path = Annotated[str, Meta(min_length=1, max_length=MAX_PATH, pattern=r"\A/")]
+Paths = Annotated[tuple[Path, ...], Meta(max_length=MAX_PATHS)]
 
 
 class Hello(Record, frozen=True, kw_only=True):
@@ -77,6 +81,7 @@ class Welcome(Record, frozen=True, kw_only=True):
     grants: Budget = Budget()
     platform: Platform = msgspec.field(default_factory=dict)
     priority: Priority = 0  # on which the grant depends: home then owes it to the site
+    closed: Paths = ()  # to this home, which does not fetch them from outside either
 
 
 class SessionKeys(Record, frozen=True):
@@ -245,6 +250,7 @@ def welcome(  # noqa: PLR0913 - all of it goes into the reply
     session: bytes,
     seconds: int = TICKET_SECONDS,
     priority: int = 0,
+    closed: tuple[str, ...] = (),
     random: Random = os.urandom,
 ) -> tuple[bytes, SessionKeys]:
     """The reply 1, and the keys of the session that it opens."""
@@ -254,7 +260,13 @@ def welcome(  # noqa: PLR0913 - all of it goes into the reply
     shared = _shared(secret, read.hello.ephemeral)
     payload = _encode(
         Welcome(
-            suite=SUITE, ticket=ticket, seconds=seconds, grants=grants, platform=platform, priority=priority
+            suite=SUITE,
+            ticket=ticket,
+            seconds=seconds,
+            grants=grants,
+            platform=platform,
+            priority=priority,
+            closed=tuple(path for path in closed if len(path) <= MAX_PATH)[:MAX_PATHS],
         )
     )
     signed = _encode(_Signed(payload, identity.sign("welcome", transcript + payload)))

@@ -5,6 +5,7 @@ unpacked it. A page that did not change counts by its fingerprint only, since ho
 any other by its msgpack without the fingerprint, which home computes itself.
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -30,10 +31,17 @@ def leaf_hash(data: bytes) -> bytes:
 class Tree:
     """Grows leaf by leaf, and keeps only one hash for each level."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, count: int = 0, peaks: Sequence[bytes] = ()) -> None:
+        """Grows on from these leaves, of which only the peaks are needed; ValueError if they do not fit."""
+        if len(peaks) != count.bit_count():
+            raise ValueError(f"{len(peaks)} peaks of a tree of {count} leaves")
+        self.count = count
         # Roots of the full subtrees, the largest first, as the ones in the binary form of `count`.
-        self._peaks: list[bytes] = []
+        self._peaks = list(peaks)
+
+    @property
+    def peaks(self) -> tuple[bytes, ...]:
+        return tuple(self._peaks)
 
     def add(self, leaf: bytes) -> None:
         full = self.count

@@ -7,6 +7,7 @@ what `as_sent(parcel)` is.
 
 import math
 from collections.abc import Iterable
+from itertools import repeat
 from struct import pack, unpack
 from typing import Any, Generic, TypeVar
 
@@ -55,6 +56,7 @@ class _Packed(Record, Generic[Part], frozen=True, kw_only=True):
     rows: Part = _EMPTY
     usage: Part = _EMPTY  # Usage
     ended: Ended | None = None
+    row_counts: bytes = b""  # how many of the rows each of `pages` has, in 32 bits
 
 
 class _StateParts(Record, frozen=True):
@@ -75,11 +77,13 @@ _USAGE = msgspec.msgpack.Decoder(Usage)
 def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
     """The parcel as home will have it: times in whole milliseconds, unchanged pages last, by their marks."""
     changed: list[Page] = []
+    counts: list[int] = []
     unchanged: dict[int, Page] = {}
-    for page in parcel.pages:
+    for page, count in zip(parcel.pages, parcel.row_counts or repeat(0), strict=False):
         place = known_marks.get(page.fingerprint) if page.is_unchanged else None
         if place is None:
             changed.append(records.as_travelling(page))
+            counts.append(count)
         else:
             unchanged[place] = page
     checkpoint = parcel.checkpoint
@@ -94,6 +98,7 @@ def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
                 for target in checkpoint.again
             ),
         ),
+        row_counts=(*counts, *repeat(0, len(unchanged))) if any(counts) else (),
         holds=(),
         robots=None,
         delay_seconds=0.0,
@@ -122,6 +127,7 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
             rows=parcel.rows,
             usage=parcel.usage,
             ended=parcel.ended,
+            row_counts=_packed_counts(parcel.row_counts[: len(parcel.pages) - len(unchanged)]),
         )
     )
     if len(packed) > MAX_PARCEL_BYTES:
@@ -131,9 +137,14 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
     return packed
 
 
+def _packed_counts(counts: tuple[int, ...]) -> bytes:
+    return pack(f">{len(counts)}I", *counts)
+
+
 def _is_news(target: Target, marks: Marks) -> bool:
-    """False for a page whose validator home sent, unless rules raised its priority."""
-    return not marks or bool(target.priority) or fingerprint(target.url) not in marks
+    """False for a page whose validator home sent, unless rules raised its priority or it is a sitemap."""
+    is_marked = bool(target.priority) or target.kind == "sitemap"
+    return not marks or is_marked or fingerprint(target.url) not in marks
 
 
 def _fitting(pages: list[Page]) -> list[Page]:
@@ -177,9 +188,8 @@ class Unpacker:
         self._marks = tuple(known_marks)
         self._earliest = began - CLOCK_SLACK_SECONDS
         self._pages = 0  # in all parcels so far
-        # Other sites that home may accept as start sites: where a start page moved, and what rules start.
-        self._moves = sum(target.depth == 0 for target in visit.starts)
-        self._moves += records.MAX_TARGETS if visit.crawler.program.rules else 0
+        # URLs that can be left without a page: each was a start URL or a found one.
+        self._left_out = len(visit.starts) + visit.budget.urls + records.SLACK_TARGETS
         # From these home makes the records of unchanged pages.
         starts = visit.starts if known_marks else ()
         self._starts = {fingerprint(target.url): target for target in starts}
@@ -193,6 +203,9 @@ class Unpacker:
         with malformed("the parcel"):
             packed = _DECODER.decode(data)
             _weigh(packed)
+            self._left_out -= len(packed.done) // 8
+            if self._left_out < 0:
+                raise WireError("too-large", "more URLs are done without a page than the budget has URLs")
             state, rows = _STATE.decode(packed.state), _ROWS.decode(packed.rows)
             usage = _USAGE.decode(packed.usage)
         if (packed.visit, packed.part, packed.epoch) != (visit.id, visit.part, visit.epoch):
@@ -213,7 +226,7 @@ class Unpacker:
             epoch=visit.epoch,
             number=packed.number,
             pages=pages,
-            outlinks=self._outlinks(packed.outlinks, now),
+            outlinks=self._targets(packed.outlinks, now, is_home=False),
             checkpoint=Checkpoint(
                 found=self._targets(packed.found, now),
                 done=unpack(f">{len(packed.done) // 8}q", packed.done),
@@ -221,6 +234,7 @@ class Unpacker:
             ),
             state=state,
             rows=rows,
+            row_counts=_row_counts(packed, len(changed), len(pages), len(rows)),
             usage=usage,
             ended=packed.ended,
         )
@@ -258,13 +272,6 @@ class Unpacker:
         if self._pages > self._visit.budget.pages:
             raise WireError("malformed", f"more pages than the {self._visit.budget.pages:,} of the budget")
 
-    def _outlinks(self, packed: msgspec.Raw, now: float) -> tuple[Target, ...]:
-        targets = self._targets(packed, now, is_home=False)
-        self._moves -= sum(target.depth == 0 for target in targets)
-        if self._moves < 0:
-            raise WireError("malformed", "more start pages moved to other sites than there were")
-        return targets
-
     def _targets(self, packed: msgspec.Raw, now: float, *, is_home: bool = True) -> tuple[Target, ...]:
         targets = records.unpack_targets(packed, self._visit.site, now=now)
         self._check_sites((target.url for target in targets), is_home=is_home)
@@ -290,6 +297,18 @@ def _weigh(packed: _Packed[msgspec.Raw]) -> None:
         raise WireError("malformed", f"more than {MAX_ROWS:,} facts in a parcel")
     if size_of(packed.usage) > MAX_USAGE_BYTES:
         raise WireError("malformed", f"more than {MAX_USAGE_BYTES:,} bytes of counts in a parcel")
+
+
+def _row_counts(packed: _Packed[msgspec.Raw], changed: int, pages: int, rows: int) -> tuple[int, ...]:
+    """The number of rows of each page; none where a host does not say, as those before 0.3."""
+    if not packed.row_counts:
+        return ()
+    if len(packed.row_counts) != 4 * changed:
+        raise WireError("malformed", f"{len(packed.row_counts)} bytes of row counts for {changed} pages")
+    counts = unpack(f">{changed}I", packed.row_counts)
+    if sum(counts) > rows:
+        raise WireError("malformed", f"pages with {sum(counts):,} rows, but only {rows:,} rows")
+    return (*counts, *repeat(0, pages - changed))
 
 
 def _check_facts(rows: tuple[bytes, ...], state: StateChange) -> None:

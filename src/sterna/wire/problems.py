@@ -41,6 +41,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "internal": (500, "The host made a mistake"),
     "busy": (503, "Too many crawlers are here"),
     "closed-now": (503, "The owner lets no crawler in now"),
+    "stopped": (503, "The owner stopped this crawler"),
     "no-jail": (503, "This machine cannot jail a foreign crawler"),
 }
 
@@ -54,6 +55,7 @@ class Problem(Record, frozen=True, array_like=False, kw_only=True, omit_defaults
     detail: str = ""
     retry_after: int | None = None  # seconds
     time: float | None = None  # the host's, where the clocks differ
+    until: float | None = None  # of "stopped": when the owner lets the crawler in again, if that is known
 
     @property
     def name(self) -> str:
@@ -70,13 +72,24 @@ class Problem(Record, frozen=True, array_like=False, kw_only=True, omit_defaults
 
 
 def problem(
-    name: str, detail: str = "", *, retry_after: float | None = None, time: float | None = None
+    name: str,
+    detail: str = "",
+    *,
+    retry_after: float | None = None,
+    time: float | None = None,
+    until: float | None = None,
 ) -> Problem:
     """The problem of that name; KeyError if there is none."""
     status, title = PROBLEMS[name]
     seconds = None if retry_after is None else min(max(math.ceil(retry_after), 0), MAX_RETRY_AFTER)
     return Problem(
-        type=_PREFIX + name, title=title, status=status, detail=_plain(detail), retry_after=seconds, time=time
+        type=_PREFIX + name,
+        title=title,
+        status=status,
+        detail=_plain(detail),
+        retry_after=seconds,
+        time=time,
+        until=until,
     )
 
 
@@ -84,13 +97,15 @@ def problem_of(error: WireError | Refused) -> Problem:
     name = error.problem if error.problem in PROBLEMS else "malformed"
     detail = error.detail if name == error.problem else str(error)
     if isinstance(error, Refused):
-        return problem(name, detail, retry_after=error.retry_after, time=error.time)
+        return problem(name, detail, retry_after=error.retry_after, time=error.time, until=error.until)
     return problem(name, detail)
 
 
 def refusal_of(problem: Problem) -> Refused:
     detail = problem.detail or problem.title
-    return Refused(problem.name, detail, retry_after=problem.retry_after, time=problem.time)
+    return Refused(
+        problem.name, detail, retry_after=problem.retry_after, time=problem.time, until=problem.until
+    )
 
 
 def encode_problem(problem: Problem) -> bytes:
@@ -109,7 +124,7 @@ def decode_problem(data: bytes) -> Problem:
         raise WireError("malformed", f"a problem with the status {read.status}")
     if read.retry_after is not None and not 0 <= read.retry_after <= MAX_RETRY_AFTER:
         raise WireError("malformed", f"a problem that asks to wait {read.retry_after} seconds")
-    if read.time is not None and not 0 <= read.time <= MAX_TIME:
+    if not all(0 <= time <= MAX_TIME for time in (read.time, read.until) if time is not None):
         raise WireError("malformed", "a problem with an invalid time")
     # A later version may have other names and titles; they are shown as plain text.
     return msgspec.structs.replace(read, title=_plain(read.title), detail=_plain(read.detail))

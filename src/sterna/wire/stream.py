@@ -13,6 +13,7 @@ from sterna.wire.merkle import HASH_BYTES
 from sterna.wire.parcels import MAX_COUNT, MAX_PARCEL_BYTES, check_usage
 from sterna.wire.problems import malformed
 
+TAKES_STOPS = "stops"  # the word by which a home announces that it supports the frame of an owner's stop
 MAX_LINE_BYTES = 2048  # of log
 _LENGTH_BYTES = 4
 _ENDING = "ending"  # the context in which endings are signed
@@ -62,6 +63,12 @@ class ProblemCame(Record, frozen=True):
     json: bytes
 
 
+class StoppedCame(Record, frozen=True):
+    """The site's owner stopped the crawler; this problem+json says why, and until when."""
+
+    json: bytes
+
+
 class ReceiptCame(Record, frozen=True):
     """A signed receipt, still packed, and how many bytes of the stream came before it."""
 
@@ -69,7 +76,7 @@ class ReceiptCame(Record, frozen=True):
     before_bytes: int
 
 
-Came = ParcelCame | LineCame | AliveCame | ProblemCame | ReceiptCame | Ending
+Came = ParcelCame | LineCame | AliveCame | StoppedCame | ProblemCame | ReceiptCame | Ending
 
 
 class StreamWriter:
@@ -98,6 +105,10 @@ class StreamWriter:
 
     def problem(self, json: bytes) -> bytes:
         return self._frames.frame(Kind.PROBLEM, json[:MAX_PAYLOAD_BYTES])
+
+    def stopped(self, json: bytes) -> bytes:
+        """The owner's stop; to be sent before the last parcel."""
+        return self._frames.frame(Kind.STOPPED, json[:MAX_PAYLOAD_BYTES])
 
     def receipt(self, packed: bytes) -> bytes:
         """The receipt; only the end may follow."""
@@ -133,6 +144,8 @@ class StreamReader:
                 if frame.payload:
                     raise WireError("malformed", "a heartbeat is not empty")
                 yield AliveCame()
+            elif frame.kind is Kind.STOPPED:
+                yield StoppedCame(frame.payload)
             elif frame.kind is Kind.PROBLEM:
                 yield ProblemCame(frame.payload)
             elif frame.kind is Kind.RECEIPT:

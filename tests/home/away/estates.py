@@ -121,6 +121,7 @@ class Estate:
     crawler: Crawler = field(default_factory=Crawler)
     priority: int = 0
     is_required: bool = True  # a host is: whatever is left to do is worth a trip
+    is_defiant: bool = False
     clock: SystemClock = field(default_factory=SystemClock)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     # What happens; changed by the run.
@@ -162,7 +163,12 @@ class Estate:
     def carrier(self) -> Migrating:
         desk = LedgerDesk(self.ledger, self.thread)
         courier = NotingCourier(
-            lambda: self.away, desk, clock=self.clock, progress=Progress(began=0.0), tell=self.told.append
+            lambda: self.away,
+            desk,
+            clock=self.clock,
+            progress=Progress(began=0.0),
+            tell=self.told.append,
+            is_defiant=self.is_defiant,
         )
         courier.lines = self.lines
         return Migrating(
@@ -174,6 +180,7 @@ class Estate:
             is_host_required=self.is_required,
             tell=self.told.append,
             warn=self.warnings.append,
+            is_defiant=self.is_defiant,
         )
 
     @property

@@ -25,7 +25,7 @@ from sterna.home.away.line import Lines
 from sterna.home.away.patience import Patience
 from sterna.home.away.trip import Trip
 from sterna.home.ledger.interface import Ledger, LedgerDesk
-from sterna.home.ledger.records import Estimate, HostRow, Out, OutboxRow
+from sterna.home.ledger.records import Estimate, HostRow, Out, OutboxRow, OwnerRow
 from sterna.home.progress import Progress
 from sterna.model import Parcel, Visit
 from sterna.transport.interface import Call, Transport
@@ -73,6 +73,12 @@ class ForgetfulLedger:
 
     def host_row(self, site: str) -> HostRow | None:
         return None
+
+    def owner_row(self, site: str) -> OwnerRow | None:
+        return None
+
+    def set_owner(self, row: OwnerRow) -> None:
+        pass
 
 
 class FreeDesk(LedgerDesk):

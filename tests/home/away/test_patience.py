@@ -114,7 +114,7 @@ async def test_trip_waits_while_the_host_says_that_the_visit_rests() -> None:
 
 async def test_pause_is_heard_of_after_however_many_other_lines() -> None:
     outings: list[Outing] = []
-    words = [*(f"line {number}" for number in range(1_500)), "paused: the site is busy"]
+    words = [*(f"line {number}" for number in range(1_100)), "paused: the site is busy"]
     outings.append(Outing(resting_host(outings, *words, hours=20)))
     assert (await outings[0].go()).is_proven
     assert len(outings[0].lines) == 1_001

@@ -99,7 +99,7 @@ async def test_large_parcel_comes_in_many_frames() -> None:
 async def test_lines_of_the_host_are_passed_on_and_bounded() -> None:
     def talk(stream: Stream) -> Chunks:
         writer = stream.writer
-        lines = [writer.begin(), *(writer.line(f"{number}\x1b[2J") for number in range(3000))]
+        lines = [writer.begin(), *(writer.line(f"{number}\x1b[2J") for number in range(1_200))]
         return [*lines, *map(writer.parcel, stream.packed), writer.end(stream.ending)]
 
     outing = Outing(LyingHost(parcels(), compose=talk))

@@ -1,7 +1,7 @@
 """A site in memory, a host that visits it and lies about it, and a home that checks: all in virtual time."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -9,8 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 from tests.runtime.fakes import SITE, FakeWeb, Home, VirtualClock, make_kit, reply, visit_of
 
+from sterna.home.away.claims import Claims
 from sterna.home.belief.check import Check, Report
-from sterna.model import Page, Parcel, Visit
+from sterna.model import Ended, Links, Page, Parcel, Target, Visit
 from sterna.runtime.runtime import Runtime
 from sterna.trust.sampling import Witness
 from sterna.version import __version__
@@ -93,7 +94,7 @@ class Checking:
 
     async def run(self, count: int = 59, **fields: Any) -> Report:
         witness = Witness(Random(self.seed))
-        for parcel in await self.told():
+        for parcel in taken(await self.told(), self.visit):
             witness.see(parcel)
         await asyncio.sleep(self.later)
         check = Check(
@@ -128,6 +129,44 @@ def each_page(change: Callable[[Page], Page | None]) -> Tamper:
         ]
 
     return tamper
+
+
+HIDING = ("done", "is_kept", "timeout", "too_large", "again")  # the ways of leaving pages out
+
+
+def hiding(way: str, urls: Collection[str]) -> Tamper:
+    """These pages are left out, and the host has a reason for it."""
+
+    def tamper(parcels: list[Parcel]) -> list[Parcel]:
+        gone = [page for parcel in parcels for page in parcel.pages if page.url in urls]
+        left = [
+            replace(parcel, pages=tuple(page for page in parcel.pages if page.url not in urls))
+            for parcel in parcels
+        ]
+        *first, last = left
+        if way == "done":
+            done = tuple(page.fingerprint for page in gone)
+            return [*first, replace(last, checkpoint=replace(last.checkpoint, done=done))]
+        if way == "again":
+            at = last.pages[0].fetched + 24 * 3600
+            again = tuple(Target(page.url, page.depth, not_before=at) for page in gone)
+            checkpoint = replace(last.checkpoint, again=again)
+            return [*first, replace(last, checkpoint=checkpoint, ended=Ended.BUDGET)]
+        return [*first, replace(last, pages=(*last.pages, *(_excused(page, way) for page in gone)))]
+
+    return tamper
+
+
+def _excused(page: Page, way: str) -> Page:
+    if way == "is_kept":
+        return replace(page, is_kept=False, text="", title="", links=Links())
+    return Page(url=page.url, fingerprint=page.fingerprint, depth=page.depth, fetched=page.fetched, error=way)
+
+
+def taken(parcels: list[Parcel], visit: Visit) -> list[Parcel]:
+    """The parcels as home takes them; WireError if they leave out what cannot be left out."""
+    claims = Claims(visit)
+    return [claims.checked(parcel, now=VirtualClock().now()) for parcel in parcels]
 
 
 def falsified(page: Page, **fields: Any) -> Page:

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 from tests import making
-from tests.home.belief.lying_sites import OFFER, Tamper, detection, each_page, pages, web_of
+from tests.home.belief.lying_sites import OFFER, Tamper, detection, each_page, hiding, pages, web_of
 from tests.runtime.fakes import SITE, Home, VirtualClock, make_kit, run, visit_of
 
 from sterna.home.belief.check import Check, Report
@@ -91,6 +91,14 @@ def added(share: float, seed: int) -> Tamper:
     return add
 
 
+def failing(share: float, seed: int) -> Tamper:
+    return hiding("timeout", chosen(share, seed))
+
+
+def put_off(share: float, seed: int) -> Tamper:
+    return hiding("again", chosen(share, seed))
+
+
 async def check(told: list[Parcel], here: Truth, seed: int) -> Report:
     witness = Witness(Random(f"samples {seed}"))
     for parcel in told:
@@ -100,7 +108,16 @@ async def check(told: list[Parcel], here: Truth, seed: int) -> Report:
 
 
 @pytest.mark.parametrize(
-    ("lie", "share"), [(altered, 0.01), (altered, 0.05), (altered, 0.2), (hidden, 0.05), (added, 0.05)]
+    ("lie", "share"),
+    [
+        (altered, 0.01),
+        (altered, 0.05),
+        (altered, 0.2),
+        (hidden, 0.05),
+        (added, 0.05),
+        (failing, 0.05),
+        (put_off, 0.05),
+    ],
 )
 def test_liar_is_found_out_as_surely_as_the_formula_says(
     true: list[Parcel], lie: Callable[[float, int], Tamper], share: float

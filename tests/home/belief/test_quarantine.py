@@ -79,13 +79,14 @@ async def test_room_is_full_when_all_visits_together_take_too_much(tmp_path: Pat
     assert not room.full.is_set()
 
 
-async def test_what_nobody_waits_for_is_swept(tmp_path: Path) -> None:
+async def test_what_nobody_waits_for_is_set_aside(tmp_path: Path) -> None:
     room = Quarantine(tmp_path / "waiting")
     room.sweep(())
     for visit in ("v1", "v2"):
         (await filled(room, visit)).close()
     room.sweep({"v2"})
     assert (room.has("v1"), room.has("v2")) == (False, True)
+    assert [path.name for path in (tmp_path / "aside").iterdir()] == ["v1"]
 
 
 async def test_disk_that_refuses_says_what_to_do(tmp_path: Path) -> None:

@@ -10,7 +10,17 @@ from tests.home.ledger.program_suite import ProgramSuite
 from tests.making import parcel
 
 from sterna.home.ledger.interface import Ledger
-from sterna.home.ledger.records import UNDER_WAY, Change, Disposal, HostRow, InboxRow, Lease, Out, OutboxRow
+from sterna.home.ledger.records import (
+    UNDER_WAY,
+    Change,
+    Disposal,
+    HostRow,
+    InboxRow,
+    Lease,
+    Out,
+    OutboxRow,
+    OwnerRow,
+)
 from sterna.model import Arrival, Checkpoint, Ended, Hold, Parcel, Robots, RobotsState, Target, Usage
 from sterna.web.politeness import site_key
 
@@ -120,6 +130,42 @@ class HostSuite(ProgramSuite):
         ledger.set_host(HostRow(site=SITE, offer=offer, failed_until=failed_until))
         (lease,) = ledger.lease(["v"], now=10.0, pages=1, host_pages=3, max_depth=5)
         assert (lease.pages, len(lease.starts)) == (pages, pages)
+
+    # -- what owners ask for -----------------------------------------------------------------------------
+
+    def test_site_whose_owner_stopped_the_crawler_is_not_leased_before_its_time(
+        self, ledger: Ledger, reopen: Callable[[], Ledger]
+    ) -> None:
+        ledger.seed(targets("/a", depth=0), now=1.0)
+        row = OwnerRow(site=SITE, reason="no", until=500.0, ask_at=100.0, closed="/x/\n/y", closed_until=50.0)
+        ledger.set_owner(row)
+        ledger.close()
+        ledger = reopen()
+        assert ledger.owner_rows() == [row]
+        assert (ledger.owner_row(SITE), ledger.owner_row(OTHER)) == (row, None)
+        assert ledger.lease(["v"], now=10.0, pages=9, max_depth=9) == []
+        assert ledger.counts(now=10.0).next_turn == 100.0  # when its host is to be asked
+        (lease,) = ledger.lease(["v"], now=100.0, pages=9, max_depth=9)
+        assert lease.closed == ()
+
+    @pytest.mark.parametrize(("may_ask", "turn"), [(True, 20.0), (False, 500.0)])
+    def test_next_run_asks_the_owner_again_if_it_sends_crawlers(
+        self, ledger: Ledger, may_ask: bool, turn: float
+    ) -> None:
+        ledger.seed(targets("/a", depth=0), now=1.0)
+        ledger.set_owner(OwnerRow(site=SITE, until=500.0, ask_at=500.0))
+        assert ledger.lease(["v"], now=10.0, pages=9, max_depth=9) == []
+        ledger.ask_owners(now=20.0, may_ask=may_ask)
+        assert ledger.counts(now=20.0).next_turn == turn
+        assert len(ledger.lease(["v"], now=20.0, pages=9, max_depth=9)) == may_ask
+
+    def test_user_who_crawls_despite_owners_waits_for_none(self, ledger: Ledger) -> None:
+        ledger.seed(targets("/a", depth=0), now=1.0)
+        ledger.set_owner(OwnerRow(site=SITE, until=500.0, ask_at=500.0, closed="/a", closed_until=500.0))
+        assert ledger.lease(["v"], now=10.0, pages=9, max_depth=9) == []
+        ledger.forget_owners(now=20.0)
+        (lease,) = ledger.lease(["v"], now=20.0, pages=9, max_depth=9)
+        assert (lease.closed, ledger.owner_rows()) == ((), [])
 
     # -- leaving and coming home -------------------------------------------------------------------------
 

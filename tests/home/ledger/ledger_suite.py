@@ -306,6 +306,44 @@ class LedgerSuite:
         assert again.holds(now=899.0) == (hold,)
         assert self.lease(again, 901.0).site == SITE
 
+    def test_waits_from_a_clock_that_was_a_year_ahead_are_void(
+        self, ledger: Ledger, reopen: Callable[[], Ledger]
+    ) -> None:
+        year, now = 365 * 86400.0, 1_000_000.0
+        ledger.seed([Target(f"{SITE}/a"), Target(f"{OTHER}/b")], now=now + year)
+        ledger.hold([Hold(site_key(SITE), now + year + 60.0), Hold("total", now + 60.0)])
+        lease = self.lease(ledger, now=now + year)
+        late = Target(f"{SITE}/late", attempts=1, not_before=now + year + 60.0)
+        self.commit(
+            ledger,
+            parcel(
+                lease,
+                checkpoint=Checkpoint(again=(late,), found=(late,)),
+                holds=(Hold(site_key(lease.site), now + year + 3600.0),),
+                ended=Ended.BLOCKED,
+            ),
+            now=now + year + 1.0,
+        )
+        ledger = reopen()
+        ledger.recover(now=now, least_pause=1.0)
+        assert ledger.holds(now=now) == (Hold("total", now + 60.0),)
+        leases = ledger.lease(["one", "two"], now=now, pages=100, max_depth=64)
+        assert {start.url for each in leases for start in each.starts} >= {f"{SITE}/late", f"{OTHER}/b"}
+
+    def test_robots_txt_is_asked_for_again_after_a_clock_was_ahead(
+        self, ledger: Ledger, reopen: Callable[[], Ledger]
+    ) -> None:
+        year, now = 365 * 86400.0, 1_000_000.0
+        ledger.seed([Target(f"{SITE}/a")], now=now + year)
+        failed = Robots(
+            RobotsState.DISQUALIFIED, tried_at=now + year, failures=1, retry_at=now + year + 3600.0
+        )
+        lease = self.lease(ledger, now=now + year)
+        self.commit(ledger, parcel(lease, robots=failed, ended=Ended.DISQUALIFIED), now=now + year)
+        ledger = reopen()
+        ledger.recover(now=now, least_pause=1.0)
+        assert self.lease(ledger, now=now).robots.retry_at <= now
+
     def test_hold_is_never_shortened(self, ledger: Ledger) -> None:
         ledger.hold([Hold("total", 50.0)])
         ledger.hold([Hold("total", 20.0)])

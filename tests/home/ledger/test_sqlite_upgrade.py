@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.home.ledger import version_2, version_3, version_4
+from tests.home.ledger import version_2, version_3, version_4, version_5
 from tests.home.ledger.ledger_suite import page, targets
 from tests.home.ledger.version_2 import SITE
 from tests.making import parcel
@@ -17,13 +17,14 @@ from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Checkpoint, Ended, State, StateChange, Usage
 from sterna.web.urls import fingerprint
 
-WRITE = {2: version_2.write, 3: version_3.write, 4: version_4.write}
+WRITE = {2: version_2.write, 3: version_3.write, 4: version_4.write, 5: version_5.write}
 _STATES = (1, 0.25, ((7, b"fact"),))
-KEPT = {2: (0, 0.0, ()), 3: _STATES, 4: _STATES}  # format 2 knows nothing of these
+KEPT = {2: (0, 0.0, ()), 3: _STATES, 4: _STATES, 5: _STATES}  # format 2 knows nothing of these
 
 # The crawlers that were sent out, their parcels, and the host: its key and its priority.
 _NONE: tuple[list[str], list[int], tuple[str, int] | None] = ([], [], None)
-HOSTS = {2: _NONE, 3: _NONE, 4: (["v1"], [1], ("ed25519:k", 0))}
+_ONE = (["v1"], [1], ("ed25519:k", 0))
+HOSTS = {2: _NONE, 3: _NONE, 4: _ONE, 5: _ONE}
 
 
 def hosts(ledger: Ledger) -> tuple[list[str], list[int], tuple[str, int] | None]:

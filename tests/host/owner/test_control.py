@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import LineBroken, StorageError
-from sterna.host.owner.control import CONTROL, ControlRequest, ControlResponse, ask, meant, open_control
+from sterna.host.owner.control import (
+    CONTROL,
+    Closure,
+    ControlRequest,
+    ControlResponse,
+    ask,
+    meant,
+    open_control,
+)
 from sterna.host.owner.status import HostStatus, VisitStatus
 from sterna.model import Budget
 
@@ -40,7 +48,7 @@ class Host:
             site="http://site.test", version="1", began=0.0, now=20.0, pid=1, visits=self.visits
         )
 
-    async def stop_visit(self, visit: str) -> bool:
+    async def stop_visit(self, visit: str, closure: Closure) -> bool:
         self.stopped.append(visit)
         return True
 

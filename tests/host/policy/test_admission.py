@@ -8,8 +8,8 @@ import pytest
 from tests.host.knocking import SITE, config_of, send
 
 from sterna.errors import Refused, SternaError, WireError
-from sterna.host.policy.policy import Caps, Policy
-from sterna.host.policy.terms import SKEW_SECONDS, Terms, admit
+from sterna.host.policy.policy import Caps, HomeRules, Policy
+from sterna.host.policy.terms import SKEW_SECONDS, Terms, admit, terms_of
 from sterna.host.visiting.reception import MAX_STARTS, visit_of
 from sterna.model import (
     Budget,
@@ -25,6 +25,7 @@ from sterna.model import (
     Target,
     Validator,
 )
+from sterna.version import __version__
 from sterna.wire.handshake import Hello
 from sterna.wire.known import pack_known
 from sterna.wire.orders import Agent
@@ -81,11 +82,21 @@ def test_visit_has_the_homes_crawler_and_the_hosts_manners(tmp_path: Any) -> Non
     visit = accepted(tmp_path, policy=Policy(connections=3, delay_seconds=0.25))
     etiquette = visit.etiquette
     assert (visit.site, visit.id, visit.part, visit.epoch) == (SITE, "v1", "/", 7)
-    assert (etiquette.user_agent, etiquette.robots_name) == ("Tern/1 (+mailto:ada@home.test)", "Tern")
+    assert etiquette.outside_agent == "Tern/1 (+mailto:ada@home.test)"
     assert (etiquette.connections, etiquette.delay_seconds, etiquette.response_factor) == (3, 0.25, 0.0)
     assert etiquette.obey_robots
     assert visit.may_be_private
     assert not visit.allow_private
+
+
+def test_owner_and_not_the_home_names_the_crawler(tmp_path: Any) -> None:
+    googlebot = Agent("Mozilla/5.0 (compatible; Googlebot/2.1)", "Googlebot")
+    etiquette = accepted(tmp_path, agent=googlebot).etiquette
+    assert (etiquette.robots_name, etiquette.user_agent) == ("Sterna", f"Sterna/{__version__}")
+    policy = Policy(robots_name="Guest")
+    for home, name in ((None, "Guest"), (HomeRules(robots_name="Ada"), "Ada")):
+        terms = terms_of(policy, "ada", home)
+        assert accepted(tmp_path, agent=googlebot, terms=terms).etiquette.robots_name == name
 
 
 def test_budget_is_the_least_of_asked_granted_and_policy(tmp_path: Any) -> None:

@@ -172,6 +172,29 @@ def test_what_is_wrong_is_said_with_its_line_and_field(
     assert "\n" not in said
 
 
+def test_number_of_too_many_digits_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"policy\.toml is not valid TOML: a number in it has too many digits"
+    ):
+        read_policy(write(tmp_path, f"connections = {'9' * 5_000}\n"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"a\\nb" = 1\n',
+        '[homes."\\u001b[2J"]\nx = 1\n',
+        f"robots_name = '{'x' * 5_000}'\n",
+        f"[{'b.' * 900}b]\n" * 2,
+    ],
+)
+def test_complaint_is_one_line_whatever_the_file_says(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_policy(write(tmp_path, text))
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 2_100
+
+
 def test_what_is_no_toml_is_said_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"policy\.toml is not valid TOML: .*line 2"):
         read_policy(write(tmp_path, "zone = 'UTC'\nhours = [}\n"))

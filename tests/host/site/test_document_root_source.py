@@ -271,6 +271,33 @@ async def test_other_kinds_and_folders_are_judged_themselves(
     assert server.asked == [(path, True) for path in paths[:4]]
 
 
+async def test_nobody_else_speaks_for_a_link(by_folder: RootedFetcher, server: Server, root: Path) -> None:
+    """Servers may follow none, or only those of some owners."""
+    (root / "docs" / "link.html").symlink_to("page.html")
+    (root / "docs" / "out.html").symlink_to("../page.html")
+    for path in ("/docs/link.html", "/docs/out.html"):
+        server.says[path] = answering(403)
+    await get(by_folder, "/docs/page.html")
+
+    statuses = [(await get(by_folder, path)).status for path in ("/docs/link.html", "/docs/out.html")]
+
+    assert statuses == [403, 403]
+
+
+async def test_folder_that_becomes_a_link_is_judged_anew(
+    by_folder: RootedFetcher, server: Server, root: Path
+) -> None:
+    await get(by_folder, "/docs/page.html")
+    (root / "docs").rename(root / "moved")
+    (root / "docs").symlink_to("moved")
+    server.asked.clear()
+
+    bodies = [(await get(by_folder, "/docs/page.html")).body for _ in range(2)]
+
+    assert bodies == [PAGE, PAGE]
+    assert server.asked == [("/docs/page.html", True)]
+
+
 async def test_trust_ends(by_folder: RootedFetcher, server: Server, clock: Clock) -> None:
     await get(by_folder, "/page.html")
     clock.time += TRUST_SECONDS

@@ -37,9 +37,11 @@ from sterna.model import (
     Visit,
 )
 from sterna.runtime.access import RuntimeConfig
+from sterna.runtime.readers import Readers
 from sterna.runtime.runtime import open_runtime
 from sterna.web.clock import SystemClock
 from sterna.web.curl import CurlConfig, CurlFetcher
+from sterna.web.document import Document, Fetched
 from sterna.web.http import Fetcher, Request, Response
 from sterna.web.politeness import NO_LIMITS
 from sterna.web.urls import Canonical
@@ -78,6 +80,21 @@ class Site:
     def statuses(self) -> Counter[str]:
         """How often the server answered how."""
         return Counter(line.split('"')[2].split()[0] for line in self.log_path.read_text().splitlines())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_each_response_once() -> Iterator[None]:
+    """A response that came before is not parsed again: these tests are about where responses come from."""
+    read, documents = Readers.read, dict[Fetched, Document]()
+
+    async def read_once(readers: Readers, fetched: Fetched) -> Document:
+        if fetched not in documents:
+            documents[fetched] = await read(readers, fetched)
+        return documents[fetched]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Readers, "read", read_once)
+        yield
 
 
 class Outside:
@@ -444,4 +461,4 @@ def test_files_alone_show_less_than_a_server_and_nothing_else(odd_site: Site, se
     ruled = {"/guarded/secret.html", "/staff/secret.html", "/nolinks/in.html"}
     assert all(seen_outside[path] == inside[path] for path in shown - ruled)
     assert not any(path.startswith("/rules/") for path in shown)
-    assert kept_back >= {"/plain.html~", "/plain.html.bak", "/scripts/tool.py", "/links/out.html"}
+    assert kept_back >= {"/plain.html~", "/plain.html.bak", "/scripts/tool.py", "/links/out.html", "/noext"}

@@ -12,12 +12,19 @@ from sterna.errors import ConfigError, FetchError
 from sterna.host.config import HostConfig
 from sterna.host.policy.policy import Policy
 from sterna.host.site.closed import Closed
-from sterna.host.site.source import LoopbackResolver, SiteFetcher, open_source, resolver_of
+from sterna.host.site.source import (
+    LoopbackResolver,
+    ShieldedFetcher,
+    SiteFetcher,
+    check_source,
+    open_source,
+    resolver_of,
+)
 from sterna.model import Ended, Etiquette, Parcel, Target
 from sterna.runtime.access import RuntimeConfig
 from sterna.runtime.runtime import open_runtime
 from sterna.web.clock import SystemClock
-from sterna.web.http import Request, Response
+from sterna.web.http import Fetcher, Request, Response
 from sterna.web.politeness import NO_LIMITS
 
 SITE = "https://www.example.org"
@@ -162,6 +169,164 @@ async def test_files_alone_are_read_where_there_is_no_server(tmp_path: Path) -> 
             await fetcher.fetch(Request(url=f"{SITE}/drafts/x"))
 
     assert bodies == [b"start", b"more"]
+
+
+LINKS = {  # and where they lead
+    "public/x.html": "../private/secret.html",
+    "public/hidden.html": "../.git/config.html",
+    "public/key.html": "../id_rsa",
+    "public/copy.html": "../page.html~",
+    "public/source.html": "../app.php",
+    "public/chain.html": "x.html",
+    "open": "private",
+    "indexed/index.html": "../private/secret.html",
+    "app2.php": "page.html",
+}
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """A root with links to what is closed, withheld or in another folder of the site."""
+    root = tmp_path / "root"
+    for name in ("private/secret.html", ".git/config.html", "id_rsa", "page.html~", "app.php", "page.html"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("page" if name == "page.html" else "secret")
+    for name, target in LINKS.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).symlink_to(target)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "x.html").symlink_to(root / "private" / "secret.html")
+    return root
+
+
+LINKED = (
+    "/public/x.html", "/public/chain.html", "/open/secret.html", "/open/", "/open", "/files/x.html",
+    "/indexed/",
+)  # fmt: skip
+ODDLY_SPELT = (
+    "/open%2Fsecret.html",
+    "/page/%2e%2e/open/secret.html",
+    "/./open/secret.html",
+    "/%6fpen//secret.html",
+)
+WITHHELD = (
+    "/public/hidden.html",
+    "/public/key.html",
+    "/public/copy.html",
+    "/public/source.html",
+    "/app2.php",
+)
+
+
+async def ask(fetcher: Fetcher, path: str) -> str:
+    try:
+        answer = await fetcher.fetch(Request(url=SITE + path, address="127.0.0.1"))
+    except FetchError as error:
+        return error.kind
+    return f"{answer.status} {answer.body.decode()}".rstrip()
+
+
+async def test_link_to_a_closed_folder_is_closed_where_files_stand_alone(
+    tmp_path: Path, linked: Path
+) -> None:
+    config = config_of(
+        tmp_path,
+        root=linked,
+        check="never",
+        aliases=(("/files", tmp_path / "files"),),
+        policy=Policy(closed=("/private/",)),
+    )
+
+    async with open_source(config, SystemClock()) as fetcher:
+        assert {path: await ask(fetcher, path) for path in LINKED} == dict.fromkeys(LINKED, "refused")
+        assert {path: await ask(fetcher, path) for path in WITHHELD} == dict.fromkeys(WITHHELD, "404")
+        assert await ask(fetcher, "/page.html") == "200 page"
+
+
+async def test_link_to_what_is_closed_to_one_visit_is_closed_to_it(tmp_path: Path, linked: Path) -> None:
+    """Also if it was closed after the host had started."""
+    config = config_of(tmp_path, root=linked, check="never", aliases=(("/files", tmp_path / "files"),))
+    closed = [""]
+
+    async with open_source(config, SystemClock()) as source:
+        visiting = ShieldedFetcher(source, lambda: tuple(filter(None, closed)))
+        before = await ask(visiting, "/public/x.html")
+        closed.append("/private/")
+        after = {path: await ask(visiting, path) for path in LINKED}
+        others = await ask(ShieldedFetcher(source, tuple), "/public/x.html")
+
+    assert (before, others) == ("200 secret", "200 secret")
+    assert after == dict.fromkeys(LINKED, "refused")
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("check", ["every", "folder"])
+async def test_link_to_a_closed_folder_is_closed_although_the_server_shows_it(
+    tmp_path: Path, linked: Path, check: str
+) -> None:
+    folders = {"/": linked, "/files": tmp_path / "files"}
+    (linked / "private" / "index.html").write_text("secret")
+    with serve(folders, folder=tmp_path / "nginx") as server:
+        config = config_of(
+            tmp_path,
+            site=server.url,
+            root=linked,
+            check=check,
+            aliases=(("/files", tmp_path / "files"),),
+            policy=Policy(closed=("/private/",)),
+        )
+        async with open_source(config, SystemClock()) as fetcher:
+            found = dict[str, str | int]()
+            for path in (*LINKED, *ODDLY_SPELT, "/page.html"):
+                try:
+                    request = Request(url=server.url + path, address="127.0.0.1")
+                    found[path] = (await fetcher.fetch(request)).status
+                except FetchError as error:
+                    found[path] = error.kind
+        log = server.log_path.read_text()
+
+    assert found == dict.fromkeys((*LINKED, *ODDLY_SPELT), "refused") | {"/page.html": 200}
+    assert "open" not in log  # nobody asked
+    assert "/public" not in log
+
+
+async def test_folder_is_open_although_the_name_of_its_index_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("start")
+    config = config_of(tmp_path, root=tmp_path, check="never", policy=Policy(closed=("/index",)))
+
+    async with open_source(config, SystemClock()) as fetcher:
+        assert await ask(fetcher, "/") == "200 start"
+        assert await ask(fetcher, "/index.html") == "refused"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"check": "never", "kinds": ("js on",)}, r"kind 'js on' is invalid: write it as json"),
+        ({"check": "never", "kinds": ("",)}, "kind '' is invalid"),
+        ({"check": "never", "kinds": ("PHP",)}, "kind 'PHP' cannot be shown"),
+        ({"check": "never", "kinds": ("tar.bak",)}, "cannot be shown"),
+        ({"check": "every", "kinds": ("json",)}, "kinds need --check never"),
+        ({"kinds": ("json",)}, "kinds need --check never"),
+    ],
+)
+def test_kind_that_cannot_be_says_so(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_source(config_of(tmp_path, root=tmp_path, **fields))
+
+
+async def test_kinds_of_the_owner_are_shown_too(tmp_path: Path) -> None:
+    names = ("data.json", "data.csv", "all.tar.gz", "page.html")
+    for name in names:
+        (tmp_path / name).write_text(name)
+    config = config_of(tmp_path, root=tmp_path, check="never", kinds=("json", ".TAR.gz"))
+
+    async with open_source(config, SystemClock()) as fetcher:
+        found = [
+            await ask(fetcher, f"/{name}") for name in ("data.json", "data.csv", "all.tar.gz", "page.html")
+        ]
+
+    assert found == ["200 data.json", "404", "200 all.tar.gz", "200 page.html"]
 
 
 @pytest.mark.servers

@@ -17,10 +17,13 @@ for _name in ("syscall", "shmat", "sbrk", "process_vm_readv"):
 
 NUMBERS = {  # x86_64, aarch64
     "bpf": (321, 280),
+    "clock_gettime": (228, 113),
+    "clock_nanosleep": (230, 115),
     "clone": (56, 220),
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
     "keyctl": (250, 219),
+    "pidfd_getfd": (438, 438),
     "perf_event_open": (298, 241),
     "pkey_mprotect": (329, 288),
     "rt_sigqueueinfo": (129, 138),

@@ -1,4 +1,4 @@
-"""What native code in a cell could try: a forker's entry, for the jail and for the control outside.
+"""What native code in a reader's cell could try: a forker's entry, for the jail and for the control outside.
 
 Everything aims at what the test made itself: its process, its folder, its listener. An attack returns if the
 kernel did what it was asked, and raises OSError if not.
@@ -8,6 +8,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import resource
 import select
 import signal
 import socket
@@ -29,6 +30,7 @@ from tests.runtime.cell.attacking import (
     system_call,
 )
 
+from sterna.runtime import reader
 from sterna.runtime.cell import kernel
 
 SECRET = b"something that only the warm parent should know"
@@ -36,6 +38,7 @@ PROGRAM = Path("/bin/true").read_bytes()
 
 __all__ = ["ATTACKS", "Attack", "Order", "Outcome", "serve"]
 
+warm = reader.warm  # so that its warm parent has what a reader's has
 _decoder = msgspec.msgpack.Decoder(Order)
 
 
@@ -87,7 +90,23 @@ def send_out_of_band(order: Order, sock: socket.socket) -> object:
     return sock.send(b"!", socket.MSG_OOB)
 
 
+@attack()
+def send_by_udp(order: Order, sock: socket.socket) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mine:
+        mine.sendto(b"the text of a page", ("127.0.0.1", order.port))
+
+
 # Files
+
+
+@attack()
+def list_a_folder(order: Order, sock: socket.socket) -> object:
+    return os.listdir(order.folder)  # noqa: PTH208 - only the call matters
+
+
+@attack(unprivileged=("EACCES",))  # the warm parent changed its user
+def read_the_parents_environment(order: Order, sock: socket.socket) -> object:
+    return Path(f"/proc/{order.parent}/environ").read_bytes()
 
 
 @attack()
@@ -209,6 +228,37 @@ def read_the_parents_memory(order: Order, sock: socket.socket) -> None:
         )
     )
     assert buffer.raw == SECRET
+
+
+@attack(unless=("ENOSYS",), unprivileged=("EPERM",) if Path("/proc/sys/kernel/yama").exists() else ())
+def take_a_descriptor_of_another(order: Order, sock: socket.socket) -> object:
+    return system_call("pidfd_getfd", os.pidfd_open(order.victim), 0, 0)
+
+
+@attack()
+def slow_another_process_down(order: Order, sock: socket.socket) -> None:
+    os.setpriority(os.PRIO_PROCESS, order.victim, 19)
+
+
+@attack()
+def limit_another_process(order: Order, sock: socket.socket) -> object:
+    return resource.prlimit(order.victim, resource.RLIMIT_CORE, (0, 0))
+
+
+def cpu_clock_of(pid: int) -> int:
+    """The number of a process's clock, as clock_getcpuclockid() makes it."""
+    return (~pid << 3) | 2
+
+
+@attack()
+def read_the_cpu_clock_of_another(order: Order, sock: socket.socket) -> object:
+    return system_call("clock_gettime", cpu_clock_of(order.victim), ctypes.create_string_buffer(16))
+
+
+@attack()
+def wait_for_the_cpu_clock_of_another(order: Order, sock: socket.socket) -> object:
+    until, now = 1, ctypes.create_string_buffer(16)  # TIMER_ABSTIME, and a time that is past
+    return system_call("clock_nanosleep", cpu_clock_of(order.victim), until, now, 0)
 
 
 # Signals to a process outside

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.killing import children_of
 from tests.runtime.cell.obeying import LIMITS, LOOPS, SECONDS, Loop, ends, hear, parent_of, say, started
 
 from sterna.errors import JailError
@@ -105,6 +106,53 @@ async def test_jail_that_fails_halfway_lets_nothing_run(modules: Path) -> None:
 async def test_wrapper_that_does_not_work_is_left_out(wrapper: tuple[str, ...]) -> None:
     async with Forker("obedient:serve", wrapper=wrapper) as warm, await started(warm) as cell:
         assert await say(cell, "hello") == "hello"
+
+
+@pytest.mark.parametrize("how", ["parent", "wrapper"])
+async def test_warm_parent_that_is_killed_as_it_starts_is_started_again_in_its_wrapper(
+    how: str, modules: Path
+) -> None:
+    wrapper = modules / "wrapper"
+    is_second = f"test -e {modules}/once || {{ touch {modules}/once; kill -KILL $$; }}\n"
+    run = '"$@"; exit $((128 + 9))' if how == "parent" else 'exec "$@"'
+    first = "" if how == "parent" else is_second
+    wrapper.write_text(f"#!/bin/sh\necho >> {modules}/starts\n{first}{run}\n")
+    wrapper.chmod(0o755)
+    (modules / "mortal.py").write_text(f"""
+import os, pathlib, signal
+if {how == "parent"} and not (once := pathlib.Path({str(modules / "once")!r})).exists():
+    once.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+from obedient import serve
+""")
+    async with Forker("mortal:serve", wrapper=(str(wrapper),)) as warm, await started(warm) as cell:
+        assert await say(cell, "hello") == "hello"
+    assert (modules / "starts").read_text() == "\n\n"  # both times
+
+
+async def test_warm_parent_that_is_always_killed_is_given_up(modules: Path) -> None:
+    (modules / "doomed.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    async with Forker("doomed:serve", wrapper=()) as warm:
+        with pytest.raises(JailError, match="cannot start the warm parent of doomed:serve"):
+            await started(warm)
+
+
+@pytest.mark.usefixtures("own_processes")
+async def test_stopped_warm_parent_ends_with_its_wrapper(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "CLOSE_SECONDS", 0.2)
+    wrapper = modules / "wrapper"
+    wrapper.write_text('#!/bin/sh\n"$@"\nexit\n')
+    wrapper.chmod(0o755)
+    before = set(children_of(os.getpid()))
+    async with Forker("obedient:serve", wrapper=(str(wrapper),)) as warm:
+        await warm.warm_parent()
+        processes = [os.pidfd_open(pid) for pid in set(children_of(os.getpid())) - before]
+        for process in processes:
+            signal.pidfd_send_signal(process, signal.SIGSTOP)
+    assert len(processes) == 2
+    assert all(map(ends, processes))
 
 
 async def test_wrapper_that_works_is_used(modules: Path) -> None:

@@ -18,9 +18,11 @@ import pytest
 import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runtime.cell.attacks import ATTACKS, Attack, Order, Outcome
+from tests.runtime.cell.attacks import ATTACKS, Attack, Order, Outcome, cpu_clock_of
+from tests.runtime.cell.obeying import parent_of
 
 from sterna.errors import JailError
+from sterna.model import Record
 from sterna.runtime.cell import jail, kernel, seccomp
 from sterna.runtime.cell.jail import NOBODY, JailLimits, protection
 from sterna.runtime.cell.pool import Cell, Death, Forker
@@ -37,12 +39,19 @@ USERS = ["as we are", "nobody"] if os.geteuid() == 0 else ["as we are"]
 SECONDS = 20
 
 # All is imported as root, who can read it wherever it lies, and then the warm parent becomes somebody else.
+AS_WE_ARE = "from tests.runtime.cell.attacks import serve, warm"
 UNPRIVILEGED = f"""
 import os
-from tests.runtime.cell.attacks import serve
+{AS_WE_ARE}
+warm()
 os.setgroups([])
 os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
 os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
+"""
+# A warm parent that keeps its rights, for the controls.
+LOOSE = """
+from sterna.runtime.cell import jail
+jail.give_up_rights = lambda: None
 """
 
 
@@ -81,7 +90,6 @@ class Scene:
         return files == {"secret": "keep this"} and self.victim.poll() is None
 
     def order(self, name: str, cell: Cell, *, is_control: bool, is_landlocked: bool = False) -> Order:
-        status = Path(f"/proc/{cell.pid}/stat").read_text()
         return Order(
             name=name,
             is_control=is_control,
@@ -89,7 +97,7 @@ class Scene:
             folder=str(self.folder),
             port=self.port,
             victim=self.victim.pid,
-            parent=int(status.rpartition(")")[2].split()[1]),
+            parent=parent_of(cell.pid),
             number=MEGABYTES_TRIED,
         )
 
@@ -99,29 +107,39 @@ def processes() -> None:
     """The warm parent that the first test starts serves the whole module."""
 
 
-@pytest.fixture(scope="module")
-def unprivileged_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the module of unprivileged attacks lies."""
-    folder = tmp_path_factory.mktemp("unprivileged")
-    (folder / "attacks_as_nobody.py").write_text(UNPRIVILEGED)
-    return folder
+@pytest.fixture(autouse=True)
+def modules() -> None:
+    """Only two tests write an entry, and where to is their own business."""
+
+
+class Warm(Record, frozen=True):
+    """Warm parents of one user, as they are and with all their rights; without bubblewrap around them."""
+
+    user: str
+    forker: Forker
+    loose: Forker
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module", params=USERS)
 async def warm(
-    request: pytest.FixtureRequest, unprivileged_folder: Path
-) -> AsyncIterator[tuple[Forker, str]]:
-    """A warm parent without bubblewrap, so that the controls are outside of everything, and its user."""
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Warm]:
+    folder, user = tmp_path_factory.mktemp("attacks"), request.param
+    name, code = ("as_nobody", UNPRIVILEGED) if user == "nobody" else ("as_we_are", AS_WE_ARE)
+    (folder / f"{name}.py").write_text(code)
+    (folder / f"loose_{name}.py").write_text(code + LOOSE)
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(unprivileged_folder)
-        entry = "attacks_as_nobody:serve" if request.param == "nobody" else "tests.runtime.cell.attacks:serve"
-        async with Forker(entry, wrapper=()) as forker:
-            yield forker, request.param
+        patch.syspath_prepend(folder)
+        async with (
+            Forker(f"{name}:serve", wrapper=()) as forker,
+            Forker(f"loose_{name}:serve", wrapper=()) as loose,
+        ):
+            yield Warm(user, forker, loose)
 
 
 @pytest.fixture
-def scene(warm: tuple[Forker, str]) -> Iterator[Scene]:
-    made = Scene(warm[1])
+def scene(warm: Warm) -> Iterator[Scene]:
+    made = Scene(warm.user)
     yield made
     made.close()
 
@@ -147,10 +165,8 @@ async def ending(cell: Cell) -> Death:
 
 
 @pytest.mark.parametrize("name", TRIED)
-async def test_attack_fails_in_the_jail_and_its_end_is_named(
-    warm: tuple[Forker, str], scene: Scene, name: str
-) -> None:
-    async with await warm[0].start(limits=LIMITS, is_jailed=True) as cell:
+async def test_attack_fails_in_the_jail_and_its_end_is_named(warm: Warm, scene: Scene, name: str) -> None:
+    async with await warm.forker.start(limits=LIMITS, is_jailed=True) as cell:
         outcome = await carry_out(scene.order(name, cell, is_control=False), cell)
         death = await ending(cell)
     expected = ATTACKS[name].jailed
@@ -162,9 +178,9 @@ async def test_attack_fails_in_the_jail_and_its_end_is_named(
 
 
 @pytest.mark.parametrize("name", TRIED)
-async def test_attack_works_outside_the_jail(warm: tuple[Forker, str], scene: Scene, name: str) -> None:
+async def test_attack_works_outside_the_jail(warm: Warm, scene: Scene, name: str) -> None:
     attack = ATTACKS[name]
-    async with await warm[0].start(limits=ROOMY, is_jailed=False) as cell:
+    async with await warm.loose.start(limits=ROOMY, is_jailed=False) as cell:
         outcome = await carry_out(scene.order(name, cell, is_control=True), cell)
         if outcome and outcome.worked:
             check_the_damage(name, scene)
@@ -206,18 +222,34 @@ BEHIND_LANDLOCK = {
 
 @pytest.mark.skipif(kernel.landlock_abi() < 6, reason="this kernel's Landlock does not know signals")
 @pytest.mark.parametrize("name", sorted(BEHIND_LANDLOCK))
-async def test_landlock_stands_without_the_filter(warm: tuple[Forker, str], scene: Scene, name: str) -> None:
-    async with await warm[0].start(limits=ROOMY, is_jailed=False) as cell:
-        outcome = await carry_out(scene.order(name, cell, is_control=True, is_landlocked=True), cell)
-    assert outcome == Outcome(False, BEHIND_LANDLOCK[name])
+async def test_landlock_stands_without_the_filter(warm: Warm, scene: Scene, name: str) -> None:
+    """In a cell that goes behind Landlock by itself, and in one that is not jailed: its parent went there."""
+    for forker in (warm.loose, warm.forker):
+        async with await forker.start(limits=ROOMY, is_jailed=False) as cell:
+            is_landlocked = forker is warm.loose
+            order = scene.order(name, cell, is_control=True, is_landlocked=is_landlocked)
+            assert await carry_out(order, cell) == Outcome(False, BEHIND_LANDLOCK[name])
     assert scene.is_untouched()
 
 
-@pytest.mark.skipif(kernel.landlock_abi() < 6, reason="this kernel's Landlock does not know signals")
-async def test_owner_of_a_socket_behind_landlock_signals_nobody(
-    warm: tuple[Forker, str], scene: Scene
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
+async def test_warm_parent_of_root_has_no_rights_and_no_environment(
+    warm: Warm,
 ) -> None:
-    async with await warm[0].start(limits=ROOMY, is_jailed=False) as cell:
+    async with await warm.forker.start(limits=LIMITS, is_jailed=False) as cell:
+        parent = parent_of(cell.pid)
+        status = status_of(parent)
+        environment = environment_of(parent)
+    assert set(status["Uid"].split()) == set(status["Gid"].split()) == {str(NOBODY)}
+    assert {status[name] for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")} == {"0" * 16}
+    assert (status["Groups"], status["NoNewPrivs"]) == ("", "1")
+    # What Python starts with, and what some shells add.
+    assert environment <= {"PYTHONPATH", "LD_LIBRARY_PATH", "PYTHONHOME", "PWD", "OLDPWD", "SHLVL", "_"}
+
+
+@pytest.mark.skipif(kernel.landlock_abi() < 6, reason="this kernel's Landlock does not know signals")
+async def test_owner_of_a_socket_behind_landlock_signals_nobody(warm: Warm, scene: Scene) -> None:
+    async with await warm.loose.start(limits=ROOMY, is_jailed=False) as cell:
         order = scene.order("signal_by_owning_the_socket", cell, is_control=True, is_landlocked=True)
         assert await carry_out(order, cell) == Outcome(True)
         await ending(cell)
@@ -225,8 +257,8 @@ async def test_owner_of_a_socket_behind_landlock_signals_nobody(
 
 
 @pytest.mark.parametrize("name", sorted(ENDLESS))
-async def test_endless_attack_is_ended_and_named(warm: tuple[Forker, str], scene: Scene, name: str) -> None:
-    async with await warm[0].start(limits=LIMITS, is_jailed=True) as cell:
+async def test_endless_attack_is_ended_and_named(warm: Warm, scene: Scene, name: str) -> None:
+    async with await warm.forker.start(limits=LIMITS, is_jailed=True) as cell:
         order = msgspec.msgpack.encode(scene.order(name, cell, is_control=False))
         await asyncio.get_running_loop().sock_sendall(cell.socket, order)
         # Garbage that nobody reads fills the socket and stops there; only the host ends that.
@@ -240,13 +272,12 @@ async def test_endless_attack_is_ended_and_named(warm: tuple[Forker, str], scene
 PROBES = {335: "SIGILL", 336: "ENXIO"} if os.uname().machine == "x86_64" else {}
 
 
-async def test_every_other_system_call_of_the_kernel_ends_the_cell(warm: tuple[Forker, str]) -> None:
-    forker, user = warm
-    if user == "nobody":
+async def test_every_other_system_call_of_the_kernel_ends_the_cell(warm: Warm) -> None:
+    if warm.user == "nobody":
         pytest.skip("the filter is the same for every user")
     allowed = set(seccomp.MACHINES[os.uname().machine].numbers.values())
     for number in sorted(set(range(480)) - allowed):
-        async with await forker.start(limits=LIMITS, is_jailed=True) as cell:
+        async with await warm.forker.start(limits=LIMITS, is_jailed=True) as cell:
             outcome = await carry_out(Order(name="call_by_number", number=number), cell)
             death = await ending(cell)
         if number in PROBES and death.ended != "violation":
@@ -255,8 +286,8 @@ async def test_every_other_system_call_of_the_kernel_ends_the_cell(warm: tuple[F
             assert (outcome, death.ended) == (None, "violation"), f"system call {number}"
 
 
-async def test_jailed_process_has_nothing_open_no_rights_and_small_limits(warm: tuple[Forker, str]) -> None:
-    async with await warm[0].start(limits=LIMITS, is_jailed=True) as cell:
+async def test_jailed_process_has_nothing_open_no_rights_and_small_limits(warm: Warm) -> None:
+    async with await warm.forker.start(limits=LIMITS, is_jailed=True) as cell:
         # Nothing tells from outside when a process is jailed but this.
         async with asyncio.timeout(SECONDS):
             while status_of(cell.pid)["Seccomp"] != "2":  # noqa: ASYNC110 - the kernel sets no event of ours
@@ -287,7 +318,7 @@ os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to hand down")
-async def test_user_with_capabilities_loses_them_in_the_jail(
+async def test_user_with_capabilities_has_none_in_a_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "capable.py").write_text(CAPABLE)
@@ -298,13 +329,18 @@ async def test_user_with_capabilities_loses_them_in_the_jail(
             async with await forker.start(limits=LIMITS, is_jailed=is_jailed) as cell:
                 await carry_out(Order(name="take_memory_bit_by_bit"), cell)
                 found.append(int(status_of(cell.pid)["CapPrm"], 16))
-    assert found[0]
-    assert not found[1]
+    assert found == [0, 0]
 
 
 def status_of(pid: int) -> dict[str, str]:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def environment_of(pid: int) -> set[str]:
+    """The names of the variables with which a process was started."""
+    lines = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return {line.partition("=")[0] for line in lines if line}
 
 
 def open_in(pid: int) -> list[str]:
@@ -381,6 +417,12 @@ ARGUMENTS = [
     ("recvfrom", (3, 4096, 1, socket.MSG_WAITALL), True),
     ("recvfrom", (3, 4096, 1, socket.MSG_OOB), False),
     ("recvfrom", (3, 4096, 1, 0, 4096, 4096), False),
+    *[("clock_gettime", (clock,), True) for clock in range(4)],
+    ("clock_gettime", (cpu_clock_of(1) & 2**64 - 1,), False),
+    ("clock_gettime", (cpu_clock_of(1) & 2**32 - 1,), False),
+    ("clock_gettime", (11,), False),
+    ("clock_nanosleep", (1, 1, 4096), True),
+    ("clock_nanosleep", (cpu_clock_of(1) & 2**64 - 1, 1, 4096), False),
 ]
 
 
@@ -427,8 +469,8 @@ async def test_protection_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) 
     assert (offered.has_seccomp, offered.landlock_abi, offered.has_bubblewrap) == (False, 0, False)
     assert offered.missing == (
         "the kernel has no seccomp filter: foreign crawlers are refused, your own run without a jail",
-        "the kernel has no Landlock: the seccomp filter alone denies files to engines",
-        "/bin/false does not work here: no namespaces around the engines",
+        "the kernel has no Landlock: the seccomp filter alone denies files to cells",
+        "/bin/false does not work here: no namespaces around the cells",
     )
 
 
@@ -442,7 +484,7 @@ async def test_trial_that_survives_is_no_protection(monkeypatch: pytest.MonkeyPa
 async def test_unknown_machine_is_refused_in_clear_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seccomp, "MACHINES", {"pdp11": seccomp.MACHINES["x86_64"]})
     with pytest.raises(JailError, match=r"cannot sandbox a process: no filter of system calls for"):
-        jail.enter(JailLimits(), keep=3, parent=os.getppid())
+        jail.enter(JailLimits(), keep=3, parent=os.getppid(), inherited_bytes=0)
 
 
 async def test_kernel_without_landlock_is_left_with_the_filter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ class Impostors:
         self.last: Impostor | None = None
         self.limits: list[JailLimits] = []
 
-    async def start(self, *, limits: JailLimits, is_jailed: bool) -> Impostor:
+    async def start(self, *, limits: JailLimits, is_jailed: bool | None) -> Impostor:
         assert is_jailed
         self.limits.append(limits)
         self.last = Impostor(self._answer)

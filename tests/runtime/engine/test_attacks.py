@@ -10,27 +10,37 @@ from sterna.crawler.facts import Fact, decode
 from sterna.errors import EngineEnded
 from sterna.model import Budget, Program, Source, State
 from sterna.runtime.cell import seccomp
+from sterna.runtime.cell.pool import Forker
+from sterna.runtime.engine import client
 from sterna.runtime.engine.client import Engine, Engines
 from sterna.runtime.engine.messages import PageView, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PAGE_SECONDS = 0.5
-MEMORY_BYTES = 128 * 1024**2
+PAGE_SECONDS = 0.25
+MEMORY_BYTES = 64 * 1024**2
 PAGE = PageView(url="https://a.example/", title="T", text="x" * 1000)
 SPIN = "(deffunction spin () (while TRUE do (bind ?x 1)))"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engines() -> AsyncIterator[Engines]:
-    async with Engines(is_jailed=not seccomp.why_not(), page_seconds=PAGE_SECONDS) as engines:
+async def forker() -> AsyncIterator[Forker]:
+    async with Forker(client.ENTRY) as forker:
+        yield forker
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def hasty(forker: Forker) -> AsyncIterator[Engines]:
+    """Engines for rules that use all the time that they get."""
+    is_jailed = not seccomp.why_not()
+    async with Engines(is_jailed=is_jailed, starter=forker, page_seconds=PAGE_SECONDS) as engines:
         yield engines
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def patient() -> AsyncIterator[Engines]:
+async def engines(forker: Forker) -> AsyncIterator[Engines]:
     """Engines whose time is no limit, however busy the machine is."""
-    async with Engines(is_jailed=not seccomp.why_not(), page_seconds=60.0) as engines:
+    async with Engines(is_jailed=not seccomp.why_not(), starter=forker, page_seconds=60.0) as engines:
         yield engines
 
 
@@ -77,11 +87,11 @@ async def judged(engines: Engines, rules: str, **budget: float) -> Verdict:
         pytest.param("(defrule a (page) => (while TRUE do (log-line x)))", id="while logging"),
     ],
 )
-async def test_an_endless_loop_is_stopped_softly(engines: Engines, rules: str) -> None:
+async def test_an_endless_loop_is_stopped_softly(hasty: Engines, rules: str) -> None:
     found = '(defrule found (declare (salience 99)) (page (url "https://a.example/")) => (emit found))'
-    verdict = await judged(engines, f"{found} {rules}")
+    verdict = await judged(hasty, f"{found} {rules}")
     assert verdict.ended == "wall_seconds"
-    assert "0.5 seconds" in verdict.detail
+    assert "0.25 seconds" in verdict.detail
     is_before_any_rule = "test (spin)" in rules or "?t&:(spin)" in rules
     assert [decode(row) for row in verdict.rows] == ([] if is_before_any_rule else [Fact("found")])
 
@@ -93,8 +103,8 @@ async def test_an_endless_loop_is_stopped_softly(engines: Engines, rules: str) -
         "(defrule a (not (page)) => (emit begun) (assert (page (url x))))",
     ],
 )
-async def test_a_loop_before_any_page_is_stopped_softly(engines: Engines, rules: str) -> None:
-    engine = await opened(engines, rules)
+async def test_a_loop_before_any_page_is_stopped_softly(hasty: Engines, rules: str) -> None:
+    engine = await opened(hasty, rules)
     assert engine.first.ended == "wall_seconds"
     assert engine.first.rows
     with pytest.raises(EngineEnded) as end:
@@ -114,18 +124,18 @@ async def test_an_endless_chain_of_facts_ends_at_their_limit_and_they_come_home(
 
 async def test_computing_ends_at_its_limit(engines: Engines) -> None:
     slow = "(defrule a (page) => (loop-for-count (?i 1 300000) (bind ?x ?i)))"
-    engine = await opened(engines, slow, cpu_seconds=0.5)
+    engine = await opened(engines, slow, cpu_seconds=0.2)
     verdicts = [Verdict()]
     while not verdicts[-1].ended and len(verdicts) < 500:
         verdicts.append(await engine.judge(PAGE))
     assert verdicts[-1].ended == "cpu_seconds"
-    assert engine.cpu_seconds >= 0.5
+    assert engine.cpu_seconds >= 0.2
     await engine.close()
 
 
-async def test_a_join_explosion_that_heeds_nothing_is_killed(engines: Engines) -> None:
+async def test_a_join_explosion_that_heeds_nothing_is_killed(hasty: Engines) -> None:
     engine = await opened(
-        engines,
+        hasty,
         """
         (defrule make (page (title "T")) => (loop-for-count (?i 1 3000) (assert (x ?i))))
         (defrule explode (page (title "boom")) (x ?a) (x ?b&:(= ?b (+ ?a ?b 1))) (x ?c) => )
@@ -165,18 +175,18 @@ async def test_a_join_explosion_that_heeds_nothing_is_killed(engines: Engines) -
         ),
     ],
 )
-async def test_what_grows_without_end_ends_at_its_memory(patient: Engines, rules: str) -> None:
+async def test_what_grows_without_end_ends_at_its_memory(engines: Engines, rules: str) -> None:
     with pytest.raises(EngineEnded) as end:
-        await judged(patient, rules)
+        await judged(engines, rules)
     assert end.value.ended == "memory_bytes"
 
 
-async def test_matches_without_end_end_at_their_memory(engines: Engines) -> None:
+async def test_matches_without_end_end_at_their_memory(hasty: Engines) -> None:
     rules = """
         (defrule make (page) => (loop-for-count (?i 1 2000) (assert (x ?i))))
         (defrule pairs (page (title "boom")) (x ?a) (x ?b) (x ?c) => )
         """
-    engine = await opened(engines, rules, memory_bytes=32 * 1024**2)
+    engine = await opened(hasty, rules, memory_bytes=32 * 1024**2)
     await engine.judge(PAGE)
     with pytest.raises(EngineEnded) as end:
         await engine.judge(PageView(url="https://a.example/2", title="boom"))
@@ -235,13 +245,13 @@ async def test_nobody_calls_by_sorting_what_is_not_there(engines: Engines) -> No
         '(defrule a (page) => (emit x (text-matches "' + "(x?)" * 30 + 'x{30}")))',
     ],
 )
-async def test_patterns_that_others_take_for_ever_take_no_time(engines: Engines, rules: str) -> None:
-    verdict = await judged(engines, rules)
+async def test_patterns_that_others_take_for_ever_take_no_time(hasty: Engines, rules: str) -> None:
+    verdict = await judged(hasty, rules)
     assert verdict.ended == ""
 
 
-async def test_a_pattern_that_is_too_large_is_a_fault_of_its_rule(engines: Engines) -> None:
-    verdict = await judged(engines, '(defrule a (page) => (text-matches "((a{900}){900}){900}"))')
+async def test_a_pattern_that_is_too_large_is_a_fault_of_its_rule(hasty: Engines) -> None:
+    verdict = await judged(hasty, '(defrule a (page) => (text-matches "((a{900}){900}){900}"))')
     assert (verdict.error_count, verdict.ended) == (1, "")
 
 
@@ -272,10 +282,10 @@ async def test_a_pattern_that_is_too_large_is_a_fault_of_its_rule(engines: Engin
         "(return) (exit-that-is-not-there)",
     ],
 )
-async def test_odd_calls_crash_nothing(engines: Engines, action: str) -> None:
+async def test_odd_calls_crash_nothing(hasty: Engines, action: str) -> None:
     rules = f"(deffacts x (x 1) (x 2) (x 3)) (defrule a ?p <- (page (url ?u)) => {action})"
     try:
-        verdict = await judged(engines, rules)
+        verdict = await judged(hasty, rules)
     except EngineEnded as error:
         assert (error.ended, "not-there" in action) == ("rules", True)
     else:

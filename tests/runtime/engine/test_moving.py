@@ -85,7 +85,7 @@ def step(crawler: Running, view: PageView) -> tuple[Verdict, bool]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @settings(max_examples=25, deadline=None)
-@given(pages=st.lists(views, min_size=2, max_size=12), data=st.data())
+@given(pages=st.lists(views, min_size=2, max_size=9), data=st.data())
 def test_a_move_after_any_page_changes_nothing(name: str, pages: list[PageView], data: st.DataObject) -> None:
     stops = data.draw(st.sets(st.integers(0, len(pages) - 1), min_size=1))
     undisturbed, moved = running(PROGRAMS[name]), running(PROGRAMS[name])

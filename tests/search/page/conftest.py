@@ -20,6 +20,6 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawled]:
     with serve({"/": roots[SQLITE], **named}, folder=folder / "nginx") as server:
         collection = folder / "manuals"
         seeds = (f"{SQLITE}/docs.html", f"{APACHE}/en/index.html")
-        crawl_here(collection, *seeds, max_pages=PAGES, proxy=server.url)
+        crawl_here(collection, *seeds, max_pages=PAGES, proxy=server.url, proxy_resolves=True)
         bring_up(CollectionFolder(collection))
         yield Crawled(collection, server.url)

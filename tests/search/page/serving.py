@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.crawl.running import COMMAND
+from tests.forking import Forked
 
 
 @contextmanager
 def serving(folder: Path, *words: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """The command and the line that it says when it can be asked."""
-    process = subprocess.Popen(
+    process = Forked(
         [*COMMAND, "serve", str(folder), "--listen", "127.0.0.1:0", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,12 +1,21 @@
 """The search page in a real browser, over a real collection: as people use it."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page
 from tests.search.page.real_pages import SQLITE, Crawled
 from tests.search.page.serving import address_in, serving
-from tests.servers.browser import NARROW, is_within_the_window, open_browser, open_window, take_picture
+from tests.servers.browser import (
+    NARROW,
+    Seen,
+    is_within_the_window,
+    make_like_new,
+    open_browser,
+    open_window,
+    take_picture,
+)
 
 pytestmark = pytest.mark.servers
 
@@ -45,6 +54,9 @@ _FOCUSED = """
 }
 """
 
+Window = tuple[Page, Seen]
+Scheme = Literal["light", "dark"]
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -58,134 +70,152 @@ def address(crawled: Crawled) -> Iterator[str]:
         yield address_in(line)
 
 
+@pytest.fixture(scope="module")
+def wide(browser: Browser, crawled: Crawled) -> Iterator[Window]:
+    """The window of all tests that need no other; by the proxy it finds the sites that were crawled."""
+    with open_window(browser, proxy={"server": crawled.proxy, "bypass": "127.0.0.1"}) as opened:
+        yield opened
+
+
+@pytest.fixture
+def window(wide: Window) -> Window:
+    make_like_new(*wide)
+    return wide
+
+
+@pytest.fixture(scope="module")
+def narrow(browser: Browser) -> Iterator[Window]:
+    options = {"viewport": NARROW, "device_scale_factor": 2, "has_touch": True, "is_mobile": True}
+    with open_window(browser, **options) as opened:
+        yield opened
+
+
+@pytest.fixture
+def telephone(narrow: Window) -> Window:
+    make_like_new(*narrow, viewport=NARROW)
+    return narrow
+
+
 def links_of(page: Page) -> list[str]:
     return [each.get_attribute("href") or "" for each in page.locator("ol.hits h2 a").all()]
 
 
-def through(crawled: Crawled) -> dict[str, str]:
-    """How the browser finds the sites that were crawled."""
-    return {"server": crawled.proxy, "bypass": "127.0.0.1"}
+def test_query_results_page_two_and_back(window: Window, address: str) -> None:
+    page, seen = window
+    page.goto(f"{address}/")
+    take_picture(page, "start")
+    page.get_by_role("searchbox", name="Words to search for").fill("create table")
+    page.get_by_role("button", name="Search").click()
+    assert page.url == f"{address}/?q=create+table"
+    assert page.title() == "create table - Free manuals"
+    first = links_of(page)
+    assert len(first) == 10
+    assert page.locator(".snippet mark").count() >= 10
+    take_picture(page, "results", is_whole=True)
 
-
-def test_query_results_page_two_and_back(browser: Browser, address: str) -> None:
-    with open_window(browser) as (page, seen):
-        page.goto(f"{address}/")
-        take_picture(page, "start")
-        page.get_by_role("searchbox", name="Words to search for").fill("create table")
-        page.get_by_role("button", name="Search").click()
-        assert page.url == f"{address}/?q=create+table"
-        assert page.title() == "create table - Free manuals"
-        first = links_of(page)
-        assert len(first) == 10
-        assert page.locator(".snippet mark").count() >= 10
-        take_picture(page, "results", is_whole=True)
-
-        page.get_by_role("link", name="Next page").click()
-        assert page.url.endswith("&page=2")
-        assert links_of(page)
-        assert not set(first) & set(links_of(page))
-        take_picture(page, "page-two")
-        page.get_by_role("link", name="Previous page").click()
-        assert links_of(page) == first
-        page.go_back()
-        assert page.url.endswith("&page=2")
+    page.get_by_role("link", name="Next page").click()
+    assert page.url.endswith("&page=2")
+    assert links_of(page)
+    assert not set(first) & set(links_of(page))
+    take_picture(page, "page-two")
+    page.get_by_role("link", name="Previous page").click()
+    assert links_of(page) == first
+    page.go_back()
+    assert page.url.endswith("&page=2")
     assert seen.complaints == []
     assert seen.origins() == {address}
 
 
-def test_result_leads_to_the_page_and_does_not_tell_where_it_was_found(
-    browser: Browser, address: str, crawled: Crawled
-) -> None:
-    with open_window(browser, proxy=through(crawled)) as (page, seen):
-        page.goto(f"{address}/?q=vacuum")
-        link = page.locator("ol.hits h2 a").first
-        expected, title = link.get_attribute("href"), link.inner_text()
-        with page.expect_request(lambda request: request.url == expected) as asked:
-            link.click()
-        page.wait_for_load_state()
-        assert page.url == expected
-        assert page.title() == title
-        assert "referer" not in asked.value.all_headers()
+def test_result_leads_to_the_page_and_does_not_tell_where_it_was_found(window: Window, address: str) -> None:
+    page, seen = window
+    page.goto(f"{address}/?q=vacuum")
+    link = page.locator("ol.hits h2 a").first
+    expected, title = link.get_attribute("href"), link.inner_text()
+    with page.expect_request(lambda request: request.url == expected) as asked:
+        link.click()
+    page.wait_for_load_state()
+    assert page.url == expected
+    assert page.title() == title
+    assert "referer" not in asked.value.all_headers()
     assert seen.origins() == {address, SQLITE}
 
 
-def test_only_this_site_keeps_the_words(browser: Browser, address: str) -> None:
-    with open_window(browser) as (page, seen):
-        page.goto(f"{address}/?q=log+files")
-        page.locator("li", has_text="docs.sqlite.test").get_by_role(
-            "link", name="Only this site"
-        ).first.click()
-        assert page.get_by_role("searchbox").input_value() == "log files site:docs.sqlite.test"
-        assert {link.startswith(SQLITE) for link in links_of(page)} == {True}
+def test_only_this_site_keeps_the_words(window: Window, address: str) -> None:
+    page, seen = window
+    page.goto(f"{address}/?q=log+files")
+    page.locator("li", has_text="docs.sqlite.test").get_by_role("link", name="Only this site").first.click()
+    assert page.get_by_role("searchbox").input_value() == "log files site:docs.sqlite.test"
+    assert {link.startswith(SQLITE) for link in links_of(page)} == {True}
     assert seen.complaints == []
 
 
-def test_keyboard_alone_is_enough(browser: Browser, address: str, crawled: Crawled) -> None:
-    with open_window(browser, proxy=through(crawled)) as (page, seen):
-        page.goto(f"{address}/")
-        assert page.evaluate(_FOCUSED)["name"] == "q"  # one can type at once
-        page.keyboard.type("foreign key")
-        page.keyboard.press("Enter")
-        page.wait_for_url("**/?q=foreign+key")
-        stops = []
-        for _ in range(7):
-            page.keyboard.press("Tab")
-            stop = page.evaluate(_FOCUSED)
-            assert stop["seen"] and stop["outline"], stop
-            stops.append((stop["tag"], stop["name"]))
-        assert [name for _, name in stops[:4]] == [
-            "Skip to the content",
-            "Free manuals",
-            "q",
-            "Search",
-        ]
-        assert stops[4][0] == "A"
-        take_picture(page, "keyboard")
+def test_keyboard_alone_is_enough(window: Window, address: str) -> None:
+    page, seen = window
+    page.goto(f"{address}/")
+    assert page.evaluate(_FOCUSED)["name"] == "q"  # one can type at once
+    page.keyboard.type("foreign key")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?q=foreign+key")
+    stops = []
+    for _ in range(7):
+        page.keyboard.press("Tab")
+        stop = page.evaluate(_FOCUSED)
+        assert stop["seen"] and stop["outline"], stop
+        stops.append((stop["tag"], stop["name"]))
+    assert [name for _, name in stops[:4]] == [
+        "Skip to the content",
+        "Free manuals",
+        "q",
+        "Search",
+    ]
+    assert stops[4][0] == "A"
+    take_picture(page, "keyboard")
 
-        page.goto(page.url)
-        page.keyboard.press("Tab")
-        take_picture(page, "skip-link")
-        page.keyboard.press("Enter")
-        page.keyboard.press("Tab")
-        wanted = page.locator("ol.hits h2 a").first.get_attribute("href")
-        assert page.evaluate("document.activeElement.getAttribute('href')") == wanted
-        page.keyboard.press("Enter")
-        assert wanted
-        page.wait_for_url(wanted)
+    page.goto(page.url)
+    page.keyboard.press("Tab")
+    take_picture(page, "skip-link")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    wanted = page.locator("ol.hits h2 a").first.get_attribute("href")
+    assert page.evaluate("document.activeElement.getAttribute('href')") == wanted
+    page.keyboard.press("Enter")
+    assert wanted
+    page.wait_for_url(wanted)
     assert seen.complaints == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_narrow_window_needs_no_scrolling_sideways(browser: Browser, address: str, scheme: str) -> None:
-    options = {"viewport": NARROW, "color_scheme": scheme, "device_scale_factor": 2, "has_touch": True}
-    with open_window(browser, **options, is_mobile=True) as (page, seen):
-        for name, target in (
-            ("start", "/"),
-            ("results", "/?q=write+ahead+log"),
-            ("nothing", "/?q=%22qwxz+zwxq%22+-x"),
-        ):
-            page.goto(f"{address}{target}")
-            assert is_within_the_window(page)
-            take_picture(page, f"narrow-{name}-{scheme}")
-            for each in page.locator("input, button, nav a").all():
-                box = each.bounding_box()
-                assert box and box["height"] >= 40, each  # a finger's width
+def test_narrow_window_needs_no_scrolling_sideways(telephone: Window, address: str, scheme: Scheme) -> None:
+    page, seen = telephone
+    page.emulate_media(color_scheme=scheme)
+    for name, target in (
+        ("start", "/"),
+        ("results", "/?q=write+ahead+log"),
+        ("nothing", "/?q=%22qwxz+zwxq%22+-x"),
+    ):
+        page.goto(f"{address}{target}")
+        assert is_within_the_window(page)
+        take_picture(page, f"narrow-{name}-{scheme}")
+        for each in page.locator("input, button, nav a").all():
+            box = each.bounding_box()
+            assert box and box["height"] >= 40, each  # a finger's width
     assert seen.complaints == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_can_be_read_in_light_and_dark(browser: Browser, address: str, scheme: str) -> None:
-    with open_window(browser, color_scheme=scheme) as (page, _):
-        for name, target in (
-            ("results", "/?q=index"),
-            ("nothing", "/?q=qwxz"),
-            ("start", "/"),
-            ("404", "/nowhere"),
-        ):
-            page.goto(f"{address}{target}")
-            contrast, where = page.evaluate(_CONTRAST)
-            assert contrast >= 4.5, (name, where)  # WCAG 2.2, 1.4.3
-            take_picture(page, f"{name}-{scheme}")
+def test_everything_can_be_read_in_light_and_dark(window: Window, address: str, scheme: Scheme) -> None:
+    page, _ = window
+    page.emulate_media(color_scheme=scheme)
+    for name, target in (
+        ("results", "/?q=index"),
+        ("nothing", "/?q=qwxz"),
+        ("start", "/"),
+        ("404", "/nowhere"),
+    ):
+        page.goto(f"{address}{target}")
+        contrast, where = page.evaluate(_CONTRAST)
+        assert contrast >= 4.5, (name, where)  # WCAG 2.2, 1.4.3
+        take_picture(page, f"{name}-{scheme}")
 
 
 def test_page_is_the_same_without_javascript(browser: Browser, address: str) -> None:
@@ -201,30 +231,31 @@ def test_page_is_the_same_without_javascript(browser: Browser, address: str) -> 
     assert seen.complaints == []
 
 
-def test_screen_reader_finds_its_way(browser: Browser, address: str) -> None:
-    with open_window(browser) as (page, _):
-        page.goto(f"{address}/?q=index")
-        for role in ("banner", "search", "main", "contentinfo"):
-            assert page.get_by_role(role).count() == 1, role
-        assert page.get_by_role("navigation", name="Pages of results").count() == 1
-        assert page.get_by_role("heading", level=1).count() == 1
-        assert page.get_by_role("heading", level=2).count() == 10
-        assert page.get_by_role("list").first.get_by_role("listitem").count() >= 10
-        assert page.locator("html").get_attribute("lang") == "en"
+def test_screen_reader_finds_its_way(window: Window, address: str) -> None:
+    page, _ = window
+    page.goto(f"{address}/?q=index")
+    for role in ("banner", "search", "main", "contentinfo"):
+        assert page.get_by_role(role).count() == 1, role
+    assert page.get_by_role("navigation", name="Pages of results").count() == 1
+    assert page.get_by_role("heading", level=1).count() == 1
+    assert page.get_by_role("heading", level=2).count() == 10
+    assert page.get_by_role("list").first.get_by_role("listitem").count() >= 10
+    assert page.locator("html").get_attribute("lang") == "en"
 
 
-def test_on_paper_there_are_results_and_their_addresses_only(browser: Browser, address: str) -> None:
-    with open_window(browser) as (page, _):
-        page.goto(f"{address}/?q=index")
-        page.emulate_media(media="print")
-        for css in ("form", "nav", "footer"):
-            assert not page.locator(css).first.is_visible(), css
-        assert page.locator("ol.hits h2").first.is_visible()
-        take_picture(page, "paper", is_whole=True)
+def test_on_paper_there_are_results_and_their_addresses_only(window: Window, address: str) -> None:
+    page, _ = window
+    page.goto(f"{address}/?q=index")
+    page.emulate_media(media="print")
+    for css in ("form", "nav", "footer"):
+        assert not page.locator(css).first.is_visible(), css
+    assert page.locator("ol.hits h2").first.is_visible()
+    take_picture(page, "paper", is_whole=True)
 
 
-def test_picture_for_the_documentation_is_small(browser: Browser, address: str) -> None:
-    with open_window(browser, viewport={"width": 880, "height": 660}) as (page, _):
-        page.goto(f"{address}/?q=log+files")
-        take_picture(page, "search")
-        assert len(page.screenshot()) < 120_000
+def test_picture_for_the_documentation_is_small(window: Window, address: str) -> None:
+    page, _ = window
+    page.set_viewport_size({"width": 880, "height": 660})
+    page.goto(f"{address}/?q=log+files")
+    take_picture(page, "search")
+    assert len(page.screenshot()) < 120_000

@@ -13,9 +13,9 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from sterna.errors import FetchError, HostGone, ParcelRefused
-from sterna.home.away.courier import Courier, TripRequest, unfinished
+from sterna.home.away.courier import MAX_STOP_SECONDS, Courier, TripRequest, unfinished
 from sterna.home.away.events import Fault
-from sterna.home.away.hosts import Hosts
+from sterna.home.away.hosts import MAX_REASON, Hosts
 from sterna.home.away.luggage import luggage
 from sterna.home.away.place import (
     HERE,
@@ -26,17 +26,20 @@ from sterna.home.away.place import (
     choose,
     closed_words,
     prospect_of,
+    stop_words,
 )
+from sterna.home.away.trip import Trip
 from sterna.home.belief import check
-from sterna.home.ledger.interface import LedgerDesk
-from sterna.home.ledger.records import HostRow
-from sterna.model import Crawler, Deliver, Hold, Parcel, Usage, Visit
+from sterna.home.ledger.interface import Ledger, LedgerDesk
+from sterna.home.ledger.records import HostRow, OwnerRow
+from sterna.model import Crawler, Deliver, Ended, Hold, Parcel, Usage, Visit
 from sterna.web.clock import Clock
 from sterna.web.politeness import site_key
 from sterna.wire.discovery import Offer
 
 AWAY_AT_ONCE = 64  # each may buffer a window of its stream in memory
 FAILED_SECONDS = 300.0  # for which a host that failed is not contacted
+ASK_SECONDS = 24 * 3600.0  # after which a host whose owner stopped the crawler is asked again; each run asks
 
 T = TypeVar("T")
 
@@ -77,6 +80,7 @@ class Migrating:
     ledger: LedgerDesk
     clock: Clock
     is_host_required: bool = False
+    is_defiant: bool = False  # the user crawls whatever owners ask for
     tell: Callable[[Placement], None] = lambda placement: None
     warn: Callable[[str], None] = lambda line: None
     welcome: Callable[[], str] = str  # the command by which a host's owner admits this home
@@ -98,33 +102,51 @@ class Migrating:
     async def carry_out(
         self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
     ) -> Place:
-        """Carries the visit out at the host if it has one and is worth the trip; here otherwise."""
+        """Carries the visit out at the host if it has one and is worth the trip; here otherwise.
+
+        While the site's owner stops the crawler, its host is asked, and nothing is fetched from here.
+        """
+        is_halted = await self._is_halted(visit.site)
         request = self._under_way.pop(visit.id, None)
         if request is None:
-            before = visit
-            request, visit = await _unless_stopped(self._plan(visit), stop, (None, visit))
+            before, planning = visit, self._plan(visit, is_halted=is_halted)
+            request, visit = await _unless_stopped(planning, stop, (None, visit))
             deliver = deliver if visit is before else _counting_discovery(deliver)
-        if request and await self._send(request, deliver=deliver, stop=stop, leave=leave):
-            return Place("host", request.offer.endpoint)
-        await self.here.carry_out(visit, deliver=deliver, stop=stop)
+        if request:
+            request = msgspec.structs.replace(request, is_halted=is_halted)
+            trip = await self._send(request, deliver=deliver, stop=stop, leave=leave)
+            if trip.was_taken:
+                if is_halted and not trip.stop and trip.parcels:
+                    await self._note_stop(visit.site, until=0.0)  # the host has opened again
+                return Place("host", request.offer.endpoint)
+            is_halted = is_halted or bool(trip.stop)
+        if is_halted and not self.is_defiant:
+            await self._rest(visit, deliver)
+        else:
+            await self.here.carry_out(visit, deliver=deliver, stop=stop)
         return HERE
 
     async def _send(
         self, request: TripRequest, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]
-    ) -> bool:
-        """False if the host did not take the crawler; raises HostGone if a required host failed."""
+    ) -> Trip:
+        """The trip, also if the host did not take the crawler; raises HostGone if a required host failed."""
         async with self._room:
             leave()
             trip = await self.courier.travel(request, deliver=deliver, stop=stop, blame=self._blame)
         if isinstance(trip.failure, ParcelRefused):
             raise trip.failure
+        if trip.stop and self.is_host_required and not self.is_defiant:
+            raise HostGone(self._stop_line(trip.stop))
         if trip.faults and self.is_host_required:
             raise _unserved(request.visit.site, f"its host failed: {trip.faults[0].reason}")
-        return trip.was_taken
+        return trip
 
     async def _blame(self, fault: Fault) -> None:
         """Stops contacting a host that failed, for a while."""
         site = fault.site
+        if fault.is_stop:
+            await self._halt(fault)
+            return
         self._say(site, "here", fault.reason)
         if fault.problem == "unknown-home":
             self.warn(f"the host of {site} does not know this home; ask its owner to run: {self.welcome()}")
@@ -133,12 +155,60 @@ class Migrating:
             self.warn(f"the host of {site} is closed {closed}: crawling the site from here")
         await self.hosts.fail(site, fault.reason, seconds=fault.seconds or FAILED_SECONDS)
 
+    # -- owners who stop the crawler ---------------------------------------------------------------------
+
+    async def _is_halted(self, site: str) -> bool:
+        row = await self.ledger.do(lambda ledger: ledger.owner_row(site))
+        return row is not None and row.until > self.clock.now() and not self.is_defiant
+
+    async def _halt(self, fault: Fault) -> None:
+        """Stores what the owner asked for: it holds in later runs, too."""
+        if self.is_defiant:
+            self.warn(f"{self._stop_line(fault)} (crawled all the same: --despite-owner)")
+            return
+        await self._note_stop(fault.site, until=self._until(fault), reason=fault.reason[:MAX_REASON])
+        if not self.is_host_required:  # else the line is the error that ends the run
+            self.warn(self._stop_line(fault))
+
+    async def _note_stop(self, site: str, *, until: float, reason: str = "") -> None:
+        ask_at = self.clock.now() + ASK_SECONDS
+
+        def note(ledger: Ledger) -> None:
+            row = ledger.owner_row(site) or OwnerRow(site=site)
+            ledger.set_owner(msgspec.structs.replace(row, until=until, reason=reason, ask_at=ask_at))
+
+        await self.ledger.do(note)
+
+    async def _rest(self, visit: Visit, deliver: Deliver) -> None:
+        """Ends a visit without a request; the site is leased again when its host is to be asked again."""
+        row = await self.ledger.do(lambda ledger: ledger.owner_row(visit.site))
+        if row:
+            await self._note_stop(visit.site, until=row.until, reason=row.reason)
+        await deliver(
+            Parcel(
+                visit=visit.id,
+                site=visit.site,
+                part=visit.part,
+                epoch=visit.epoch,
+                number=1,
+                ended=Ended.BLOCKED,
+            )
+        )
+
+    def _until(self, fault: Fault) -> float:
+        """When the stop is over, by home's own bound: a host cannot keep home away for ever."""
+        latest = self.clock.now() + MAX_STOP_SECONDS
+        return latest if fault.until is None else min(fault.until, latest)
+
+    def _stop_line(self, fault: Fault) -> str:
+        return stop_words(fault.site, fault.reason, self._until(fault))
+
     # -- where to ----------------------------------------------------------------------------------------
 
-    async def _plan(self, visit: Visit) -> tuple[TripRequest | None, Visit]:
+    async def _plan(self, visit: Visit, *, is_halted: bool) -> tuple[TripRequest | None, Visit]:
         """The trip to make, if any, and the visit, with a hold if the site was asked for its host."""
         choice = self._choose(visit)
-        if choice.place == "here" and not self.is_host_required:
+        if choice.place == "here" and not (self.is_host_required or is_halted):
             self._say(visit.site, "here", f"not worth a trip, {choice.reason}")
             return None, visit
         before = visit

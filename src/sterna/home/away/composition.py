@@ -32,6 +32,7 @@ class Migration:
     identity: Callable[[], Identity]  # home's; read when the first crawler leaves
     tell: Callable[[Placement], None] = lambda placement: None
     warn: Callable[[str], None] = lambda line: None
+    is_defiant: bool = False  # the user crawls whatever owners of sites ask for
 
 
 @asynccontextmanager
@@ -79,6 +80,7 @@ async def open_carrier(
             level=options.compression,
             tell=migration.tell,
             warn=migration.warn,
+            is_defiant=migration.is_defiant,
         )
         try:
             yield Migrating(
@@ -88,6 +90,7 @@ async def open_carrier(
                 ledger=ledger,
                 clock=clock,
                 is_host_required=options.require_host,
+                is_defiant=migration.is_defiant,
                 tell=migration.tell,
                 warn=migration.warn,
                 welcome=lambda: f"sterna keys allow {identity().public.text} --name NAME",
@@ -102,7 +105,11 @@ async def open_transport(
 ) -> AsyncIterator[HttpTransport]:
     """The transport to hosts, with the crawl's user agent, proxy and certificates."""
     config = HttpConfig(
-        user_agent=etiquette.user_agent, sender=etiquette.sender, proxy=options.proxy, ca_file=options.ca_file
+        user_agent=etiquette.user_agent,
+        sender=etiquette.sender,
+        proxy=options.proxy,
+        proxy_resolves=options.proxy_resolves,
+        ca_file=options.ca_file,
     )
     resolver = DnsResolver(clock)
     transport = HttpTransport(config, resolver=resolver, clock=clock)

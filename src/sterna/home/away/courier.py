@@ -17,12 +17,15 @@ from sterna.home.away.trip import Departure, Trip
 from sterna.home.belief.inquiry import Inquiries, Inquiry
 from sterna.home.belief.quarantine import HeldVisit
 from sterna.home.ledger.interface import Ledger, LedgerDesk
-from sterna.home.ledger.records import UNDER_WAY, Out, OutboxRow
+from sterna.home.ledger.records import UNDER_WAY, Out, OutboxRow, OwnerRow
 from sterna.home.progress import Progress
 from sterna.model import Deliver, Usage, Visit
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import Session
+
+MAX_STOP_SECONDS = 30 * 24 * 3600.0  # for which what an owner asked holds; then the host is asked again
+CLOSED_SLACK_SECONDS = 3600.0  # closed paths that have not changed are stored again after this
 
 Blame = Callable[[ev.Fault], Awaitable[None]]
 _INTERRUPTIBLE = (ev.Greet, ev.Shape, ev.Order, ev.Sleep)
@@ -49,6 +52,7 @@ class Courier:
     tell: Callable[[Placement], None] = lambda placement: None
     warn: Callable[[str], None] = lambda line: None
     _paused_sites: set[str] = field(default_factory=set)  # grows by note_line()
+    is_defiant: bool = False  # the user crawls whatever owners ask for
     killed_sites: set[str] = field(default_factory=set)  # grows by _look_for_kill()
 
     def note_line(self, site: str, line: str) -> None:
@@ -80,6 +84,19 @@ class Courier:
             self.progress.away.discard(visit.id)
             self.progress.count(Usage(bytes_received=line.traffic.received))
         return trip
+
+    async def note_closed(self, site: str, paths: tuple[str, ...]) -> None:
+        """Stores the paths that the site's owner closed, so that visits from here keep away from them too."""
+        now, closed = self.clock.now(), "\n".join(paths)
+
+        def note(ledger: Ledger) -> None:
+            row = ledger.owner_row(site) or OwnerRow(site=site)
+            until = now + MAX_STOP_SECONDS if closed else 0.0
+            if row.closed != closed or abs(until - row.closed_until) > CLOSED_SLACK_SECONDS:
+                ledger.set_owner(replace(row, closed=closed, closed_until=until))
+
+        if not self.is_defiant:
+            await self.ledger.do(note)
 
     async def shape(self, visit: Visit, offer: Offer, session: Session) -> Visit:
         """The visit shaped to what the host grants, written into the outbox: a restart resumes it."""
@@ -170,7 +187,9 @@ class _TripDriver:
             case ev.Step.OPEN:
                 return await self._open()
             case ev.Greet(is_known):
-                return await self.line.greet(self.request.visit.budget, is_known=is_known)
+                greeted = await self.line.greet(self.request.visit.budget, is_known=is_known)
+                await self.courier.note_closed(self.request.visit.site, self.line.session.closed)
+                return greeted
             case ev.Shape(is_new):
                 return await self._shape(is_new=is_new)
             case ev.Order(resume_from=resume_from, level=level):

@@ -6,6 +6,8 @@ from sterna.errors import SternaError
 from sterna.home.ledger.records import Out
 from sterna.model import Parcel, Record, Visit
 
+STOPPED = "stopped"  # the problem by which a host says that its owner stopped the crawler
+
 # -- events ------------------------------------------------------------------------------------------------
 
 
@@ -55,6 +57,13 @@ class Said(Record, frozen=True):
     """A line of the host's log, or "" for a keep-alive."""
 
     line: str = ""
+
+
+class OwnerStopped(Record, frozen=True):
+    """The site's owner stopped the crawler, until a time if that is known."""
+
+    reason: str
+    until: float | None = None
 
 
 class StreamOver(Record, frozen=True):
@@ -113,6 +122,7 @@ Event = (
     | Ready
     | Came
     | Said
+    | OwnerStopped
     | StreamOver
     | Signed
     | Released
@@ -158,12 +168,20 @@ class Kill(Record, frozen=True):
 
 
 class Fault(Record, frozen=True, kw_only=True):
-    """Do not contact the host for a while: the next visit to the site is made from here."""
+    """Do not contact the host for a while: the next visit to the site is made from here.
+
+    Unless the owner stopped the crawler: then nothing of the site is fetched for a while.
+    """
 
     site: str
     reason: str
     problem: str = ""  # its name on the wire, if the host itself refused
     seconds: float | None = None  # for which to stay away, if the host said so
+    until: float | None = None  # of an owner's stop, if that is known
+
+    @property
+    def is_stop(self) -> bool:
+        return self.problem == STOPPED
 
 
 class Greet(Record, frozen=True):

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from sterna.errors import HostGone, WireError
+from sterna.home.away.claims import Claims
+from sterna.home.away.events import OwnerStopped
 from sterna.home.away.patience import PAUSED, RESUMED
 from sterna.home.away.receipts import Witnessed
 from sterna.model import Ended, Parcel, Target, Usage, Visit
@@ -13,14 +15,22 @@ from sterna.wire.known import Marks
 from sterna.wire.merkle import Tree, leaf_of
 from sterna.wire.parcels import Unpacker
 from sterna.wire.problems import decode_problem, refusal_of
-from sterna.wire.stream import Ending, LineCame, ParcelCame, ProblemCame, ReceiptCame, StreamReader
+from sterna.wire.records import SLACK_TARGETS
+from sterna.wire.stream import (
+    Ending,
+    LineCame,
+    ParcelCame,
+    ProblemCame,
+    ReceiptCame,
+    StoppedCame,
+    StreamReader,
+)
 
 MIB = 1 << 20
 MAX_LINES = 1_000  # of a host's log, in one visit
 MAX_PAGE_BYTES = 32 * MIB  # the largest page, read and raw
 MAX_CHARACTER_BYTES = 4
 SLACK_BYTES = 256 * MIB  # for links, checkpoints and facts
-SLACK_URLS = 100_000  # by which the last page may exceed a budget
 SLACK_PARCELS = 1_000
 
 
@@ -35,10 +45,11 @@ class Inbox:
         self._host_key = host_key
         self._began = began
         self._is_from_start = first == 1
+        self._claims = Claims(visit, is_from_start=self._is_from_start)
         budget = visit.budget
         # Redirects and errors are pages too; each was a start URL or a found one.
         self._most_pages = budget.pages + budget.urls + len(visit.starts) + len(visit.known.fingerprints) // 8
-        self._most_urls = 2 * budget.urls + SLACK_URLS  # of this site and of others
+        self._most_urls = 2 * budget.urls + SLACK_TARGETS  # of this site and of others
         # A parcel is sent when it is full, or after some time.
         self._most_parcels = budget.pages + 2 * int(budget.seconds) + SLACK_PARCELS
         # Changed by begin() and feed().
@@ -58,6 +69,7 @@ class Inbox:
         self._costs = Usage()  # of all parcels together
         self._earlier_bytes = 0  # of earlier streams
         self.receipt: ReceiptCame | None = None  # of the last stream
+        self.stop: OwnerStopped | None = None  # the reader takes it
 
     def begin(self, key: bytes, *, ahead_seconds: float = 0.0) -> None:
         """Begins a new stream with the next parcel; `ahead_seconds`: of the host's clock before ours."""
@@ -79,6 +91,8 @@ class Inbox:
                 self._end(came)
             elif isinstance(came, ProblemCame):
                 raise _as_gone(came.json)
+            elif isinstance(came, StoppedCame):
+                self.stop = _stop_of(came.json)
             elif isinstance(came, ReceiptCame):
                 self.receipt = came
             elif isinstance(came, LineCame) and (
@@ -127,7 +141,8 @@ class Inbox:
             raise WireError("too-large", "more pages, URLs or parcels than the visit's budget allows")
         self.next += 1
         self.ended = parcel.ended
-        return in_our_time(parcel, self._ahead_seconds) if self._ahead_seconds else parcel
+        parcel = in_our_time(parcel, self._ahead_seconds) if self._ahead_seconds else parcel
+        return self._claims.checked(parcel, now=now)
 
     def _end(self, ending: Ending) -> None:
         """Raises WireError unless the host signed exactly what was received."""
@@ -170,6 +185,12 @@ def in_our_time(parcel: Parcel, ahead_seconds: float) -> Parcel:
         pages=tuple(replace(page, fetched=page.fetched - ahead_seconds) for page in parcel.pages),
         checkpoint=replace(checkpoint, found=ours(checkpoint.found), again=ours(checkpoint.again)),
     )
+
+
+def _stop_of(json: bytes) -> OwnerStopped:
+    """Raises WireError if the problem is malformed."""
+    problem = decode_problem(json)
+    return OwnerStopped(problem.detail, problem.until)
 
 
 def _as_gone(json: bytes) -> HostGone:

@@ -36,12 +36,13 @@ from sterna.wire.orders import (
     seal_order,
 )
 from sterna.wire.receipts import TAKES_RECEIPTS
+from sterna.wire.stream import TAKES_STOPS
 
-UNDERSTANDS = ("zstd", TAKES_RECEIPTS)
+UNDERSTANDS = ("zstd", TAKES_RECEIPTS, TAKES_STOPS)
 MAX_NAME = 100
 MAX_AGENT = 400
 
-StreamEvent = ev.Came | ev.Said | ev.StreamOver
+StreamEvent = ev.Came | ev.Said | ev.OwnerStopped | ev.StreamOver
 
 
 @dataclass(slots=True)
@@ -226,6 +227,9 @@ class Line:
             while inbox.lines:
                 yield ev.Said(inbox.lines.pop(0))
                 is_silent = False
+            if stop := inbox.stop:
+                inbox.stop, is_silent = None, False
+                yield stop
             if inbox.is_over:
                 yield ev.StreamOver(inbox.is_proven)
                 return

@@ -4,6 +4,7 @@ The figures for a page are those of a real site of 1,170 pages: 4.66 MB by ordin
 MB as one compressed stream. They need not be exact: in close cases little is at stake.
 """
 
+from datetime import UTC, datetime
 from typing import Literal
 
 from sterna.model import Field, Keep, Record, Visit
@@ -129,3 +130,13 @@ def closed_words(seconds: float | None) -> str:
     hours, days = round(minutes / 60), round(minutes / 1440)
     count, unit = (days, "day") if hours >= 48 else (hours, "hour") if minutes >= 90 else (minutes, "minute")
     return f"for about {count} {unit}{'s' * (count != 1)}"
+
+
+def stop_words(site: str, reason: str, until: float) -> str:
+    """What an owner asked for, until when, and what the user can do, in one line."""
+    day = datetime.fromtimestamp(until, UTC)
+    why = f" ({reason})" if reason else ""
+    return (
+        f"the owner of {site} stopped this crawler until {day:%Y-%m-%d %H:%M} UTC{why}: nothing of the site"
+        " is fetched from here either; ask the owner, or crawl it all the same with --despite-owner"
+    )

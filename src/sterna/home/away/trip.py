@@ -53,6 +53,7 @@ class Departure(Record, frozen=True, kw_only=True):
     resume_from: int = 0  # the first parcel still to receive; 0: the crawler has not left yet
     own: Budget | None = None  # the crawler's own budget, if the visit's is what the host granted
     level: int = 0  # of compression; 0: chosen by the time of a greeting
+    is_halted: bool = False  # the site's owner stopped crawlers before: nothing is fetched from here
     patience: Patience = Patience()
 
 
@@ -93,6 +94,7 @@ class Trip:
         self.ended: Ended | None = None  # None: stopped by home before the host reported an end
         self.is_proven = False  # the pages match the root that the host signed
         self.receipt = ""  # "signed", or why home did not sign the receipt
+        self.stop: ev.Fault | None = None  # the owner stopped the crawler
 
     @property
     def is_over(self) -> bool:
@@ -128,6 +130,9 @@ class Trip:
                 return self._came(event, now)
             case ev.Said():
                 return self._said(event.line, now)
+            case ev.OwnerStopped():
+                fault = ev.Fault(site=self.visit.site, reason=event.reason, problem=ev.STOPPED)
+                return (*self._halt(replace(fault, until=event.until)), ev.Step.READ)
             case ev.StreamOver():
                 self.is_proven = event.is_proven
                 return (ev.Sign(self._streams - 1),)
@@ -164,7 +169,7 @@ class Trip:
         if opened.last:
             self._start_at(max(self._departure.resume_from, opened.last + 1))
         if opened.is_held and opened.is_proven:
-            return self._check()
+            return self._leave() if self._departure.is_halted else self._check()
         return (ev.Greet(self._was_sent),)
 
     def _greeted(self, greeting: ev.Greeted, now: float) -> Actions:
@@ -254,7 +259,7 @@ class Trip:
         """Blames the host before the last parcel frees the site for another visit."""
         assert self._last
         parcel, fault = self._last
-        is_fair = not (self._departure.resume_from or self._is_run_stopped or is_killed)
+        is_fair = not (self._departure.resume_from or self._is_run_stopped or is_killed or self.stop)
         blame = self._blame(ev.Fault(site=self.visit.site, reason=fault)) if fault and is_fair else ()
         return (*blame, ev.Commit(parcel))
 
@@ -288,6 +293,8 @@ class Trip:
         if isinstance(error, ParcelRefused):
             self.failure = error
             return ev.Kill(), ev.Step.DISCARD, self._close(Out.LOST, str(error))
+        if isinstance(error, Refused) and error.problem == ev.STOPPED:
+            return self._refused_by_owner(error)
         if self._is_stopping:
             return self._arrive(None)  # the host may break off a visit that it was asked to end
         if isinstance(error, (Refused, LineBroken)):
@@ -325,6 +332,28 @@ class Trip:
             return True
         return error.problem in _TAKEN_BEFORE
 
+    # -- when the owner stops the crawler ----------------------------------------------------------------
+
+    def _halt(self, fault: ev.Fault) -> Actions:
+        """Stored before the site is released, as every fault is."""
+        self.stop = fault
+        return self._blame(fault)
+
+    def _refused_by_owner(self, error: Refused) -> Actions:
+        halt = self._halt(self._fault_of(error))
+        if self._is_taken and self._is_held:
+            return (*halt, *self._leave())
+        self.failure = error
+        self.stage = Stage.LOST
+        self.was_taken = self._is_taken
+        close = self._close(Out.LOST, f"stopped by the owner: {error.detail}", is_over=self.was_taken)
+        return (*halt, ev.Step.DISCARD, close)
+
+    def _leave(self) -> Actions:
+        """What is held is checked by a later run, when pages may be fetched from here again."""
+        self.out = Out.AWAY
+        return ()
+
     def _stop(self, stopped: ev.Stopped) -> Actions:
         """Asks the host to end the visit, and receives what it still sends."""
         self._is_run_stopped = stopped.is_run
@@ -338,14 +367,19 @@ class Trip:
     def _arrive(self, ended: Ended | None) -> Actions:
         """The stream is over, without a failure."""
         self.ended = ended
-        if not self._is_checked:
+        if self.stop and self._is_held:
+            return (ev.Step.PROVE, *self._leave())
+        if self.stop or not self._is_checked:
             return self._finish()
         return (ev.Step.PROVE, *self._check()) if self._is_held else self._check()
 
     def _break(self, error: SternaError) -> Actions:
         """The visit failed; the pages received before are checked and used all the same."""
         self.failure = error
-        return self._check() if self._is_checked and self.pages else self._lose(error)
+        if self.stop and self._is_held and self.pages:
+            return (ev.Step.PROVE, *self._leave())
+        is_checked = self._is_checked and self.pages and not self.stop
+        return self._check() if is_checked else self._lose(error)
 
     def _check(self) -> Actions:
         self.stage = Stage.WAITING
@@ -362,7 +396,8 @@ class Trip:
     def _finish(self) -> Actions:
         if self.failure:
             return self._lose(self.failure)
-        return (self._close(Out.RETURNED, self._final or "stopped"),)
+        stopped = f"stopped by the owner: {self.stop.reason}" if self.stop else "stopped"
+        return (self._close(Out.RETURNED, stopped if self.stop else self._final or stopped),)
 
     def _lose(self, error: SternaError) -> Actions:
         self.failure = error
@@ -391,7 +426,9 @@ class Trip:
     def _fault_of(self, error: SternaError) -> ev.Fault:
         fault = ev.Fault(site=self.visit.site, reason=str(error))
         if isinstance(error, Refused):
-            return replace(fault, problem=error.problem, seconds=error.retry_after)
+            detail = error.detail if error.problem == ev.STOPPED else str(error)
+            seconds, until = error.retry_after, error.until
+            return replace(fault, reason=detail, problem=error.problem, seconds=seconds, until=until)
         return fault
 
     def _closed(self, out: Out) -> Actions:

@@ -7,6 +7,7 @@ from random import Random, SystemRandom
 
 from msgspec.structs import replace
 
+from sterna.crawler.rules import remember, uses
 from sterna.errors import HostGone, Refused
 from sterna.home.belief.check import Check, Here, Report
 from sterna.home.belief.quarantine import HeldVisit, Quarantine
@@ -14,6 +15,7 @@ from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import SampleRow, TrustRow
 from sterna.home.progress import Progress
 from sterna.model import Visit
+from sterna.trust.runs import RunWitness
 from sterna.trust.sampling import Witness, sample_count
 from sterna.trust.score import Belief, Score, alone_seconds, belief, counted, succeeded
 from sterna.web.clock import Clock
@@ -45,10 +47,17 @@ class Inquiries:
         of = belief(_score(row), now)
         is_held = self.quarantine.has(visit.id) if is_resumed else self.is_strict or not of.is_trusted
         held = await self.quarantine.open(visit.id) if is_held else None
-        witness = Witness(self.random)
+        witness = Witness(self.random, runs=self._runs(visit))
         for each in held.parcels() if held else ():
             witness.see(each.parcel)
         return Inquiry(self, offer, of, held, witness)
+
+    def _runs(self, visit: Visit) -> RunWitness | None:
+        rules = visit.crawler.program.rules
+        has_memory = remember(rules)
+        if not rules or (has_memory and uses(rules, "request")):
+            return None  # in which order requests were judged is not known here
+        return RunWitness(self.random, visit.state, has_memory=has_memory)
 
     async def row(self, offer: Offer) -> TrustRow:
         """The trust score of the host; a new key does not inherit good marks."""

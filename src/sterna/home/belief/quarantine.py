@@ -16,7 +16,7 @@ from zlib import crc32
 import msgspec
 import zstandard
 
-from sterna.archive.disk import storage_errors, sync_folder
+from sterna.archive.disk import ASIDE, set_aside, storage_errors, sync_folder
 from sterna.model import Parcel, Record
 
 MAX_BYTES = 1 << 30  # of all visits together: beyond it the crawlers are stopped
@@ -53,11 +53,11 @@ class Quarantine:
         return held
 
     def sweep(self, visits: Collection[str]) -> None:
-        """Removes all files except those of these visits, which are still under way."""
+        """Sets all files aside except those of these visits, which are still under way."""
         if self._folder.is_dir():
-            for path in self._folder.iterdir():
+            for path in sorted(self._folder.iterdir()):
                 if path.name not in visits:
-                    path.unlink(missing_ok=True)
+                    set_aside(path, self._folder.parent / ASIDE)
 
     def _path(self, visit: str) -> Path:
         return self._folder / visit

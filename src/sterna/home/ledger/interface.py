@@ -20,6 +20,7 @@ from sterna.home.ledger.records import (
     Lease,
     Out,
     OutboxRow,
+    OwnerRow,
     SampleRow,
     SiteFact,
     SiteRow,
@@ -58,7 +59,10 @@ class SitesAndLeases(Protocol):
         """
 
     def recover(self, *, now: float, least_pause: float) -> int:
-        """Ends the leases of an earlier run, but for hosts that keep visits; holds their sites: how many."""
+        """Ends the leases of an earlier run, but for hosts that keep visits; holds their sites: how many.
+
+        Waits that end later than any can, because the clock was ahead, are void.
+        """
 
     def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
         """Ends the lease of a visit that will not come back, and keeps its parcels; False without a lease."""
@@ -127,6 +131,19 @@ class HostsAndOutbox(Protocol):
 
         With `and_ask` these are tried too, and sites without a host are asked again.
         """
+
+    def owner_row(self, site: str) -> OwnerRow | None:
+        """What the site's owner asked for; None if nothing."""
+
+    def owner_rows(self) -> list[OwnerRow]: ...
+
+    def set_owner(self, row: OwnerRow) -> None: ...
+
+    def ask_owners(self, *, now: float, may_ask: bool) -> None:
+        """Forgets what is over. With `may_ask` the next leases of stopped sites ask their hosts again."""
+
+    def forget_owners(self, *, now: float) -> None:
+        """Deletes what owners asked for: the user crawls despite it."""
 
     def set_priority(self, site: str, priority: int) -> None:
         """Stores the revisit priority that home promised a site; set_host() does not change it."""

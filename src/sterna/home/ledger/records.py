@@ -26,6 +26,7 @@ class Lease(Record, frozen=True, kw_only=True):
     holds: tuple[Hold, ...]
     may_be_private: bool
     state: State = State()  # of the crawler at this part
+    closed: tuple[str, ...] = ()  # paths that the site's owner asks not to fetch
 
 
 class Disposal(StrEnum):
@@ -129,6 +130,17 @@ class HostRow(Record, frozen=True, kw_only=True):
     failed_until: float = 0.0  # no crawler is sent there before
     reason: str = ""  # why there is no host, or why it failed
     priority: int = 0  # of the site in revisits; changed by set_priority() alone
+
+
+class OwnerRow(Record, frozen=True, kw_only=True):
+    """What the owner of a site asked of this crawl, by the site's host; bounded in time."""
+
+    site: str
+    reason: str = ""  # why the crawler was stopped
+    until: float = 0.0  # nothing of the site is fetched before; 0: it was not stopped
+    ask_at: float = 0.0  # when the host is asked again, since it may have opened
+    closed: str = ""  # path prefixes that are not fetched from here, one on a line
+    closed_until: float = 0.0
 
 
 class Out(StrEnum):

@@ -43,20 +43,20 @@ async def _keep(config: HostConfig, *, hours: float, announce: Announce, stop: a
     while not stop.is_set():
         now = time.time()
         last = await asyncio.to_thread(_last_survey, config.state)
-        wait = max(due_at(last, hours=hours, now=now), not_before) - now
+        wait = max(due_at(last, hours=hours, now=now) - now, not_before - time.monotonic())
         if wait > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(wait, LOOK_SECONDS)):
                     await stop.wait()
         elif not await _survey(config, announce=announce, stop=stop):
-            not_before = time.time() + min(AGAIN_SECONDS, hours * HOUR)
+            not_before = time.monotonic() + min(AGAIN_SECONDS, hours * HOUR)
 
 
 async def _survey(config: HostConfig, *, announce: Announce, stop: asyncio.Event) -> bool:
     """True if the survey came to its end."""
     clock = SystemClock()  # a new one, which shows the current time
     try:
-        async with aclosing(Workshop(config, clock)) as workshop:
+        async with aclosing(Workshop(config, clock, is_own=True)) as workshop:
             outcome = await Surveyor(config, workshop, clock, announce=announce).survey(stop=stop)
     except Exception as error:  # a survey that fails must not end the host
         is_known = isinstance(error, SternaError)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
@@ -15,16 +16,31 @@ from sterna.errors import LineBroken, SternaError, StorageError
 from sterna.host.files import make_folder, open_private
 from sterna.host.owner.status import UNDER_WAY, HostStatus, VisitStatus
 from sterna.model import Record
+from sterna.wire.problems import Problem, problem
 
 CONTROL = "control"  # the socket's name in the folder of state
 CLOSED = "closed"  # the name of the file that closes the doors
 MAX_REASON = 200
-BY_OWNER = "the owner closed the host"
+BY_OWNER = "the owner asks for it"
+UNTIL = "until"  # begins the second line of the file, if the doors open by themselves
+ASK_SECONDS = 3600.0  # until a home may ask again at closed doors
 MAX_REQUEST_BYTES = 4 * 1024
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 REQUEST_SECONDS = 5.0
 RESPONSE_SECONDS = 30.0  # a visit that is stopped has some time to end
 MAX_SOCKET_PATH = 100  # the kernel's limit is 107 bytes
+
+
+class Closure(Record, frozen=True):
+    """Why the owner stopped crawlers, and until when; None: until the owner opens the host again."""
+
+    reason: str
+    until: float | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """What homes are told."""
+        return problem("stopped", self.reason, retry_after=ASK_SECONDS, until=self.until)
 
 
 class Doors:
@@ -39,24 +55,32 @@ class Doors:
 
     def are_closed(self) -> str | None:
         """Why they are closed; None if they are open. A file that cannot be read closes them too."""
+        closure = self.closure()
+        return closure.reason if closure else None
+
+    def closure(self) -> Closure | None:
+        """Why and until when they are closed; None if they are open, or the time is over."""
         try:
             with self._path.open("rb") as file:
                 text = file.read(4 * MAX_REASON).decode(errors="replace")
         except FileNotFoundError:
             return None
         except OSError as error:
-            return f"cannot read {self._path}: {error.strerror}"
-        return _one_line(text) or BY_OWNER
+            return Closure(f"cannot read {self._path}: {error.strerror}")
+        reason, _, until = text.partition(f"\n{UNTIL} ")
+        closure = Closure(_one_line(reason) or BY_OWNER, _time_of(until))
+        return closure if closure.until is None or closure.until > time.time() else None
 
-    def close(self, reason: str = BY_OWNER) -> None:
-        """Lets nobody in from now on; StorageError if the file cannot be written."""
+    def close(self, reason: str = BY_OWNER, *, until: float | None = None) -> None:
+        """Lets nobody in from now on, or until a time; StorageError if the file cannot be written."""
         make_folder(self._path.parent)
         beside = self._path.with_name(f"{CLOSED}.{os.getpid()}")
         try:
             beside.unlink(missing_ok=True)
             descriptor = open_private(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(f"{_one_line(reason)}\n".encode(errors="replace"))
+                ending = "" if until is None else f"{UNTIL} {until:.0f}\n"
+                file.write(f"{_one_line(reason)}\n{ending}".encode(errors="replace"))
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(self._path)
@@ -78,6 +102,12 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())[:MAX_REASON]
 
 
+def _time_of(text: str) -> float | None:
+    """The time in seconds since 1970; None, which keeps the doors closed, for anything else."""
+    digits = text.strip()
+    return float(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
+
+
 # -- the socket, at the host -------------------------------------------------------------------------------
 
 
@@ -86,7 +116,7 @@ class Controlled(Protocol):
 
     def status(self) -> HostStatus: ...
 
-    async def stop_visit(self, visit: str) -> bool: ...
+    async def stop_visit(self, visit: str, closure: Closure) -> bool: ...
 
     async def stop_all(self) -> int: ...
 
@@ -96,6 +126,8 @@ class ControlRequest(Record, frozen=True, array_like=False, forbid_unknown_field
 
     ask: Literal["status", "stop", "stop-all"]
     crawler: str = ""
+    reason: str = BY_OWNER
+    until: float | None = None
 
 
 class ControlResponse(Record, frozen=True, array_like=False, kw_only=True):
@@ -139,7 +171,8 @@ async def _answer(service: Controlled, line: bytes) -> ControlResponse:
         if request.ask == "stop-all":
             return ControlResponse(count=await service.stop_all())
         wanted = meant(service.status(), request.crawler)
-        done = await asyncio.gather(*(service.stop_visit(each.visit) for each in wanted))
+        closure = Closure(_one_line(request.reason), request.until)
+        done = await asyncio.gather(*(service.stop_visit(each.visit, closure) for each in wanted))
     except SternaError as error:
         return ControlResponse(error=str(error))
     stopped = tuple(each for each, is_done in zip(wanted, done, strict=True) if is_done)

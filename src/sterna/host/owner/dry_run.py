@@ -61,8 +61,10 @@ async def dry_run(
         visit = visit_of(order, config=config, terms=terms, grants=order.budget)
     except (Refused, WireError) as error:
         raise UsageError(f"the host would refuse this crawler: {error.detail or error.problem}") from error
-    if visit.crawler.program.rules and not protection().has_seccomp:
-        raise JailError("the host would refuse this crawler: it has rules, and this machine has no seccomp")
+    if not protection().has_seccomp:
+        raise JailError(
+            "the host would refuse every crawler: this machine has no seccomp; see `sterna doctor`"
+        )
     began = clock.now()
     output = _Output(visit, level=min(order.level, config.limits.level), clock=clock, write=write)
     redirect_rules(output.written.append)

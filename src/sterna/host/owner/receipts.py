@@ -123,14 +123,16 @@ def _read(database: Database) -> Book:
 class Account:
     """What one visit costs its site; changed in the loop's thread only."""
 
-    def __init__(self, visit: Visit, *, home: str, name: str, receipts: Receipts) -> None:
+    def __init__(
+        self, visit: Visit, *, home: str, name: str, receipts: Receipts, began: float | None = None
+    ) -> None:
         self._visit = visit.id
         self._site = visit.site
-        self._agent = visit.etiquette.user_agent
+        self._agent = visit.etiquette.outside_agent
         self._home = home
         self._name = name
         self._receipts = receipts
-        self._began: float | None = None  # set by begin()
+        self.began = began  # set by begin(), unless it began before the host was restarted
         # Set by end().
         self._over = 0.0
         self._ended: Ended | None = None
@@ -145,11 +147,12 @@ class Account:
         self.sent_bytes = 0  # by all streams
 
     def begin(self) -> None:
-        self._began = self._now()
+        if self.began is None:
+            self.began = self._now()
 
-    def end(self, usage: Usage, ended: Ended | None, *, root: bytes) -> None:
-        """The visit is over; without `ended` it was broken off."""
-        self._over = self._now()
+    def end(self, usage: Usage, ended: Ended | None, *, root: bytes, at: float | None = None) -> None:
+        """The visit is over, now or since a time; without `ended` it was broken off."""
+        self._over = self._now() if at is None else at
         self._usage = usage
         self._ended = ended
         self._root = root
@@ -172,7 +175,7 @@ class Account:
         return min(max(self._receipts.wall(), 0.0), MAX_TIME)
 
     def _make(self) -> SignedReceipt | None:
-        if self._began is None:
+        if self.began is None:
             return None
         usage, calls = self._usage, max(CALLS_OF_A_STREAM * self.streams + self.calls, LEAST_CALLS)
         receipt = Receipt(
@@ -180,8 +183,8 @@ class Account:
             site=self._site,
             home=PublicKey.parse(self._home).data,
             host=self._receipts.identity.public.data,
-            began=self._began,
-            over=max(self._over, self._began),  # the clock may have been set back
+            began=self.began,
+            over=max(self._over, self.began),  # the clock may have been set back
             ended=self._ended or Ended.LOST,
             pages=usage.pages,
             requests=usage.requests,

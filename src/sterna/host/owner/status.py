@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from sterna.host.state import Stop
 from sterna.model import Budget, Record
 
 UNDER_WAY = ("waiting", "queued", "running")  # the states of a visit that is not over
@@ -44,6 +45,7 @@ class HostStatus(Record, frozen=True, array_like=False, kw_only=True):
     kept_bytes: int = 0  # of all parcels that wait for their homes
     most_kept_bytes: int = 0
     memory_bytes: int = 0  # of the host and all its processes
+    stops: tuple[Stop, ...] = ()  # crawlers that the owner stopped
 
 
 # -- in words ----------------------------------------------------------------------------------------------

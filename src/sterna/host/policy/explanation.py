@@ -75,7 +75,8 @@ def _of_home(home: _Home, policy: Policy, at: float) -> Iterator[str]:
         if more != terms.caps:
             yield f"            promising priority {rules.least} or more: {_caps(more)}"
     yield f"  day       {_day(terms.day)}"
-    yield f"  robots    {'robots.txt is obeyed' if terms.obey_robots else 'robots.txt is ignored'}"
+    obeyed = f"obeyed, as {terms.robots_name}" if terms.obey_robots else "ignored"
+    yield f"  robots    robots.txt is {obeyed}"
     closed = ", ".join(terms.closed)
     yield f"  closed    {closed or 'nothing'} (and what web servers show to their own machine only)"
 

@@ -22,6 +22,8 @@ MAX_CONNECTIONS = 64
 MAX_PRIORITY = 10
 LOOK_SECONDS = 1.0
 
+_PRODUCT = re.compile(r"[A-Za-z_-]{1,100}")
+
 Opening = Literal["allowed", "everybody"]
 OutsideHours = Literal["refuse", "keep"]
 Fault = tuple[KeyPath, str]
@@ -113,6 +115,7 @@ class HomeRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     key: str = ""  # "": the key that was allowed under this name
     obey_robots: bool | None = None
+    robots_name: str = ""
     budget: SomeCaps = SomeCaps()
     day: SomeDayCaps = SomeDayCaps()
     load: SomeLoadRules = SomeLoadRules()
@@ -158,6 +161,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     priority: tuple[PriorityRules, ...] = ()
     closed: tuple[str, ...] = ()  # paths that no crawler may read, nor anything below them
     obey_robots: bool = True
+    robots_name: str = "Sterna"  # of crawlers here, in robots.txt and User-Agent, whatever their homes say
     connections: int = 1  # of one visit: with more of them the site's visitors begin to notice
     delay_seconds: float = 0.0  # between two requests of one visit
     limits: HostLimits = HostLimits()
@@ -270,6 +274,8 @@ def _rule_faults(rules: Policy | HomeRules, place: KeyPath) -> Iterator[Fault]:
         Hours.parse(rules.hours or (), zone_of(""))
     except ValueError as error:
         yield (*place, "hours"), str(error)
+    if rules.robots_name and not _PRODUCT.fullmatch(rules.robots_name):
+        yield (*place, "robots_name"), f"{rules.robots_name!r} is not a name of letters, _ and - (RFC 9309)"
     for path in rules.closed:
         if not path.startswith("/"):
             yield (*place, "closed"), f"closed path {path!r} does not begin with /"

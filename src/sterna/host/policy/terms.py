@@ -47,6 +47,7 @@ class Terms(Record, frozen=True):
     never: bool = False
     priority: int = 0  # for which the caps are granted
     zone: tzinfo = UTC  # of its days
+    robots_name: str = "Sterna"
 
 
 def terms_of(policy: Policy, name: str, home: HomeRules | None = None, *, priority: int = 0) -> Terms:
@@ -67,6 +68,7 @@ def terms_of(policy: Policy, name: str, home: HomeRules | None = None, *, priori
         never=home.never,
         priority=earned.least if earned else 0,
         zone=zone,
+        robots_name=home.robots_name or policy.robots_name,
     )
 
 

@@ -1,10 +1,8 @@
 """Paths closed to crawlers: those that web servers show to their own machine only, and the owner's."""
 
-import re
 from collections.abc import Sequence
-from urllib.parse import unquote_to_bytes
 
-from sterna.web.urls import path_of
+from sterna.web.closed import ClosedPaths
 
 # Status and administration pages by their usual names, closed as prefixes: `location` of nginx and path info
 # of Apache show the same page under longer paths.
@@ -37,57 +35,9 @@ LOCAL_PAGES = (
 # Names that many sites use for pages of their own: closed as whole paths, not as prefixes.
 LOCAL_WORDS = ("/status", "/ping", "/haproxy", "/metrics")
 
-_PLAIN = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*+)++/?")  # has only one reading
-_ROUNDS = 3  # of percent-decoding: a server behind another may decode once more
-_SLASHES = re.compile(r"/{2,}")
-_PARAMETER = re.compile(r"[;?#][^/]*")  # of a name; an encoded "?" is part of the path
 
-
-class Closed:
-    """The closed paths, in any spelling that a web server takes for the same page."""
+class Closed(ClosedPaths):
+    """The closed paths of a host: the owner's, and pages that web servers show to their own machine only."""
 
     def __init__(self, paths: Sequence[str] = ()) -> None:
-        """Closes these prefixes too, as robots.txt does."""
-        own = {reading for path in paths for reading in _readings(path)}
-        self._prefixes = (*LOCAL_PAGES, *own)
-        self._words = frozenset({*LOCAL_WORDS, *(path.rstrip("/") for path in own)})
-
-    def __contains__(self, url: str) -> bool:
-        """Whether this URL of the site is closed; only its path counts."""
-        path = path_of(url)
-        if _PLAIN.fullmatch(path):
-            return self._is_closed(path.lower())
-        return any(map(self._is_closed, _readings(path)))
-
-    def _is_closed(self, path: str) -> bool:
-        return path.startswith(self._prefixes) or path.rstrip("/") in self._words
-
-
-def _readings(written: str) -> set[str]:
-    """All paths that a server may make of this one."""
-    path = written.partition("#")[0].partition("?")[0].encode("utf-8", "replace")
-    seen: set[str] = set()
-    for _ in range(_ROUNDS):
-        seen.update(_resolved(path.decode("latin-1")))  # one character per byte, in any encoding
-        decoded = unquote_to_bytes(path)
-        if decoded == path:
-            break
-        path = decoded
-    return seen
-
-
-def _resolved(path: str) -> tuple[str, str]:
-    """The path in lower case without dots, double slashes and parameters."""
-    path = _PARAMETER.sub("", path.replace("\\", "/").replace("\0", "")).lower()
-    # Some servers resolve ".." first, some merge slashes first: "/a//../x" becomes /a/x or /x.
-    return _without_dots(_SLASHES.sub("/", path)), _SLASHES.sub("/", _without_dots(path))
-
-
-def _without_dots(path: str) -> str:
-    kept: list[str] = []
-    for name in path.split("/")[1:]:
-        if name == "..":
-            del kept[-1:]
-        elif name != ".":
-            kept.append(name)
-    return "/" + "/".join(kept)
+        super().__init__((*LOCAL_PAGES, *paths), LOCAL_WORDS)

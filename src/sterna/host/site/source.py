@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from http import HTTPStatus
@@ -16,8 +16,18 @@ from sterna.host.site.upstream import Upstream, UpstreamFetcher
 from sterna.model import Record
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, CurlFetcher
-from sterna.web.document_root import DocumentRoot, PathKind, RootEntry, RootFetcher, answer_of, names_of
+from sterna.web.document_root import (
+    INDEX,
+    DocumentRoot,
+    PathKind,
+    RootEntry,
+    check_open,
+    names_of,
+    resolved_names_of,
+)
 from sterna.web.http import Fetcher, Request, Response
+from sterna.web.kinds import Kinds
+from sterna.web.root_fetcher import RootFetcher, answer_of
 from sterna.web.urls import Canonical, hostname_of, path_of
 
 # Which files of a document root are checked against the web server: each of them, the first of each kind in a
@@ -52,9 +62,7 @@ class SiteFetcher:
         # With the slash the origin is complete: no user, port or longer name can follow it.
         if not url.startswith(f"{self._site}/") or not _PRINTABLE.fullmatch(url):
             raise FetchError("refused", f"{url!r} is not a page of {self._site}")
-        if url in self._closed:
-            raise FetchError("refused", f"{url} is closed to crawlers")
-        return await self._fetcher.fetch(request)
+        return await self._fetcher.fetch(_open_to(request, self._closed))
 
 
 class ShieldedFetcher:
@@ -65,9 +73,14 @@ class ShieldedFetcher:
         self._closed = closed
 
     async def fetch(self, request: Request) -> Response:
-        if request.url in _closed_by(self._closed()):
-            raise FetchError("refused", f"{request.url} is closed to crawlers")
-        return await self._fetcher.fetch(request)
+        return await self._fetcher.fetch(_open_to(request, _closed_by(self._closed())))
+
+
+def _open_to(request: Request, closed: Closed) -> Request:
+    """The request, to which the same is closed if a link leads there; FetchError if its URL is closed."""
+    if request.url in closed:
+        raise FetchError("refused", f"{request.url} is closed to crawlers")
+    return replace(request, closed=(*request.closed, closed))
 
 
 class LoopbackResolver:
@@ -98,8 +111,11 @@ def check_source(config: HostConfig) -> None:
         raise ConfigError(f"unknown check {config.check!r}: one of {', '.join(CHECKS)}")
     if config.root:
         DocumentRoot(config.root, config.aliases)
+        Kinds(config.kinds)
     elif config.check or config.aliases:
         raise ConfigError("check and aliases need a document root: name it with --root")
+    if config.kinds and config.check != "never":
+        raise ConfigError("kinds need --check never: otherwise the web server decides what is shown")
     Upstream.of(config.site, config.upstream)
 
 
@@ -111,7 +127,7 @@ async def open_source(config: HostConfig, clock: Clock) -> AsyncIterator[Fetcher
     if config.root and config.check == "never":
         if await upstream.is_there():
             _log.warning("a web server answers for %s but is not asked: its rules do not apply", config.site)
-        files = RootFetcher(config.root, config.aliases)
+        files = RootFetcher(config.root, config.aliases, kinds=config.kinds)
         yield SiteFetcher(files, site=config.site, closed=closed)
         return
     curl = CurlFetcher(CurlConfig(connections=config.limits.connections, ca_file=config.ca_file))
@@ -126,6 +142,9 @@ async def open_source(config: HostConfig, clock: Clock) -> AsyncIterator[Fetcher
 
 
 # -- a document root beside its web server ------------------------------------------------------------------
+
+
+_Kind = tuple[str, tuple[bytes, ...], str]
 
 
 class _Trust(Record, frozen=True):
@@ -151,23 +170,35 @@ class RootedFetcher:
         self._server = server
         self._clock = clock
         self._checks_every = checks_every
-        self._trusted: dict[tuple[str, str], _Trust] = {}  # by folder and suffixes; changed by _trust() alone
+        self._trusted: dict[_Kind, _Trust] = {}  # changed by _trust() alone
 
     async def fetch(self, request: Request) -> Response:
-        names = names_of(path_of(request.url).partition("?")[0])
-        if names is None or b"" in names or request.may_cut:  # it may be more than a file
-            return await self._server.fetch(request)
+        path = path_of(request.url).partition("?")[0]
+        plain = names_of(path)
+        names = resolved_names_of(path) if plain is None else plain
+        # Otherwise it may be more than a file.
+        is_plain = names is plain and b"" not in names and not request.may_cut
         with self._root.find(names) as entry:
-            is_fit = entry.kind is PathKind.FILE and 0 < entry.size <= request.max_bytes
+            check_open(entry, request)
+            is_fit = is_plain and entry.kind is PathKind.FILE and 0 < entry.size <= request.max_bytes
             answer = await self._answer(entry, request) if is_fit else None
+        if entry.kind is PathKind.FOLDER:
+            self._check_index(names, request)
         return answer or await self._server.fetch(request)
+
+    def _check_index(self, names: Sequence[bytes], request: Request) -> None:
+        """FetchError if the server would show a folder's index that is a link to a closed path."""
+        for index in INDEX:
+            with self._root.find([*names, index]) as entry:
+                if entry.links:  # otherwise it lies in the folder, which is open
+                    check_open(entry, request)
 
     async def _answer(self, entry: RootEntry, request: Request) -> Response | None:
         """The file, or the server's answer for it; None if that decides nothing."""
-        kind = _kind_of(request)
+        kind = _kind_of(request, entry)
         trust = self._trusted.get(kind) if kind and not self._checks_every else None
         if trust and trust.until > self._clock.now():
-            body = await entry.read(entry.size)
+            body = await entry.read(entry.size, request.claim)
             fields = (("last-modified", entry.modified), ("content-length", str(entry.size)))
             return answer_of(HTTPStatus.OK, body, (*trust.headers, *fields)) if body else None
         if self._checks_every and entry.size < WORTH_BYTES:
@@ -176,27 +207,29 @@ class RootedFetcher:
         answer = await self._server.fetch(replace(request, headers=(*request.headers, beginning)))
         if answer.status != HTTPStatus.PARTIAL_CONTENT:
             return answer if answer.status != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE else None
-        body = await entry.read(entry.size)
+        body = await entry.read(entry.size, request.claim)
         if not body or not _is_of(answer, entry, body):
             return None
         if kind:
             self._trust(kind, answer)
         return _whole(answer, body)
 
-    def _trust(self, kind: tuple[str, str], answer: Response) -> None:
+    def _trust(self, kind: _Kind, answer: Response) -> None:
         if len(self._trusted) >= MAX_TRUSTED:
             self._trusted.clear()
         shared = tuple(field for field in answer.headers if field[0] in _SHARED)
         self._trusted[kind] = _Trust(shared, self._clock.now() + TRUST_SECONDS)
 
 
-def _kind_of(request: Request) -> tuple[str, str] | None:
-    """Folder and suffixes; None for a URL that no other file stands for."""
+def _kind_of(request: Request, entry: RootEntry) -> _Kind | None:
+    """Folder, the folder where it really lies, and suffixes; None for a URL that no other file stands for."""
     path = path_of(request.url)
-    if "?" in path or any(name.lower().startswith("if-") for name, _ in request.headers):
+    # Servers follow all links, none, or those of some owners.
+    if entry.links or "?" in path or any(name.lower().startswith("if-") for name, _ in request.headers):
         return None
     folder, _, name = path.rpartition("/")
-    return folder, ".".join(suffix for suffix in name.split(".")[1:] if len(suffix) <= MAX_SUFFIX)
+    suffixes = ".".join(suffix for suffix in name.split(".")[1:] if len(suffix) <= MAX_SUFFIX)
+    return folder, entry.names[:-1], suffixes
 
 
 def _is_of(answer: Response, entry: RootEntry, body: bytes) -> bool:

@@ -40,9 +40,9 @@ class Overseer:
         premises = self._premises
         premises.refresh()
         here = self._visits.under_way()
-        if here and (reason := premises.doors.are_closed()) is not None:
-            if count := self._visits.kill_all():
-                premises.notes.note("owner-stopped", count=count, why=reason)
+        if here and (closure := premises.doors.closure()):
+            if count := self._visits.kill_all(closure.problem):
+                premises.notes.note("owner-stopped", count=count, why=closure.reason)
             return
         visits = [hosted for hosted in here if not hosted.reins.is_over]
         if not visits:

@@ -17,11 +17,12 @@ from sterna.crawler.text_tests import MAX_PROGRAM, compiled
 from sterna.errors import Refused, UsageError
 from sterna.host.config import HostConfig
 from sterna.host.files import lock
+from sterna.host.owner.control import Closure
 from sterna.host.owner.receipts import Receipts
 from sterna.host.policy.load import LoadMeter
 from sterna.host.policy.terms import Terms, check_open, granted, rationed
 from sterna.host.premises import Premises
-from sterna.host.state import Session
+from sterna.host.state import VISITS, Session
 from sterna.host.visiting.hosted import HostedVisit
 from sterna.host.visiting.overseer import Overseer
 from sterna.host.visiting.room import RETRY_SECONDS, Streams
@@ -29,12 +30,13 @@ from sterna.host.visiting.visits import Visits
 from sterna.host.visiting.workshop import Workshop
 from sterna.model import Budget, Crawler, Etiquette, Known, Robots, Target, Usage, Visit
 from sterna.runtime.cell.jail import protection
+from sterna.version import __version__
 from sterna.web.urls import Canonical, site_of
 from sterna.wire.handshake import SessionKeys
 from sterna.wire.keys import PublicKey
 from sterna.wire.known import unpack_known
 from sterna.wire.orders import Acknowledgement, Kill, Look, Order, Resume, Send, seal_report
-from sterna.wire.receipts import TAKES_RECEIPTS
+from sterna.wire.problems import refusal_of
 from sterna.wire.stream import StreamWriter
 
 MAX_STARTS = 500_000
@@ -60,7 +62,7 @@ class Reception:
         self._premises = premises
         self._workshop = workshop
         state = premises.config.state
-        folder = state / (f"{_LIVE}{os.getpid()}" if premises.is_live_only else "visits")
+        folder = state / (f"{_LIVE}{os.getpid()}" if premises.is_live_only else VISITS)
         if premises.is_live_only:
             _sweep_live(state)
         self.visits = Visits(premises, workshop, folder=folder, receipts=receipts)
@@ -102,19 +104,21 @@ class Reception:
 
     async def _begin(self, order: Send, *, session: Session, terms: Terms) -> HostedVisit:
         premises, home = self._premises, PublicKey.parse(session.home)
+        if stop := premises.stops.find(home.text, order.crawler.name, now=premises.wall()):
+            raise refusal_of(Closure(stop.reason, stop.until).problem)
         left = premises.left(home, terms)
         check_open(terms, left, wall=premises.wall(), keeps=not premises.is_live_only)
         visit = await asyncio.to_thread(
             visit_of, order, config=premises.config_now, terms=terms, grants=session.grants
         )
         visit = msgspec.structs.replace(visit, budget=rationed(visit.budget, left))
-        if visit.crawler.program.rules and not await self._can_jail():
-            raise Refused("no-jail", "crawlers with rules are refused: this machine has no seccomp")
+        if not await self._can_jail():
+            raise Refused("no-jail", "crawlers are refused: this machine has no seccomp")
         if premises.is_live_only:
             take_slot(premises.config.state, premises.limits.crawlers_at_once)
         self.visits.check(visit, home=home, terms=terms)
         await asyncio.to_thread(premises.spend, home, terms, Usage(), visits=1)
-        return self.visits.begin(visit, home=home, terms=terms)
+        return await self.visits.begin(visit, home=home, terms=terms)
 
     async def _can_jail(self) -> bool:
         if self._has_jail is None:
@@ -131,11 +135,11 @@ class Reception:
                 StreamWriter(keys.stream, level=level, memory_bytes=memory_bytes),
                 first=first,
                 frees=self._premises.is_live_only,
-                takes_receipt=TAKES_RECEIPTS in session.understands,
+                understands=session.understands,
             )
             async with aclosing(chunks):
                 async for chunk in chunks:
-                    hosted.account.sent_bytes += len(chunk)
+                    hosted.count_sent(len(chunk))
                     yield chunk
 
 
@@ -174,13 +178,15 @@ def visit_of(order: Send, *, config: HostConfig, terms: Terms, grants: Budget) -
         epoch=order.epoch,
         crawler=order.crawler,
         etiquette=Etiquette(
-            user_agent=order.agent.user_agent,
-            robots_name=order.agent.robots_name,
+            # The owner's to say: with a name of its choice a home would pick the rules that apply to it.
+            user_agent=f"{terms.robots_name}/{__version__}",
+            robots_name=terms.robots_name,
             sender=order.agent.sender,
             delay_seconds=policy.delay_seconds,
             response_factor=0.0,  # the owner sets the pace, whatever the response time is
             connections=policy.connections,
             obey_robots=terms.obey_robots,
+            outside_agent=order.agent.user_agent,
         ),
         starts=order.starts,
         known=known,

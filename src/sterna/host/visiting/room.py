@@ -5,15 +5,19 @@ import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import blake2b
 from pathlib import Path
 
 from sterna.errors import Refused, StorageError
-from sterna.host.files import make_folder
+from sterna.host.files import make_folder, write_private
 from sterna.host.policy.policy import HostLimits
+from sterna.host.visiting.logbook import Logbook, Saved
+from sterna.host.visiting.progress import Step
 from sterna.wire.compression import squeezing_bytes
 
 SPARE_STREAMS = 4  # in addition to those of visits under way: for finished visits and broken connections
 RETRY_SECONDS = 30.0
+DIGEST_BYTES = 16  # before each parcel on the disk
 LEAST_BYTES = squeezing_bytes(1, memory_bytes=1)
 
 
@@ -113,16 +117,19 @@ class DiskSpace:
 class Spool:
     """The parcels of one visit as files, numbered from 1, kept until home has them."""
 
-    def __init__(self, folder: Path, *, most_bytes: int, space: DiskSpace) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, most_bytes: int, space: DiskSpace, is_kept: bool = True) -> None:
+        """If `is_kept`, a log beside the parcels lets the visit go on after a restart of the host."""
+        self.folder = folder
         self._most_bytes = most_bytes
         self._space = space
-        # All of these are changed in the loop's thread, by put(), acknowledge() and delete().
+        # All of these are changed in the loop's thread, by put(), acknowledge(), reload() and delete().
+        self.log = Logbook(folder) if is_kept else None
         self._sizes: dict[int, int] = {}
         self.last = 0  # the highest number so far
         self.acknowledged = 0
         self.kept_bytes = 0
         self.total_bytes = 0  # of all parcels so far
+        self._log_bytes = 0
         make_folder(folder)
 
     def has_room(self, size: int) -> bool:
@@ -137,29 +144,61 @@ class Spool:
             self._space.freed.clear()
             await self._space.freed.wait()
 
-    async def put(self, number: int, data: bytes) -> None:
-        """Keeps a parcel; the caller has waited for room. StorageError if it cannot be written."""
-        self._sizes[number] = len(data)
-        self.kept_bytes += len(data)
-        self._space.taken_bytes += len(data)
+    async def put(self, data: bytes, step: Step) -> None:
+        """Keeps a parcel; the caller has waited for room. StorageError if it cannot be written.
+
+        The parcel can be read once both it and its step in the log are on the disk, in this order.
+        """
+        self._take(step.number, len(data))
         try:
-            await asyncio.to_thread(self._path(number).write_bytes, data)
-        except OSError as error:
-            self._free(number)
-            with suppress(OSError):
-                self._path(number).unlink(missing_ok=True)  # it may be there in part
-            raise StorageError(f"cannot write parcel to {self._folder}: {error.strerror}") from error
-        self.last = max(self.last, number)
+            await asyncio.to_thread(self._write, data, step)
+        except StorageError:
+            self._free(step.number)
+            raise
+        self.count_log()
+        self.last = step.number
         self.total_bytes += len(data)
 
+    def _write(self, data: bytes, step: Step) -> None:
+        if self.log is None:
+            _write_quickly(self._path(step.number), data)
+            return
+        write_private(self._path(step.number), _digest(data) + data)
+        self.log.append(step)
+
+    def count_log(self) -> None:
+        """Counts the log, whose size has changed, among the bytes of the host."""
+        size = self.log.size_bytes if self.log else 0
+        self._space.taken_bytes += size - self._log_bytes
+        self._log_bytes = size
+
+    def reload(self, saved: Saved) -> None:
+        """Finds the parcels that an earlier process left; StorageError if one of them is missing."""
+        progress = saved.progress
+        numbers = sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
+        if numbers and numbers[-1] == progress.number + 1:  # not in the log, so it was never sent
+            self._path(numbers.pop()).unlink()
+        self.last, self.total_bytes = progress.number, progress.total_bytes
+        self.acknowledged = numbers[0] - 1 if numbers else self.last
+        if numbers != list(range(self.acknowledged + 1, self.last + 1)):
+            raise StorageError(f"{self.folder} is damaged: it has not all parcels up to {self.last}")
+        for number in numbers:
+            self._take(number, self._path(number).stat().st_size - DIGEST_BYTES)
+        self.count_log()
+
     async def read(self, number: int) -> bytes | None:
-        """The parcel; None if it is no longer kept."""
+        """The parcel; None if it is no longer kept. StorageError if it is damaged."""
         if number not in self._sizes:
             return None
         try:
-            return await asyncio.to_thread(self._path(number).read_bytes)
+            data = await asyncio.to_thread(self._path(number).read_bytes)
         except FileNotFoundError:  # acknowledged meanwhile
             return None
+        if self.log is None:
+            return data
+        if _digest(data[DIGEST_BYTES:]) != data[:DIGEST_BYTES]:
+            raise StorageError(f"{self._path(number)} is damaged")
+        return data[DIGEST_BYTES:]
 
     def acknowledge(self, number: int) -> None:
         """Deletes this parcel and all before it, which home has."""
@@ -171,7 +210,14 @@ class Spool:
     def delete(self) -> None:
         for number in list(self._sizes):
             self._free(number)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self.log = None
+        self.count_log()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _take(self, number: int, size: int) -> None:
+        self._sizes[number] = size
+        self.kept_bytes += size
+        self._space.taken_bytes += size
 
     def _free(self, number: int) -> None:
         size = self._sizes.pop(number)
@@ -180,4 +226,18 @@ class Spool:
         self._space.freed.set()
 
     def _path(self, number: int) -> Path:
-        return self._folder / str(number)
+        return self.folder / str(number)
+
+
+def _write_quickly(path: Path, data: bytes) -> None:
+    """Writes the parcel of a host that keeps no visits: it need not outlive the process."""
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)  # it may be there in part
+        raise StorageError(f"cannot write parcel to {path.parent}: {error.strerror}") from error
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()

@@ -6,19 +6,23 @@ import logging
 import shutil
 from pathlib import Path
 
-from sterna.errors import JailError, Refused, SternaError, StorageError
+import msgspec
+
+from sterna.errors import JailError, Refused, SternaError, StorageError, WireError
 from sterna.host.owner.receipts import Receipts
 from sterna.host.policy.load import Governor
+from sterna.host.policy.policy import LoadRules
 from sterna.host.policy.terms import LATE_SECONDS, Terms, outside
 from sterna.host.premises import Premises
 from sterna.host.site.source import ShieldedFetcher
 from sterna.host.visiting.hosted import HostedVisit
+from sterna.host.visiting.logbook import Admission, Saved
 from sterna.host.visiting.room import RETRY_SECONDS, DiskSpace, Slots, Spool
 from sterna.host.visiting.workshop import Workshop, redirect_rules
-from sterna.model import Parcel, Visit
+from sterna.model import Ended, Parcel, Visit
 from sterna.runtime.cell.kernel import give_back_memory
 from sterna.wire.keys import PublicKey
-from sterna.wire.problems import problem
+from sterna.wire.problems import Problem, problem
 
 KILL_SECONDS = 8.0  # to end by itself: a transfer gets 5 s
 SWEEP_SECONDS = 5.0
@@ -34,7 +38,7 @@ class Visits:
 
     def __init__(self, premises: Premises, workshop: Workshop, *, folder: Path, receipts: Receipts) -> None:
         self._premises = premises
-        self._folder = folder  # used by this process alone: its content was left by one that is gone
+        self._folder = folder  # used by this process alone: what is in it was left by one that is gone
         self._workshop = workshop
         self._receipts = receipts
         self._space = DiskSpace(premises.limits.kept_bytes_total)
@@ -45,32 +49,93 @@ class Visits:
         self._killing: set[asyncio.Task[None]] = set()  # by the owner; changed by kill_all()
         self._is_closing = False  # set by stop() and close()
         self._has_garbage = False  # visits have ended since memory was last given back
-        shutil.rmtree(folder, ignore_errors=True)
         self._sweeping = asyncio.create_task(self._sweep())
 
-    def begin(self, visit: Visit, *, home: PublicKey, terms: Terms) -> HostedVisit:
+    async def begin(self, visit: Visit, *, home: PublicKey, terms: Terms) -> HostedVisit:
         """Takes a visit on; Refused if there is no room for it, or if it is here already."""
-        premises, limits = self._premises, self._premises.limits
+        premises = self._premises
         is_early = self.check(visit, home=home, terms=terms)
         names = {"visit": visit.id, "home": terms.name, "key": home.text, "crawler": visit.crawler.name}
-        premises.notes.must("visit-taken", **names, pages=visit.budget.pages)
-        # Two homes may give their visits the same name.
-        folder = self._folder / f"{home.id}-{visit.id}"
-        hosted = HostedVisit(
-            visit,
-            home=home.text,
-            spool=Spool(folder, most_bytes=limits.kept_bytes, space=self._space),
-            clock=premises.clock,
-            name=terms.name,
-            receipts=self._receipts,
-            governor=Governor(terms.load),
+        premises.notes.must(
+            "visit-taken", **names, agent=visit.etiquette.outside_agent, pages=visit.budget.pages
         )
-        if is_early:
-            hosted.state, hosted.is_deferred = "waiting", True
-            hosted.rest(outside(terms, premises.wall()))
+        # Two homes may give their visits the same name.
+        spool = self._spool(self._folder / f"{home.id}-{visit.id}")
+        hosted = self._host(spool, visit, home=home.text, name=terms.name, load=terms.load)
         self._visits[home.text, visit.id] = hosted
-        self._tasks[hosted] = asyncio.create_task(self._carry_out(hosted))
+        if is_early:
+            self._defer(hosted, terms)
+        self._tasks[hosted] = task = asyncio.create_task(self._carry_out(hosted))
+        task.add_done_callback(lambda _: hosted.is_logged.set())  # also if it is cancelled before it begins
+        await hosted.is_logged.wait()  # from now on a restart does not lose it
         return hosted
+
+    def _spool(self, folder: Path) -> Spool:
+        most, is_kept = self._premises.limits.kept_bytes, not self._premises.is_live_only
+        return Spool(folder, most_bytes=most, space=self._space, is_kept=is_kept)
+
+    def _host(
+        self,
+        spool: Spool,
+        visit: Visit,
+        *,
+        home: str,
+        name: str,
+        load: LoadRules,
+        saved: Saved | None = None,
+    ) -> HostedVisit:
+        return HostedVisit(
+            visit,
+            home=home,
+            spool=spool,
+            clock=self._premises.clock,
+            name=name,
+            receipts=self._receipts,
+            governor=Governor(load),
+            saved=saved,
+        )
+
+    async def restore(self) -> None:
+        """Goes on with the visits that an earlier process left; one that is damaged is deleted."""
+        folders = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
+        for folder in folders:
+            try:
+                spool = self._spool(folder)
+                assert spool.log
+                hosted = self._reload(spool, await asyncio.to_thread(spool.log.read))
+            except (StorageError, OSError, ValueError, WireError) as error:
+                _log.error("visit %s is lost: %s", folder.name, error)
+                self._premises.notes.note("visit-lost", folder=folder.name, why=str(error))
+                await asyncio.to_thread(_delete, folder)
+            else:
+                self._premises.notes.note("visit-restored", **hosted.names, parcels=hosted.spool.last)
+        if count := len(self._visits):
+            self._premises.announce(f"{count} visit{'s' * (count != 1)} of an earlier run kept")
+
+    def _reload(self, spool: Spool, saved: Saved) -> HostedVisit:
+        admission, verdict, progress = saved.admission, saved.verdict, saved.progress
+        visit, premises = admission.visit, self._premises
+        if visit.site != premises.config.site:
+            raise StorageError(f"it belongs to another site, {visit.site}")
+        spool.reload(saved)
+        terms = premises.terms(admission.home)
+        name, load = (terms.name, terms.load) if terms else (admission.name, LoadRules())
+        hosted = self._host(spool, visit, home=admission.home, name=name, load=load, saved=saved)
+        hosted.is_logged.set()
+        self._visits[admission.home, visit.id] = hosted
+        if progress.ended:
+            hosted.finish(premises.identity, at=progress.at)
+        elif verdict.state and verdict.problem:
+            hosted.fall(verdict.problem, verdict.state, at=progress.at)
+        elif terms and not terms.hours.contains(premises.wall()):
+            self._defer(hosted, terms)
+        self._tasks[hosted] = asyncio.create_task(_nothing() if hosted.is_over else self._carry_out(hosted))
+        return hosted
+
+    def _defer(self, hosted: HostedVisit, terms: Terms) -> None:
+        """Lets a visit wait for its hours."""
+        hosted.state, hosted.is_deferred = "waiting", True
+        hosted.rest(outside(terms, self._premises.wall()))
 
     def check(self, visit: Visit, *, home: PublicKey, terms: Terms) -> bool:
         """Refused if the visit cannot be taken on; true if it has to wait for its hours."""
@@ -128,22 +193,25 @@ class Visits:
 
     # -- early ends ----------------------------------------------------------------------------------------
 
-    async def kill(self, hosted: HostedVisit) -> None:
-        """Asks a visit to end, so that its results are kept; ends it by force if that takes too long."""
+    async def kill(self, hosted: HostedVisit, *, stopped: Problem | None = None) -> None:
+        """Asks a visit to end, so that its results are kept; ends it by force if that takes too long.
+
+        `stopped` tells its home why, if it is the owner who asks.
+        """
         task = self._tasks[hosted]
-        hosted.is_killed = True
-        hosted.stop.set()
+        await hosted.is_logged.wait()
+        hosted.mark_killed(stopped)
         if hosted.state in ("queued", "waiting"):
             task.cancel()
         await asyncio.wait({task}, timeout=KILL_SECONDS)
         task.cancel()
         await asyncio.wait({task})
 
-    def kill_all(self) -> int:
+    def kill_all(self, stopped: Problem | None) -> int:
         """Starts to kill all visits; returns their number."""
         visits = [each for each in self.under_way() if not each.is_killed]
         for hosted in visits:
-            killing = asyncio.create_task(self.kill(hosted))
+            killing = asyncio.create_task(self.kill(hosted, stopped=stopped))
             self._killing.add(killing)
             killing.add_done_callback(self._killing.discard)
         return len(visits)
@@ -152,12 +220,15 @@ class Visits:
         await asyncio.gather(*self._killing, return_exceptions=True)
 
     def stop(self) -> None:
-        """Asks all visits to end; no other begins."""
+        """Asks all visits to pause for a restart, or to end if they are not kept; no other begins."""
         self._is_closing = True
         for hosted in self.under_way():
             hosted.stop.set()
             if hosted.state != "running":
-                self.give_up(hosted, "the host was stopped")
+                if self._may_go_on(hosted):
+                    hosted.suspend()
+                else:
+                    self.give_up(hosted, "the host was stopped")
 
     def give_up(self, hosted: HostedVisit, why: str) -> None:
         """Ends a visit that has not begun."""
@@ -170,9 +241,10 @@ class Visits:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for key in list(self._visits):
-            self._forget(key)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._premises.is_live_only:
+            for key in list(self._visits):
+                self._forget(key)
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     # -- one visit -----------------------------------------------------------------------------------------
 
@@ -181,6 +253,7 @@ class Visits:
         redirect_rules(hosted.log)
         premises = self._premises
         try:
+            await self._enter(hosted)
             await self._wait_for_turn(hosted)
             premises.announce(
                 f"visit {hosted.visit.id} of {hosted.name}: crawler {hosted.visit.crawler.name!r} begins"
@@ -189,19 +262,26 @@ class Visits:
             hosted.begin()
             async with self._workshop.use() as runtime:
                 await runtime.carry_out(
-                    hosted.visit,
+                    hosted.rest_of_visit,
                     deliver=lambda parcel: self._keep(hosted, parcel),
                     stop=hosted.stop,
                     reins=hosted.reins,
                     through=lambda fetcher: ShieldedFetcher(fetcher, lambda: self._closed_to(hosted)),
+                    parcels=hosted.spool.last,
                 )
-            hosted.finish(premises.identity)
+            if hosted.ended:
+                hosted.finish(premises.identity)
+            else:
+                hosted.suspend()
         except asyncio.CancelledError:
-            hosted.fail(problem("gone", "the visit was killed"))
+            if self._may_go_on(hosted):
+                hosted.suspend()
+            else:
+                hosted.fail(problem("gone", "the visit was killed"))
             raise
         except JailError as error:
             _log.error("visit %s: %s", hosted.visit.id, error)
-            hosted.fail(problem("no-jail", "this machine cannot jail the crawler's rules"))
+            hosted.fail(problem("no-jail", "this machine cannot jail the crawler"))
         except StorageError as error:
             _log.error("visit %s ends: %s", hosted.visit.id, error)
             hosted.fail(problem("internal", "the host cannot write to its disk"))
@@ -215,6 +295,23 @@ class Visits:
             # The visit's loop refers to itself, and with it to all that the visit set out with.
             asyncio.get_running_loop().call_soon(gc.collect)
             self._has_garbage = True
+
+    async def _enter(self, hosted: HostedVisit) -> None:
+        """Writes down what a restart needs to go on with the visit, unless that was done."""
+        try:
+            log = hosted.spool.log
+            if log and not log.size_bytes:
+                at = self._premises.wall()
+                admission = Admission(visit=hosted.visit, home=hosted.home, name=hosted.name, at=at)
+                await asyncio.to_thread(log.begin, admission)
+                hosted.spool.count_log()
+                hosted.hear()
+        finally:
+            hosted.is_logged.set()
+
+    def _may_go_on(self, hosted: HostedVisit) -> bool:
+        """True if the host is stopping and a later process can go on with the visit."""
+        return self._is_closing and not hosted.is_killed and bool(hosted.spool.log)
 
     async def _wait_for_turn(self, hosted: HostedVisit) -> None:
         """Returns when its hours have come, nothing makes it rest, and it has a slot."""
@@ -232,6 +329,8 @@ class Visits:
 
     async def _keep(self, hosted: HostedVisit, parcel: Parcel) -> None:
         """Takes a parcel; while the spool is full, the crawler is paused and another has its slot."""
+        if parcel.ended is Ended.STOPPED and self._may_go_on(hosted):
+            parcel = msgspec.structs.replace(parcel, ended=None)  # its checkpoint, from which it goes on
         terms = self._premises.terms(hosted.home)
         await asyncio.to_thread(self._premises.spend, PublicKey.parse(hosted.home), terms, parcel.usage)
         packed = await asyncio.to_thread(hosted.pack, parcel)
@@ -242,6 +341,10 @@ class Visits:
         await hosted.keep(parcel, packed)
 
     def _say_farewell(self, hosted: HostedVisit) -> None:
+        if hosted.is_suspended:
+            self._premises.announce(f"visit {hosted.visit.id} of {hosted.name} goes on after a restart")
+            self._premises.notes.note("visit-suspended", **hosted.names)
+            return
         why = hosted.ended or (hosted.problem.detail if hosted.problem else "")
         counts = f"{hosted.usage.pages:,} pages, {hosted.spool.total_bytes:,} bytes before compression"
         self._premises.announce(f"visit {hosted.visit.id} of {hosted.name} is over ({why}): {counts}")
@@ -308,3 +411,14 @@ def weight_of(visit: Visit) -> int:
     own = sum(len(data) + START_BYTES for data in visit.crawler.facts)
     rules = sum(len(source.text) for source in visit.crawler.program.rules)
     return starts + known + facts + own + rules
+
+
+async def _nothing() -> None:
+    """The work of a visit that is over."""
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from sterna.web.http import Fetcher
 from sterna.web.politeness import NO_LIMITS
 
 PARCEL_BYTES = 1024 * 1024  # small enough that the line is never idle while the next one is filled
+RULED_PAGES = 50  # in a parcel: home can run the rules of a whole one again
 LEAST_PARCEL_BYTES = 128 * 1024
 PARCELS_BYTES = 20 * 1024 * 1024  # of all parcels being filled: with many visits each parcel is smaller
 
@@ -25,11 +26,19 @@ OpenSource = Callable[[HostConfig, Clock], AbstractAsyncContextManager[Fetcher]]
 
 
 class Workshop:
-    """Lends the runtime to visits."""
+    """Lends the runtime to visits: jailed or, if `is_own`, for the owner's crawler, if the machine can."""
 
-    def __init__(self, config: HostConfig, clock: Clock, *, open_source: OpenSource = open_source) -> None:
+    def __init__(
+        self,
+        config: HostConfig,
+        clock: Clock,
+        *,
+        open_source: OpenSource = open_source,
+        is_own: bool = False,
+    ) -> None:
         self._config = config
         self._clock = clock
+        self._is_jailed = None if is_own else True  # other crawlers at a host come from strangers
         self._open_source = open_source
         # Changed in the loop's thread, by use(), aclose() and the keeper.
         self._users = 0
@@ -68,7 +77,7 @@ class Workshop:
             async with (
                 self._open_source(self._config, self._clock) as fetcher,
                 open_runtime(
-                    _runtime_config(self._config),
+                    _runtime_config(self._config, is_jailed=self._is_jailed),
                     self._clock,
                     fetcher=fetcher,
                     resolver=resolver_of(self._config),
@@ -99,15 +108,16 @@ class Workshop:
                     return
 
 
-def _runtime_config(config: HostConfig) -> RuntimeConfig:
+def _runtime_config(config: HostConfig, *, is_jailed: bool | None) -> RuntimeConfig:
     limits = config.limits
     return RuntimeConfig(
         connections=limits.connections,
         readers=limits.readers,
         limits=NO_LIMITS,  # the owner's delay holds, and nothing but the owner's site is crawled here
         parcel_bytes=min(max(PARCELS_BYTES // limits.crawlers_at_once, LEAST_PARCEL_BYTES), PARCEL_BYTES),
+        ruled_pages=RULED_PAGES,
         shares_holds=False,  # one home must not be able to keep the others from the site
-        is_jailed=True,  # crawlers at a host come from strangers
+        is_jailed=is_jailed,
     )
 
 

@@ -34,8 +34,8 @@ class Process(Protocol):
 class Starter(Protocol):
     """Starts such processes; `runtime.cell.pool.Forker` is one."""
 
-    async def start(self, *, limits: JailLimits, is_jailed: bool) -> Process:
-        """A new process; JailError if none can be started, or none with a jail."""
+    async def start(self, *, limits: JailLimits, is_jailed: bool | None) -> Process:
+        """A new process, jailed (None: if this machine can); JailError if it cannot be started like that."""
 
 
 class CellEnded(SternaError):

@@ -3,13 +3,16 @@
     python -P -m sterna.runtime.cell.forker MODULE:FUNCTION
 
 Its standard input is a SEQPACKET socket to its host; when the host closes it, the forker and its cells end.
-The function gets the cell's socket. If the module has a function `prepare`, the cell calls it before the
-seccomp filter is installed, the last time that a thread can be started.
+The function gets the cell's socket. If the module has a function `warm`, the forker calls it to load what
+cells cannot load; if it has a function `prepare`, the cell calls it before the seccomp filter is installed,
+the last time that a thread can be started. Once all is loaded, the forker gives up its own rights: jailed or
+not, no cell has more.
 """
 
 import gc
 import importlib
 import os
+import resource
 import select
 import signal
 import socket
@@ -17,13 +20,12 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
 from sterna.errors import JailError
 from sterna.model import Record
-from sterna.runtime.cell import jail, kernel, seccomp
+from sterna.runtime.cell import jail, kernel
 from sterna.runtime.cell.jail import JailLimits
 
 MAX_CELLS = 500
@@ -103,6 +105,7 @@ class _Forker:
         self._prepare = prepare
         self._children: dict[int, _Child] = {}  # by the descriptors of their processes
         self._poll = select.poll()
+        self._memory = os.open("/proc/self/statm", os.O_RDONLY)  # later nothing can be opened
         self._decoder = msgspec.msgpack.Decoder(Request)
 
     def run(self) -> None:
@@ -151,12 +154,12 @@ class _Forker:
 
     def _fork(self, request: Request, sock: socket.socket) -> None:
         parent = os.getpid()
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        inherited_bytes = pages * os.sysconf("SC_PAGESIZE")
+        pages = os.pread(self._memory, 100, 0).split()[:2]
+        space_bytes, resident_bytes = (int(count) * resource.getpagesize() for count in pages)
         pid = os.fork()
         if pid == 0:
             try:
-                self._live(request, sock, parent)
+                self._live(request, sock, parent=parent, inherited_bytes=space_bytes)
             finally:  # a cell must never return into the loop
                 os._exit(EXIT_BROKEN)
         try:
@@ -165,18 +168,24 @@ class _Forker:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise
-        self._children[process] = _Child(request.number, pid, inherited_bytes)
+        self._children[process] = _Child(request.number, pid, resident_bytes)
         self._poll.register(process, select.POLLIN)
         tell(self._line, Started(request.number, pid), process)
 
-    def _live(self, request: Request, sock: socket.socket, parent: int) -> None:
+    def _live(self, request: Request, sock: socket.socket, *, parent: int, inherited_bytes: int) -> None:
         try:
             gc.enable()
             gc.set_threshold(GARBAGE_OBJECTS)
             if request.is_jailed:
-                jail.enter(request.limits, keep=sock.fileno(), parent=parent, prepare=self._prepare)
+                jail.enter(
+                    request.limits,
+                    keep=sock.fileno(),
+                    parent=parent,
+                    inherited_bytes=inherited_bytes,
+                    prepare=self._prepare,
+                )
             else:
-                jail.limit(request.limits, parent=parent)
+                jail.limit(request.limits, parent=parent, inherited_bytes=inherited_bytes)
                 jail.close_all_but(sock.fileno())
                 if self._prepare:
                     self._prepare()
@@ -216,17 +225,30 @@ def tell(line: socket.socket, report: Report, *descriptors: int) -> None:
 def _load(entry: str) -> tuple[Serve, Prepare | None]:
     name, _, function = entry.partition(":")
     module = importlib.import_module(name)
+    if warm := getattr(module, "warm", None):
+        warm()
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - only their number matters
         raise JailError(f"{name} starts threads when it is imported, and a fork loses them")
     return getattr(module, function), getattr(module, "prepare", None)
 
 
+def _give_up_rights() -> str:
+    """Gives up what only imports need; returns why no cell can be jailed, empty if one can."""
+    try:
+        jail.give_up_rights()
+        jail.check()
+    except JailError as error:
+        return str(error)
+    return ""
+
+
 def main() -> None:
     """Runs until the host is gone; the host handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.clear()
     line = socket.socket(fileno=os.dup(0))
     line.setblocking(True)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # cells inherit this, and must not have the line
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)  # cells inherit this, and must not have the line
     try:
         serve, prepare = _load(sys.argv[1])
     # Importing may fail in any way; the host reports it.
@@ -239,8 +261,9 @@ def main() -> None:
     gc.collect()
     gc.disable()
     gc.freeze()  # keeps the memory pages shared
-    tell(line, Ready(seccomp.why_not()))
-    _Forker(line, serve, prepare).run()
+    forker = _Forker(line, serve, prepare)
+    tell(line, Ready(_give_up_rights()))
+    forker.run()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The jail: after enter() a process can compute, talk over one socket, and do nothing else.
 
 Import everything before: afterwards opening a file, even for a late import or the lines of a traceback, ends
-the process. `docs/decisions/010-jail.md` says what the jail stops and what it does not.
+the process. The warm parent gives up its rights too, once it has imported all. `docs/decisions/010-jail.md`
+says what the jail stops and what it does not.
 """
 
 import math
@@ -12,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,7 +25,7 @@ DEFAULT_MEMORY_BYTES = 512 * 1024**2
 DEFAULT_CPU_SECONDS = 3600.0
 STACK_BYTES = 8 * 1024**2
 NOBODY = 65534
-TRIAL_SECONDS = 20.0
+TRIAL_SECONDS, TRIAL_BYTES = 20.0, 1024**4
 # No network, no message queues, no host name of its own, and a read-only filesystem. No process namespace:
 # the host must know its cells by their numbers.
 BUBBLEWRAP = (
@@ -47,6 +48,11 @@ _NOTHING_OF = (
     resource.RLIMIT_MEMLOCK,
     resource.RLIMIT_MSGQUEUE,
 )
+# What a confined command may use of the system: programs, libraries, time zones, counters; not /etc.
+_SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime", "/proc", "/sys")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/urandom", "/dev/random")
+_LEAST_ABI = 2  # since then a file may be renamed into another folder
+_confined = False  # set by confine(), for good
 _TRIAL = "from sterna.runtime.cell import jail; jail.try_out()"
 
 
@@ -71,11 +77,46 @@ class Protection(Record, frozen=True, kw_only=True):
     missing: tuple[str, ...]
 
 
-def limit(limits: JailLimits, *, parent: int) -> None:
-    """Limits memory and CPU time of this process, in its own session, and ties its life to its parent."""
+def give_up_rights() -> None:
+    """Leaves this process, and those that it starts, without another user, capabilities, files or network.
+
+    What is open stays open. JailError if that fails.
+    """
+    try:
+        _become_nobody()
+        _give_up_privileges()
+        kernel.restrict_by_landlock()
+    except OSError as error:
+        raise _no_jail(error) from error
+
+
+def confine(*, readable: Iterable[Path], writable: Iterable[Path]) -> None:
+    """Leaves this process without network, and with no files but these and the system's, as far as possible.
+
+    It keeps its user, and can go on to start threads and other processes, which are confined as well. Call it
+    before threads are started: Landlock applies to the thread that calls it. JailError if that fails.
+    """
+    global _confined  # noqa: PLW0603 - it is a state of the process
+    _confined = True
+    try:
+        kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        if kernel.landlock_abi() >= _LEAST_ABI:
+            kernel.restrict_by_landlock(
+                readable=(*map(Path, _SYSTEM), *readable), writable=(*map(Path, _DEVICES), *writable)
+            )
+    except OSError as error:
+        raise _no_jail(error) from error
+    if not seccomp.why_not():
+        seccomp.install(seccomp.refusal_of)
+
+
+def limit(limits: JailLimits, *, parent: int, inherited_bytes: int) -> None:
+    """Limits memory and CPU time of this process, in its own session, and ties its life to its parent.
+
+    `inherited_bytes` is the address space that it was forked with, which its limit does not count.
+    """
     os.setsid()
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory_bytes)
+    _lower(resource.RLIMIT_AS, inherited_bytes + limits.memory_bytes)
     if math.isfinite(limits.cpu_seconds):
         seconds = math.ceil(limits.cpu_seconds)
         _lower(resource.RLIMIT_CPU, seconds, seconds + 1)  # SIGXCPU, then SIGKILL if that is blocked
@@ -85,32 +126,38 @@ def limit(limits: JailLimits, *, parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def enter(limits: JailLimits, *, keep: int, parent: int, prepare: Callable[[], None] | None = None) -> None:
+def enter(
+    limits: JailLimits,
+    *,
+    keep: int,
+    parent: int,
+    inherited_bytes: int,
+    prepare: Callable[[], None] | None = None,
+) -> None:
     """Jails this process for good, with nothing open but the descriptor `keep`; JailError if that fails.
 
-    No thread can be started afterwards, so `prepare` is called before the last step, the seccomp filter:
-    threads that it starts are jailed like this one.
+    Its standard input must be /dev/null, which then replaces output and errors too. No thread can be started
+    afterwards, so `prepare` is called before the last step, the seccomp filter: threads that it starts are
+    jailed like this one.
     """
     if reason := seccomp.why_not():
-        raise JailError(f"cannot sandbox a process: {reason}; see `sterna doctor`")
+        raise _no_jail(reason)
     assert keep > 2
+    _forget_surroundings()
+    give_up_rights()
     try:
-        null = os.open(os.devnull, os.O_RDWR)
-        _forget_surroundings()
-        _become_nobody()
-        _give_up_privileges()
-        limit(limits, parent=parent)  # after the change of user, which would undo the tie to the parent
-        kernel.restrict_by_landlock()
+        # After the change of user, which would undo the tie to the parent.
+        limit(limits, parent=parent, inherited_bytes=inherited_bytes)
         if prepare:
             prepare()
-        for standard in range(3):
-            os.dup2(null, standard)
+        for standard in (1, 2):
+            os.dup2(0, standard)
         close_all_but(keep)
         for kind in _NOTHING_OF:
             _lower(kind, 0)
         _lower(resource.RLIMIT_STACK, STACK_BYTES)
     except OSError as error:
-        raise JailError(f"cannot sandbox a process: {error}; see `sterna doctor`") from error
+        raise _no_jail(error) from error
     seccomp.install()
 
 
@@ -167,14 +214,44 @@ def _lower(kind: int, soft: int, hard: int | None = None) -> None:
     resource.setrlimit(kind, wanted if most < 0 else (min(wanted[0], most), min(wanted[1], most)))
 
 
+def bubblewrap() -> tuple[str, ...]:
+    """The command to run a warm parent in, if it is installed; a confined process cannot use it."""
+    path = None if _confined else shutil.which("bwrap")
+    return (path, *BUBBLEWRAP) if path else ()
+
+
 def try_out() -> None:
     """Enters the jail and makes a forbidden call; if this returns, there is no jail."""
     try:
-        enter(JailLimits(), keep=os.open(os.devnull, os.O_RDONLY), parent=os.getppid())
+        enter(JailLimits(memory_bytes=TRIAL_BYTES), keep=os.dup(0), parent=os.getppid(), inherited_bytes=0)
     except JailError as error:
         os.write(1, str(error).encode())
         return
     os.getppid()
+
+
+def check() -> None:
+    """Tries the jail out in a child; JailError if it does not hold."""
+    if reason := seccomp.why_not():
+        raise _no_jail(reason)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            try_out()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code != -signal.SIGSYS:
+        raise _no_jail(_not_held(code))
+
+
+def _no_jail(reason: object) -> JailError:
+    return JailError(f"cannot sandbox a process: {reason}; see `sterna doctor`")
+
+
+def _not_held(code: int) -> str:
+    return f"the jail does not hold here (its test ended with exit code {code})"
 
 
 def protection() -> Protection:
@@ -183,7 +260,7 @@ def protection() -> Protection:
     if code == -signal.SIGSYS:
         why_no_jail = ""
     elif not why_no_jail:
-        why_no_jail = f"the jail does not hold here (its test ended with exit code {code})"
+        why_no_jail = _not_held(code)
     version = kernel.landlock_abi()
     path = shutil.which("bwrap") or ""
     works = bool(path) and _run(path, *BUBBLEWRAP, "true")[0] == 0
@@ -192,17 +269,15 @@ def protection() -> Protection:
     if why_no_jail:
         missing.append(f"{why_no_jail}: foreign crawlers are refused, your own run without a jail")
     if not version:
-        missing.append("the kernel has no Landlock: the seccomp filter alone denies files to engines")
+        missing.append("the kernel has no Landlock: the seccomp filter alone denies files to cells")
     elif version < 6:
         missing.append(
             f"Landlock ABI {version} does not cover signals (6 does): the seccomp filter alone stops them"
         )
     if not path:
-        missing.append(
-            "bubblewrap is not installed: no namespaces around the engines (apt install bubblewrap)"
-        )
+        missing.append("bubblewrap is not installed: no namespaces around the cells (apt install bubblewrap)")
     elif not works:
-        missing.append(f"{path} does not work here: no namespaces around the engines")
+        missing.append(f"{path} does not work here: no namespaces around the cells")
     return Protection(
         has_seccomp=not why_no_jail,
         landlock_abi=version,

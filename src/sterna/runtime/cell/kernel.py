@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from sterna.errors import JailError
@@ -11,13 +13,18 @@ LARGE_BLOCK_BYTES = 512 * 1024
 _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3  # of malloc.h
 
 _CAPABILITY_VERSION = 0x2008_0522  # _LINUX_CAPABILITY_VERSION_3, whose sets are two words each
-_LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446  # the same on every architecture
+# The same on every architecture.
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
 _LANDLOCK_VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
+_LANDLOCK_PATH_BENEATH = 1
 
 # The number of rights since each ABI, from the kernel's documentation (userspace-api/landlock).
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}  # bit by bit, up to ioctl on devices
 _NETWORK_RIGHTS = {4: 2}  # bind and connect by TCP
 _SCOPES = {6: 2}  # abstract Unix sockets, signals
+_READ = 0b1101  # execute, read files, list folders
+_NEVER_MAKE = 0b1110_0100_0000  # devices, sockets, pipes
+_OF_A_FILE = 0b1100_0000_0000_0111  # execute, write, read, truncate, ioctl
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -67,8 +74,16 @@ def landlock_abi() -> int:
         return 0
 
 
-def restrict_by_landlock() -> None:
-    """Takes from this thread, and those it starts, all rights that Landlock controls, if there is any."""
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("rights", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+def restrict_by_landlock(*, readable: Iterable[Path] = (), writable: Iterable[Path] = ()) -> None:
+    """Takes from this thread, and those it starts, all rights that Landlock controls, if there is any.
+
+    Files and folders that are named, and exist, stay readable or writable with all that is below them.
+    """
     version = landlock_abi()
     if not version:
         return
@@ -80,10 +95,28 @@ def restrict_by_landlock() -> None:
     try:
         # Fields that an older kernel does not know are zero here, so it accepts the longer structure.
         ruleset = call(_LANDLOCK_CREATE_RULESET, ctypes.addressof(wanted), ctypes.sizeof(wanted), 0)
+        for path in readable:
+            _allow(ruleset, path, _READ)
+        for path in writable:
+            _allow(ruleset, path, wanted.files & ~_NEVER_MAKE)
         call(_LANDLOCK_RESTRICT_SELF, ruleset, 0)
     except OSError as error:
         raise JailError(f"cannot sandbox a process: Landlock failed ({error.strerror})") from error
     os.close(ruleset)
+
+
+def _allow(ruleset: int, path: Path, rights: int) -> None:
+    try:
+        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # what is not there, or closed to us, needs no right
+    try:
+        if not stat.S_ISDIR(os.fstat(parent).st_mode):
+            rights &= _OF_A_FILE
+        rule = _PathBeneath(rights, parent)
+        call(_LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_PATH_BENEATH, ctypes.addressof(rule), 0)
+    finally:
+        os.close(parent)
 
 
 # -- memory ------------------------------------------------------------------------------------------------

@@ -1,14 +1,14 @@
 """Cells as their host sees them: started by a warm parent, watched, ended, and what each of them died of."""
 
 import asyncio
+import logging
 import os
-import shutil
 import signal
 import socket
 import sys
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import cache
 from itertools import count
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -16,16 +16,23 @@ import msgspec
 from sterna.errors import JailError
 from sterna.model import Record
 from sterna.runtime.cell import forker
-from sterna.runtime.cell.jail import BUBBLEWRAP, JailLimits
+from sterna.runtime.cell.jail import JailLimits, bubblewrap
 from sterna.runtime.cell.kernel import memory_bytes
 
+_log = logging.getLogger(__name__)
+
 READY_SECONDS = 30.0
-START_SECONDS = 10.0
+START_SECONDS = 20.0
 WAIT_SECONDS = 10.0
 CLOSE_SECONDS = 5.0
-OOM_SCORE = "500"
+OOM_SCORE = 500
+# The kernel kills cells before their host when memory is short: they inherit the score, within a wrapper too.
+_FIRST_TO_DIE = ("/bin/sh", "-c", f'echo {OOM_SCORE} 2>/dev/null >/proc/self/oom_score_adj; exec "$@"', "sh")
+MAX_KILLS = 3  # from outside, of a warm parent that is about to start
 MAX_STARTING = 32  # requests on their way; the line to the warm parent holds a few hundred
 FULL_SHARE = 0.5  # of the memory limit; a structure that grows by doubling may fail at half of it
+
+_KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})  # codes; the latter is a wrapper's
 
 Cause = Literal["exit", "violation", "cpu_seconds", "wall_seconds", "memory_bytes", "killed", "crash"]
 
@@ -84,18 +91,15 @@ class Cell(AbstractAsyncContextManager["Cell"]):
         await self.wait()
         self.socket.close()
 
-    async def wait(self, seconds: float = WAIT_SECONDS) -> Death:
+    async def wait(self, seconds: float | None = None) -> Death:
         """How it ended; it is killed if it has not ended after `seconds`."""
-        await asyncio.wait([self._death], timeout=seconds)
+        await asyncio.wait([self._death], timeout=WAIT_SECONDS if seconds is None else seconds)
         if not self._death.done():
             self.kill()
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                return await asyncio.shield(self._death)
-        except TimeoutError:
-            raise JailError(
-                f"cell {self.pid} was killed, but its end was not reported within {WAIT_SECONDS:g} seconds"
-            ) from None
+            await asyncio.wait([self._death], timeout=WAIT_SECONDS)
+        if not self._death.done():  # its warm parent is stuck, or stopped
+            self.settle(Death(ended="killed", detail="by its host, and its warm parent did not report it"))
+        return self._death.result()
 
     def kill(self) -> None:
         if not self._death.done():
@@ -113,8 +117,9 @@ class Cell(AbstractAsyncContextManager["Cell"]):
         self.settle(msgspec.structs.replace(death, detail=words) if words else death)
 
     def settle(self, death: Death) -> None:
-        os.close(self._process)
-        self._death.set_result(death)
+        if not self._death.done():
+            os.close(self._process)
+            self._death.set_result(death)
 
 
 class Forker(AbstractAsyncContextManager["Forker"]):
@@ -126,10 +131,9 @@ class Forker(AbstractAsyncContextManager["Forker"]):
 
     def __init__(self, entry: str, *, wrapper: tuple[str, ...] | None = None) -> None:
         self._entry = entry
-        if wrapper is None:
-            path = shutil.which("bwrap")
-            wrapper = (path, *BUBBLEWRAP) if path else ()
-        self._wrapper = wrapper  # emptied when it turns out not to work here
+        self._wrapper = (
+            bubblewrap() if wrapper is None else wrapper
+        )  # emptied when it turns out not to work here
         self._parent: _Parent | None = None
         self._is_closed = False
         self._spawning = asyncio.Lock()
@@ -144,14 +148,14 @@ class Forker(AbstractAsyncContextManager["Forker"]):
         if self._parent:
             await self._parent.close()
 
-    async def start(self, *, limits: JailLimits, is_jailed: bool) -> Cell:
-        """A new cell; JailError if none can be started, or none with a jail."""
+    async def start(self, *, limits: JailLimits, is_jailed: bool | None) -> Cell:
+        """A new cell, jailed (None: if this machine can); JailError if it cannot be started like that."""
         async with self._room:
             for _ in range(2):  # the warm parent may have died unnoticed; then a new one is started
                 parent = await self.warm_parent()
                 with suppress(ConnectionError):
                     return await parent.start(limits, is_jailed)
-        raise JailError("cannot start a cell: the warm parent keeps dying")
+        raise JailError("cannot start a cell: the warm parent keeps dying, or does not answer")
 
     async def warm_parent(self) -> "_Parent":
         """Starts the warm parent unless it runs: it takes a while, which other work may fill."""
@@ -168,10 +172,14 @@ class Forker(AbstractAsyncContextManager["Forker"]):
     async def _spawn(self) -> "_Parent":
         # -P keeps the working directory off the path, so that nothing in it is imported.
         command = (sys.executable, "-P", "-m", "sterna.runtime.cell.forker", self._entry)
+        kills = 0
         while True:
             try:
-                return await _spawn((*self._wrapper, *command))
+                return await _spawn((*_FIRST_TO_DIE, *self._wrapper, *command))
             except OSError as error:
+                kills += isinstance(error, _KilledAtStart)
+                if isinstance(error, _KilledAtStart) and kills < MAX_KILLS:
+                    continue  # from outside: its wrapper is not at fault
                 if not self._wrapper:
                     raise JailError(f"cannot start the warm parent of {self._entry} ({error})") from error
                 self._wrapper = ()  # it does not start, or ends before the warm parent is ready
@@ -194,21 +202,26 @@ class _Parent:
         self._decoder = msgspec.msgpack.Decoder(forker.Report)
         self._loop.add_reader(line.fileno(), self._hear)
 
-    async def start(self, limits: JailLimits, is_jailed: bool) -> Cell:
-        if is_jailed and self.ready.result().no_jail:
-            raise JailError(f"cannot sandbox a process: {self.ready.result().no_jail}; see `sterna doctor`")
+    async def start(self, limits: JailLimits, is_jailed: bool | None) -> Cell:
+        if no_jail := self.ready.result().no_jail:
+            if is_jailed:
+                raise JailError(no_jail)
+            if is_jailed is None:
+                _tell_unjailed(no_jail)
+                is_jailed = False
         number = next(self._numbers)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs:
             start = self._starting[number] = _Start(self._loop.create_future(), ours, limits)
             try:
-                request = msgspec.msgpack.encode(forker.Request(number, limits, is_jailed))
+                request = msgspec.msgpack.encode(forker.Request(number, limits, is_jailed is not False))
                 socket.send_fds(self._line, [request], [theirs.fileno()])
                 async with asyncio.timeout(START_SECONDS):
                     return await start.cell
-            except TimeoutError:
-                raise JailError(f"cannot start a cell: none came within {START_SECONDS:g} seconds") from None
+            except TimeoutError:  # it is stuck, or stopped: another one takes its place
+                self._end(f"the warm parent did not answer within {START_SECONDS:g} seconds")
+                raise ConnectionError from None
             except ConnectionError:
                 self._end("the warm parent died")
                 raise
@@ -222,7 +235,9 @@ class _Parent:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._process.wait()
         except TimeoutError:
-            self._process.kill()
+            # It is alone in its session with its wrapper, whose end a stopped process would not notice.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             await self._process.wait()
 
     def _hear(self) -> None:
@@ -295,6 +310,15 @@ class _Start(Record, frozen=True):
             self.cell.set_exception(error)
 
 
+@cache  # once for all cells of this process
+def _tell_unjailed(reason: str) -> None:
+    _log.warning("pages are read, and rules run, without a jail: %s", reason)
+
+
+class _KilledAtStart(ConnectionError):
+    """Somebody killed a warm parent before it was ready."""
+
+
 async def _spawn(command: tuple[str, ...]) -> _Parent:
     """A warm parent that has imported its module; OSError if it fails to start or ends before."""
     # What Python needs to find the same modules, and nothing that a cell could leak.
@@ -323,14 +347,7 @@ async def _spawn(command: tuple[str, ...]) -> _Parent:
         await parent.close()
         if isinstance(error, TimeoutError):
             raise ConnectionError(f"not ready after {READY_SECONDS:g} seconds") from None
+        if isinstance(error, ConnectionError) and process.returncode in _KILLED:
+            raise _KilledAtStart(*error.args) from None
         raise
-    _send_ahead(process.pid)
     return parent
-
-
-def _send_ahead(pid: int) -> None:
-    """Lets the kernel kill cells before their host when memory is short: they inherit the score."""
-    with suppress(OSError):  # without the right to do so, nothing is lost
-        inside = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()  # of the wrapper
-        for each in (pid, *inside):
-            Path(f"/proc/{each}/oom_score_adj").write_text(OOM_SCORE)

@@ -1,22 +1,27 @@
 """The filter of system calls, as raw BPF: what a cell needs once everything is imported, and nothing else.
 
-Any other call ends the process (SIGSYS). `tests/runtime/cell/test_jail.py` runs the filter in the kernel and,
-for every number and both architectures, in an interpreter of its own.
+Any other call ends the process (SIGSYS). A confined command has a milder one, which refuses a few calls.
+`tests/runtime/cell/test_jail.py` runs the filter in the kernel and, for every number and both architectures,
+in an interpreter of its own.
 """
 
 import ctypes
+import errno
 import os
 import socket
 import struct
 import sys
+from collections.abc import Callable
 
 from sterna.errors import JailError
 from sterna.model import Record
 from sterna.runtime.cell import kernel
 
 KILL, ALLOW = 0x8000_0000, 0x7FFF_0000  # SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW
+REFUSE = 0x0005_0000 | errno.EPERM  # SECCOMP_RET_ERRNO
+_X32 = 0x4000_0000  # this bit marks the numbers of another set of calls on x86_64
 _SET_MODE_FILTER, _GET_ACTION_AVAIL, _FLAG_TSYNC = 1, 2, 1
-_LOAD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06  # of linux/bpf_common.h
+_LOAD, _AND, _JUMP_IF_EQUAL, _JUMP_FROM, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06  # of linux/bpf_common.h
 _NR, _ARCH, _ARGS = 0, 4, 16  # offsets in struct seccomp_data
 _WORD = 0xFFFF_FFFF
 
@@ -24,6 +29,7 @@ _PROT_READ_WRITE = 0x3
 _MAP_PRIVATE_ANONYMOUS, _MAP_NORESERVE, _MAP_STACK = 0x22, 0x4000, 0x2_0000
 _MREMAP_MAYMOVE = 0x1
 _MADV_DONTNEED, _MADV_FREE = 4, 8
+_REALTIME, _MONOTONIC, _OWN_CPU, _THREAD_CPU = range(4)  # clocks
 _FUTEX_CALLS = (0, 1, 3, 9, 10)  # WAIT, WAKE, REQUEUE, WAIT_BITSET, WAKE_BITSET
 _FUTEX_FLAGS = 0x180  # private, realtime clock
 
@@ -74,10 +80,11 @@ ALLOWED: dict[str, tuple[tuple[int, int], tuple[Check, ...]]] = {
     # Locks among threads; not the kinds with priority inheritance.
     "futex": ((202, 98), (_low(1, *_FUTEX_CALLS, but=_FUTEX_FLAGS),)),
     "sched_yield": ((24, 124), ()),
-    # Time: on most machines, but not all, the vDSO answers the first two.
-    "clock_gettime": ((228, 113), ()),
+    # Time: on most machines, but not all, the vDSO answers the first two. Clocks by their fixed numbers only:
+    # the others are made of a process's number, and are the CPU time of that process.
+    "clock_gettime": ((228, 113), (_low(0, _REALTIME, _MONOTONIC, _OWN_CPU, _THREAD_CPU),)),
     "gettimeofday": ((96, 169), ()),
-    "clock_nanosleep": ((230, 115), ()),
+    "clock_nanosleep": ((230, 115), (_low(0, _REALTIME, _MONOTONIC),)),
     "restart_syscall": ((219, 128), ()),
     "getrandom": ((318, 278), ()),
     "getpid": ((39, 172), ()),
@@ -93,6 +100,18 @@ MACHINES = {
         mark=mark, seccomp=seccomp, numbers={call: numbers[at] for call, (numbers, _) in ALLOWED.items()}
     )
     for at, (name, mark, seccomp) in enumerate((("x86_64", 0xC000_003E, 317), ("aarch64", 0xC000_00B7, 277)))
+}
+
+
+# What a confined command is refused: new sockets, a second way to make them, and the memory and files of
+# other processes. Their numbers on x86_64 and on aarch64.
+REFUSED = {
+    "socket": (41, 198),
+    "io_uring_setup": (425, 425),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "pidfd_getfd": (438, 438),
 }
 
 
@@ -117,6 +136,27 @@ def filter_of(machine: Machine) -> bytes:
         code += [_step(_JUMP_IF_EQUAL, machine.numbers[name], otherwise=len(block)), *block]
     code.append(_step(_RETURN, KILL))
     return b"".join(code)
+
+
+def refusal_of(machine: Machine) -> bytes:
+    """The BPF program that refuses REFUSED and allows everything else."""
+    at = list(MACHINES.values()).index(machine)
+    numbers = [each[at] for each in REFUSED.values()]
+    to_refusal = [
+        _step(_JUMP_IF_EQUAL, number, then=len(numbers) - place) for place, number in enumerate(numbers)
+    ]  # over those that follow and over the permission
+    return b"".join(
+        [
+            _step(_LOAD, _ARCH),
+            _step(_JUMP_IF_EQUAL, machine.mark, then=1),
+            _step(_RETURN, KILL),
+            _step(_LOAD, _NR),
+            _step(_JUMP_FROM, _X32, then=len(numbers) + 1),
+            *to_refusal,
+            _step(_RETURN, ALLOW),
+            _step(_RETURN, REFUSE),
+        ]
+    )
 
 
 def _check(check: Check) -> list[bytes]:
@@ -146,12 +186,12 @@ def why_not() -> str:
     return ""
 
 
-def install() -> None:
+def install(make: Callable[[Machine], bytes] = filter_of) -> None:
     """Puts the filter on every thread of this process for good; set no_new_privs before."""
     if reason := why_not():
         raise JailError(f"cannot sandbox a process: {reason}; see `sterna doctor`")
     machine = MACHINES[os.uname().machine]
-    code = filter_of(machine)
+    code = make(machine)
     buffer = ctypes.create_string_buffer(code, len(code))
     program = _Program(len(code) // 8, ctypes.addressof(buffer))
     try:

@@ -1,7 +1,6 @@
 """Engines as their host uses them: calls made while one is busy go to it together in the next batch."""
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
@@ -11,18 +10,17 @@ from sterna.errors import EngineEnded
 from sterna.model import Budget, Ended, Program, State, StateChange, Target
 from sterna.runtime.cell.channel import CellEnded, Channel, Starter
 from sterna.runtime.cell.frame import framed
-from sterna.runtime.cell.jail import DEFAULT_CPU_SECONDS, DEFAULT_MEMORY_BYTES, JailLimits, protection
+from sterna.runtime.cell.jail import DEFAULT_CPU_SECONDS, DEFAULT_MEMORY_BYTES, JailLimits
 from sterna.runtime.cell.pool import Forker
 from sterna.runtime.engine import messages
 from sterna.runtime.engine.messages import PageView, Verdict
-
-_log = logging.getLogger(__name__)
 
 ENTRY = "sterna.runtime.engine.worker:serve"
 PAGE_SECONDS = 5.0  # for the rules of one page
 GRACE_SECONDS = 1.0  # for a soft stop, before the process is killed
 STATE_SECONDS = 30.0  # for loading rules and facts, for returning facts, and after a soft stop
 MAX_WAITING = 256  # pages and requests in front of an engine
+MAX_STARTS = 3  # of an engine that somebody kills as it begins
 BATCH_ITEMS = 64
 BATCH_CHARS = 4 * 1024 * 1024
 _NEW, _NO_LIMITS = State(), Budget()
@@ -58,11 +56,10 @@ class Engines(AbstractAsyncContextManager["Engines"]):
         facts: Iterable[bytes] = (),
         budget: Budget = _NO_LIMITS,
     ) -> "Engine":
-        """An engine whose rules have begun, or gone on from `state`; raises EngineEnded or JailError."""
-        cpu_seconds = budget.cpu_seconds + _CPU_GRACE_SECONDS if budget.cpu_seconds else DEFAULT_CPU_SECONDS
-        memory_bytes = budget.memory_bytes or DEFAULT_MEMORY_BYTES
-        limits = JailLimits(memory_bytes=memory_bytes, cpu_seconds=cpu_seconds)
-        process = await self._starter.start(limits=limits, is_jailed=await self._choose_jail())
+        """An engine whose rules have begun, or gone on from `state`; raises EngineEnded or JailError.
+
+        One that somebody kills meanwhile is started again.
+        """
         start = messages.Start(
             rules=program.rules,
             state=state,
@@ -71,21 +68,25 @@ class Engines(AbstractAsyncContextManager["Engines"]):
             page_seconds=self._page_seconds,
             drives_loading=program.drives_loading,
         )
+        for tries_left in reversed(range(MAX_STARTS)):
+            try:
+                return await self._start(start)
+            except EngineEnded as error:
+                if not (error.is_outside and tries_left):
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _start(self, start: messages.Start) -> "Engine":
+        budget = start.budget
+        cpu_seconds = budget.cpu_seconds + _CPU_GRACE_SECONDS if budget.cpu_seconds else DEFAULT_CPU_SECONDS
+        memory_bytes = budget.memory_bytes or DEFAULT_MEMORY_BYTES
+        limits = JailLimits(memory_bytes=memory_bytes, cpu_seconds=cpu_seconds)
+        process = await self._starter.start(limits=limits, is_jailed=self._is_jailed)
         channel = await Channel.open(process, messages.read_reply, most_bytes=messages.MAX_REPLY_BYTES)
         engine = Engine(channel, page_seconds=self._page_seconds, forget=self._engines.discard)
         self._engines.add(engine)
         await engine.begin(start)
         return engine
-
-    async def _choose_jail(self) -> bool:
-        """As configured; by default jailed if this machine can."""
-        if self._is_jailed is None:
-            # Both take a while: a trial of the jail, and the start of the warm parent.
-            offered, _ = await asyncio.gather(asyncio.to_thread(protection), self._forker.warm_parent())
-            self._is_jailed = offered.has_seccomp
-            if not offered.has_seccomp:
-                _log.warning("rules run without a jail: this machine has no seccomp; see `sterna doctor`")
-        return self._is_jailed
 
 
 class _Job(NamedTuple):
@@ -115,6 +116,8 @@ class Engine:
         self.first = Verdict()  # what the rules said before any page
         self.asks_before_fetch = False  # some rule is about requests
         self.cpu_seconds = 0.0
+        self.has_judged = False  # a page or a request
+        self.is_dead = False  # nothing is answered any more
         self._channel = channel
         self._seconds = page_seconds + GRACE_SECONDS
         self._forget = forget
@@ -124,7 +127,6 @@ class Engine:
         self._has_jobs = asyncio.Event()
         self._room = asyncio.Semaphore(MAX_WAITING)
         self._over: EngineEnded | None = None  # nothing more is judged
-        self._is_dead = False  # and nothing is answered any more
         self._pump: asyncio.Task[None] | None = None
 
     async def begin(self, start: messages.Start) -> None:
@@ -168,13 +170,13 @@ class Engine:
         if self._pump:
             self._pump.cancel()
             await asyncio.gather(self._pump, return_exceptions=True)
-        if not self._is_dead:
+        if not self.is_dead:
             self._die(EngineEnded(Ended.STOPPED, "the engine was closed"))
         await self._channel.close()
 
     def _put(self, view: PageView | Target | None) -> asyncio.Future[Any]:
-        if self._over and (self._is_dead or view is not None):
-            raise EngineEnded(self._over.ended, self._over.detail)
+        if self._over and (self.is_dead or view is not None):
+            raise EngineEnded(self._over.ended, self._over.detail, is_outside=self._over.is_outside)
         job = _Job(view, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
         self._has_jobs.set()
@@ -268,7 +270,9 @@ class Engine:
         return reply
 
     def _give(self, result: Verdict | bool | StateChange) -> None:
-        done = self._under_way.popleft().done
+        job = self._under_way.popleft()
+        self.has_judged = self.has_judged or job.view is not None
+        done = job.done
         if not done.done():
             done.set_result(result)
 
@@ -281,7 +285,7 @@ class Engine:
         _fail((job for job in waiting if job.view is not None), error)
 
     def _die(self, error: EngineEnded) -> None:
-        self._is_dead = True
+        self.is_dead = True
         self._over = self._over or error
         _fail((*self._under_way, *self._jobs), error)
         self._under_way.clear()
@@ -292,10 +296,14 @@ def _engine_ended(error: CellEnded) -> EngineEnded:
     death = error.death
     if death.ended in messages.ENDS:
         return EngineEnded(death.ended, death.detail)
-    return EngineEnded(Ended.CRASH, f"its process is gone ({death.ended}: {death.detail})")
+    is_outside = death.ended == "killed"
+    return EngineEnded(
+        Ended.CRASH, f"its process is gone ({death.ended}: {death.detail})", is_outside=is_outside
+    )
 
 
 def _fail(jobs: Iterable[_Job], error: EngineEnded) -> None:
     for job in jobs:
         if not job.done.done():
-            job.done.set_exception(EngineEnded(error.ended, error.detail))
+            failure = EngineEnded(error.ended, error.detail, is_outside=error.is_outside)
+            job.done.set_exception(failure)

@@ -102,7 +102,10 @@ class Database:
             )
 
     def _translated(self) -> AbstractContextManager[None]:
-        return translated("ledger", self._path, advice={})
+        mend = f"run 'sterna repair {self._path.parent}'"
+        write = f"make {self._path.parent} writable, or copy it to a folder that is"
+        advice = {"malformed": mend, "not a database": mend, "readonly": write, "unable to open": write}
+        return translated("ledger", self._path, advice=advice)
 
 
 class Part:

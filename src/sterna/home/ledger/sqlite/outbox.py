@@ -5,7 +5,16 @@ from collections.abc import Collection
 
 from msgspec.structs import astuple, replace
 
-from sterna.home.ledger.records import UNDER_WAY, Estimate, HostRow, InboxRow, Out, OutboxRow, Subtree
+from sterna.home.ledger.records import (
+    UNDER_WAY,
+    Estimate,
+    HostRow,
+    InboxRow,
+    Out,
+    OutboxRow,
+    OwnerRow,
+    Subtree,
+)
 from sterna.home.ledger.sqlite.database import Part, add_to_tally, select
 from sterna.home.ledger.sqlite.frontier import free_at
 from sterna.model import Arrival, Ended, Parcel
@@ -58,6 +67,30 @@ class Outbox(Part):
             )
             if and_ask:
                 db.execute("UPDATE host SET until = 0 WHERE coalesce(length(offer), 0) = 0")
+
+    def owner_row(self, site: str) -> OwnerRow | None:
+        with self._database.reading() as db:
+            return next(iter(select(db, OwnerRow, "owner WHERE site = ?", site)), None)
+
+    def owner_rows(self) -> list[OwnerRow]:
+        with self._database.reading() as db:
+            return select(db, OwnerRow, "owner ORDER BY site")
+
+    def set_owner(self, row: OwnerRow) -> None:
+        with self._database.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO owner VALUES (?, ?, ?, ?, ?, ?)", astuple(row))
+
+    def ask_owners(self, *, now: float, may_ask: bool) -> None:
+        with self._database.transaction() as db:
+            if may_ask:
+                _wake_stopped(db, now=now)
+            db.execute("UPDATE owner SET ask_at = iif(?, 0, until)", (may_ask,))
+            db.execute("DELETE FROM owner WHERE until <= ? AND closed_until <= ?", (now, now))
+
+    def forget_owners(self, *, now: float) -> None:
+        with self._database.transaction() as db:
+            _wake_stopped(db, now=now)
+            db.execute("DELETE FROM owner")
 
     def set_priority(self, site: str, priority: int) -> None:
         with self._database.transaction() as db:
@@ -187,6 +220,15 @@ def end(db: sqlite3.Connection, visit: str, ended: Ended, *, turn: float | None,
     """Ends the lease of a visit; its part gets this turn."""
     db.execute("UPDATE part SET visit = NULL, turn = ? WHERE visit = ?", (turn, visit))
     db.execute("UPDATE visit SET over = ?, ended = ? WHERE id = ?", (now, ended, visit))
+
+
+def _wake_stopped(db: sqlite3.Connection, *, now: float) -> None:
+    """Gives sites whose turn was put off because of their owners a turn now."""
+    db.execute(
+        "UPDATE part SET turn = ?1 WHERE turn > ?1 AND site_id IN"
+        " (SELECT site.id FROM site JOIN owner ON owner.site = origin WHERE until > ?1)",
+        (now,),
+    )
 
 
 def _write_host(db: sqlite3.Connection, row: HostRow) -> None:

@@ -1,7 +1,7 @@
 """Commits: pages, links, holds, robots, counters and the names of their files, all in one transaction."""
 
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from itertools import chain
@@ -123,7 +123,8 @@ class Commit:
     def _store_parcel(self, parcel: Parcel) -> None:
         db, part = self.db, parcel.part
         (site_id,) = db.execute("SELECT id FROM site WHERE origin = ?", (parcel.site,)).fetchone()
-        self._finish(site_id, part, [*(page.fingerprint for page in parcel.pages), *parcel.checkpoint.done])
+        self._finish(site_id, part, [page.fingerprint for page in parcel.pages])
+        self._finish(site_id, part, parcel.checkpoint.done)
         self._store_pages(site_id, parcel.pages)
         self._try_again(site_id, part, parcel.checkpoint.again)
         change_state(db, site_id, part, parcel.state)
@@ -138,16 +139,15 @@ class Commit:
         if parcel.ended:
             self._end(site_id, parcel, parcel.ended)
 
-    def _finish(self, site_id: int, part: str, fingerprints: Iterable[int]) -> None:
-        marks = [(site_id, part, mark, site_id, mark) for mark in fingerprints]
+    def _finish(self, site_id: int, part: str, marks: Sequence[int]) -> None:
         removed = self.db.executemany(
             "DELETE FROM frontier WHERE site_id = ? AND part = ? AND fingerprint = ?"
             " AND rank = (SELECT rank FROM known WHERE site_id = ? AND fingerprint = ?)",
-            marks,
+            ((site_id, part, mark, site_id, mark) for mark in marks),
         ).rowcount
         self.db.executemany(
             "INSERT INTO known VALUES (?, ?, 1, 0) ON CONFLICT DO UPDATE SET is_done = 1",
-            [(site_id, mark) for _, _, mark, _, _ in marks],
+            ((site_id, mark) for mark in marks),
         )
         add_to_tally(self.db, {"pending": -max(removed, 0)})
 

@@ -4,7 +4,7 @@
 is in `frontier` until it is fetched and in `page` afterwards. The frontier is ordered by rank (see `lookup`).
 """
 
-VERSION = 5
+VERSION = 6
 
 _STATES = """
 CREATE TABLE crawler_fact (
@@ -97,6 +97,18 @@ CREATE TABLE receipt (
 ) WITHOUT ROWID;
 """
 
+# What owners of sites asked for, by their hosts.
+_OWNERS = """
+CREATE TABLE owner (
+    site TEXT PRIMARY KEY,
+    reason TEXT NOT NULL,
+    until REAL NOT NULL,
+    ask_at REAL NOT NULL,
+    closed TEXT NOT NULL,
+    closed_until REAL NOT NULL
+) WITHOUT ROWID;
+"""
+
 # URLs of older frontiers may have been fetched before, so they are looked up in `page`.
 _FETCHED_BEFORE = "ALTER TABLE frontier ADD COLUMN is_again INTEGER NOT NULL DEFAULT 1;"
 
@@ -105,6 +117,7 @@ TABLES = f"""
 {_HOSTS}
 {_PRIORITY}
 {_TRUST}
+{_OWNERS}
 CREATE TABLE setting (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
@@ -239,6 +252,7 @@ ALTER TABLE visit ADD COLUMN cpu_seconds REAL NOT NULL DEFAULT 0;
 ALTER TABLE page ADD COLUMN likeness BLOB NOT NULL DEFAULT x'';
 """,
     4: _PRIORITY + _TRUST + _FETCHED_BEFORE,
+    5: _OWNERS,
 }
 
 
@@ -252,7 +266,8 @@ _NO_PRIORITY = "CREATE TEMP VIEW host AS SELECT *, 0 AS priority FROM main.host;
 
 # A reader may not upgrade the file; these stand for the tables and columns that an older file lacks.
 VIEWS = {
-    2: _NO_PROGRAMS + _empty(_STATES) + _NO_HOSTS + _empty(_TRUST),
-    3: _NO_HOSTS + _empty(_TRUST),
-    4: _NO_PRIORITY + _empty(_TRUST),
+    2: _NO_PROGRAMS + _empty(_STATES) + _NO_HOSTS + _empty(_TRUST) + _empty(_OWNERS),
+    3: _NO_HOSTS + _empty(_TRUST) + _empty(_OWNERS),
+    4: _NO_PRIORITY + _empty(_TRUST) + _empty(_OWNERS),
+    5: _empty(_OWNERS),
 }

@@ -4,8 +4,9 @@ import sqlite3
 from array import array
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
+from math import inf, nextafter
 
-from sterna.home.ledger.records import WHOLE, Lease
+from sterna.home.ledger.records import WHOLE, Lease, OwnerRow
 from sterna.home.ledger.sqlite.database import Part, count, read_tally, select
 from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, put_back, target_of
 from sterna.home.ledger.sqlite.lookup import GREATEST, LEAST, MAX_DEPTH
@@ -15,6 +16,9 @@ from sterna.model import Hold, Known, Record, Robots, RobotsState, Target, Valid
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER
 
+# Retry-After, Crawl-delay and robots.txt make a site wait for a day at most, its byte rate for little longer.
+LONGEST_WAIT_SECONDS = 2 * 24 * 3600.0
+LONGEST_ALONE_SECONDS = 31 * 24 * 3600.0  # of a host that was caught lying
 STEP_SECONDS = 24 * 3600.0  # by which each step of priority moves a turn ahead of others
 
 
@@ -58,6 +62,7 @@ class Sites(Part):
 
     def recover(self, *, now: float, least_pause: float) -> int:
         with self._database.transaction() as db:
+            _void_impossible(db, now)
             rows = db.execute(
                 "SELECT visit, origin, delay_seconds FROM part JOIN site ON site.id = site_id"
                 " WHERE visit IS NOT NULL AND visit NOT IN"
@@ -112,6 +117,23 @@ class Sites(Part):
             return count(db, "SELECT count(*) FROM (SELECT 1 FROM part WHERE turn <= ? LIMIT ?)", now, most)
 
 
+def _void_impossible(db: sqlite3.Connection, now: float) -> None:
+    """Deletes waits that nobody can have asked for: they were written while the clock was ahead.
+
+    Those of single URLs are passed over when a site is leased: to look for them here would read the frontier.
+    """
+    latest = now + LONGEST_WAIT_SECONDS
+    db.execute("DELETE FROM hold WHERE until > ?", (latest,))
+    db.execute("UPDATE part SET turn = ? WHERE turn > ?", (now, latest))
+    db.execute(
+        "UPDATE site SET robots_retry_at = 0 WHERE robots_retry_at > ? AND robots_retry_at < ?",
+        (latest, NEVER),
+    )
+    for column in ("until", "failed_until"):
+        db.execute(f"UPDATE host SET {column} = 0 WHERE {column} > ?", (now + LONGEST_ALONE_SECONDS,))  # noqa: S608
+    db.execute("UPDATE trust SET until = 0 WHERE until > ?", (now + LONGEST_ALONE_SECONDS,))
+
+
 class Due(Record, frozen=True):
     """A part whose turn it is."""
 
@@ -156,6 +178,10 @@ class LeaseMaker:
 
     def lease(self, due: Due, visit: str) -> Lease | None:
         """The lease for this visit; None if nothing may be fetched yet, and the part gets a later turn."""
+        owner = next(iter(select(self.db, OwnerRow, "owner WHERE site = ?", due.origin)), OwnerRow(site=""))
+        if (halted_until := min(owner.until, owner.ask_at)) > self.now:
+            self.put_off(due, halted_until)
+            return None
         ranks = (LEAST, GREATEST) if due.is_best_first else (0, self.max_depth)
         pages = self.host_pages if due.has_host else self.pages
         starts, validators = self._starts(due, ranks, pages)
@@ -194,7 +220,12 @@ class LeaseMaker:
             holds=tuple(select(self.db, Hold, "hold WHERE key = ? AND until > ?", key, self.now)),
             may_be_private=bool(may_be_private),
             state=read_state(self.db, due.site_id, due.part),
+            closed=tuple(owner.closed.splitlines()) if owner.closed_until > self.now else (),
         )
+
+    def _later(self) -> tuple[float, float]:
+        """The times at which a URL still waits; a later one was written while the clock was ahead."""
+        return nextafter(self.now, inf), self.now + LONGEST_WAIT_SECONDS
 
     def _begin(self, due: Due, visit: str) -> None:
         self.db.execute(
@@ -217,8 +248,8 @@ class LeaseMaker:
             " ON p.site_id = iif(f.is_again, f.site_id, NULL) AND p.fingerprint = f.fingerprint"
             " AND p.status BETWEEN 200 AND 299 AND p.error = ''"
             " WHERE f.site_id = ? AND f.part = ? AND f.rank BETWEEN ? AND ? AND (f.rank & ?) <= ?"
-            " AND f.not_before <= ? ORDER BY f.rank LIMIT ?",
-            (due.site_id, due.part, *ranks, MAX_DEPTH, self.max_depth, self.now, pages + 1),
+            " AND f.not_before NOT BETWEEN ? AND ? ORDER BY f.rank LIMIT ?",
+            (due.site_id, due.part, *ranks, MAX_DEPTH, self.max_depth, *self._later(), pages + 1),
         ).fetchall()
         return [target_of(due.origin, row[:6]) for row in rows], [
             Validator(mark, etag, modified, digest, bool(has_raw), likeness)

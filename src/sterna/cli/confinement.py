@@ -1,0 +1,60 @@
+"""Commands that only read a collection give up the network and all other files: it may be a stranger's.
+
+DuckDB, Arrow, tantivy, FastWARC and SQLite parse the files of a collection in the command's own process. They
+need files and threads, so they cannot run in the jail of the readers; this is what can be taken from them.
+"""
+
+import logging
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+from sterna.errors import JailError
+from sterna.export.workbench import is_stream
+from sterna.runtime.cell.jail import confine
+
+_log = logging.getLogger(__name__)
+
+# Set by the entry point of the command. A process that only calls the commands, as tests do, stays as it is.
+is_own_process = False
+
+
+def keep_to(what: Path, *, out: Path | None = None) -> None:
+    """Confines the command to a collection or file, and to the folder of its output, if the kernel can.
+
+    Call it before Arrow, DuckDB or tantivy are loaded, which may start threads.
+    """
+    if not is_own_process:
+        return
+    tempfile.tempdir = str(_scratch())
+    writable = [what, Path(tempfile.tempdir), *([_place(out)] if out else [])]
+    try:
+        confine(readable=_python(), writable=writable)
+    except JailError as error:
+        _log.warning("not confined to %s: %s", what, error)
+
+
+def _place(out: Path) -> Path:
+    """What must be writable for this output: its folder, or the pipe, or what /dev/stdout stands for."""
+    real = Path(os.path.realpath(out))
+    return real if is_stream(out) else real.parent
+
+
+def _scratch() -> Path:
+    """A folder for temporary files that is the user's alone; it stays for the next command."""
+    place = Path(tempfile.gettempdir()) / f"sterna-{os.geteuid()}"
+    try:
+        place.mkdir(mode=0o700, exist_ok=True)
+        found = place.lstat()
+    except OSError:  # the disk is full or read-only, or a file is in the way
+        return place
+    is_private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return place if is_private else Path(tempfile.mkdtemp(prefix="sterna-"))
+
+
+def _python() -> list[Path]:
+    """Where Python and its packages lie; not the working folder, which is on the path by accident."""
+    found = {sys.prefix, sys.base_prefix, *sys.path} - {"", str(Path.cwd())}
+    return [Path(__file__).parents[2], *map(Path, sorted(found))]

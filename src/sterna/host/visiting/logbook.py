@@ -1,0 +1,207 @@
+"""The log of one visit on the disk: how the visit goes on after its host was killed or lost power.
+
+An entry is appended when the visit is taken on, with each parcel, and when it is killed or fails. Appended
+means synced: a parcel is on the disk before its entry, and its entry before the parcel leaves the host. What
+is not worth a sync is in the tally, which survives the process, but perhaps not a loss of power.
+"""
+
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+import zstandard
+
+from sterna.errors import StorageError
+from sterna.host.files import open_private, write_private
+from sterna.host.visiting.progress import Progress, Step, advanced, progress_of
+from sterna.model import Record, Visit
+from sterna.wire.orders import VisitState
+from sterna.wire.problems import Problem
+
+LOG, TALLY = "log", "tally"  # files in the folder of a visit
+MAX_ENTRY_BYTES = 512 * 1024 * 1024
+REWRITE_BYTES = 4 * 1024 * 1024  # a log that grew by this, and to twice its size, is rewritten
+_LEVEL = 1
+_HEAD = struct.Struct(">I16s")  # of an entry: its length and its digest
+_TALLY = struct.Struct(">5Qd")
+
+
+class Admission(Record, frozen=True, kw_only=True, tag="admission"):
+    """The visit as its host took it on, and whose it is."""
+
+    visit: Visit
+    home: str  # its key
+    name: str
+    at: float  # by the wall clock
+
+
+class Verdict(Record, frozen=True, kw_only=True, tag="verdict"):
+    """What somebody decided about the visit: to kill it, or that it failed."""
+
+    is_killed: bool = False
+    state: VisitState | None = None  # in which it ended without its last parcel
+    problem: Problem | None = None  # why
+    stopped: Problem | None = None  # what its home is told, if the owner stopped it
+
+
+class Tally(Record, frozen=True, kw_only=True):
+    """Counts that change with every message; the parcel numbers show whether the log lost its end."""
+
+    streams: int = 0
+    calls: int = 0
+    sent_bytes: int = 0
+    sent: int = 0  # the last parcel that was sent
+    acknowledged: int = 0
+    heard: float = 0.0  # when home last called, by the wall clock
+
+
+class Saved(Record, frozen=True, kw_only=True):
+    """All that is known of a visit after a restart."""
+
+    admission: Admission
+    progress: Progress
+    verdict: Verdict = Verdict()
+    tally: Tally = Tally()
+
+
+_Entry = Admission | Step | Progress | Verdict
+_DECODER = msgspec.msgpack.Decoder(_Entry)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Logbook:
+    """Appends to the log of a visit; threads may call it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        # Changed by begin(), append() and read(), which hold the lock.
+        self.size_bytes = 0
+        self._rewritten_bytes = 0  # the size after the last rewriting
+
+    def begin(self, admission: Admission) -> None:
+        """Creates the log; StorageError if that fails."""
+        with self._lock:
+            self._replace(admission)
+
+    def append(self, entry: Step | Verdict) -> None:
+        """Returns when the entry is on the disk; StorageError if it cannot be written."""
+        with self._lock:
+            self._write(_packed(entry))
+            if self.size_bytes > 2 * self._rewritten_bytes + REWRITE_BYTES:
+                saved = self._read()
+                self._replace(saved.admission, saved.progress, saved.verdict)
+
+    def note(self, tally: Tally) -> None:
+        """Overwrites the tally without a sync; StorageError if it cannot be written."""
+        try:
+            descriptor = open_private(self._folder / TALLY, os.O_WRONLY | os.O_CREAT)
+            try:
+                os.pwrite(descriptor, _TALLY.pack(*msgspec.structs.astuple(tally)), 0)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise StorageError(f"cannot write {self._folder / TALLY}: {error.strerror}") from error
+
+    def read(self) -> Saved:
+        """What the log says; StorageError if it is damaged, or not of this version."""
+        with self._lock:
+            return self._read()
+
+    def _read(self) -> Saved:
+        path = self._folder / LOG
+        try:
+            data = path.read_bytes()
+            entries = list(self._entries(data))
+            saved = _summed(entries, tally=self._tally())
+        except OSError as error:
+            raise StorageError(f"cannot read {path}: {error.strerror}") from error
+        except (ValueError, msgspec.MsgspecError, zstandard.ZstdError, RecursionError) as error:
+            raise StorageError(f"{path} is damaged: {error}") from error
+        return saved
+
+    def _entries(self, data: bytes) -> Iterator[_Entry]:
+        """The entries; an incomplete one at the end, which a crash left, is cut off."""
+        at = 0
+        while at + _HEAD.size <= len(data):
+            size, digest = _HEAD.unpack_from(data, at)
+            end = at + _HEAD.size + size
+            if size > MAX_ENTRY_BYTES or end > len(data):
+                break
+            payload = data[at + _HEAD.size : end]
+            if _digest(payload) != digest:
+                if end < len(data):
+                    raise ValueError(f"the entry at byte {at} does not match its digest")
+                break
+            plain = zstandard.ZstdDecompressor().decompress(payload, max_output_size=MAX_ENTRY_BYTES)
+            yield _DECODER.decode(plain)
+            at = end
+        if at < len(data):
+            os.truncate(self._folder / LOG, at)
+        self.size_bytes = at
+
+    def _tally(self) -> Tally:
+        with suppress(FileNotFoundError, struct.error):
+            counts = _TALLY.unpack((self._folder / TALLY).read_bytes())
+            return Tally(**dict(zip(Tally.__struct_fields__, counts, strict=True)))
+        return Tally()
+
+    def _write(self, packed: bytes) -> None:
+        path = self._folder / LOG
+        try:
+            descriptor = open_private(path, os.O_WRONLY | os.O_APPEND)
+            try:
+                _write_all(descriptor, packed)
+                os.fsync(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, self.size_bytes)  # later entries must not follow half a one
+                raise
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+        self.size_bytes += len(packed)
+
+    def _replace(self, *entries: _Entry) -> None:
+        packed = b"".join(map(_packed, entries))
+        write_private(self._folder / LOG, packed)
+        self.size_bytes = self._rewritten_bytes = len(packed)
+
+
+def _summed(entries: list[_Entry], *, tally: Tally) -> Saved:
+    """What the entries amount to; ValueError if they contradict each other."""
+    admission = entries[0] if entries else None
+    if not isinstance(admission, Admission):
+        raise ValueError("it does not begin with a visit")
+    progress, verdict, steps = progress_of(admission.visit), Verdict(), list[Step]()
+    for entry in entries[1:]:
+        if isinstance(entry, Step):
+            steps.append(entry)
+        elif isinstance(entry, Progress):
+            progress, steps = entry, []
+        elif isinstance(entry, Verdict):
+            verdict = entry
+    progress = advanced(progress, steps)
+    if max(tally.sent, tally.acknowledged) > progress.number:
+        raise ValueError(f"its last parcel is {progress.number}, but parcel {tally.sent} was sent")
+    return Saved(admission=admission, progress=progress, verdict=verdict, tally=tally)
+
+
+def _packed(entry: _Entry) -> bytes:
+    payload = zstandard.ZstdCompressor(level=_LEVEL).compress(_encode(entry))
+    return _HEAD.pack(len(payload), _digest(payload)) + payload
+
+
+def _digest(payload: bytes) -> bytes:
+    return blake2b(payload, digest_size=16).digest()
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

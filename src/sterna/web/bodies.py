@@ -1,0 +1,85 @@
+"""The memory that bodies take at once: a small one has its own, a large one waits until all of it fits.
+
+A body claims what it may need before it grows, and never more later, so that those which have begun can end.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+SMALL_BYTES = 512 * 1024  # more than any robots.txt
+ROOM_BYTES = 80 * 1024 * 1024  # five of the largest: with their copies home stays below 400 MB (bench.memory)
+
+
+class BodyRoom:
+    """Room for the large bodies that are received or wait to be read; shared by all visits of a process."""
+
+    def __init__(self, size_bytes: int = ROOM_BYTES) -> None:
+        # Both are changed in the loop's thread alone, by claims.
+        self.left_bytes = size_bytes
+        self.waiting: deque[BodyClaim] = deque()
+
+    def claim(self) -> "BodyClaim":
+        """A claim for one body, of nothing yet."""
+        return BodyClaim(self)
+
+    def admit(self) -> None:
+        """Admits those that wait, in their order, as far as there is room."""
+        while self.waiting and self.waiting[0].wanted_bytes <= self.left_bytes:
+            self.waiting.popleft().begin()
+
+
+class BodyClaim:
+    """The room of one body; a context manager that gives it back."""
+
+    def __init__(self, room: BodyRoom) -> None:
+        self._room = room
+        self.wanted_bytes = 0
+        self._is_taken = False
+        self._proceed: Callable[[], object] | None = None  # while it waits
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if self._is_taken:
+            self._room.left_bytes += self.wanted_bytes
+        elif self._proceed:
+            self._room.waiting.remove(self)
+        self._is_taken, self._proceed = False, None
+        self._room.admit()
+
+    def take(self, size_bytes: int, proceed: Callable[[], object]) -> bool:
+        """True if the body may grow to this size now; otherwise `proceed` is called when it may."""
+        if self._is_taken:
+            return True
+        if self._proceed is None:
+            self.wanted_bytes, self._proceed = size_bytes, proceed
+            self._room.waiting.append(self)
+            self._room.admit()
+        return self._is_taken
+
+    def shrink(self, size_bytes: int) -> None:
+        """Gives back what a body that is complete did not need."""
+        if self._is_taken and size_bytes < self.wanted_bytes:
+            self._room.left_bytes += self.wanted_bytes - size_bytes
+            self.wanted_bytes = size_bytes
+            self._room.admit()
+
+    async def wait(self, size_bytes: int) -> None:
+        """Returns when the body may grow to this size."""
+        may_grow = asyncio.Event()
+        if size_bytes > SMALL_BYTES and not self.take(size_bytes, may_grow.set):
+            await may_grow.wait()
+
+    def begin(self) -> None:
+        """Called by the room, once there is enough."""
+        proceed, self._proceed = self._proceed, None
+        self._room.left_bytes -= self.wanted_bytes
+        self._is_taken = True
+        if proceed:
+            asyncio.get_running_loop().call_soon(proceed)

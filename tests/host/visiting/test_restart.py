@@ -1,0 +1,467 @@
+"""Visits survive a restart of their host: they go on with the next parcel, or wait for their home."""
+
+import asyncio
+import shutil
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests import making
+from tests.host.knocking import (
+    SITE,
+    FastClock,
+    GatedSite,
+    Home,
+    Stream,
+    open_home,
+    problem_in,
+    send,
+    until,
+)
+
+from sterna.host.policy.policy import DayCaps, HostLimits, Policy
+from sterna.host.visiting import logbook
+from sterna.host.visiting.logbook import LOG, TALLY, Admission, Logbook
+from sterna.host.visiting.progress import step_of
+from sterna.model import (
+    Budget,
+    Checkpoint,
+    Crawler,
+    Ended,
+    Known,
+    Parcel,
+    Program,
+    Source,
+    StateChange,
+    Target,
+    Usage,
+    Validator,
+)
+from sterna.web.signature import digest_of
+from sterna.web.urls import fingerprint
+from sterna.wire.known import pack_known
+from sterna.wire.merkle import Tree, leaf_of
+from sterna.wire.orders import Kill, Look, Resume
+from sterna.wire.stream import ParcelCame
+
+PAGES = {"/", *(f"/{number}" for number in range(12))}
+KEPT_SECONDS = HostLimits().kept_seconds
+
+
+def open_site(pages: int = 12) -> GatedSite:
+    """A site that lets everything through."""
+    site = GatedSite(pages)
+    site.let(10**4)
+    return site
+
+
+async def begin(home: Home, **fields: Any) -> Stream:
+    order = send(**fields)
+    reply, session = await home.order(order)
+    return Stream(reply, session, order.visit)
+
+
+async def work(home: Home, site: GatedSite, *, pages: int, **fields: Any) -> Stream:
+    """A visit whose home has received so many pages, and then went away."""
+    stream = await begin(home, **fields)
+    site.let(pages)
+    async with asyncio.timeout(20):
+        while len(stream.pages) < pages + 1:
+            await stream.read(until=ParcelCame)
+    await stream.close()
+    return stream
+
+
+@asynccontextmanager
+async def killed(folder: Path, home: Home, **fields: Any) -> AsyncIterator[Home]:
+    """The host as it is after kill -9 and a new start: all it has is what is on the disk now."""
+    at = folder.with_name(f"{folder.name}-later")
+    shutil.copytree(folder, at)
+    async with open_home(at, before=home, **fields) as later:
+        yield later
+
+
+async def rest(home: Home, earlier: Stream, visit: str = "v1") -> Stream:
+    """What comes after the parcels that home has."""
+    return await home.visit(Resume(visit, earlier.numbers[-1] + 1))
+
+
+def together(*streams: Stream) -> Counter[str]:
+    return Counter(path for stream in streams for parcel in stream.parcels for path in paths_of(parcel))
+
+
+def paths_of(parcel: Parcel) -> list[str]:
+    return [page.url.removeprefix(SITE) for page in parcel.pages]
+
+
+def assert_proven(home: Home, *streams: Stream) -> None:
+    """The signed end covers all pages, also those that were sent before the restart."""
+    tree, ending = Tree(), streams[-1].ending
+    for stream in streams:
+        for parcel in stream.parcels:
+            for page in parcel.pages:
+                tree.add(leaf_of(page))
+    ending.check(home.host.public)
+    assert (ending.pages, ending.root) == (tree.count, tree.root())
+    assert ending.parcels == sum(len(stream.numbers) for stream in streams)
+
+
+# -- visits at work ----------------------------------------------------------------------------------------
+
+
+async def test_visit_goes_on_after_its_host_was_killed(tmp_path: Path) -> None:
+    folder, site = tmp_path / "host", GatedSite()
+    async with open_home(folder, site=site) as home:
+        first = await work(home, site, pages=3)
+        async with killed(folder, home, site=open_site()) as later:
+            second = await rest(later, first)
+            assert together(first, second) == Counter(PAGES)
+            assert second.ending.ended == "finished"
+            assert_proven(later, first, second)
+
+
+async def test_visit_goes_on_after_its_host_was_stopped(tmp_path: Path) -> None:
+    site = GatedSite()
+    async with open_home(tmp_path, site=site) as home:
+        first = await work(home, site, pages=3)
+        home.service.stop()
+        site.let(12)
+    async with open_home(tmp_path, site=(again := open_site()), before=home) as later:
+        second = await rest(later, first)
+        assert together(first, second) == Counter(PAGES)
+        assert_proven(later, first, second)
+    # What was under way when the host was told to stop is in its last parcel, and not fetched again.
+    assert not set(site.asked[:5]) & set(again.asked) - {"/robots.txt"}
+
+
+async def test_visit_goes_on_without_its_home(tmp_path: Path) -> None:
+    folder, site = tmp_path / "host", GatedSite()
+    async with open_home(folder, site=site) as home:
+        first = await work(home, site, pages=3)
+        async with killed(folder, home, site=open_site()) as later:
+            await until(lambda: later.service.status().visits[0].state == "finished")
+            assert together(first, await rest(later, first)) == Counter(PAGES)
+
+
+async def test_parcels_that_home_has_not_acknowledged_come_again(tmp_path: Path) -> None:
+    folder, site = tmp_path / "host", GatedSite()
+    async with open_home(folder, site=site) as home:
+        first = await work(home, site, pages=3)
+        async with killed(folder, home, site=open_site()) as later:
+            whole = await later.visit(Resume("v1", 1))
+            assert together(whole) == Counter(PAGES)
+            assert whole.parcels[: len(first.parcels)] == first.parcels
+
+
+async def test_acknowledged_parcels_stay_gone_and_count(tmp_path: Path) -> None:
+    folder, site = tmp_path / "host", GatedSite()
+    async with open_home(folder, site=site) as home:
+        first = await work(home, site, pages=3)
+        await home.acknowledge(first.session, "v1", first.numbers[-1])
+        async with killed(folder, home, site=open_site()) as later:
+            reply, _ = await later.order(Resume("v1", 1))
+            assert problem_in(reply).name == "gone"
+            second = await rest(later, first)
+            assert together(first, second) == Counter(PAGES)
+            assert_proven(later, first, second)
+
+
+async def test_three_restarts_are_borne(tmp_path: Path) -> None:
+    folder, streams = tmp_path / "host", list[Stream]()
+    site = GatedSite()
+    async with open_home(folder, site=site) as home:
+        streams.append(await work(home, site, pages=2))
+        shutil.copytree(folder, tmp_path / "0")
+    for number in range(3):
+        site = GatedSite()
+        async with open_home(tmp_path / str(number), site=site, before=home) as home:
+            reply, session = await home.order(Resume("v1", streams[-1].numbers[-1] + 1))
+            stream = Stream(reply, session)
+            site.let(2)
+            while len(stream.pages) < 2:
+                await stream.read(until=ParcelCame)
+            streams.append(stream)
+            shutil.copytree(tmp_path / str(number), tmp_path / str(number + 1))
+    async with open_home(tmp_path / "3", site=open_site(), before=home) as home:
+        streams.append(await rest(home, streams[-1]))
+        assert together(*streams) == Counter(PAGES)
+        assert_proven(home, *streams)
+
+
+async def test_log_that_is_rewritten_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logbook, "REWRITE_BYTES", -(10**9))  # with every parcel
+    folder, site = tmp_path / "host", GatedSite()
+    async with open_home(folder, site=site) as home:
+        first = await work(home, site, pages=3)
+        async with killed(folder, home, site=open_site()) as later:
+            second = await rest(later, first)
+            assert together(first, second) == Counter(PAGES)
+            assert_proven(later, first, second)
+
+
+async def test_pages_that_home_sent_as_fingerprints_are_not_lost(tmp_path: Path) -> None:
+    """Home is not told of them when they are found, because it knows them: only the host's log has them."""
+    body = f"<title>/11</title>{'tern ' * 200}".encode()
+    known = Known(validators=(Validator(fingerprint(f"{SITE}/11"), digest=digest_of(body)[:5]),))
+    folder, site = tmp_path / "host", GatedSite()
+    async with open_home(folder, site=site) as home:
+        first = await begin(home, known=pack_known(known))
+        await first.read(until=ParcelCame)
+        async with killed(folder, home, site=(again := open_site())) as later:
+            reply, session = await later.order(Resume("v1", 1))
+            await Stream(reply, session).read()
+            assert "/11" in again.asked
+            assert Counter(again.asked)["/11"] == 1
+
+
+async def test_rules_go_on_with_their_facts(tmp_path: Path) -> None:
+    rules = """
+    (defglobal ?*count* = 0)
+    (deftemplate seen (slot url))
+    (defrule note (page (url ?url)) => (bind ?*count* (+ ?*count* 1)) (assert (seen (url ?url)))
+      (emit count ?*count*))
+    """
+    crawler = Crawler(program=Program(rules=(Source("notes.clp", rules),)))
+    folder, site = tmp_path / "host", GatedSite()
+    async with open_home(folder, site=site) as home:
+        first = await work(home, site, pages=3, crawler=crawler)
+        async with killed(folder, home, site=open_site()) as later:
+            second = await rest(later, first)
+    rows = [row for stream in (first, second) for parcel in stream.parcels for row in parcel.rows]
+    facts = [fact for stream in (first, second) for parcel in stream.parcels for fact in parcel.state.added]
+    assert (len(rows), len(set(rows))) == (13, 13)  # the count went on
+    assert (len(facts), len(dict(facts))) == (13, 13)
+
+
+# -- limits ------------------------------------------------------------------------------------------------
+
+
+async def test_budget_is_not_granted_twice(tmp_path: Path) -> None:
+    folder, site = tmp_path / "host", GatedSite()
+    async with open_home(folder, site=site) as home:
+        first = await work(home, site, pages=3, budget=Budget(pages=8))
+        async with killed(folder, home, site=open_site()) as later:
+            second = await rest(later, first)
+            assert len(together(first, second)) == 8
+            assert (second.ending.ended, second.ending.usage.pages) == ("budget", 8)
+
+
+async def test_ration_of_a_day_is_not_given_twice(tmp_path: Path) -> None:
+    folder, site = tmp_path / "host", GatedSite()
+    policy = Policy(day=DayCaps(pages=100, visits=1))
+    async with open_home(folder, site=site, policy=policy) as home:
+        first = await work(home, site, pages=3)
+        async with killed(folder, home, site=open_site(), policy=policy) as later:
+            await rest(later, first)
+            reply, _ = await later.order(send(visit="v2"))
+            assert "visits" in problem_in(reply).detail
+
+
+async def test_visit_that_was_killed_is_not_gone_on_with(tmp_path: Path) -> None:
+    folder, site = tmp_path / "host", GatedSite()
+    async with open_home(folder, site=site) as home:
+        first = await work(home, site, pages=3)
+        asked = asyncio.create_task(home.report(Kill("v1")))
+        await until(lambda: b"killed" in _log_states(folder))
+        async with killed(folder, home, site=(again := open_site())) as later:
+            second = await rest(later, first)
+            assert second.ending.ended == "stopped"
+            assert (await later.report(Look("v1"))).state == "killed"
+        site.let(12)
+        await asked
+    assert set(again.asked) <= {"/robots.txt"}
+
+
+def _log_states(folder: Path) -> bytes:
+    (visit,) = (folder / "state" / "visits").iterdir()
+    return b"killed" if Logbook(visit).read().verdict.is_killed else b""
+
+
+async def test_visit_that_failed_is_not_gone_on_with(tmp_path: Path) -> None:
+    async with open_home(tmp_path, root=tmp_path / "nowhere") as home:
+        assert (await home.visit(send())).problem.name == "internal"
+    async with open_home(tmp_path, site=(site := open_site()), before=home) as later:
+        assert (await later.report(Look("v1"))).state == "killed"
+        assert (await later.visit(Resume("v1", 1))).problem.name == "internal"
+    assert site.asked == []
+
+
+# -- visits that are over, or wait -------------------------------------------------------------------------
+
+
+async def test_finished_visit_waits_for_its_home(tmp_path: Path) -> None:
+    async with open_home(tmp_path, site=open_site()) as home:
+        whole = await home.visit(send())
+    async with open_home(tmp_path, site=(site := open_site()), before=home) as later:
+        report = await later.report(Look("v1"))
+        again = await later.visit(Resume("v1", 1))
+        assert (report.state, report.parcels) == ("finished", len(whole.numbers))
+        assert (again.parcels, again.ending) == (whole.parcels, whole.ending)
+    assert site.asked == []
+
+
+async def test_finished_visit_expires_after_a_restart_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sterna.host.visiting.visits.SWEEP_SECONDS", 0.02)
+    async with open_home(tmp_path, site=open_site()) as home:
+        await home.visit(send())
+    clock = FastClock()
+    serving = {"wall": lambda: time.time() + clock.ahead_seconds}
+    clock.ahead_seconds = KEPT_SECONDS - 60
+    async with open_home(tmp_path, site=open_site(), before=home, clock=clock, serving=serving):
+        assert any((tmp_path / "state" / "visits").iterdir())
+        clock.ahead_seconds = KEPT_SECONDS + 60
+        await until(lambda: not any((tmp_path / "state" / "visits").iterdir()))
+
+
+async def test_time_in_the_future_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that was a year ahead does not keep a visit for a year."""
+    monkeypatch.setattr("sterna.host.visiting.visits.SWEEP_SECONDS", 0.02)
+    year = 365 * 24 * 3600.0
+    async with open_home(tmp_path, site=open_site(), serving={"wall": lambda: time.time() + year}) as home:
+        session = await home.greet(now=time.time() + year)
+        reply, _ = await home.order(send(), session)
+        await Stream(reply, session).read()
+    clock = FastClock()
+    async with open_home(tmp_path, site=open_site(), before=home, clock=clock):
+        clock.ahead_seconds = KEPT_SECONDS + 60
+        await until(lambda: not any((tmp_path / "state" / "visits").iterdir()))
+
+
+async def test_visit_that_waits_for_its_hours_waits_on(tmp_path: Path) -> None:
+    begins = (time.time() + 30) // 60 * 60 + 60
+    slot = "-".join(time.strftime("%H:%M", time.gmtime(at)) for at in (begins, begins + 1800))
+    policy = msgspec.convert({"zone": "UTC", "hours": [f"daily {slot}"], "outside_hours": "keep"}, Policy)
+    ahead = 0.0
+    serving = {"wall": lambda: time.time() + ahead}
+    async with open_home(tmp_path, site=open_site(), policy=policy, serving=serving) as home:
+        await (await begin(home)).close()
+        assert (await home.report(Look("v1"))).state == "waiting"
+    site = open_site()
+    async with open_home(tmp_path, site=site, policy=policy, serving=serving, before=home) as later:
+        assert (await later.report(Look("v1"))).state == "waiting"
+        assert site.asked == []
+        ahead = begins - time.time() + 1
+        assert together(await later.visit(Resume("v1", 1))) == Counter(PAGES)
+
+
+async def test_visit_in_the_queue_keeps_its_place(tmp_path: Path) -> None:
+    limits = HostLimits(readers=1, crawlers_at_once=1)
+    async with open_home(tmp_path, site=(site := GatedSite()), limits=limits) as home:
+        await (await begin(home, visit="v1")).close()
+        await (await begin(home, visit="w2")).close()
+        await until(lambda: len(site.asked) > 2)
+    async with open_home(tmp_path, site=open_site(), limits=limits, before=home) as later:
+        for name in ("v1", "w2"):
+            assert together(await later.visit(Resume(name, 1))) == Counter(PAGES)
+
+
+# -- damage ------------------------------------------------------------------------------------------------
+
+
+def _flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+
+
+def _cut(path: Path, count: int) -> None:
+    path.write_bytes(path.read_bytes()[:-count])
+
+
+def _name_more(folder: Path) -> None:
+    """As if the log had lost its last entry: a parcel was sent that it does not know."""
+    data = bytearray((folder / TALLY).read_bytes())
+    data[24:32] = (99).to_bytes(8, "big")
+    (folder / TALLY).write_bytes(data)
+
+
+def _put_folder(folder: Path) -> None:
+    (folder / LOG).unlink()
+    (folder / LOG).mkdir()
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "log is gone": lambda folder: (folder / LOG).unlink(),
+    "log is empty": lambda folder: (folder / LOG).write_bytes(b""),
+    "log begins with something else": lambda folder: _flip(folder / LOG, 100),
+    "log lost its end": _name_more,
+    "parcel is missing": lambda folder: (folder / "2").unlink(),
+    "a folder in its place": _put_folder,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_damaged_visit_costs_itself_only(tmp_path: Path, damage: str, caplog: Any) -> None:
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        await work(home, site, pages=3)
+        await work(home, site, pages=0, visit="w2")  # the others wait at the gate
+    (broken,) = (tmp_path / "state" / "visits").glob("*-v1")
+    DAMAGES[damage](broken)
+    async with open_home(tmp_path, site=open_site(), before=home) as later:
+        lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+        assert len(lines) == 1
+        assert "v1 is lost" in lines[0]
+        assert not broken.exists()
+        reply, _ = await later.order(Look("v1"))
+        assert problem_in(reply).name == "gone"
+        assert together(await later.visit(Resume("w2", 1))) == Counter(PAGES)
+
+
+async def test_damaged_parcel_is_gone_and_the_host_goes_on(tmp_path: Path, caplog: Any) -> None:
+    async with open_home(tmp_path, site=open_site()) as home:
+        whole = await home.visit(send())
+    (folder,) = (tmp_path / "state" / "visits").iterdir()
+    _flip(folder / "1", 40)
+    async with open_home(tmp_path, site=open_site(), before=home) as later:
+        assert (await later.visit(Resume("v1", 1))).problem.name == "gone"
+        assert "damaged" in caplog.text
+        if len(whole.numbers) > 1:
+            assert (await later.visit(Resume("v1", 2))).ending == whole.ending
+
+
+@pytest.mark.parametrize("count", [1, 7, 15, 19, 40])
+async def test_half_an_entry_at_the_end_was_never_written(tmp_path: Path, count: int) -> None:
+    """A crash may leave the last entry in part, and its parcel whole: neither was sent."""
+    folder = tmp_path / "v"
+    folder.mkdir()
+    log, visit = Logbook(folder), making.visit(Target(f"{SITE}/"), site=SITE)
+    log.begin(Admission(visit=visit, home="key", name="ada", at=1.0))
+    for number in (1, 2):
+        log.append(_step(number))
+    _cut(folder / LOG, count)
+    read = Logbook(folder)
+    assert read.read().progress.number == 1
+    read.append(_step(2))
+    assert Logbook(folder).read().progress.number == 2
+
+
+def _step(number: int, **fields: Any) -> Any:
+    parcel = Parcel(visit="v", site=SITE, part="/", epoch=1, number=number, **fields)
+    return step_of(parcel, size_bytes=1, pages=0, peaks=(), began=1.0, worked_seconds=1.0, at=2.0)
+
+
+def test_log_stays_small_whatever_the_crawler_forgets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logbook, "REWRITE_BYTES", 10_000)
+    log, visit = Logbook(tmp_path), making.visit(Target(f"{SITE}/"), site=SITE)
+    log.begin(Admission(visit=visit, home="key", name="ada", at=1.0))
+    for number in range(1, 200):
+        memory = bytes(number % 251 for _ in range(10)) + number.to_bytes(4, "big") * 100
+        change = StateChange(added=((number, memory),), removed=(number - 1,), memory=memory)
+        again = tuple(Target(f"{SITE}/{each}", attempts=number, not_before=5.0) for each in range(20))
+        log.append(_step(number, state=change, checkpoint=Checkpoint(again=again), usage=Usage(pages=1)))
+    assert log.size_bytes < 30_000
+    progress = Logbook(tmp_path).read().progress
+    assert (progress.number, progress.usage.pages, len(progress.frontier)) == (199, 199, 21)
+    assert [number for number, _ in progress.state.facts] == [199]
+    assert progress.ended is None
+    log.append(_step(200, ended=Ended.FINISHED))
+    assert Logbook(tmp_path).read().progress.ended is Ended.FINISHED
