@@ -1,18 +1,21 @@
 """Where each microsecond and byte of a page goes: python -m bench.budget.
 
 First a whole crawl of a real site, with the CPU time of each of its processes and threads; then every step of
-a page by itself, on the same pages, in one process. --draw writes the picture of docs/performance.md.
+a page by itself, on the same pages, in one process. --draw writes the picture of docs/performance.md. --jail
+compares whole crawls with jailed readers and without, in turn, instead.
 """
 
 import argparse
 import asyncio
 import gc
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -83,6 +86,22 @@ def crawl_costs(url: str, folder: Path, *flags: str) -> tuple[float, list[Step]]
         "readers": sum(s for (pid, _), s in spent.items() if pid != main),
     }
     return summary["pages_per_second"], [Step(name, 1e6 * s / pages) for name, s in parts.items()]
+
+
+def compare_jail(url: str, folder: Path, *, rounds: int) -> None:
+    """Prints the cost of the readers' jail: CPU of a crawl for each page, and pages a second."""
+    found: dict[str, list[tuple[float, float]]] = {"--jail": [], "--no-jail": []}
+    for number in range(rounds):
+        for flag, results in found.items():
+            speed, steps = crawl_costs(url, folder / f"{number}{flag}", flag)
+            results.append((sum(step.micros for step in steps), speed))
+            print(f"{flag}: {results[-1][0]:,.0f} µs a page, {speed:,.0f} pages/s", flush=True)
+    (micros, speed), (plain_micros, plain_speed) = (
+        [statistics.median(column) for column in zip(*results, strict=True)] for results in found.values()
+    )
+    print(
+        f"\nCPU {micros / plain_micros:.3f} times, speed {speed / plain_speed:.3f} times that without a jail"
+    )
 
 
 # -- each step by itself -------------------------------------------------------------------------------------
@@ -187,6 +206,14 @@ def _page(url: str, document: Document) -> Page:
     )
 
 
+@contextmanager
+def site(folder: Path) -> Iterator[str]:
+    """Serves the site, and gives the URL where a crawl starts."""
+    roots = {"/boost/": DEBIAN["libboost1.81-doc"], "/java/": DEBIAN["openjdk-17-doc"]}
+    with serve(roots, folder=folder / "nginx", extra=SERVER) as server:
+        yield f"{server.url}{START}"
+
+
 def sample(count: int) -> list[tuple[str, Path]]:
     """Paths under which pages of the site are served, and their files."""
     found = [
@@ -238,19 +265,22 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--draw", action="store_true", help="write docs/budget.svg")
+    parser.add_argument("--jail", type=int, metavar="ROUNDS", help="only compare readers in and out of jail")
     given = parser.parse_args()
     install_sites()
+    if given.jail:
+        with tempfile.TemporaryDirectory() as work, site(Path(work)) as start:
+            compare_jail(start, Path(work), rounds=given.jail)
+        return
     chosen = sample(SAMPLE)
     bodies = [(f"http://h.test{path}", file.read_bytes()) for path, file in chosen]
     gc.freeze()
     gc.set_threshold(100_000)
     with tempfile.TemporaryDirectory() as work:
-        roots = {"/boost/": DEBIAN["libboost1.81-doc"], "/java/": DEBIAN["openjdk-17-doc"]}
-        with serve(roots, folder=Path(work) / "nginx", extra=SERVER) as server:
-            start = f"{server.url}{START}"
+        with site(Path(work)) as start:
             speed, whole = crawl_costs(start, Path(work) / "all")
             link_speed, whole_links = crawl_costs(start, Path(work) / "links", "--keep", "links")
-            fetch = fetch_cost([f"{server.url}{path}" for path, _ in chosen])
+            fetch = fetch_cost([f"{start.removesuffix(START)}{path}" for path, _ in chosen])
         archive, moved = archive_steps(bodies, Path(work) / "segments")
     rows = {
         f"a whole crawl, {speed:,.0f} pages/s": whole,

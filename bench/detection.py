@@ -1,9 +1,10 @@
 """How surely a lying host is found out, beside the formula 1 - (1 - f)^k, and an honest one never.
 
 python -m bench.detection [--trials 400] [--pages 2000] [--real]. A host visits a site in memory and lies
-about a share f of its pages, other ones in each trial; then the check of `sterna crawl` samples k pages,
+about a share f of its pages, other ones in each trial; then the check of `sterna crawl` samples k claims,
 reads them through the real runtime, and judges them. Nothing is simulated but network and clock. Found out
-is who has one page or more against it: then nothing that it brought is used. With `--real`, an honest host
+is who has one page or more against it, or sends what home refuses: then nothing that it brought is used. With
+`--real`, an honest host
 of a real site (Apache's manual, read from the disk) is checked as often.
 """
 
@@ -17,16 +18,30 @@ from math import sqrt
 from random import Random
 
 from msgspec.structs import replace as changed
-from tests.home.belief.lying_sites import OFFER, Changing, Cloaking, body, detection, each_page, pages, web_of
-from tests.runtime.fakes import SITE, FakeWeb, Home, VirtualClock, make_kit, run, visit_of
+from tests.home.belief.lying_sites import (
+    HIDING,
+    OFFER,
+    Changing,
+    Cloaking,
+    body,
+    detection,
+    each_page,
+    hiding,
+    pages,
+    taken,
+    web_of,
+)
+from tests.runtime.fakes import SITE, FakeWeb, Home, VirtualClock, make_kit, reply, run, visit_of
 from tests.servers.nginx import real_site
 
+from sterna.errors import WireError
 from sterna.home.belief.check import Check, Report
 from sterna.model import Links, Page, Parcel, Visit
 from sterna.runtime.runtime import Runtime
+from sterna.trust.judgement import Finding, Judgement
 from sterna.trust.sampling import MOST_SAMPLES, Witness
-from sterna.web.document_root import RootFetcher
-from sterna.web.http import Fetcher
+from sterna.web.http import Fetcher, Request, Response
+from sterna.web.root_fetcher import RootFetcher
 from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
@@ -103,6 +118,15 @@ def without_links(parcels: list[Parcel], share: float, random: Random) -> list[P
     return each_page(drop)(parcels)
 
 
+def hides(way: str) -> Lie:
+    """Pages are not brought, for a reason: done with, not kept, an error, or put off by a day."""
+
+    def lie(parcels: list[Parcel], share: float, random: Random) -> list[Parcel]:
+        return hiding(way, chosen(parcels, share, random) - {f"{SITE}/"})(parcels)
+
+    return lie
+
+
 def with_more(parcels: list[Parcel], share: float, random: Random) -> list[Parcel]:
     """So many more pages that they are this share of all."""
     *first, last = parcels
@@ -126,6 +150,19 @@ def cloaking(site: dict[str, str], share: float, random: Random) -> FakeWeb:
     return Cloaking(site, site | {path: body(f"casino{n}x") for n, path in enumerate(casino)})
 
 
+class Troubled(FakeWeb):
+    """A third of all requests fail, so that a page in thirty is given up."""
+
+    def __init__(self, site: dict[str, str], random: Random) -> None:
+        super().__init__({path: reply(body=text) for path, text in site.items()})
+        self._random = random
+
+    async def fetch(self, request: Request) -> Response:
+        response = await super().fetch(request)
+        is_robots = request.url.endswith("/robots.txt")
+        return reply(500) if not is_robots and self._random.random() < 1 / 3 else response
+
+
 CASES = (
     *(Case("alters pages", share, on_some(altered)) for share in (0.01, 0.05, 0.2)),
     *(Case("alters 5 %", 0.05, on_some(altered), samples=k) for k in (7, 13, 28)),
@@ -135,7 +172,9 @@ CASES = (
     Case("drops pages and links", 0.05, without_links),
     Case("adds pages", 0.05, with_more),
     Case("shows browsers others", 0.05, honest, is_strict=True, web=cloaking),
+    *(Case(f"hides pages: {way}", 0.05, hides(way)) for way in HIDING),
     Case("honest", 0.0, honest, is_strict=True),
+    Case("honest, site in trouble", 0.0, honest, web=lambda site, share, random: Troubled(site, random)),
     Case("honest, pages change", 0.0, honest, web=lambda site, share, random: Changing(site, new=3)),
 )
 
@@ -154,7 +193,11 @@ async def checked(
     case: Case, told: list[Parcel], web: Fetcher, visit: Visit, seed: int
 ) -> tuple[Report, int]:
     witness = Witness(Random(f"samples {seed}"))
-    for parcel in told:
+    try:
+        parcels = taken(told, visit)
+    except WireError as error:
+        return Report(findings=(Finding(SITE, Judgement.MISSING, str(error)),)), 0
+    for parcel in parcels:
         witness.see(parcel)
     kit = replace(make_kit(FakeWeb({})), fetcher=web)
     check = Check(visit, witness, OFFER, here=Runtime(kit), clock=VirtualClock(), is_strict=case.is_strict)
@@ -164,7 +207,7 @@ async def checked(
 async def tried(case: Case, site: dict[str, str], true: list[Parcel], trials: int) -> Result:
     result, visit = Result(), visit_of()
     first = case.web(site, case.share, Random(0))
-    told = await visited(first, visit) if isinstance(first, Changing) else true
+    told = await visited(first, visit) if isinstance(first, (Changing, Troubled)) else true
     for seed in range(trials):
         random = Random(f"{case.name} {case.share} {seed}")
         web = case.web(site, case.share, random)

@@ -238,13 +238,14 @@ def honest_parcel(number: int, chance: Random, *, ended: Ended | None = None) ->
         checkpoint=Checkpoint(
             found=(
                 Target(f"{SITE}/found/{number}", 2, f"{SITE}/"),
-                Target(f"{SITE}/map.xml", 1, kind="sitemap"),
+                Target(f"{SITE}/map{number}.xml", 1, kind="sitemap"),
             ),
-            done=(1, -5),
-            again=(Target(f"{SITE}/again/{number}", 1, attempts=1, not_before=NOW + 5),),
+            done=(fingerprint(f"{SITE}/map{number}.xml"),),
+            again=() if ended else (Target(f"{SITE}/again/{number}", 1, attempts=1, not_before=NOW + 5),),
         ),
         state=StateChange(((1, b"\x92\xa1a\x90"), (2, b"")), (3,), b"memory"),
         rows=(_encode(["row", [1, "two"]]),),
+        row_counts=(1,) + (0,) * (len(pages) + 2) if pages else (),
         usage=Usage(requests=3, pages=len(pages), errors={"http_404": 1}, cpu_seconds=0.1),
         ended=ended,
     )

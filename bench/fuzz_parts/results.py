@@ -30,6 +30,12 @@ class Tally:
         if seconds > self.slowest_seconds:
             self.slowest_seconds, self.slowest = seconds, number
 
+    def merge(self, other: "Tally") -> None:
+        self.answers += other.answers
+        self.faults += other.faults
+        if other.slowest_seconds > self.slowest_seconds:
+            self.slowest_seconds, self.slowest = other.slowest_seconds, other.slowest
+
 
 @dataclass
 class Results:
@@ -46,6 +52,13 @@ class Results:
         """An input that was not answered as it should be."""
         self.tally(kind).faults += 1
         self.faults.append((f"{kind} #{number}", what))
+
+    def merge(self, other: "Results") -> None:
+        """Adds what another process found."""
+        for kind, tally in other.tallies.items():
+            self.tally(kind).merge(tally)
+        self.checks += other.checks
+        self.faults += other.faults
 
     def check(self, what: str, how: str, is_good: bool) -> None:
         """Something that must hold afterwards."""

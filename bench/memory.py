@@ -1,0 +1,117 @@
+"""Peak memory of home against a single site that wants all of it: python -m bench.memory.
+
+Each case is a whole crawl of one site that does one thing to excess; the first one is of ordinary pages. The
+limit is for home's own process. Readers have a limit each, and are counted in the column of all processes.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.measuring import descendants, pss_bytes
+from tests.servers.bombs import brotli_bomb, gzip_bomb, zstd_bomb
+from tests.servers.hostile import HostileServer
+
+LIMIT_BYTES = 400_000_000
+LOOK_SECONDS = 0.05
+MOST_SECONDS = 60
+SESSIONS = ("--max-pages", "5000", "--max-depth", "5000")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What the start page of a site links to, and the flags of its crawl."""
+
+    name: str
+    links: Sequence[str] = ()
+    flags: Sequence[str] = ()
+    robots: bytes = b""
+
+
+@dataclass(slots=True)
+class Peak:
+    """The most that was seen; changed by look()."""
+
+    own_bytes: int = 0
+    all_bytes: int = 0
+
+    def look(self, pid: int) -> None:
+        self.own_bytes = max(self.own_bytes, _most_resident(pid))
+        self.all_bytes = max(self.all_bytes, sum(map(pss_bytes, descendants(pid))))
+
+
+def _cases() -> list[Case]:
+    each = range(400)
+    return [
+        Case("2,000 ordinary pages", [f"/leaf/{n}" for n in range(2_000)]),
+        Case("80 bodies of 15 MB that stall", [f"/stall/{n}?mb=15" for n in range(80)]),
+        Case("400 bodies of 15 MB", [f"/big?mb=15&n={n}" for n in each]),
+        Case("400 bodies without an end", [f"/endless?n={n}" for n in each]),
+        Case("bombs", [f"/bomb.{kind}?n={n}" for n in range(60) for kind in ("gz", "br", "zst")]),
+        Case("40 pages with 300,000 links each", [f"/manylinks?n={300_000 + n}" for n in range(40)]),
+        Case("100 pages 100,000 elements deep", [f"/deep?n={n}" for n in range(100)]),
+        Case("400 heads of 1 MB", [f"/badheaders?n={n}" for n in each]),
+        Case("links of 100 kB", [f"/longlinks?n={n}" for n in each]),
+        Case(
+            "session ids without an end", ["/session?sid=0"], ["--max-pages", "5000", "--max-depth", "5000"]
+        ),
+        Case("robots.txt of 50 MB", robots=b"Disallow: /x*y*z$\n" * 2_800_000),
+        Case("400 chains of redirects", [f"/chain/{n}000" for n in each]),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--only", default="", help="only the cases whose names contain this")
+    only = parser.parse_args().only
+    for make in (gzip_bomb, brotli_bomb, zstd_bomb):
+        make()
+    print(
+        "| the site | seconds | home, MB | all processes, MB | of the limit |",
+        "|---|---|---|---|---|",
+        sep="\n",
+    )
+    worst = 0
+    for case in _cases():
+        if only in case.name:
+            seconds, peak = _crawl(case)
+            share = peak.own_bytes / LIMIT_BYTES
+            sizes = f"{peak.own_bytes / 1e6:,.0f} | {peak.all_bytes / 1e6:,.0f} | {share:.2f}"
+            print(f"| {case.name} | {seconds:.1f} | {sizes} |", flush=True)
+            worst = max(worst, peak.own_bytes)
+    if worst > LIMIT_BYTES:
+        sys.exit(f"home took {worst / 1e6:,.0f} MB, more than {LIMIT_BYTES / 1e6:,.0f}")
+
+
+def _crawl(case: Case) -> tuple[float, Peak]:
+    began, peak = time.monotonic(), Peak()
+    with tempfile.TemporaryDirectory() as folder, HostileServer().run_in_thread() as server:
+        server.links = list(case.links)
+        server.robots = (200, {}, case.robots)
+        limits = ["--delay", "0", "--max-seconds", str(MOST_SECONDS), "--no-index", "--quiet"]
+        command = [sys.executable, "-m", "sterna", "crawl", server.url, "--into", str(Path(folder) / "c")]
+        with subprocess.Popen([*command, *limits, *case.flags], stdout=subprocess.DEVNULL) as process:
+            while process.poll() is None:
+                peak.look(process.pid)
+                time.sleep(LOOK_SECONDS)
+        if not server.log or process.returncode not in (0, 3, 4):
+            raise RuntimeError(f"the crawl of {case.name!r} ended with {process.returncode}")
+    return time.monotonic() - began, peak
+
+
+def _most_resident(pid: int) -> int:
+    """The most that a process ever had in memory, as the kernel counts it; 0 if it is over."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
+
+
+if __name__ == "__main__":
+    main()
