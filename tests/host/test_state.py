@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from base64 import b64encode
 from pathlib import Path
@@ -39,6 +40,16 @@ def test_many_processes_create_and_use_it_at_once(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=True)
     assert done.stderr == b""  # of all of them: it ends with the last
     assert Rations(open_state(tmp_path)).left("ada", DayCaps(pages=1000), DAY).pages == 920
+
+
+def test_new_file_waits_for_the_process_that_is_just_writing_it(tmp_path: Path) -> None:
+    first = sqlite3.connect(tmp_path / NAME, isolation_level=None, check_same_thread=False)
+    first.execute("BEGIN IMMEDIATE")
+    later = threading.Timer(0.1, first.rollback)
+    later.start()
+    open_state(tmp_path)
+    later.join()
+    first.close()
 
 
 def test_refusals_are_noted_once_a_second(tmp_path: Path) -> None:

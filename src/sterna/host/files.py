@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sterna.errors import StorageError, UsageError
 from sterna.model import Record
-from sterna.web.sqlite import connect, translated, version_of
+from sterna.web.sqlite import connect, keep_log, translated, version_of
 
 CACHE_KIB = 4 * 1024  # a host is small
 
@@ -96,9 +96,8 @@ class Database:
                     self._connection.rollback()
 
     def _prepare(self) -> None:
-        execute = self._connection.execute
-        execute("PRAGMA journal_mode = WAL")
-        execute("PRAGMA synchronous = NORMAL")
+        keep_log(self._connection)
+        self._connection.execute("PRAGMA synchronous = NORMAL")
         if version_of(self._connection) < self._format.version:
             with self.transaction() as db:
                 version = version_of(db)  # another process may have been faster

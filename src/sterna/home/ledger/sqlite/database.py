@@ -12,7 +12,7 @@ from sterna.errors import CollectionError, EmptyCollection
 from sterna.home.ledger.sqlite import schema
 from sterna.home.ledger.sqlite.lookup import Lookup
 from sterna.model import Record
-from sterna.web.sqlite import connect, translated, version_of
+from sterna.web.sqlite import connect, keep_log, translated, version_of
 
 LOG_BYTES = 4 * 1024 * 1024  # below this size of the log, a checkpoint is not worth its syncs
 MOST_FRAMES = 16_384  # 64 MB: the writer waits for a longer log, so that SQLite can restart it
@@ -68,8 +68,8 @@ class Database:
         return connection
 
     def _prepare(self) -> None:
+        keep_log(self.connection)
         execute = self.connection.execute
-        execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = FULL")  # a commit must be on the disk, not only in a cache
         execute("PRAGMA wal_autocheckpoint = 0")  # `Checkpoints` makes them in its own thread
         execute(f"PRAGMA journal_size_limit = {MOST_BYTES}")
