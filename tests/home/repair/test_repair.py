@@ -2,7 +2,9 @@
 
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +26,7 @@ from tests.home.repair.wrecks import (
 )
 from warcio.archiveiterator import ArchiveIterator
 
-from sterna.errors import CollectionInUse, NotACollection
+from sterna.errors import CollectionInUse, LedgerLost, NotACollection
 from sterna.home.folder import MARKER, CollectionFolder
 
 ALL = sorted(f"{SITE}/{number}" for number in range(BATCHES * PAGES))
@@ -133,6 +135,30 @@ def test_ledger_made_anew_knows_settings_sites_visits_and_counters(collection: C
         assert ledger.setting("collection") == collection.id()
         # Followers may have counted batches without rows: no number is given twice.
         assert ledger.batch() == 1_000_000
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO segment VALUES ('../../victim', 'page', 1, 1, 0, 1.0)",  # retired: to be removed
+        "UPDATE segment SET name = '/etc/passwd' WHERE name = (SELECT min(name) FROM segment)",
+        "INSERT INTO warc VALUES ('../../victim', 3, 1)",  # open: to be cut and written
+        "INSERT INTO segment VALUES (x'2e2e', 'page', 1, 1, 0, 1.0)",
+    ],
+)
+def test_ledger_that_names_files_elsewhere_is_refused_and_made_anew(
+    collection: CollectionFolder, statement: str
+) -> None:
+    victim = collection.folder.parent / "victim"
+    victim.write_text("precious")
+    with closing(sqlite3.connect(collection.ledger_path)) as db, db:
+        db.execute(statement)
+    for is_reader in (True, False):
+        with pytest.raises(LedgerLost, match=r"names a file outside of its collection.*sterna repair"):
+            collection.open_ledger(is_reader=is_reader)
+    assert mend(collection).findings
+    assert urls(collection) == ALL
+    assert victim.read_text() == "precious"
 
 
 def test_readable_part_of_a_damaged_ledger_is_kept(collection: CollectionFolder) -> None:

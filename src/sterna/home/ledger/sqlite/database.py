@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from sterna.errors import CollectionError, EmptyCollection
+from sterna.errors import CollectionError, EmptyCollection, LedgerLost
 from sterna.home.ledger.sqlite import schema
 from sterna.home.ledger.sqlite.lookup import Lookup
 from sterna.model import Record
@@ -38,6 +38,7 @@ class Database:
                 self.connection.executescript(schema.VIEWS.get(version_of(self.connection), ""))
             else:
                 self._prepare()
+            self._check_names()
 
     def close(self) -> None:
         self.lookup.close()
@@ -99,6 +100,15 @@ class Database:
             raise CollectionError(
                 f"{self._path} has ledger format {version}, but this version of Sterna reads format"
                 f" {schema.VERSION}: use the version that wrote it"
+            )
+
+    def _check_names(self) -> None:
+        """Raises LedgerLost if the ledger names files that are not in its collection."""
+        if wrong := self.connection.execute(f"{schema.WRONG_NAMES} LIMIT 1").fetchone():
+            self.connection.close()
+            raise LedgerLost(
+                f"{self._path} names a file outside of its collection, {str(wrong[0])[:80]!r}: somebody else"
+                f" wrote it; nothing was changed: run 'sterna repair {self._path.parent}'"
             )
 
     def _translated(self) -> AbstractContextManager[None]:

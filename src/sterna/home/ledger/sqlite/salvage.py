@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
+
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.errors import CollectionError
 from sterna.home.ledger.sqlite import schema
@@ -19,6 +21,7 @@ _BY_SITE = ("part", "known", "frontier", "page", "visit", "crawler_fact", "crawl
 
 # The rows of a table that lost those of another one.
 _CONSISTENT = (
+    schema.DELETE_WRONG_VISITS,
     *(f"DELETE FROM {table} WHERE site_id NOT IN (SELECT id FROM site)" for table in _BY_SITE),  # noqa: S608
     "INSERT OR IGNORE INTO known SELECT site_id, fingerprint, 1, depth FROM page",
     "INSERT OR IGNORE INTO known SELECT site_id, fingerprint, 0, rank FROM frontier",
@@ -92,11 +95,12 @@ def _state(db: sqlite3.Connection, *, damage: str) -> LedgerState:
     try:
         owner = db.execute("SELECT value FROM setting WHERE name = 'collection'").fetchone()
         batch = db.execute("SELECT amount FROM tally WHERE name = ?", (BATCHES,)).fetchone()
+        state = LedgerState(damage=damage, owner=owner[0] if owner else None, batch=batch[0] if batch else 0)
+        if db.execute(f"{schema.WRONG_NAMES} LIMIT 1").fetchone():
+            return msgspec.structs.replace(state, damage=damage or "it names files outside of the collection")
         warc = db.execute("SELECT name, committed_bytes, is_open FROM warc ORDER BY name").fetchall()
-        return LedgerState(
-            damage=damage,
-            owner=owner[0] if owner else None,
-            batch=batch[0] if batch else 0,
+        return msgspec.structs.replace(
+            state,
             segments=tuple(Segment(*row) for row in db.execute(names)),
             retired=frozenset(name for (name,) in db.execute(retired)),
             warc=tuple(WarcPosition(name, size, bool(is_open)) for name, size, is_open in warc),

@@ -6,6 +6,16 @@ is in `frontier` until it is fetched and in `page` afterwards. The frontier is o
 
 VERSION = 6
 
+# Files are named after these columns, and a ledger may come from somebody else: a name with a slash would
+# be a file outside of the collection.
+_NAMES = (("segment", "name"), ("warc", "name"), ("outbox", "visit"))
+_IS_WRONG = "(typeof({0}) <> 'text' OR {0} IN ('', '.', '..') OR {0} GLOB '*[^0-9A-Za-z._-]*')"
+WRONG_NAMES = " UNION ALL ".join(
+    f"SELECT {column} FROM {table} WHERE {_IS_WRONG.format(column)}"  # noqa: S608 - names of our own schema
+    for table, column in _NAMES
+)
+DELETE_WRONG_VISITS = f"DELETE FROM outbox WHERE {_IS_WRONG.format('visit')}"  # noqa: S608
+
 _STATES = """
 CREATE TABLE crawler_fact (
     site_id INTEGER NOT NULL,
