@@ -572,6 +572,22 @@ async def test_sum_of_large_bodies_is_bounded_and_those_beyond_it_wait(fetcher: 
     assert room.left_bytes == 2 * LARGE
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 103 Early Hints\r\nContent-Length: 1\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX-A: b\r\n Content-Length: 1\r\n\r\n",
+    ],
+)
+async def test_length_that_libcurl_does_not_enforce_makes_no_room(fetcher: CurlFetcher, head: bytes) -> None:
+    room = BodyRoom(4 * LARGE)
+    with saying({"/": head + bytes(LARGE)}) as url, room.claim() as claim:
+        response = await get(fetcher, f"{url}/", claim=claim, max_bytes=2 * LARGE)
+        assert len(response.body) == LARGE
+        assert room.left_bytes <= 3 * LARGE
+
+
 async def test_time_that_a_body_waits_for_room_is_not_the_servers(fetcher: CurlFetcher) -> None:
     room = BodyRoom(LARGE)
     with saying({"/": with_length(bytes(LARGE))}) as url, room.claim() as first, room.claim() as second:

@@ -326,10 +326,15 @@ def connect_to(address: str) -> list[str]:
 
 
 def _announced(lines: list[bytes], *, most: int) -> int:
-    """The length of the body that the head states and libcurl enforces, or the most that it may be."""
-    stated = {name.strip().lower(): value for name, _, value in (line.partition(b":") for line in lines)}
-    length = stated.get(b"content-length", b"").strip()
-    is_enforced = length.isdigit() and len(length) < 12 and b"transfer-encoding" not in stated
+    """The length of the body that the head states and libcurl enforces, or the most that it may be.
+
+    libcurl enforces nothing that an interim head states, nor a name with a blank before its colon.
+    """
+    fields = [line.partition(b":") for line in _last_head(lines).split(b"\r\n")]
+    lengths = {value.strip() for name, _, value in fields if name.lower() == b"content-length"}
+    length = lengths.pop() if len(lengths) == 1 else b""
+    is_chunked = any(name.strip().lower() == b"transfer-encoding" for name, _, _ in fields)
+    is_enforced = length.isdigit() and len(length) < 12 and not is_chunked
     return min(int(length), most) if is_enforced else most
 
 

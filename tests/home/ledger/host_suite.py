@@ -159,6 +159,15 @@ class HostSuite(ProgramSuite):
         assert ledger.counts(now=20.0).next_turn == turn
         assert len(ledger.lease(["v"], now=20.0, pages=9, max_depth=9)) == may_ask
 
+    def test_owners_wish_from_a_clock_that_was_a_year_ahead_is_void(self, ledger: Ledger) -> None:
+        year, now = 365 * 86400.0, 1_000_000.0
+        ahead = now + year
+        ledger.set_owner(OwnerRow(site=SITE, until=ahead, ask_at=ahead, closed="/a", closed_until=ahead))
+        ledger.seed([Target(f"{SITE}/a")], now=now)
+        ledger.recover(now=now, least_pause=1.0)
+        (lease,) = ledger.lease(["one"], now=now, pages=10, max_depth=64)
+        assert lease.closed == ()
+
     def test_user_who_crawls_despite_owners_waits_for_none(self, ledger: Ledger) -> None:
         ledger.seed(targets("/a", depth=0), now=1.0)
         ledger.set_owner(OwnerRow(site=SITE, until=500.0, ask_at=500.0, closed="/a", closed_until=500.0))

@@ -330,6 +330,14 @@ class LedgerSuite:
         leases = ledger.lease(["one", "two"], now=now, pages=100, max_depth=64)
         assert {start.url for each in leases for start in each.starts} >= {f"{SITE}/late", f"{OTHER}/b"}
 
+    def test_page_that_was_fetched_while_the_clock_was_ahead_is_refreshed(self, ledger: Ledger) -> None:
+        year, now = 365 * 86400.0, 1_000_000.0
+        ledger.seed([Target(f"{SITE}/a")], now=now + year)
+        lease = self.lease(ledger, now=now + year)
+        pages = (page("/a", fetched=now + year),)
+        self.commit(ledger, parcel(lease, pages=pages, ended=Ended.FINISHED), now=now + year)
+        assert ledger.refresh(older_than=now, now=now) == 1
+
     def test_robots_txt_is_asked_for_again_after_a_clock_was_ahead(
         self, ledger: Ledger, reopen: Callable[[], Ledger]
     ) -> None:

@@ -18,7 +18,12 @@ from sterna.web.robots import NEVER
 
 # Retry-After, Crawl-delay and robots.txt make a site wait for a day at most, its byte rate for little longer.
 LONGEST_WAIT_SECONDS = 2 * 24 * 3600.0
-LONGEST_ALONE_SECONDS = 31 * 24 * 3600.0  # of a host that was caught lying
+LONGEST_ALONE_SECONDS = 31 * 24 * 3600.0  # of a host that was caught lying, or as its owner asks
+_LONG_WAITS = {
+    "host": ("until", "failed_until"),
+    "trust": ("until",),
+    "owner": ("until", "ask_at", "closed_until"),
+}
 STEP_SECONDS = 24 * 3600.0  # by which each step of priority moves a turn ahead of others
 
 
@@ -83,7 +88,8 @@ class Sites(Part):
                 "DELETE FROM known WHERE is_done"
                 " AND (site_id, fingerprint) NOT IN (SELECT site_id, fingerprint FROM page)"
             )
-            moved = put_back(db, "fetched < ?", (older_than,))
+            # A page that was fetched in the future was fetched while the clock was ahead.
+            moved = put_back(db, "(fetched < ? OR fetched > ?)", (older_than, now))
             db.execute(
                 "UPDATE site SET robots_state = 'unknown', robots_failures = 0, robots_retry_at = 0"
                 " WHERE robots_retry_at >= ?",
@@ -129,9 +135,10 @@ def _void_impossible(db: sqlite3.Connection, now: float) -> None:
         "UPDATE site SET robots_retry_at = 0 WHERE robots_retry_at > ? AND robots_retry_at < ?",
         (latest, NEVER),
     )
-    for column in ("until", "failed_until"):
-        db.execute(f"UPDATE host SET {column} = 0 WHERE {column} > ?", (now + LONGEST_ALONE_SECONDS,))  # noqa: S608
-    db.execute("UPDATE trust SET until = 0 WHERE until > ?", (now + LONGEST_ALONE_SECONDS,))
+    for table, columns in _LONG_WAITS.items():
+        for column in columns:
+            latest = now + LONGEST_ALONE_SECONDS
+            db.execute(f"UPDATE {table} SET {column} = 0 WHERE {column} > ?", (latest,))  # noqa: S608
 
 
 class Due(Record, frozen=True):
