@@ -12,14 +12,15 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-SHARE = 8  # one client address may have this part of all connections waiting for a request
+SHARE = 8  # one client address may have this part of all connections without a complete request
+_INCOMPLETE = (h11.IDLE, h11.SEND_BODY)  # no request yet, or one whose body is still to come
 
 
 class _Protocol(H11Protocol):
     """Closes a connection whose request head is not complete in time: uvicorn would wait for ever.
 
-    If one address has too many connections on which no request is under way, the oldest of them are closed:
-    uvicorn would refuse everybody.
+    If one address has too many connections without a complete request, the oldest of them are closed:
+    uvicorn would refuse everybody. The time for a body is the application's to bound.
     """
 
     # Set for all connections of a server by make_server().
@@ -42,6 +43,8 @@ class _Protocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
+            self.transport.close()  # nobody reads the rest of the request
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -49,27 +52,34 @@ class _Protocol(H11Protocol):
         self._unwatch()
 
     def _watch(self) -> None:
-        if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
+        state = self.conn.their_state
+        if state not in _INCOMPLETE or self.transport.is_closing():
             self._unwatch()
+            return
+        if state is not h11.IDLE:
+            self._stop_timer()
         elif self._head_due is None:  # one byte now and then does not extend the time
             self._head_due = self.loop.call_later(self.head_seconds, self._give_up)
-            others = self.waiting.setdefault(self._address(), {})
-            others[self] = None
-            if len(others) > self.most_waiting:
-                next(iter(others))._give_up()
+        others = self.waiting.setdefault(self._address(), {})
+        others.setdefault(self)
+        if len(others) > self.most_waiting:
+            next(iter(others))._give_up()
 
     def _unwatch(self) -> None:
+        self._stop_timer()
+        others = self.waiting.get(self._address(), {})
+        others.pop(self, None)
+        if not others:
+            self.waiting.pop(self._address(), None)
+
+    def _stop_timer(self) -> None:
         if self._head_due:
             self._head_due.cancel()
             self._head_due = None
-            others = self.waiting[self._address()]
-            del others[self]
-            if not others:
-                del self.waiting[self._address()]
 
     def _give_up(self) -> None:
         self._unwatch()
-        if self.conn.their_state is h11.IDLE:
+        if self.conn.their_state in _INCOMPLETE:
             self.transport.close()
 
     def _address(self) -> str:
