@@ -53,6 +53,7 @@ print(json.dumps({
     "signals its parent": told(lambda: os.kill(parent, 0)),
     "reads its parent's memory": told(lambda: open(f"/proc/{parent}/mem", "rb")),
     "starts a program": told(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True)),
+    "capabilities": int(Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0], 16),
     "its program reads": subprocess.run(
         [sys.executable, "-c", child], stderr=subprocess.DEVNULL).returncode,
 }))
@@ -90,6 +91,7 @@ def test_confined_command_reaches_its_collection_and_its_output_and_nothing_else
     said = deeds(scene, "confined")
 
     assert said.pop("its program reads") != 0
+    assert said.pop("capabilities") <= 0xFF  # over files and its own cells
     assert {deed for deed, outcome in said.items() if outcome == "done"} == MAY
     assert (scene / "outside" / "secret").read_text() == "x"
     assert (scene / "outside" / "other").exists()
@@ -99,6 +101,7 @@ def test_the_same_deeds_succeed_in_a_process_that_is_not_confined(scene: Path) -
     said = deeds(scene, "free")
 
     assert said.pop("its program reads") == 0
+    del said["capabilities"]
     assert {deed for deed, outcome in said.items() if outcome == "refused"} == set()
 
 

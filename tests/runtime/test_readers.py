@@ -27,8 +27,8 @@ from sterna.runtime import readers as readers_module
 from sterna.runtime.cell import pool, seccomp, workers
 from sterna.runtime.cell.jail import JailLimits, protection
 from sterna.runtime.cell.pool import Cell, Forker
-from sterna.runtime.reader import MAX_OUTCOME_BYTES, MAX_TASK_BYTES
-from sterna.runtime.readers import Readers
+from sterna.runtime.reader import MAX_OUTCOME_BYTES, MAX_TASK_BYTES, Outcome
+from sterna.runtime.readers import Readers, read_outcome
 from sterna.runtime.sieve import Sift
 from sterna.web.document import Document, Fetched, Manner, read_document
 
@@ -176,6 +176,14 @@ async def test_document_beyond_the_bound_of_a_frame_is_an_error_and_the_reader_g
         assert await kind_of(readers, answer(bytes(MAX_TASK_BYTES))) == "too_large"
         assert (await readers.read(page("after"))).title == "after"
         assert reader_pid(others) == pid
+
+
+@pytest.mark.parametrize("field", ["urls", "sitemaps", "headings", "keywords", "extracts"])
+def test_list_of_millions_is_refused_before_it_is_decoded(field: str) -> None:
+    many: tuple[Any, ...] = (("a", ("b",)),) if field == "extracts" else ("a",)
+    document = Document(digest=b"", size=0, content_type="", **{field: many * 60_000})
+    with pytest.raises(ValueError, match=r"malformed message.*length <= "):
+        read_outcome(msgspec.msgpack.encode(Outcome(document)))
 
 
 async def test_what_is_wrong_with_a_body_crosses_the_border_as_its_kind() -> None:

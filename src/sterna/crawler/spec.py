@@ -15,7 +15,7 @@ from sterna.crawler.spec_fields import Each, FieldError, SpecTable, table_of, wr
 from sterna.crawler.text_tests import search_test
 from sterna.errors import ConfigError, SpecError
 from sterna.model import Predicate
-from sterna.web.extraction import parse_selector
+from sterna.web.extraction import MAX_SELECTORS, parse_selector
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, site_of
 
 GENTLE_SECONDS = 30.0
@@ -153,6 +153,10 @@ class Keep(SpecTable, frozen=True):
     share: Annotated[float, Meta(gt=0, le=1, description="a number, more than 0 and up to 1")] = 1.0
 
     def check(self) -> None:
+        if len(self.selectors) > MAX_SELECTORS:
+            raise SpecError(
+                f"keep.selectors: {len(self.selectors):,} are too many ({MAX_SELECTORS:,} at most)"
+            )
         for name, selector in self.selectors.items():
             _NAME.check("keep.selectors", name)
             css = selector if isinstance(selector, str) else selector.css

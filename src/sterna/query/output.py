@@ -25,9 +25,10 @@ _UNSAFE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\ud
 
 # What begins a formula, also after what an import may trim or drop, and in full-width forms, which Excel may
 # read as the narrow ones (OWASP, "CSV Injection"). A tab or end of line at the beginning may end the cell.
-_FORMULA = re.compile(
-    "[\t\r\n]|[\\s\x00-\x20\u200b-\u200f\u2060\ufeff'\"]*[=+@\uff1d\uff0b\uff0d\uff20\u2212-]"
-)
+_BEGINNING = "[\\s\x00-\x20\u200b-\u200f\u2060\ufeff'\"]*[=+@\uff1d\uff0b\uff0d\uff20\u2212-]"
+_FORMULA = re.compile(f"[\t\r\n]|{_BEGINNING}")
+# A spreadsheet that separates cells by something else than commas begins another cell there.
+_INNER_FORMULA = re.compile(f"([;|\t\r\n])(?={_BEGINNING})")
 
 
 def write(
@@ -81,8 +82,10 @@ def _write_csv(result: Result, out: TextIO, *, safe_cells: bool) -> None:
 
 def _safe_cell(value: Any) -> str:
     text = as_text(value)
-    is_number = isinstance(value, int | float | Decimal)
-    return f"'{text}" if not is_number and _FORMULA.match(text) else text
+    if isinstance(value, int | float | Decimal):
+        return text
+    text = _INNER_FORMULA.sub(r"\1'", text)
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 class _UnixLines(NamedTuple):

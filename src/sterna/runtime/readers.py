@@ -16,7 +16,7 @@ ENTRY = "sterna.runtime.reader:serve"
 LIMITS = JailLimits(memory_bytes=2 * 1024**3, cpu_seconds=math.inf)
 READ_SECONDS = 60.0
 
-_read_outcome: Callable[[bytes], Outcome] = message_decoder(Outcome)
+read_outcome: Callable[[bytes], Outcome] = message_decoder(Outcome)
 
 
 class Readers(Workers[Outcome]):
@@ -35,7 +35,7 @@ class Readers(Workers[Outcome]):
         manner = Manner(
             entry=entry, limits=limits, seconds=seconds, most_bytes=MAX_OUTCOME_BYTES, is_jailed=is_jailed
         )
-        super().__init__(count, manner, decode=_read_outcome, starter=starter)
+        super().__init__(count, manner, decode=read_outcome, starter=starter)
 
     async def read(self, fetched: Fetched) -> Document:
         """The document of a response; ReadError if it is unreadable, JailError if no reader can start."""

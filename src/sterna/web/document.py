@@ -12,7 +12,7 @@ from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector
 from sterna.web.charset import charset_of, decode_text
 from sterna.web.content_coding import decode_body
 from sterna.web.extraction import Extracts, extract
-from sterna.web.html import Html, read_html, read_may
+from sterna.web.html import Html, Texts, read_html, read_may
 from sterna.web.keywords import keywords_of
 from sterna.web.markup import collapse, language_of
 from sterna.web.robots import text_of
@@ -75,8 +75,8 @@ class Document(Html, frozen=True, kw_only=True):
     size: int
     content_type: str
     marks: bytes = b""  # of each link that may be followed its fingerprint, a signed 64-bit integer; else 0
-    urls: tuple[str, ...] = ()
-    sitemaps: tuple[str, ...] = ()
+    urls: Texts = ()
+    sitemaps: Texts = ()
     is_unchanged: bool = False
     is_alike: bool = False  # it changed, but by less than matters
     html: str = ""

@@ -14,7 +14,9 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
+from typing import Annotated
 
+from msgspec import Meta
 from selectolax.lexbor import LexborNode, create_tag
 
 from sterna.errors import UsageError
@@ -29,7 +31,9 @@ MAX_MARKUP_LENGTH = 2_000_000  # selectors see no more of a page
 MAX_SHOWN = 100  # characters of a selector that is refused
 _MAX_LENGTH, _MAX_COMPOUNDS = 500, 20
 
-Extracts = tuple[tuple[str, tuple[str, ...]], ...]
+MAX_SELECTORS = 1_000
+_Matches = Annotated[tuple[str, ...], Meta(max_length=MAX_MATCHES)]
+Extracts = Annotated[tuple[tuple[str, _Matches], ...], Meta(max_length=MAX_SELECTORS)]
 
 
 class Position(Record, frozen=True):

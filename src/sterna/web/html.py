@@ -2,6 +2,9 @@
 
 import re
 from collections.abc import Collection, Iterable
+from typing import Annotated
+
+from msgspec import Meta
 
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record
 from sterna.web.keywords import keywords_of
@@ -9,6 +12,9 @@ from sterna.web.markup import MAX_LINKS, merge
 from sterna.web.scan import scan
 from sterna.web.urls import Canonical
 from sterna.web.walk import WITHOUT_TREE, read_tree
+
+# Each text of a list takes many times its bytes in memory: a reader that got loose must not send millions.
+Texts = Annotated[tuple[str, ...], Meta(max_length=50_000)]
 
 
 class Html(Record, frozen=True, kw_only=True):
@@ -22,8 +28,8 @@ class Html(Record, frozen=True, kw_only=True):
     may_follow: bool = True
     may_archive: bool = True
     description: str = ""
-    headings: tuple[str, ...] = ()
-    keywords: tuple[str, ...] = ()
+    headings: Texts = ()
+    keywords: Texts = ()
 
 
 class May(Record, frozen=True):

@@ -51,6 +51,8 @@ _NOTHING_OF = (
 # What a confined command may use of the system: programs, libraries, time zones, counters; not /etc.
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime", "/proc", "/sys")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/urandom", "/dev/random")
+# Capabilities 0 to 7: over files, to signal its own cells, and to make them another user.
+_FILES_AND_CELLS = 0xFF
 _LEAST_ABI = 2  # since then a file may be renamed into another folder
 _confined = False  # set by confine(), for good
 _TRIAL = "from sterna.runtime.cell import jail; jail.try_out()"
@@ -100,6 +102,7 @@ def confine(*, readable: Iterable[Path], writable: Iterable[Path]) -> None:
     _confined = True
     try:
         kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        kernel.drop_capabilities(but=_FILES_AND_CELLS)
         if kernel.landlock_abi() >= _LEAST_ABI:
             kernel.restrict_by_landlock(
                 readable=(*map(Path, _SYSTEM), *readable), writable=(*map(Path, _DEVICES), *writable)

@@ -47,9 +47,14 @@ def personality(value: int) -> int:
     return int(_libc.personality(ctypes.c_ulong(value))) & 0xFFFF_FFFF
 
 
-def drop_capabilities() -> None:
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()))
+def drop_capabilities(*, but: int = 0) -> None:
+    """Gives up all capabilities except those of this mask that the process has; none can be inherited."""
+    header, had = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+    _checked(_libc.capget(header, had))
+    kept = [
+        mask & had[at] for mask, at in ((but, 0), (but, 1), (0, 2), (but >> 32, 3), (but >> 32, 4), (0, 5))
+    ]
+    _checked(_libc.capset(header, (ctypes.c_uint32 * 6)(*kept)))
 
 
 def _checked(result: int) -> int:
