@@ -151,6 +151,8 @@ class Crawler(Record, frozen=True, array_like=False, kw_only=True):
     program: Program = Program()
     facts: tuple[bytes, ...] = ()  # each as `crawler.facts` writes it
     keeps_raw: bool = False
+    author: str = ""  # the public key of who signed name and program, if anybody did
+    signature: bytes = b""
 
 
 class Target(Record, frozen=True):

@@ -22,6 +22,7 @@ from sterna.crawler.pack import (
     decode,
     describe,
     digest_of,
+    program_digest,
     read,
     to_json,
 )
@@ -215,6 +216,7 @@ def test_description_names_every_part() -> None:
     assert text.splitlines() == [
         "crawler  health",
         f"digest   {digest}",
+        f"program  {program_digest(packed().crawler)}",
         "bytes    program N, facts 15, progress N",
         "start    https://www.example.org/",
         "journey  https://www.example.org",

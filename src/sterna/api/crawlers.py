@@ -6,15 +6,16 @@ from pathlib import Path
 import msgspec
 
 from sterna.crawler.compiler import budget_of, compile_spec, gather_of
-from sterna.crawler.pack import SUFFIX, PackedCrawler, read
+from sterna.crawler.pack import SIGNED_AS, SUFFIX, PackedCrawler, read, signed_part
 from sterna.crawler.spec import Spec, load_spec
-from sterna.errors import UsageError
+from sterna.errors import SpecError, UsageError, WireError
 from sterna.home.errand import choose_errand
 from sterna.home.errand import load as load_errand
 from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options
 from sterna.home.options import load as load_options
 from sterna.web.urls import Canonical, site_of
+from sterna.wire.keys import Identity, PublicKey
 
 
 def is_file(text: str) -> bool:
@@ -23,7 +24,25 @@ def is_file(text: str) -> bool:
 
 
 def read_crawler(path: Path) -> PackedCrawler:
-    return read(path) if path.suffix == SUFFIX else packed_of(load_spec(path), path.parent)
+    """The crawler of a spec or a packed file; SpecError if it was changed after it was signed."""
+    if path.suffix != SUFFIX:
+        return packed_of(load_spec(path), path.parent)
+    packed = read(path)
+    if (crawler := packed.crawler).author:
+        try:
+            PublicKey.parse(crawler.author).verify(SIGNED_AS, signed_part(crawler), crawler.signature)
+        except WireError as error:
+            changed = f"{path} was changed after it was signed ({error.detail})"
+            raise SpecError(f"{changed}: get it again") from error
+    return packed
+
+
+def signed(packed: PackedCrawler, author: Identity) -> PackedCrawler:
+    """The crawler with its author's signature over name and program."""
+    crawler = packed.crawler
+    signature = author.sign(SIGNED_AS, signed_part(crawler))
+    crawler = msgspec.structs.replace(crawler, author=author.public.text, signature=signature)
+    return msgspec.structs.replace(packed, crawler=crawler)
 
 
 def crawler_and_urls(given: Sequence[str]) -> tuple[PackedCrawler | None, list[str]]:

@@ -5,8 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from sterna.api.crawlers import is_file, kept_crawler, packed_of, read_crawler, saved_crawler
+from sterna.api.crawlers import is_file, kept_crawler, packed_of, read_crawler, saved_crawler, signed
 from sterna.cli.flags import argument, option, switch
+from sterna.cli.keys import KeysOption, keyring_of
 from sterna.crawler.explanation import explain as explain_crawler
 from sterna.crawler.pack import SUFFIX, describe, encode, to_json
 from sterna.crawler.rules import MULTISLOTS, TEMPLATES
@@ -15,6 +16,7 @@ from sterna.errors import UsageError
 from sterna.export.workbench import whole_file
 from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import harmless
+from sterna.wire.keys import DEFAULT_KEYS
 
 
 def explain(
@@ -80,15 +82,20 @@ def pack(
     what: Annotated[Path, argument("FILE|DIR", "The spec, or a collection.")],
     into: Annotated[Path | None, option("FILE", "(default: NAME.crawler)", "--into", "-o")] = None,
     site: Annotated[str, option("URL", "Of a collection with several sites, the one to continue with.")] = "",
+    sign: Annotated[bool, switch("Sign name and program with your home's key.", "--sign")] = False,
+    keys: KeysOption = Path(DEFAULT_KEYS),
 ) -> None:
     """Write a crawler as one file: program and facts, the same bytes each time.
 
-    Of a collection it is the crawler with its progress, which continues wherever it is sent out next.
+    Of a collection it is the crawler with its progress, which continues wherever it is sent out next. Owners
+    of hosts can permit all crawlers that you signed, or this program: `sterna inspect` shows its digest.
     """
     if what.is_dir():
         packed = saved_crawler(CollectionFolder(what), site)
     else:
         packed = packed_of(load_spec(what), what.parent)
+    if sign:
+        packed = signed(packed, keyring_of(keys).read("home"))
     path = into or Path(f"{packed.crawler.name}{SUFFIX}")
     if path.suffix != SUFFIX:
         raise UsageError(f"--into {path} is invalid: the name of a crawler's file ends in {SUFFIX}")

@@ -17,6 +17,7 @@ from sterna.errors import SpecError, UsageError
 from sterna.model import Budget, Crawler, Record, Scope, Source, State, Target
 
 SUFFIX = ".crawler"
+SIGNED_AS = "crawler"  # the context of an author's signature
 MAX_PACKED_BYTES = 64 * 1024 * 1024  # of the file, and of its uncompressed content
 
 # Like PNG's signature: a transfer in text mode damages it, and is noticed.
@@ -86,8 +87,19 @@ def decode(content: bytes) -> PackedCrawler:
 
 
 def digest_of(crawler: Crawler) -> str:
-    """The digest of the program with its scope and initial facts."""
-    return blake2b(_ENCODER.encode(crawler), digest_size=16).hexdigest()
+    """The digest of the program with its scope and initial facts, whoever signed it."""
+    unsigned = msgspec.structs.replace(crawler, author="", signature=b"")
+    return blake2b(_ENCODER.encode(unsigned), digest_size=16).hexdigest()
+
+
+def signed_part(crawler: Crawler) -> bytes:
+    """What an author signs: name and program. Scope and facts are those of a run, and may change."""
+    return _ENCODER.encode((crawler.name, crawler.program))
+
+
+def program_digest(crawler: Crawler) -> str:
+    """The digest by which the owner of a host permits this program."""
+    return blake2b(signed_part(crawler), digest_size=16).hexdigest()
 
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
@@ -136,6 +148,8 @@ def _summary(packed: PackedCrawler) -> dict[str, Any]:
     return {
         "name": crawler.name,
         "digest": digest_of(crawler),
+        "program": program_digest(crawler),
+        "author": crawler.author,
         "program_bytes": len(_ENCODER.encode(program)),
         "facts_bytes": sum(map(len, crawler.facts)),
         "progress_bytes": len(_ENCODER.encode(progress)),
@@ -168,6 +182,8 @@ def describe(packed: PackedCrawler) -> str:
     lines = [
         ("crawler", of["name"]),
         ("digest", of["digest"]),
+        ("program", of["program"]),
+        *(("signed", f"by {author}") for author in (of["author"],) if author),
         ("bytes", f"{size}, progress {of['progress_bytes']:,}"),
         *(("start", seed) for seed in of["seeds"]),
         *(("journey", site) for site in of["journey"]),

@@ -7,6 +7,8 @@ import msgspec
 import pytest
 from tests.host.knocking import SITE, config_of, send
 
+from sterna.api.crawlers import signed
+from sterna.crawler.pack import PackedCrawler, program_digest
 from sterna.errors import Refused, SternaError, WireError
 from sterna.host.policy.policy import Caps, HomeRules, Policy
 from sterna.host.policy.terms import SKEW_SECONDS, Terms, admit, terms_of
@@ -27,6 +29,7 @@ from sterna.model import (
 )
 from sterna.version import __version__
 from sterna.wire.handshake import Hello
+from sterna.wire.keys import Identity
 from sterna.wire.known import pack_known
 from sterna.wire.orders import Agent
 
@@ -68,6 +71,47 @@ def test_others_are_told_why_not(fields: dict[str, Any], terms: Terms | None, pr
         admit(hello(**fields), site=SITE, terms=terms, now=NOW)
     assert caught.value.problem == problem
     assert caught.value.time == (NOW if problem == "stale" else None)
+
+
+# -- crawlers that the owner permits -----------------------------------------------------------------------
+
+AUTHOR, STRANGER = Identity(b"a" * 32), Identity(b"s" * 32)
+OWN = Crawler(name="health", program=Program(rules=(Source("a.clp", "(defrule r => (log 1))"),)))
+
+
+def by(author: Identity, crawler: Crawler = OWN) -> Crawler:
+    return signed(PackedCrawler(crawler=crawler), author).crawler
+
+
+@pytest.mark.parametrize(
+    ("crawler", "why"),
+    [
+        (OWN, "not signed"),
+        (by(STRANGER), "signed by ed25519:"),
+        (msgspec.structs.replace(by(AUTHOR), name="other"), "the signature of crawler 'other' is invalid"),
+        (msgspec.structs.replace(by(AUTHOR), program=Program()), "the signature .* is invalid"),
+        (msgspec.structs.replace(by(AUTHOR), signature=b""), "the signature .* is invalid"),
+        (msgspec.structs.replace(by(STRANGER), author=AUTHOR.public.text), "the signature .* is invalid"),
+    ],
+)
+def test_crawler_that_the_owner_does_not_permit_is_refused(tmp_path: Any, crawler: Crawler, why: str) -> None:
+    terms = msgspec.structs.replace(TERMS, crawlers=(AUTHOR.public.text, "0" * 32))
+    with pytest.raises(Refused, match=why):
+        accepted(tmp_path, terms=terms, crawler=crawler)
+
+
+def test_crawlers_of_an_author_and_single_programs_are_permitted(tmp_path: Any) -> None:
+    of_author = msgspec.structs.replace(TERMS, crawlers=(AUTHOR.public.text,))
+    elsewhere = msgspec.structs.replace(by(AUTHOR), scope=Scope(max_depth=3), facts=())
+    assert accepted(tmp_path, terms=of_author, crawler=elsewhere).crawler == elsewhere
+    of_program = msgspec.structs.replace(TERMS, crawlers=(program_digest(OWN),))
+    assert accepted(tmp_path, terms=of_program, crawler=OWN).crawler == OWN
+
+
+def test_home_may_have_other_crawlers_than_the_rest() -> None:
+    policy = Policy(crawlers=("0" * 32,))
+    assert terms_of(policy, "ada").crawlers == ("0" * 32,)
+    assert terms_of(policy, "ada", HomeRules(crawlers=())).crawlers == ()
 
 
 # -- orders ------------------------------------------------------------------------------------------------

@@ -154,6 +154,7 @@ def test_open_to_everybody_takes_strangers_on_the_terms_of_all(tmp_path: Path) -
         (28, 'hours = ["Noday 00:00-04:00"]', "homes.engine-a.hours", "is not a day"),
         (30, "budget = { pages = -1 }", "homes.engine-a.budget.pages", "0 (no limit) or more"),
         (33, 'closed = ["drafts"]', "homes.engine-a.closed", "does not begin with /"),
+        (33, 'crawlers = ["health"]', "homes.engine-a.crawlers", "neither the digest of a program nor a key"),
         (34, "obey_robot = false", "homes.engine-a.obey_robot", "unknown field"),
         (37, "never = 1", "homes.engine-c.never", "Expected `bool`, got `int`"),
     ],

@@ -77,6 +77,8 @@ def _of_home(home: _Home, policy: Policy, at: float) -> Iterator[str]:
     yield f"  day       {_day(terms.day)}"
     obeyed = f"obeyed, as {terms.robots_name}" if terms.obey_robots else "ignored"
     yield f"  robots    robots.txt is {obeyed}"
+    if terms.crawlers:
+        yield f"  crawlers  only of these authors and programs: {', '.join(terms.crawlers)}"
     closed = ", ".join(terms.closed)
     yield f"  closed    {closed or 'nothing'} (and what web servers show to their own machine only)"
 

@@ -23,6 +23,7 @@ MAX_PRIORITY = 10
 LOOK_SECONDS = 1.0
 
 _PRODUCT = re.compile(r"[A-Za-z_-]{1,100}")
+_DIGEST = re.compile(r"[0-9a-f]{32}")
 
 Opening = Literal["allowed", "everybody"]
 OutsideHours = Literal["refuse", "keep"]
@@ -122,6 +123,7 @@ class HomeRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     hours: tuple[str, ...] | None = None
     outside_hours: OutsideHours | None = None
     closed: tuple[str, ...] = ()  # in addition to those closed to all
+    crawlers: tuple[str, ...] | None = None
     never: bool = False
 
 
@@ -160,6 +162,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     load: LoadRules = LoadRules()
     priority: tuple[PriorityRules, ...] = ()
     closed: tuple[str, ...] = ()  # paths that no crawler may read, nor anything below them
+    crawlers: tuple[str, ...] = ()  # permitted ones: keys of authors, digests of programs; none: all
     obey_robots: bool = True
     robots_name: str = "Sterna"  # of crawlers here, in robots.txt and User-Agent, whatever their homes say
     connections: int = 1  # of one visit: with more of them the site's visitors begin to notice
@@ -258,11 +261,8 @@ def _home_faults(policy: Policy) -> Iterator[Fault]:
             check_name(name)
         except ValueError as error:
             yield place, str(error)
-        try:
-            if rules.key:
-                PublicKey.parse(rules.key)
-        except WireError as error:
-            yield (*place, "key"), f"the key of {name} is invalid: {error.detail}"
+        if rules.key and (why := _why_no_key(rules.key)):
+            yield (*place, "key"), f"the key of {name} is invalid: {why}"
         yield from _rule_faults(rules, place)
         if rules.key and keys.setdefault(rules.key, name) != name:
             yield place, f"has the same key as {keys[rules.key]}: each home needs a key of its own"
@@ -279,6 +279,9 @@ def _rule_faults(rules: Policy | HomeRules, place: KeyPath) -> Iterator[Fault]:
     for path in rules.closed:
         if not path.startswith("/"):
             yield (*place, "closed"), f"closed path {path!r} does not begin with /"
+    for each in rules.crawlers or ():
+        if not _DIGEST.fullmatch(each) and (why := _why_no_key(each)):
+            yield (*place, "crawlers"), f"{each[:80]!r} is neither the digest of a program nor a key: {why}"
     machine, latency_ms = rules.load.machine, rules.load.latency_ms
     if isinstance(machine, int | float) and not 0 <= machine <= 1:
         yield (*place, "load", "machine"), f"{machine} is out of range (a share of the cores, 0 to 1)"
@@ -286,6 +289,14 @@ def _rule_faults(rules: Policy | HomeRules, place: KeyPath) -> Iterator[Fault]:
         yield (*place, "load", "latency_ms"), f"{latency_ms} is out of range (0 to 60000)"
     yield from _number_faults(rules.budget, (*place, "budget"))
     yield from _number_faults(rules.day, (*place, "day"))
+
+
+def _why_no_key(text: str) -> str:
+    try:
+        PublicKey.parse(text)
+    except WireError as error:
+        return error.detail
+    return ""
 
 
 def _number_faults(table: msgspec.Struct, place: KeyPath) -> Iterator[Fault]:

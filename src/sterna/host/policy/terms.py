@@ -48,6 +48,7 @@ class Terms(Record, frozen=True):
     priority: int = 0  # for which the caps are granted
     zone: tzinfo = UTC  # of its days
     robots_name: str = "Sterna"
+    crawlers: tuple[str, ...] = ()  # permitted ones; none: all
 
 
 def terms_of(policy: Policy, name: str, home: HomeRules | None = None, *, priority: int = 0) -> Terms:
@@ -69,6 +70,7 @@ def terms_of(policy: Policy, name: str, home: HomeRules | None = None, *, priori
         priority=earned.least if earned else 0,
         zone=zone,
         robots_name=home.robots_name or policy.robots_name,
+        crawlers=policy.crawlers if home.crawlers is None else home.crawlers,
     )
 
 

@@ -5,6 +5,7 @@ import logging
 
 from sterna.errors import SternaError
 from sterna.host.policy.load import Load, LoadMeter
+from sterna.host.policy.permission import why_not_permitted
 from sterna.host.policy.terms import Decision, Terms, decide
 from sterna.host.premises import Premises
 from sterna.host.state import Left
@@ -67,6 +68,8 @@ class Overseer:
             return Decision(does="end", why="the host cannot read the day's ration")
         if terms:
             hosted.governor.rules = terms.load
+            if why := why_not_permitted(hosted.visit.crawler, terms):
+                return Decision(does="end", why=why)
         decision = decide(terms, left, wall=premises.wall(), busy=hosted.governor.judge(load))
         if decision.does == "rest" and hosted.rested_seconds > premises.limits.deferred_seconds:
             return Decision(does="end", why="it has rested for as long as a visit may")

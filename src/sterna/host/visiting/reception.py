@@ -20,6 +20,7 @@ from sterna.host.files import lock
 from sterna.host.owner.control import Closure
 from sterna.host.owner.receipts import Receipts
 from sterna.host.policy.load import LoadMeter
+from sterna.host.policy.permission import why_not_permitted
 from sterna.host.policy.terms import Terms, check_open, granted, rationed
 from sterna.host.premises import Premises
 from sterna.host.state import VISITS, Session
@@ -166,6 +167,8 @@ def take_slot(folder: Path, count: int) -> int:
 def visit_of(order: Send, *, config: HostConfig, terms: Terms, grants: Budget) -> Visit:
     """The visit that an order asks for, within what was granted; Refused or WireError if it is invalid."""
     _check_crawler(order.crawler)
+    if why := why_not_permitted(order.crawler, terms):
+        raise Refused("refused", why)
     _check_starts(order.starts, config.site)
     _check_size("own facts", (data for _, data in order.state.facts))
     _check_size("memory", (order.state.memory,))
