@@ -181,7 +181,8 @@ async def test_document_beyond_the_bound_of_a_frame_is_an_error_and_the_reader_g
 @pytest.mark.parametrize("field", ["urls", "sitemaps", "headings", "keywords", "extracts"])
 def test_list_of_millions_is_refused_before_it_is_decoded(field: str) -> None:
     many: tuple[Any, ...] = (("a", ("b",)),) if field == "extracts" else ("a",)
-    document = Document(digest=b"", size=0, content_type="", **{field: many * 60_000})
+    listed: dict[str, Any] = {field: many * 60_000}
+    document = Document(digest=b"", size=0, content_type="", **listed)
     with pytest.raises(ValueError, match=r"malformed message.*length <= "):
         read_outcome(msgspec.msgpack.encode(Outcome(document)))
 
