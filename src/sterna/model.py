@@ -315,7 +315,7 @@ class Visit(Record, frozen=True, kw_only=True):
     state: State = State()  # of an earlier visit that this one continues
     may_be_private: bool = False  # this site: the user named it by a private address
     allow_private: bool = False  # whatever a redirect leads to, too
-    within: tuple[str, ...] = ()  # parts as `urls.part_of` names them: what lies elsewhere is only reported
+    within: tuple[str, ...] = ()  # parts as `urls.parts_of` names them: what lies elsewhere is only reported
     closed: tuple[str, ...] = ()  # path prefixes that the site's owner closed: not fetched from here
 
 

@@ -4,7 +4,7 @@ import pytest
 from tests.runtime.fakes import SITE, FakeWeb, carry_out, linking, reply, rules, visit_of
 
 from sterna.model import Ended, Target
-from sterna.web.urls import part_of
+from sterna.web.urls import part_of, parts_of
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,13 @@ from sterna.web.urls import part_of
 )
 def test_part_of_a_url(path: str, part: str) -> None:
     assert part_of(f"{SITE}{path}") == part
+    assert next(parts_of(f"{SITE}{path}")) == part
+
+
+def test_parts_of_a_url_are_its_folders_and_what_lies_directly_in_the_last() -> None:
+    assert [*parts_of(f"{SITE}/docs/api/a.html?b=/c/")] == ["/docs/", "/docs/api/", "/docs/api/."]
+    assert [*parts_of(f"{SITE}/docs/")] == ["/docs/", "/docs/."]
+    assert [*parts_of(f"{SITE}/docs")] == ["/"]
 
 
 def test_pages_elsewhere_are_told_and_not_fetched() -> None:

@@ -12,7 +12,7 @@ from sterna.runtime.engine.messages import Verdict
 from sterna.runtime.frontier import Frontier
 from sterna.runtime.packer import Packer
 from sterna.web.document import Document
-from sterna.web.urls import Canonical, fingerprint, part_of, site_of
+from sterna.web.urls import Canonical, fingerprint, lies_within, site_of
 
 MAX_NESTED_SITEMAPS = 5
 STARTS_AT_ONCE = 500
@@ -102,7 +102,7 @@ class Following:
 
     def _is_within(self, target: Target) -> bool:
         """False if the page belongs to another visit: it is only reported."""
-        return not self._within or target.kind == "sitemap" or part_of(target.url) in self._within
+        return not self._within or target.kind == "sitemap" or lies_within(target.url, self._within)
 
     def _is_pruned(self, target: Target) -> bool:
         return self._prune is not None and not self._prune.admits(target)

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from fnmatch import translate
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -150,6 +150,26 @@ def part_of(url: str) -> str:
     path = path_of(url).partition("?")[0]
     end = path.find("/", 1)
     return path[: end + 1] if end > 0 else TOP
+
+
+def parts_of(url: str) -> Iterator[str]:
+    """The parts in which a canonical URL lies, the largest first: "/docs/", "/docs/api/" and "/docs/api/.".
+
+    The last is what lies directly in the innermost folder. A URL of no folder lies in "/" alone.
+    """
+    path, first = path_of(url).partition("?")[0], part_of(url)
+    yield first
+    end = len(first) if first != TOP else 0
+    while end and (slash := path.find("/", end)) >= 0:
+        end = slash + 1
+        yield path[:end]
+    if end:
+        yield f"{path[:end]}."
+
+
+def lies_within(url: str, parts: Container[str]) -> bool:
+    """True if one of these parts contains the canonical URL."""
+    return any(part in parts for part in parts_of(url))
 
 
 def fingerprint(url: str) -> int:

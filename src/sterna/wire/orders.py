@@ -43,7 +43,7 @@ _ORDER_LEVEL = 9  # of compressing the order itself
 VisitId = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9_-]*\Z")]
 Count = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 Level = Annotated[int, Meta(ge=1, le=22)]
-# Of a site: what lies below one first directory, as "/docs/"; "/" stands for what lies in none.
+# Of a site: folders, as `web.urls.parts_of` names them.
 Parts = Annotated[tuple[Annotated[str, Meta(max_length=MAX_URL_LENGTH)], ...], Meta(max_length=MAX_PARTS)]
 HeaderText = Annotated[str, Meta(max_length=400, pattern=r"\A[ -~]*\Z")]  # it goes into requests as it is
 

@@ -241,6 +241,23 @@ def test_one_part_that_is_too_large_is_sent_whole() -> None:
     assert (sent.within, sent.starts) == ((), flat.starts)
 
 
+def test_part_that_is_too_large_is_divided_into_its_folders() -> None:
+    paths = [f"/docs/{folder}/{number}" for folder in ("api", "guide") for number in range(40)]
+    sent = shape(refresh_of([*paths, "/docs/index", "/docs/list"]), Budget(pages=50), PLAIN, NOTHING)
+    assert sent.within == ("/docs/.", "/docs/api/")
+    assert sorted(paths_of(sent.starts)) == sorted(
+        ["/docs/index", "/docs/list", *(path for path in paths if "/api/" in path)]
+    )
+
+
+def test_folders_are_divided_until_they_fit() -> None:
+    paths = [f"/a/b/{folder}/{number}" for folder in "cd" for number in range(30)]
+    starts = tuple(target(path, 1) for path in paths)
+    assert needs_of(starts, NOTHING, room=40) == {"/a/b/c/": 30, "/a/b/d/": 30}
+    assert needs_of(starts, NOTHING, room=20) == {"/a/b/c/": 30, "/a/b/d/": 30}
+    assert needs_of(starts, NOTHING, room=60) == needs_of(starts, NOTHING) == {"/a/": 60}
+
+
 def test_estimate_from_earlier_visits_narrows_where_time_is_short() -> None:
     whole = refresh_of(site_of(a=40, b=45))
     assert shape(whole, Budget(seconds=25.0), PLAIN, NOTHING).within == ()
@@ -300,7 +317,8 @@ def test_where_the_scope_ends_at_a_depth_levels_stay_in_order() -> None:
 @given(st.integers(0, 10_000), st.integers(1, 60))
 def test_every_start_is_sent_in_the_end_each_in_one_visit(seed: int, room: int) -> None:
     chance = random.Random(seed)
-    paths = [f"/{chance.choice('abcdefgh')}/{number}" for number in range(chance.randrange(1, 100))]
+    folders = ["a", "b", "c", "d/e", "d/e/f", "d/g", "h"]
+    paths = [f"/{chance.choice(folders)}/{number}" for number in range(chance.randrange(1, 100))]
     left, visits = list(paths), 0
     while left:
         sent = shape(refresh_of(left), Budget(pages=room), PLAIN, NOTHING)

@@ -5,15 +5,16 @@ crawler visits some parts only, and the rest stays in the frontier for further v
 """
 
 from array import array
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
+from math import inf
 
 import msgspec
 
 from sterna.errors import Refused
 from sterna.home.ledger.records import Estimate
 from sterna.model import Budget, Ended, Known, Record, Scope, Target, Visit
-from sterna.web.urls import fingerprint, part_of
+from sterna.web.urls import TOP, fingerprint, lies_within, part_of, parts_of
 from sterna.wire.orders import MAX_PARTS
 
 LIVE_PAGES = 2_000  # of a visit that the host does not keep: if the line breaks, the rest starts again
@@ -96,11 +97,35 @@ def room_for(budget: Budget, estimate: Estimate, *, wanted: Budget) -> int:
     return max(min([budget.pages, *limits]), 1)
 
 
-def needs_of(starts: tuple[Target, ...], estimate: Estimate) -> dict[str, int]:
-    """The pending pages of each part: the start URLs, or more if the ledger knows of more."""
-    counts = Counter(part_of(start.url) for start in starts if start.kind == "page")
+def needs_of(starts: tuple[Target, ...], estimate: Estimate, *, room: float = inf) -> dict[str, int]:
+    """The pending pages of each part: the start URLs, or more if the ledger knows of more.
+
+    A first directory that exceeds the room is divided into its folders, and these again (Crawlets 7).
+    """
+    urls = defaultdict[str, list[str]](list)
+    for start in starts:
+        if start.kind == "page":
+            urls[part_of(start.url)].append(start.url)
     known = {each.path: each.waiting for each in estimate.subtrees}
-    return {path: max(count, known.get(path, 0)) for path, count in counts.items()}
+    needs: dict[str, int] = {}
+    for part, within in urls.items():
+        folders = _divided(part, within, room)
+        needs |= folders if len(folders) > 1 else {part: max(len(within), known.get(part, 0))}
+    return needs
+
+
+def _divided(part: str, urls: list[str], room: float) -> dict[str, int]:
+    """The number of its URLs, by folders if it is too large, each of which fits or cannot be divided."""
+    if len(urls) <= room or part == TOP or part.endswith("."):
+        return {part: len(urls)}
+    inner = defaultdict[str, list[str]](list)
+    for url in urls:
+        names = parts_of(url)
+        next(name for name in names if name == part)
+        inner[next(names)].append(url)
+    if inner.keys() == {f"{part}."}:
+        return {part: len(urls)}
+    return {name: count for each in inner for name, count in _divided(each, inner[each], room).items()}
 
 
 def choose(needs: Mapping[str, int], room: int) -> tuple[str, ...]:
@@ -141,11 +166,11 @@ def _narrowed(visit: Visit, room: int, estimate: Estimate) -> Visit:
         return visit
     depth = _exact_depth(visit)
     in_order = tuple(start for start in visit.starts if start.depth <= depth)
-    needs = needs_of(in_order, estimate)
+    needs = needs_of(in_order, estimate, room=room)
     chosen = choose(needs, room)
     if len(chosen) == len(needs):
         return visit
-    starts = tuple(start for start in in_order if start.kind != "page" or part_of(start.url) in chosen)
+    starts = tuple(start for start in in_order if start.kind != "page" or lies_within(start.url, chosen))
     budget = msgspec.structs.replace(visit.budget, depth=min(depth, visit.budget.depth))
     # The starts that are left out count as known: home has them, so they must not be reported again.
     marks = {fingerprint(start.url) for start in starts}

@@ -19,7 +19,7 @@ from sterna.model import (
     Usage,
     Visit,
 )
-from sterna.web.urls import fingerprint, part_of
+from sterna.web.urls import fingerprint, lies_within
 
 LEAST_SECONDS = 1.0  # that a visit which goes on has in any case, to report its end
 
@@ -171,4 +171,4 @@ def _mark(target: Target) -> int:
 
 
 def _is_within(target: Target, within: tuple[str, ...]) -> bool:
-    return not within or target.kind == "sitemap" or part_of(target.url) in within
+    return not within or target.kind == "sitemap" or lies_within(target.url, within)
