@@ -46,7 +46,15 @@ def lose_index_file(collection: CollectionFolder) -> None:
     next(generation.glob("*.term")).unlink()
 
 
-@pytest.mark.parametrize("damage", [flip_index_file, lose_index_file])
+def make_index_file_unreadable(collection: CollectionFolder) -> None:
+    generation = current(collection.index_folder)
+    assert generation
+    path = next(generation.glob("*.store"))
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("damage", [flip_index_file, lose_index_file, make_index_file_unreadable])
 def test_damaged_index_is_made_anew(
     collection: CollectionFolder, damage: Callable[[CollectionFolder], None]
 ) -> None:

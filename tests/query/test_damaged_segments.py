@@ -110,5 +110,15 @@ def test_damage_found_after_the_first_rows_is_an_error_that_names_the_file(
             next(failing)
 
 
+def test_segment_that_a_merge_removed_is_not_left_out_of_the_answer(files: dict[str, list[Path]]) -> None:
+    told: list[str] = []
+    with Engine(files, warn=told.append) as engine:
+        assert list(engine.run("SELECT count(*) FROM page").rows) == [(20,)]
+        files["page"][0].unlink()
+        with pytest.raises(QueryError, match="merged segments that this query reads: run it again"):
+            list(engine.run("SELECT count(text) FROM page").rows)
+    assert told == []
+
+
 def duckdb_error() -> tuple[int]:
     raise duckdb.IOException("ZSTD Decompression failure")

@@ -1,9 +1,11 @@
 """Reader processes: what they bring back, and what becomes of those that break."""
 
 import asyncio
+import errno
 import gzip
 import os
 import signal
+import socket
 import zlib
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
@@ -301,6 +303,22 @@ async def test_reader_that_cannot_be_replaced_is_an_error_and_no_hang(
             assert readers.peak_memory_bytes() == 0
             starter.is_failing = False
             assert (await readers.read(page("after"))).title == "after"
+
+
+async def test_reader_that_cannot_be_replaced_for_lack_of_descriptors_is_an_error_and_no_hang(
+    others: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(workers, "RESTART_SECONDS", 0.0)
+    async with Forker(readers_module.ENTRY, wrapper=()) as forker, Readers(1, starter=forker) as readers:
+        await readers.read(page("before"))
+        with monkeypatch.context() as full:
+            full.setattr(socket, "socketpair", refuse)
+            os.kill(reader_pid(others), signal.SIGKILL)
+            assert [await kind_of(readers, page("during")) for _ in range(2)] == ["parser"] * 2
+        assert (await readers.read(page("after"))).title == "after"
 
 
 async def test_readers_that_cannot_be_started_at_all_are_an_error_and_start_later(others: set[int]) -> None:

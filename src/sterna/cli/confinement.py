@@ -28,7 +28,7 @@ def keep_to(what: Path, *, out: Path | None = None) -> None:
     """
     if not is_own_process:
         return
-    tempfile.tempdir = str(_scratch())
+    tempfile.tempdir = os.environ["SQLITE_TMPDIR"] = str(_scratch())
     writable = [what, Path(tempfile.tempdir), *([_place(out)] if out else [])]
     try:
         confine(readable=_python(), writable=writable)

@@ -184,7 +184,10 @@ class Engine:
         """The damaged segments that explain an error; reads all of them if it sounds like damage."""
         if not _DAMAGE.search(str(error.__cause__)):
             return []
-        found = ((path, damage_of(path)) for path in map(Path, self._tables.files))
+        paths = [Path(path) for path in self._tables.files]
+        if self._warn and not all(path.exists() for path in paths):  # all were there at the beginning
+            raise QueryError("the crawl has merged segments that this query reads: run it again") from error
+        found = ((path, damage_of(path)) for path in paths)
         return [DamagedSegment(path, reason) for path, reason in found if reason]
 
     def _without_cut(self, paths: Sequence[str]) -> list[str]:

@@ -106,7 +106,11 @@ def examine(folder: Path) -> int | None:
     position = read_position(folder)
     generation = current(folder)
     for path in sorted(generation.glob("*.*")) if generation else ():
-        if _SEGMENT_FILE.fullmatch(path.name) and not _is_sound(path):
+        try:
+            is_sound = not _SEGMENT_FILE.fullmatch(path.name) or _is_sound(path)
+        except OSError as error:  # the disk does not give it
+            raise unusable(folder, f"{path.name}: {error.strerror}") from error
+        if not is_sound:
             raise unusable(folder, f"{path.name} is damaged")
     return position
 

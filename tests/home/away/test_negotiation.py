@@ -313,6 +313,13 @@ def test_where_the_scope_ends_at_a_depth_levels_stay_in_order() -> None:
     assert (sent.within, sent.budget.depth) == (("/a/",), 2)
 
 
+def test_folders_without_an_end_are_divided_no_further() -> None:
+    inside = "".join(f"/{number}" for number in range(600))
+    sent = shape(refresh_of([f"{inside}/{page}" for page in range(30)]), Budget(pages=10), PLAIN, NOTHING)
+    assert sent.budget.pages == 10
+    assert len(sent.starts) == 30
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 60))
 def test_every_start_is_sent_in_the_end_each_in_one_visit(seed: int, room: int) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests import making
 from tests.home.repair import wrecks
 from tests.home.repair.wrecks import (
     BATCHES,
@@ -28,6 +29,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from sterna.errors import CollectionInUse, LedgerLost, NotACollection
 from sterna.home.folder import MARKER, CollectionFolder
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
 ALL = sorted(f"{SITE}/{number}" for number in range(BATCHES * PAGES))
 LEFT = {f"{SITE}/20", f"{SITE}/21"}  # linked, and not fetched yet
@@ -159,6 +161,27 @@ def test_ledger_that_names_files_elsewhere_is_refused_and_made_anew(
     assert mend(collection).findings
     assert urls(collection) == ALL
     assert victim.read_text() == "precious"
+
+
+def test_site_that_was_crawled_to_its_end_is_due_again_after_a_repair(tmp_path: Path) -> None:
+    wreck = Wreck(tmp_path / "c")
+    wreck.put([making.page("/0", fetched=NOW), making.page("/1", fetched=NOW)])
+    wreck.close()
+    wreck.collection.ledger_path.unlink()
+    mend(wreck.collection)
+    with closing(SqliteLedger(wreck.collection.ledger_path)) as ledger:
+        assert ledger.refresh(older_than=NOW + 1, now=NOW + 2_000) == 2
+        assert ledger.due_count(now=NOW + 2_000, most=9) == 1
+
+
+def test_damaged_ledger_that_lost_its_turns_gives_every_site_a_new_one(collection: CollectionFolder) -> None:
+    with closing(sqlite3.connect(collection.ledger_path)) as db, db:
+        db.execute("DELETE FROM part")
+    scramble_pages(collection.ledger_path)
+    mend(collection)
+    with closing(SqliteLedger(collection.ledger_path)) as ledger:
+        ledger.wake(now=NOW + 2_000)
+        assert ledger.due_count(now=NOW + 2_000, most=9) == 1
 
 
 def test_readable_part_of_a_damaged_ledger_is_kept(collection: CollectionFolder) -> None:

@@ -21,6 +21,7 @@ LIVE_PAGES = 2_000  # of a visit that the host does not keep: if the line breaks
 MAX_LEVEL = 22  # of zstd
 SHOWN = 5  # parts, in a message
 URL_BYTES = 200  # of memory, for each URL that a visit holds
+MAX_FOLDERS = 24  # into which a path is divided, one inside the other: a host may name any URLs of its site
 # The limits that start again with another visit. Those of memory, scratch store and facts would be as tight.
 RENEWED = frozenset(
     {Ended.CPU_SECONDS, Ended.WALL_SECONDS, Ended.REQUESTS, Ended.FETCHED_BYTES, Ended.SENT_BYTES}
@@ -115,17 +116,28 @@ def needs_of(starts: tuple[Target, ...], estimate: Estimate, *, room: float = in
 
 
 def _divided(part: str, urls: list[str], room: float) -> dict[str, int]:
-    """The number of its URLs, by folders if it is too large, each of which fits or cannot be divided."""
-    if len(urls) <= room or part == TOP or part.endswith("."):
-        return {part: len(urls)}
+    """The number of its URLs, by folders where it is too large: each of them fits or cannot be divided."""
+    needs: dict[str, int] = {}
+    waiting = [(part, urls, MAX_FOLDERS)]
+    while waiting:
+        name, within, levels = waiting.pop()
+        may_divide = len(within) > room and levels and name != TOP and not name.endswith(".")
+        inner = _by_folder(name, within) if may_divide else {}
+        if inner.keys() <= {f"{name}."}:
+            needs[name] = len(within)
+        else:
+            waiting += [(each, inner[each], levels - 1) for each in inner]
+    return needs
+
+
+def _by_folder(part: str, urls: list[str]) -> dict[str, list[str]]:
+    """The URLs of a part by the next smaller parts in which they lie."""
     inner = defaultdict[str, list[str]](list)
     for url in urls:
         names = parts_of(url)
         next(name for name in names if name == part)
         inner[next(names)].append(url)
-    if inner.keys() == {f"{part}."}:
-        return {part: len(urls)}
-    return {name: count for each in inner for name, count in _divided(each, inner[each], room).items()}
+    return inner
 
 
 def choose(needs: Mapping[str, int], room: int) -> tuple[str, ...]:

@@ -153,8 +153,12 @@ class Forker(AbstractAsyncContextManager["Forker"]):
         async with self._room:
             for _ in range(2):  # the warm parent may have died unnoticed; then a new one is started
                 parent = await self.warm_parent()
-                with suppress(ConnectionError):
+                try:
                     return await parent.start(limits, is_jailed)
+                except ConnectionError:
+                    continue
+                except OSError as error:  # no descriptor is left, or no memory
+                    raise JailError(f"cannot start a cell: {error}") from error
         raise JailError("cannot start a cell: the warm parent keeps dying, or does not answer")
 
     async def warm_parent(self) -> "_Parent":

@@ -20,7 +20,8 @@ from sterna.web.urls import fingerprint, path_of, site_of
 
 _SAME_SECONDS = 1e-5  # rows have microseconds, a ledger more
 _GOOD = "status BETWEEN 200 AND 299 AND error = ''"
-# Newer than what the ledger has. `lost` is filled from the rows that are there.
+# `came`: pages newer than those of the ledger. `stored`: versions that have their rows; `torn`: pages whose
+# batch lost links or facts. `raw`: pages with a response in a WARC file. `lost`: pages to be fetched again.
 _TEMPORARY = """
 CREATE TEMP TABLE came (
     site_id INTEGER, fingerprint INTEGER, url TEXT, status INTEGER, error TEXT, depth INTEGER, fetched REAL,
@@ -43,6 +44,11 @@ _TAKE = (
     "INSERT INTO known SELECT site_id, fingerprint, 1, depth FROM came WHERE true"
     " ON CONFLICT DO UPDATE SET is_done = 1",
     "DELETE FROM came",
+)
+# A site without a part never gets a turn.
+_PARTS = (
+    "INSERT OR IGNORE INTO part (site_id, part)"
+    " SELECT id, :whole FROM site UNION SELECT site_id, part FROM frontier"
 )
 _COUNTERS = {
     "sites": "SELECT count(*) FROM site",
@@ -84,6 +90,7 @@ class Adopter:
         self._visits: dict[str, _Stay] = {}
         with self._database.reading() as db:
             db.execute("PRAGMA synchronous = OFF")  # the file does not count before it is complete
+            db.execute("PRAGMA temp_store = FILE")  # there may be a row for every page
             db.executescript(_TEMPORARY)
 
     def close(self) -> None:
@@ -177,6 +184,7 @@ class Adopter:
             db.execute("DELETE FROM warc")
             db.executemany("INSERT INTO warc VALUES (?, ?, ?)", map(astuple, warc))
             self._write_visits(db)
+            db.execute(_PARTS, {"whole": WHOLE})
             db.executemany("INSERT OR IGNORE INTO setting VALUES (?, ?)", settings.items())
             db.executemany("INSERT OR IGNORE INTO block VALUES (?)", [(name,) for name in blocked])
             if not count(db, "SELECT count(*) FROM site WHERE is_seed"):
