@@ -1,6 +1,6 @@
 """Commands that only read a collection give up the network and all other files: it may be a stranger's.
 
-DuckDB, Arrow, tantivy, FastWARC and SQLite parse the files of a collection in the command's own process. They
+DuckDB, Arrow, tantivy, zlib and SQLite parse the files of a collection in the command's own process. They
 need files and threads, so they cannot run in the jail of the readers; this is what can be taken from them.
 """
 
