@@ -55,7 +55,7 @@ class Publisher:
                 self._channel.close()
                 for number in _IGNORED:
                     signal.signal(number, signal.SIG_IGN)
-                with suppress(BrokenPipeError):  # the other process was killed
+                with suppress(ConnectionError):  # the other process was killed
                     _serve(theirs, place, make_bench, move)
             finally:
                 os._exit(0)
@@ -73,7 +73,9 @@ class Publisher:
         self._answer()
 
     def _answer(self) -> _Answer:
-        data = self._channel.recv(_MAX_BYTES)
+        data = b""
+        with suppress(ConnectionResetError):  # it was killed before it read the order
+            data = self._channel.recv(_MAX_BYTES)
         if not data:
             raise StorageError(
                 f"cannot write {self.place}: the process that does it was killed; run the same command again"
