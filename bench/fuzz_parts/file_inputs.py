@@ -181,6 +181,8 @@ def made(kind: str, chance: Random) -> bytes:
     match kind:
         case "warc":
             return _warc(chance)
+        case "warc export":
+            return _spoilt_records(chance) if chance.random() < 0.8 else _warc(chance)
         case "policy":
             return _toml(_example("deploy/policy.toml"), chance)
         case "storage.toml":
@@ -195,13 +197,26 @@ def made(kind: str, chance: Random) -> bytes:
 
 @cache
 def _members() -> tuple[bytes, ...]:
-    """The records of a WARC file."""
+    """The records of a WARC file, each compressed."""
+    return tuple(gzip.compress(record, 6, mtime=0) for record in _records())
+
+
+@cache
+def _records() -> tuple[bytes, ...]:
     records = ["WARC/1.1\r\nWARC-Type: warcinfo\r\nContent-Length: 20\r\n\r\nisPartOf: fuzz\r\n\r\n\r\n"]
     for number in range(8):
         block = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{'<p>x' * 20 * number}"
         head = f"WARC/1.1\r\nWARC-Type: response\r\nWARC-Target-URI: {SITE}/{number}\r\n"
-        records.append(f"{head}Content-Length: {len(block)}\r\n\r\n{block}\r\n\r\n")
-    return tuple(gzip.compress(record.encode(), 6, mtime=0) for record in records)
+        described = "WARC-Date: 2026-11-18T12:00:00Z\r\nContent-Type: application/http; msgtype=response\r\n"
+        records.append(f"{head}{described}Content-Length: {len(block)}\r\n\r\n{block}\r\n\r\n")
+    return tuple(map(str.encode, records))
+
+
+def _spoilt_records(chance: Random) -> bytes:
+    """Whole gzip members, of which some hold a record with changed bytes."""
+    some = chance.choices(_records(), k=chance.randrange(1, 9))
+    spoilt = [spoil_bytes(each, chance) if chance.random() < 0.6 else each for each in some]
+    return b"".join(gzip.compress(record, 1, mtime=0) for record in spoilt)
 
 
 def _warc(chance: Random) -> bytes:

@@ -14,8 +14,12 @@ from tests.crawl.running import crawl_here
 from tests.servers.hostile import HostileServer
 
 from sterna.api.search import bring_up
-from sterna.archive.warc_scan import content, good_members, scan
+from sterna.archive.warc_scan import content, good_members, packed_record, scan
 from sterna.errors import ReadError, SternaError
+from sterna.export.cdxj import index_line
+from sterna.export.markdown_cell import Conversion, convert
+from sterna.export.progress import ExportProgress
+from sterna.export.warc import WarcFile, copy_wanted, entries
 from sterna.home.folder import CollectionFolder
 from sterna.host.policy.policy import read_policy
 from sterna.model import Selector
@@ -93,6 +97,7 @@ def read_files(parts: Sequence[Part], folder: Path, course: Course) -> None:
     path.parent.mkdir()
     tries: dict[str, Try] = {
         "warc": lambda data: _warc(_written(path, data)),
+        "warc export": lambda data: _export(_written(path, data)),
         "policy": lambda data: _config(read_policy, _written(path, data)),
         "storage.toml": lambda data: _config(read_config, _written(path, data)),
         "selector": _select,
@@ -144,6 +149,19 @@ def _warc(path: Path) -> str:
             file.seek(span.offset)
             content(file.read(span.length), max_bytes=1_000_000)
     return f"{min(len(scanned.gaps), 3)} gaps"
+
+
+def _export(path: Path) -> str:
+    """The records as an export copies, indexes and converts them."""
+    file, count = WarcFile(path.name, path.parent, path.stat().st_size), 0
+    with file.open() as stream, path.with_name("copy").open("wb") as out:
+        for entry in copy_wanted(file, out.write, wants=None, progress=ExportProgress()):
+            index_line(entry, filename=path.name)
+            count += 1
+        for entry in entries(file, progress=ExportProgress()):
+            record = packed_record(stream, offset=entry.offset, length=entry.length)
+            convert(Conversion(url=entry.heads.url, record=record))
+    return f"{min(count, 3)} records"
 
 
 def _config(read: Callable[[Path], object], path: Path) -> str:

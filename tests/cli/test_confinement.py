@@ -24,6 +24,8 @@ LOOSE = """
 import json, os, signal, socket, subprocess, sys
 from pathlib import Path
 from sterna.cli import confinement
+from sterna.errors import StorageError
+from sterna.export.workbench import bench, publish
 folder, out, outside, parent = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
 if sys.argv[5] == "confined":
     confinement.is_own_process = True
@@ -32,16 +34,29 @@ confinement.keep_to(folder, out=out / "rows.csv")
 def told(deed):
     try:
         deed()
-    except PermissionError:
+    except (PermissionError, StorageError):
         return "refused"
     return "done"
 
+def publish_as(name, *, at=out):
+    (work / "made").write_text("rows")
+    publish(work / "made", at / name, force=True)
+
+opened = bench(out / "rows.csv")
+work = opened.__enter__()
+(work / "other").write_text("x")
 child = f"open({str(outside / 'secret')!r}).read()"
 print(json.dumps({
     "reads the collection": told(lambda: (folder / "a").read_text()),
     "writes into it": told(lambda: (folder / "b").write_text("x")),
-    "writes its output": told(lambda: (out / ".rows.csv").write_text("x")),
-    "renames its output": told(lambda: (out / ".rows.csv").rename(out / "rows.csv")),
+    "publishes its output": told(lambda: publish_as("rows.csv")),
+    "publishes a part of it": told(lambda: publish_as("rows-12.csv")),
+    "publishes another name": told(lambda: publish_as("authorized_keys")),
+    "reads beside its output": told(lambda: (out / ".ssh" / "id").read_text()),
+    "lists the folder of its output": told(lambda: os.listdir(out)),
+    "writes beside its output": told(lambda: (out / "new").write_text("x")),
+    "moves into another folder": told(lambda: (work / "other").rename(out / ".ssh" / "id")),
+    "removes beside its output": told(lambda: (out / ".ssh" / "id").unlink()),
     "reads a secret": told(lambda: (outside / "secret").read_text()),
     "lists a folder": told(lambda: os.listdir(outside)),
     "overwrites a file": told(lambda: (outside / "secret").write_text("changed")),
@@ -61,8 +76,8 @@ print(json.dumps({
 MAY = {
     "reads the collection",
     "writes into it",
-    "writes its output",
-    "renames its output",
+    "publishes its output",
+    "publishes a part of it",
     "starts a program",
 }
 
@@ -72,6 +87,8 @@ def scene(tmp_path: Path) -> Path:
     for name in ("collection", "out", "outside"):
         (tmp_path / name).mkdir()
     (tmp_path / "collection" / "a").write_text("x")
+    (tmp_path / "out" / ".ssh").mkdir()
+    (tmp_path / "out" / ".ssh" / "id").write_text("x")
     for name in ("secret", "other"):
         (tmp_path / "outside" / name).write_text("x")
     (tmp_path / "collection" / "link").symlink_to(tmp_path / "outside" / "secret")
@@ -95,6 +112,9 @@ def test_confined_command_reaches_its_collection_and_its_output_and_nothing_else
     assert {deed for deed, outcome in said.items() if outcome == "done"} == MAY
     assert (scene / "outside" / "secret").read_text() == "x"
     assert (scene / "outside" / "other").exists()
+    names = {path.name for path in (scene / "out").iterdir() if not path.name.endswith(".part")}
+    assert names == {".ssh", "rows.csv", "rows-12.csv"}
+    assert (scene / "out" / ".ssh" / "id").read_text() == "x"
 
 
 def test_the_same_deeds_succeed_in_a_process_that_is_not_confined(scene: Path) -> None:
@@ -103,6 +123,28 @@ def test_the_same_deeds_succeed_in_a_process_that_is_not_confined(scene: Path) -
     assert said.pop("its program reads") == 0
     del said["capabilities"]
     assert {deed for deed, outcome in said.items() if outcome == "refused"} == set()
+
+
+WITHOUT_LANDLOCK = """
+import sys
+from pathlib import Path
+from sterna.cli import confinement
+from sterna.runtime.cell import kernel
+kernel.landlock_abi = lambda: 0
+confinement.is_own_process = True
+confinement.keep_to(Path(sys.argv[1]))
+"""
+
+
+def test_command_says_in_one_line_that_the_kernel_cannot_confine_it(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", WITHOUT_LANDLOCK, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+
+    (line,) = done.stderr.splitlines()
+    assert line == (
+        f"not confined to {tmp_path}: the kernel has no Landlock, so it can open all files of its user;"
+        " see `sterna doctor`"
+    )
 
 
 # Runs a command whose confinement tells how many threads there are by then, and which parsers are loaded.
@@ -158,6 +200,40 @@ def test_commands_that_read_are_confined_before_they_read(
 
     assert done.returncode == watched.returncode == 0, done.stderr
     assert not [line for line in done.stderr.splitlines() if "search index" not in line]
+
+
+@pytest.mark.parametrize("place", ["link.csv", "taken.csv", "new.csv"])
+def test_confined_command_publishes_where_it_is_told(collection: Path, tmp_path: Path, place: str) -> None:
+    (tmp_path / "taken.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to("elsewhere/rows.csv")
+    words = ("query", str(collection), "SELECT 1 AS one", "--format", "csv", "--out", str(tmp_path / place))
+
+    done = sterna_process(*words)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / place).read_text().split() == ["one", "1"]
+    assert {path.name for path in tmp_path.iterdir()} == {"taken.csv", "link.csv", place}
+
+
+def test_failed_confined_command_leaves_nothing_beside_its_output(collection: Path, tmp_path: Path) -> None:
+    done = sterna_process("query", str(collection), "SELECT nothing", "--out", str(tmp_path / "rows.csv"))
+
+    assert done.returncode != 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_confined_export_goes_into_an_empty_folder_and_not_into_another(
+    collection: Path, tmp_path: Path
+) -> None:
+    words = ("export", str(collection), "--to", "markdown", "--out", str(tmp_path / "out"))
+    (tmp_path / "out").mkdir()
+
+    done, again = sterna_process(*words), sterna_process(*words)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert again.returncode == 2
+    assert "is not empty" in again.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 # -- the filter --------------------------------------------------------------------------------------------

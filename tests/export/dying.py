@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 from sterna.api.export import export
-from sterna.export import job
+from sterna.export import making
+from sterna.export.job import ExportJob
 from sterna.home.folder import CollectionFolder
 
 if __name__ == "__main__":
-    job.publish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[attr-defined]
-    wish = job.ExportJob(kind=sys.argv[2], place=Path(sys.argv[3]))  # type: ignore[arg-type]
+    making.publish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[attr-defined]
+    wish = ExportJob(kind=sys.argv[2], place=Path(sys.argv[3]))  # type: ignore[arg-type]
     export(CollectionFolder(Path(sys.argv[1])), wish, where="url LIKE '%/lang%'", stdout=sys.stdout.buffer)

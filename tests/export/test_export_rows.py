@@ -15,8 +15,8 @@ from tests.export.exported import export, page, source_of
 
 from sterna.api.query import open_collection
 from sterna.errors import EmptyCollection, UsageError
-from sterna.export.progress import ExportProgress
-from sterna.export.tables import Form, write_rows
+from sterna.export.progress import ExportProgress, Form
+from sterna.export.tables import write_rows
 from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import as_plain, as_text
 

@@ -9,7 +9,8 @@ import pytest
 from tests.export.exported import SITE, export, page, source_of, stored
 
 from sterna.errors import UsageError
-from sterna.export.job import ExportJob, make
+from sterna.export.job import ExportJob
+from sterna.export.making import make
 from sterna.export.selection import Selection
 from sterna.web import sitemap_file
 from sterna.web.sitemap import read_sitemap

@@ -9,7 +9,7 @@ from sterna.home.folder import CollectionFolder
 
 if TYPE_CHECKING:
     from sterna.api.status import Status
-    from sterna.export.job import Exported
+    from sterna.export.making import Exported
     from sterna.export.progress import ExportFormat
     from sterna.query.answer import Answer
     from sterna.search.results import Found

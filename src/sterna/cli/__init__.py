@@ -25,7 +25,10 @@ def run() -> None:
                 _leave_unloaded("numpy", "pandas")
                 from sterna.cli.app import main  # noqa: PLC0415 - it loads libraries that make threads
 
-                main()
+                try:
+                    main()
+                finally:
+                    confinement.finish()
     except SystemExit as ending:
         code = ending.code
     if not isinstance(code, int | None):

@@ -1,6 +1,6 @@
 """Commands that only read a collection give up the network and all other files: it may be a stranger's.
 
-DuckDB, Arrow, tantivy, FastWARC and SQLite parse the files of a collection in the command's own process. They
+DuckDB, Arrow, tantivy, zlib and SQLite parse the files of a collection in the command's own process. They
 need files and threads, so they cannot run in the jail of the readers; this is what can be taken from them.
 """
 
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from sterna.errors import JailError
-from sterna.export.workbench import is_stream
+from sterna.export.workbench import end_publisher, is_stream, publish_apart
 from sterna.runtime.cell.jail import confine
 
 _log = logging.getLogger(__name__)
@@ -22,24 +22,31 @@ is_own_process = False
 
 
 def keep_to(what: Path, *, out: Path | None = None) -> None:
-    """Confines the command to a collection or file, and to the folder of its output, if the kernel can.
+    """Confines the command to a collection or file, and to a bench for its output, if the kernel can.
 
     Call it before Arrow, DuckDB or tantivy are loaded, which may start threads.
     """
     if not is_own_process:
         return
     tempfile.tempdir = os.environ["SQLITE_TMPDIR"] = str(_scratch())
-    writable = [what, Path(tempfile.tempdir), *([_place(out)] if out else [])]
+    readable, writable = _python(), [what, Path(tempfile.tempdir)]
+    if out and is_stream(out):
+        writable.append(Path(os.path.realpath(out)))  # the pipe, or what /dev/stdout stands for
+    elif out:
+        writable.append(publish_apart(out))
+        if out.is_dir() and not any(out.iterdir()):
+            readable.append(out)  # an export into an empty folder checks again that it is empty
     try:
-        confine(readable=_python(), writable=writable)
+        missing = confine(readable=readable, writable=writable)
     except JailError as error:
-        _log.warning("not confined to %s: %s", what, error)
+        missing = str(error)
+    if missing:
+        _log.warning("not confined to %s: %s", what, missing)
 
 
-def _place(out: Path) -> Path:
-    """What must be writable for this output: its folder, or the pipe, or what /dev/stdout stands for."""
-    real = Path(os.path.realpath(out))
-    return real if is_stream(out) else real.parent
+def finish() -> None:
+    """Removes what an unfinished output left; for the end of the command."""
+    end_publisher()
 
 
 def _scratch() -> Path:

@@ -12,6 +12,7 @@ from sterna.cli.confinement import keep_to
 from sterna.cli.exits import Exit, interruptible
 from sterna.cli.flags import FolderArgument, SafeCellsOption, option, switch
 from sterna.cli.lines import bytes_text, plural, shown, warn
+from sterna.export.job import ExportJob, check_job, default_place
 from sterna.export.progress import ExportFormat, ExportProgress
 
 
@@ -50,15 +51,15 @@ def export(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     sterna export crawls/www.example.org --to wacz;
     sterna export crawls/www.example.org --to csv --table link --where "rel = 'nofollow'" --out links.csv
     """
-    keep_to(folder, out=out or Path("here"))
+    place = out or default_place(to, name=folder.resolve().name, table=table)
+    job = ExportJob(kind=to, place=place, table=table, base=base, force=force, safe_cells=safe_cells)
+    check_job(job)
+    keep_to(folder, out=place)
     # DuckDB is slow to load, and --help should not wait for it.
     from sterna.api.export import export as run_export  # noqa: PLC0415
-    from sterna.export.job import ExportJob, default_place  # noqa: PLC0415
     from sterna.home.folder import CollectionFolder  # noqa: PLC0415
 
     collection = CollectionFolder(folder).check()
-    place = out or default_place(to, name=folder.resolve().name, table=table)
-    job = ExportJob(kind=to, place=place, table=table, base=base, force=force, safe_cells=safe_cells)
     progress = ExportProgress()
 
     def line() -> str:

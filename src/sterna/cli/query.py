@@ -15,7 +15,7 @@ from sterna.cli.confinement import keep_to
 from sterna.cli.flags import SafeCellsOption, argument, option
 from sterna.cli.lines import warn
 from sterna.errors import UsageError
-from sterna.export.workbench import whole_file
+from sterna.export.workbench import check_file, is_stream, whole_file
 from sterna.query.terminal import Format
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         raise UsageError(f"--seconds {seconds:g} is invalid: seconds up to 86400")
     if safe_cells and form != "csv":
         raise UsageError(f"--safe-cells goes with --format csv, not with --format {form}")
+    if out and not is_stream(out):
+        check_file(out, force=True)
     keep_to(what, out=out)
     # They are slow to load, and --help should not wait for them.
     from sterna.api.query import held_memory, open_collection, open_crawler  # noqa: PLC0415

@@ -5,6 +5,7 @@ from typing import Literal, TypeVar
 
 _Each = TypeVar("_Each")
 ExportFormat = Literal["jsonl", "parquet", "csv", "warc", "cdxj", "wacz", "sitemap", "markdown"]
+Form = Literal["jsonl", "csv", "parquet"]  # those made of rows
 Unit = Literal["rows", "pages", "bytes"]
 
 

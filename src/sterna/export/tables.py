@@ -2,14 +2,14 @@
 
 import io
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 from sterna.errors import UsageError
+from sterna.export.progress import Form
 from sterna.export.selection import Selection
 from sterna.query.output import write, write_parquet
 from sterna.web.sitemap_file import Listed, write_sitemap
 
-Form = Literal["jsonl", "csv", "parquet"]
 _BATCH_ROWS = 1_024  # of Parquet, held in memory with all their texts
 _FOUND = "status = 200"
 # A page with several versions changed before the last one was fetched; of any other it is unknown.

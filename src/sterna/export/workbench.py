@@ -2,7 +2,7 @@
 
 An export is made on a *bench*, a hidden folder beside its place and so on the same disk; when it is done it
 is flushed and renamed. Benches are locked: an unlocked one was left by a killed export, and the next export
-to the same place removes it.
+to the same place removes it. A command that confines itself has another process rename what it made.
 """
 
 import fcntl
@@ -18,9 +18,11 @@ from typing import BinaryIO
 
 from sterna.archive.disk import new_id, storage_errors, sync_folder
 from sterna.errors import StorageError, UsageError
+from sterna.export.publisher import Publisher
 
 _BENCH = ".part"
 _DESCRIPTORS = re.compile(r"/proc/\d+(/task/\d+)?/fd")
+_publisher: Publisher | None = None  # changed by publish_apart() and end_publisher()
 
 
 def is_stream(path: Path) -> bool:
@@ -73,6 +75,9 @@ def _check_parent(path: Path) -> None:
 def bench(place: Path) -> Iterator[Path]:
     """A folder for unfinished output of this place; removed at the end with its contents."""
     place = place.absolute()
+    if _publisher and _publisher.place == place:
+        yield _publisher.bench
+        return
     with storage_errors(place.parent):
         for entry in place.parent.iterdir():
             if entry.name.startswith(f".{place.name}.") and entry.name.endswith(_BENCH) and entry.is_dir():
@@ -96,15 +101,39 @@ def publish(made: Path, place: Path, *, force: bool = False) -> None:
     place = place.absolute()
     with storage_errors(place.parent):
         if made.is_dir():
-            check_folder(place)
             # One sync, since flushing a million files one by one takes a disk access each.
             os.sync()
         else:
-            check_file(place, force=force)
             with made.open("rb") as file:
                 os.fsync(file.fileno())
+    (_publisher.move if _publisher else _move)(made, place, force)
+
+
+def _move(made: Path, place: Path, force: bool) -> None:
+    with storage_errors(place.parent):
+        if made.is_dir():
+            check_folder(place)
+        else:
+            check_file(place, force=force)
         made.rename(place)
         sync_folder(place.parent)
+
+
+def publish_apart(place: Path) -> Path:
+    """From now on a process of its own gives the output its place; this one needs the bench alone."""
+    global _publisher  # noqa: PLW0603 - it is a state of the process, as its confinement is
+    place = place.absolute()
+    _check_parent(place)
+    _publisher = Publisher(place, bench, _move)
+    return _publisher.bench
+
+
+def end_publisher() -> None:
+    """Ends the other process, if there is one, and with it the bench."""
+    global _publisher  # noqa: PLW0603
+    if _publisher:
+        _publisher.close()
+        _publisher = None
 
 
 @contextmanager

@@ -32,8 +32,18 @@ from sterna.host.state import (
 from sterna.transport.interface import Call
 from sterna.version import __version__
 from sterna.web.clock import Clock
+from sterna.web.closed import merged
 from sterna.wire.discovery import MEDIA_TYPE, OFFER_TYPE, Offer, encode_offer
-from sterna.wire.handshake import SESSION_BYTES, TICKET_BYTES, HelloRead, SessionKeys, read_hello, welcome
+from sterna.wire.handshake import (
+    MAX_PATH,
+    MAX_PATHS,
+    SESSION_BYTES,
+    TICKET_BYTES,
+    HelloRead,
+    SessionKeys,
+    read_hello,
+    welcome,
+)
 from sterna.wire.keys import Identity, PublicKey, Succession
 from sterna.wire.problems import problem, problem_of, refusal_of
 
@@ -258,7 +268,7 @@ class Service:
             session=id,
             seconds=int(TICKET_SECONDS),
             priority=priority,
-            closed=terms.closed if terms else (),
+            closed=merged(terms.closed, max_count=MAX_PATHS, max_bytes=MAX_PATH) if terms else (),
         )
         now, understands = self._premises.clock.now(), read.hello.understands
         self._sessions.open(

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from urllib.parse import unquote_to_bytes
+from itertools import pairwise
+from urllib.parse import quote, unquote_to_bytes
 
 from sterna.web.urls import path_of
 
@@ -29,6 +30,43 @@ class ClosedPaths:
 
     def _is_closed(self, path: str) -> bool:
         return path.startswith(self._prefixes) or path.rstrip("/") in self._words
+
+
+def merged(paths: Sequence[str], *, max_count: int, max_bytes: int) -> tuple[str, ...]:
+    """At most so many paths of at most so many bytes in UTF-8, which close all that these close, or more.
+
+    If there are too many, those that have the longest beginnings in common are replaced by them.
+    """
+    distinct = tuple(dict.fromkeys(paths))
+    if len(distinct) <= max_count and all(len(path.encode()) <= max_bytes for path in distinct):
+        return distinct
+    # Readings, since `/a` is a beginning of `/a/../b` as it is written, and does not close /b.
+    found: list[str] = []
+    for reading in sorted({_cut(reading, max_bytes) for path in paths for reading in _readings(path)}):
+        if not found or not reading.startswith(found[-1]):
+            found.append(reading)
+    shared = [len(_common(*pair)) for pair in pairwise(found)]
+    # A group ends where the least is shared with the next path.
+    ends = sorted(sorted(range(len(shared)), key=shared.__getitem__)[: max_count - 1])
+    groups = zip([0, *(end + 1 for end in ends)], [*ends, len(found) - 1], strict=True)
+    return tuple(_quoted(_common(found[first], found[last])) for first, last in groups)
+
+
+def _common(one: str, other: str) -> str:
+    """What both begin with."""
+    end = next((at for at, (sign, its) in enumerate(zip(one, other, strict=False)) if sign != its), None)
+    return min(one, other, key=len) if end is None else one[:end]
+
+
+def _quoted(reading: str) -> str:
+    return quote(reading, encoding="latin-1")
+
+
+def _cut(reading: str, max_bytes: int) -> str:
+    """The longest beginning that has so many bytes when it is quoted."""
+    while (over := len(_quoted(reading)) - max_bytes) > 0:
+        reading = reading[: -max(over // 3, 1)]  # a character is quoted in three bytes at most
+    return reading
 
 
 def _readings(written: str) -> set[str]:

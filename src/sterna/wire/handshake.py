@@ -31,7 +31,7 @@ _SEAL_BYTES: int = _SEAL_NONCE_BYTES + sodium.crypto_aead_xchacha20poly1305_ietf
 TICKET_SECONDS = 60
 MAX_HELLO_BYTES = 8 * 1024
 MAX_WELCOME_BYTES = 64 * 1024
-MAX_PATHS, MAX_PATH = 100, 500  # closed paths that a reply 1 names, and characters of each
+MAX_PATHS, MAX_PATH = 100, 500  # closed paths that a reply 1 names, and bytes of each
 MAX_NUMBER = 2**63 - 1
 MAX_PRIORITY = 10  # of a site among the revisits that a home promises
 
@@ -254,6 +254,7 @@ def welcome(  # noqa: PLR0913 - all of it goes into the reply
     random: Random = os.urandom,
 ) -> tuple[bytes, SessionKeys]:
     """The reply 1, and the keys of the session that it opens."""
+    assert len(closed) <= MAX_PATHS  # home refuses more
     secret = random(KEY_BYTES)
     ephemeral = sodium.crypto_scalarmult_base(secret)
     transcript = _with_reply(read.transcript, session, ephemeral)
@@ -266,7 +267,7 @@ def welcome(  # noqa: PLR0913 - all of it goes into the reply
             grants=grants,
             platform=platform,
             priority=priority,
-            closed=tuple(path for path in closed if len(path) <= MAX_PATH)[:MAX_PATHS],
+            closed=closed,
         )
     )
     signed = _encode(_Signed(payload, identity.sign("welcome", transcript + payload)))

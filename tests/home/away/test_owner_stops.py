@@ -22,6 +22,8 @@ from sterna.host.owner.control import Closure, Doors
 from sterna.host.policy.policy import Caps, Policy
 from sterna.host.visiting import overseer
 from sterna.model import Ended
+from sterna.web.closed import ClosedPaths
+from sterna.wire.handshake import MAX_PATHS
 
 STOPPED = ev.OwnerStopped("it reads too much", 99.0)
 HELD = ev.Opened(is_checked=True, is_held=True)
@@ -153,6 +155,18 @@ async def test_closed_paths_are_known_to_later_visits_from_here(tmp_path: Path) 
         home.refresh()
         (lease,) = home.ledger.lease(["v"], now=home.clock.now(), pages=9, max_depth=9)
         assert lease.closed == ("/a/",)
+
+
+async def test_home_keeps_away_from_all_closed_paths_also_if_they_are_many(tmp_path: Path) -> None:
+    many = [*(f"/a/{number}" for number in range(150)), "/" + "long" * 200]
+    policy = msgspec.convert({"closed": many, "load": msgspec.to_builtins(CALM)}, Policy)
+    async with estate(tmp_path, policy=policy) as home:
+        assert await home.crawl() == "finished"
+        known = owner(home).closed.splitlines()
+
+    assert len(known) <= MAX_PATHS
+    assert all(SITE + path in ClosedPaths(known) for path in many)
+    assert SITE + "/b/1" not in ClosedPaths(known)
 
 
 # -- trips, event by event ---------------------------------------------------------------------------------

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sterna.errors import FetchError
 from sterna.host.site import source
 from sterna.host.site.source import PROOF_BYTES, TRUST_SECONDS, RootedFetcher
+from sterna.web.closed import ClosedPaths
 from sterna.web.document_root import DocumentRoot
 from sterna.web.http import Request, Response
 
@@ -282,6 +284,51 @@ async def test_nobody_else_speaks_for_a_link(by_folder: RootedFetcher, server: S
     statuses = [(await get(by_folder, path)).status for path in ("/docs/link.html", "/docs/out.html")]
 
     assert statuses == [403, 403]
+
+
+SERVED_UNDER = {  # what servers read for a path that is no file, and what lies there
+    "/report": "report.html",
+    "/report?print=1": "report.htm",
+    "/docs/report": "docs/report.xhtml",
+    "/app": "app.php",
+    "/notes": "notes.shtml",
+    "/docs/": "docs/index.php",
+    "/docs": "docs/index.xhtml",
+    "/docs//repor%74": "docs/report.html",
+    "/both": "both.html",  # beside a folder of this name
+}
+
+
+@pytest.mark.parametrize(("path", "name"), SERVED_UNDER.items())
+async def test_link_that_the_server_reads_under_another_name_is_judged_by_where_it_leads(
+    every: RootedFetcher, server: Server, root: Path, path: str, name: str
+) -> None:
+    for folder in ("private", "both"):
+        (root / folder).mkdir()
+    (root / "private" / "secret.html").write_text("secret")
+    (root / name).unlink(missing_ok=True)
+    (root / name).symlink_to(root / "private" / "secret.html")
+    server.says[path] = answering(200, b"secret")
+
+    with pytest.raises(FetchError, match="leads to a path that is closed"):
+        await get(every, path, closed=(ClosedPaths(("/private/",)),))
+
+    assert server.asked == []
+    assert (await get(every, path)).body == b"secret"  # as long as nothing is closed
+
+
+async def test_file_that_the_server_reads_under_another_name_is_judged_by_its_own(
+    every: RootedFetcher, server: Server, root: Path
+) -> None:
+    server.says |= {path: answering(200, b"page") for path in ("/other", "/third")}
+    closed = (ClosedPaths(("/other.html", "/missing.html")),)
+
+    with pytest.raises(FetchError, match="closed"):
+        await get(every, "/other", closed=closed)
+
+    assert (await get(every, "/third", closed=closed)).body == b"page"
+    server.says["/missing"] = answering(404)
+    assert (await get(every, "/missing", closed=closed)).status == 404
 
 
 async def test_folder_that_becomes_a_link_is_judged_anew(

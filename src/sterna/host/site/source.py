@@ -39,6 +39,26 @@ TRUST_SECONDS = 300.0  # that a check is valid for files of the same kind
 MAX_TRUSTED = 10_000
 MAX_SUFFIX = 5  # characters: `.tar.gz`, `.de.html`; a longer one belongs to the name
 
+# What servers are often told to read for a folder, and for `/name` where only `name.html` exists (`try_files`
+# of nginx, MultiViews of Apache). Nothing is read under these names here; they are looked at for links.
+SERVED_INDEX = (
+    *INDEX,
+    *(b"index.xhtml", b"index.shtml", b"index.php", b"index.cgi", b"default.html", b"default.htm"),
+)
+ENDINGS = (
+    b".html",
+    b".htm",
+    b".xhtml",
+    b".shtml",
+    b".php",
+    b".cgi",
+    b".txt",
+    b".md",
+    b".xml",
+    b".json",
+    b".pdf",
+)
+
 _log = logging.getLogger(__name__)
 _PRINTABLE = re.compile("[!-~]+")
 
@@ -184,13 +204,23 @@ class RootedFetcher:
             answer = await self._answer(entry, request) if is_fit else None
         if entry.kind is PathKind.FOLDER:
             self._check_index(names, request)
+        if entry.kind in (PathKind.FOLDER, PathKind.MISSING):
+            self._check_endings(names, request)
         return answer or await self._server.fetch(request)
 
     def _check_index(self, names: Sequence[bytes], request: Request) -> None:
         """FetchError if the server would show a folder's index that is a link to a closed path."""
-        for index in INDEX:
+        for index in SERVED_INDEX:
             with self._root.find([*names, index]) as entry:
                 if entry.links:  # otherwise it lies in the folder, which is open
+                    check_open(entry, request)
+
+    def _check_endings(self, names: Sequence[bytes], request: Request) -> None:
+        """FetchError if the server would show a closed file of this name with an ending."""
+        *above, last = [name for name in names if name] or [b""]
+        for ending in ENDINGS if last else ():
+            with self._root.find([*above, last + ending]) as entry:
+                if entry.kind is not PathKind.MISSING or entry.links:
                     check_open(entry, request)
 
     async def _answer(self, entry: RootEntry, request: Request) -> Response | None:

@@ -92,14 +92,16 @@ def give_up_rights() -> None:
         raise _no_jail(error) from error
 
 
-def confine(*, readable: Iterable[Path], writable: Iterable[Path]) -> None:
+def confine(*, readable: Iterable[Path], writable: Iterable[Path]) -> str:
     """Leaves this process without network, and with no files but these and the system's, as far as possible.
 
     It keeps its user, and can go on to start threads and other processes, which are confined as well. Call it
-    before threads are started: Landlock applies to the thread that calls it. JailError if that fails.
+    before threads are started: Landlock applies to the thread that calls it. Returns what the kernel
+    lacks, in words; JailError if something fails.
     """
     global _confined  # noqa: PLW0603 - it is a state of the process
     _confined = True
+    missing = []
     try:
         kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1)
         kernel.drop_capabilities(but=_FILES_AND_CELLS)
@@ -107,10 +109,15 @@ def confine(*, readable: Iterable[Path], writable: Iterable[Path]) -> None:
             kernel.restrict_by_landlock(
                 readable=(*map(Path, _SYSTEM), *readable), writable=(*map(Path, _DEVICES), *writable)
             )
+        else:
+            missing.append("the kernel has no Landlock, so it can open all files of its user")
     except OSError as error:
         raise _no_jail(error) from error
-    if not seccomp.why_not():
+    if reason := seccomp.why_not():
+        missing.append(f"{reason}, so it has the network")
+    else:
         seccomp.install(seccomp.refusal_of)
+    return f"{'; '.join(missing)}; see `sterna doctor`" if missing else ""
 
 
 def limit(limits: JailLimits, *, parent: int, inherited_bytes: int) -> None:
