@@ -14,7 +14,6 @@ import pytest
 from tests import making
 from tests.host.knocking import (
     SITE,
-    FastClock,
     GatedSite,
     Home,
     Stream,
@@ -50,7 +49,6 @@ from sterna.wire.orders import Kill, Look, Resume
 from sterna.wire.stream import ParcelCame
 
 PAGES = {"/", *(f"/{number}" for number in range(12))}
-KEPT_SECONDS = HostLimits().kept_seconds
 
 
 def open_site(pages: int = 12) -> GatedSite:
@@ -303,35 +301,6 @@ async def test_finished_visit_waits_for_its_home(tmp_path: Path) -> None:
         assert (report.state, report.parcels) == ("finished", len(whole.numbers))
         assert (again.parcels, again.ending) == (whole.parcels, whole.ending)
     assert site.asked == []
-
-
-async def test_finished_visit_expires_after_a_restart_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sterna.host.visiting.visits.SWEEP_SECONDS", 0.02)
-    async with open_home(tmp_path, site=open_site()) as home:
-        await home.visit(send())
-    clock = FastClock()
-    serving = {"wall": lambda: time.time() + clock.ahead_seconds}
-    clock.ahead_seconds = KEPT_SECONDS - 60
-    async with open_home(tmp_path, site=open_site(), before=home, clock=clock, serving=serving):
-        assert any((tmp_path / "state" / "visits").iterdir())
-        clock.ahead_seconds = KEPT_SECONDS + 60
-        await until(lambda: not any((tmp_path / "state" / "visits").iterdir()))
-
-
-async def test_time_in_the_future_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that was a year ahead does not keep a visit for a year."""
-    monkeypatch.setattr("sterna.host.visiting.visits.SWEEP_SECONDS", 0.02)
-    year = 365 * 24 * 3600.0
-    async with open_home(tmp_path, site=open_site(), serving={"wall": lambda: time.time() + year}) as home:
-        session = await home.greet(now=time.time() + year)
-        reply, _ = await home.order(send(), session)
-        await Stream(reply, session).read()
-    clock = FastClock()
-    async with open_home(tmp_path, site=open_site(), before=home, clock=clock):
-        clock.ahead_seconds = KEPT_SECONDS + 60
-        await until(lambda: not any((tmp_path / "state" / "visits").iterdir()))
 
 
 async def test_visit_that_waits_for_its_hours_waits_on(tmp_path: Path) -> None:

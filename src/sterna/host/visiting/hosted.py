@@ -27,6 +27,7 @@ from sterna.wire.receipts import TAKES_RECEIPTS
 from sterna.wire.stream import TAKES_STOPS, Ending, StreamWriter
 
 ALIVE_SECONDS = 10.0
+NOTE_SECONDS = 60.0  # between two notes of how long its home has been silent
 SAY_PAUSED_SECONDS = 60.0  # between two lines that say that a visit still rests
 PAUSED = "paused:"  # begins a line that says why a visit rests; its home then waits
 RESUMED = "resumed: it goes on"
@@ -62,7 +63,7 @@ class HostedVisit:
         self._worked_before = progress.worked_seconds  # by an earlier process
         self._began_at = clock.now()  # in this process; set by begin()
         self.paused = ""  # why it rests, for its home; set by rest() and go_on()
-        self.is_deferred = False  # it waits or waited for its hours, so its home may be away for long
+        self.is_deferred = False  # its home may be away for long; set by defer()
         self.since = clock.now()
         self.account = Account(visit, home=home, name=name, receipts=receipts, began=progress.began)
         self.spool = spool
@@ -80,6 +81,9 @@ class HostedVisit:
         self._clock = clock
         self._receipts = receipts
         self.heard = clock.now()  # when its home last called
+        # Both are changed by _note_tally() alone.
+        self._noted = clock.now()
+        self._has_tally_failed = False
         self._sent = 0  # the last parcel that was sent
         self._marks = marks_of(visit.known)
         self._tree = Tree(progress.pages, progress.peaks)
@@ -91,10 +95,11 @@ class HostedVisit:
             self._restore(saved)
 
     def _restore(self, saved: Saved) -> None:
-        wall, tally = self._receipts.wall(), saved.tally
+        tally = saved.tally
         # No time in the future is believed: the clock may have been wrong.
-        self.since -= max(wall - saved.admission.at, 0.0)
-        self.heard -= max(wall - max(tally.heard, saved.admission.at), 0.0)
+        self.since -= max(self._receipts.wall() - saved.admission.at, 0.0)
+        self.heard -= tally.silent_seconds  # its home could not call while the host was down
+        self.is_deferred = tally.is_deferred
         self._sent = tally.sent
         account = self.account
         account.streams, account.calls, account.sent_bytes = tally.streams, tally.calls, tally.sent_bytes
@@ -172,6 +177,12 @@ class HostedVisit:
         self.usage = self.usage.plus(parcel.usage)
         self.ended = parcel.ended
         self._news.set()
+
+    def defer(self) -> None:
+        """It waits for its hours; from now on its home may be away for long, also after a restart."""
+        if not self.is_deferred:
+            self.is_deferred = True
+            self._note_tally()
 
     def log(self, line: str) -> None:
         self._lines.append(line)
@@ -265,19 +276,33 @@ class HostedVisit:
         self.spool.acknowledge(number)
         self.hear()
 
+    def note_silence(self) -> None:
+        """Notes from time to time how long its home has not called: restarts must not prolong its time."""
+        if self._clock.now() - self._noted >= NOTE_SECONDS:
+            self._note_tally()
+
     def _note_tally(self) -> None:
-        if self.spool.log:
-            account = self.account
-            self.spool.log.note(
-                Tally(
-                    streams=account.streams,
-                    calls=account.calls,
-                    sent_bytes=account.sent_bytes,
-                    sent=self._sent,
-                    acknowledged=self.spool.acknowledged,
-                    heard=self._receipts.wall(),
-                )
-            )
+        if self.spool.log is None:
+            return
+        account, self._noted = self.account, self._clock.now()
+        tally = Tally(
+            streams=account.streams,
+            calls=account.calls,
+            sent_bytes=account.sent_bytes,
+            sent=self._sent,
+            acknowledged=self.spool.acknowledged,
+            silent_seconds=self._noted - self.heard,
+            is_deferred=self.is_deferred,
+        )
+        try:
+            self.spool.log.note(tally)
+        except StorageError as error:
+            # It matters after a restart only: neither the visit nor its home has to suffer.
+            if not self._has_tally_failed:
+                _log.warning("visit %s: %s", self.visit.id, error)
+            self._has_tally_failed = True
+        else:
+            self._has_tally_failed = False
 
     def report(self) -> Report:
         self.account.calls += 2  # a greeting came before the question

@@ -28,7 +28,7 @@ MAX_ENTRY_BYTES = 512 * 1024 * 1024
 REWRITE_BYTES = 4 * 1024 * 1024  # a log that grew by this, and to twice its size, is rewritten
 _LEVEL = 1
 _HEAD = struct.Struct(">I16s")  # of an entry: its length and its digest
-_TALLY = struct.Struct(">5Qd")
+_TALLY = struct.Struct(">5Qd?")
 
 
 class Admission(Record, frozen=True, kw_only=True, tag="admission"):
@@ -57,7 +57,8 @@ class Tally(Record, frozen=True, kw_only=True):
     sent_bytes: int = 0
     sent: int = 0  # the last parcel that was sent
     acknowledged: int = 0
-    heard: float = 0.0  # when home last called, by the wall clock
+    silent_seconds: float = 0.0  # since home last called, while the host was up
+    is_deferred: bool = False  # the visit waits or waited for its hours
 
 
 class Saved(Record, frozen=True, kw_only=True):

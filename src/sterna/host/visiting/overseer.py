@@ -96,7 +96,7 @@ class Overseer:
             why = f"{decision.why}: {decision.detail}" if decision.detail else decision.why
             self._premises.notes.note("visit-paused", why=why, **hosted.names)
         if decision.is_outside_hours:  # this may take long, and others may work meanwhile
-            hosted.is_deferred = True
+            hosted.defer()
             self._visits.slots.leave(hosted)
             if hosted.state == "queued":
                 hosted.state = "waiting"

@@ -134,7 +134,8 @@ class Visits:
 
     def _defer(self, hosted: HostedVisit, terms: Terms) -> None:
         """Lets a visit wait for its hours."""
-        hosted.state, hosted.is_deferred = "waiting", True
+        hosted.state = "waiting"
+        hosted.defer()
         hosted.rest(outside(terms, self._premises.wall()))
 
     def check(self, visit: Visit, *, home: PublicKey, terms: Terms) -> bool:
@@ -369,7 +370,7 @@ class Visits:
             await asyncio.sleep(SWEEP_SECONDS)
             try:
                 self._sweep_once()
-            except OSError as error:
+            except (SternaError, OSError) as error:
                 _log.error("cannot delete expired visits: %s", error)
 
     def _sweep_once(self) -> None:
@@ -388,6 +389,8 @@ class Visits:
                     _log.warning("visit %s expired: its home has not called", hosted.visit.id)
                     hosted.fail(problem("gone", "the visit expired"), "expired")
                 self._forget(key)
+            else:
+                hosted.note_silence()
 
     def _patience_with(self, hosted: HostedVisit) -> float:
         """Seconds without hearing from its home after which a visit expires."""
