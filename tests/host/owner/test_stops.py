@@ -11,7 +11,9 @@ import msgspec
 import pytest
 from tests.host.knocking import GatedSite, Home, Stream, open_home, problem_in, send, until
 
-from sterna.host.owner.control import Closure, Doors
+from sterna.errors import StorageError
+from sterna.host.keyring import ALLOWED, allow
+from sterna.host.owner.control import Closure, ControlRequest, Doors, ask, open_control
 from sterna.host.policy.policy import Policy
 from sterna.host.state import NAME, Stop, Stops, open_state
 from sterna.host.visiting import overseer
@@ -36,7 +38,7 @@ async def begin(home: Home, *, understands: tuple[str, ...] = (TAKES_STOPS,), **
 
 
 async def stop(home: Home, site: GatedSite, closure: Closure = WHY) -> None:
-    stopping = asyncio.create_task(home.service.stop_visit("v1", closure))
+    stopping = asyncio.create_task(home.service.stop_visits(home.service.status().visits, closure))
     await asyncio.sleep(0.05)
     site.let(100)
     assert await stopping
@@ -96,6 +98,36 @@ async def test_stop_ends_when_its_time_is_over(tmp_path: Path) -> None:
         assert problem_in((await home.order(send(visit="v2")))[0]).until == now + 60
         now += 61
         assert (await home.visit(send(visit="v3"))).ending.ended == "finished"
+
+
+async def test_stop_that_cannot_be_stored_ends_the_visit_all_the_same(tmp_path: Path) -> None:
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        stream = await begin(home)
+        await until(lambda: len(site.asked) > 2)
+        with open_state(tmp_path / "state").transaction() as db:
+            full = "SELECT RAISE(ABORT, 'database or disk is full')"
+            db.execute(f"CREATE TRIGGER full BEFORE INSERT ON stop BEGIN {full}; END")
+        with pytest.raises(StorageError, match=r"'default' is stopped, but may come again .* is full"):
+            await stop(home, site)
+        await stream.read()
+        assert (stream.ending.ended, len(site.asked) < 14) == ("stopped", True)
+
+
+async def test_stop_by_name_spares_the_visit_of_another_home_with_the_same_id(tmp_path: Path) -> None:
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        other = Home(home.service, home.host)
+        allow(tmp_path / "keys" / ALLOWED, other.identity.public, "other")
+        stream = await begin(home, crawler=Crawler(name="greedy"))
+        spared = await begin(other, crawler=Crawler(name="modest"))
+        await until(lambda: len(site.asked) > 4)
+        async with open_control(home.service, tmp_path / "state"):
+            asking = asyncio.to_thread(ask, tmp_path / "state", ControlRequest("stop", "greedy"))
+            stopping = asyncio.create_task(asking)
+            await stream.read(until=StoppedCame)
+            site.let(100)
+            assert (await stopping).count == 1
+        await asyncio.gather(stream.read(), spared.read())
+        assert (stream.ending.ended, spared.ending.ended) == ("stopped", "finished")
 
 
 async def test_closed_host_says_until_when_at_the_greeting(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -116,7 +116,9 @@ class Controlled(Protocol):
 
     def status(self) -> HostStatus: ...
 
-    async def stop_visit(self, visit: str, closure: Closure) -> bool: ...
+    async def stop_visits(
+        self, wanted: Sequence[VisitStatus], closure: Closure
+    ) -> tuple[VisitStatus, ...]: ...
 
     async def stop_all(self) -> int: ...
 
@@ -172,10 +174,9 @@ async def _answer(service: Controlled, line: bytes) -> ControlResponse:
             return ControlResponse(count=await service.stop_all())
         wanted = meant(service.status(), request.crawler)
         closure = Closure(_one_line(request.reason), request.until)
-        done = await asyncio.gather(*(service.stop_visit(each.visit, closure) for each in wanted))
+        stopped = await service.stop_visits(wanted, closure)
     except SternaError as error:
         return ControlResponse(error=str(error))
-    stopped = tuple(each for each, is_done in zip(wanted, done, strict=True) if is_done)
     return ControlResponse(stopped=stopped, count=len(stopped))
 
 
@@ -206,7 +207,7 @@ def _listener(path: Path) -> socket.socket:
 
 
 def ask(state: Path, request: ControlRequest) -> ControlResponse:
-    """The response of the host that works in this folder; LineBroken if none answers, or if it refuses."""
+    """The response of the host that works in this folder; LineBroken if none answers, or if it fails."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             line.settimeout(RESPONSE_SECONDS)
@@ -222,7 +223,7 @@ def ask(state: Path, request: ControlRequest) -> ControlResponse:
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LineBroken(f"no host answers in {state}") from error
     if answer.error:
-        raise LineBroken(f"the host refused: {answer.error}")
+        raise LineBroken(f"the host reports: {answer.error}")
     return answer
 
 
