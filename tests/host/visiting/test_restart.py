@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests import making
 from tests.host.knocking import (
     SITE,
     GatedSite,
@@ -25,20 +24,14 @@ from tests.host.knocking import (
 
 from sterna.host.policy.policy import DayCaps, HostLimits, Policy
 from sterna.host.visiting import logbook
-from sterna.host.visiting.logbook import LOG, TALLY, Admission, Logbook
-from sterna.host.visiting.progress import step_of
+from sterna.host.visiting.logbook import LOG, TALLY, Logbook
 from sterna.model import (
     Budget,
-    Checkpoint,
     Crawler,
-    Ended,
     Known,
     Parcel,
     Program,
     Source,
-    StateChange,
-    Target,
-    Usage,
     Validator,
 )
 from sterna.web.signature import digest_of
@@ -393,44 +386,3 @@ async def test_damaged_parcel_is_gone_and_the_host_goes_on(tmp_path: Path, caplo
         assert "damaged" in caplog.text
         if len(whole.numbers) > 1:
             assert (await later.visit(Resume("v1", 2))).ending == whole.ending
-
-
-@pytest.mark.parametrize("count", [1, 7, 15, 19, 40])
-async def test_half_an_entry_at_the_end_was_never_written(tmp_path: Path, count: int) -> None:
-    """A crash may leave the last entry in part, and its parcel whole: neither was sent."""
-    folder = tmp_path / "v"
-    folder.mkdir()
-    log, visit = Logbook(folder), making.visit(Target(f"{SITE}/"), site=SITE)
-    log.begin(Admission(visit=visit, home="key", name="ada", at=1.0))
-    for number in (1, 2):
-        log.append(_step(number))
-    _cut(folder / LOG, count)
-    read = Logbook(folder)
-    assert read.read().progress.number == 1
-    read.append(_step(2))
-    assert Logbook(folder).read().progress.number == 2
-
-
-def _step(number: int, **fields: Any) -> Any:
-    parcel = Parcel(visit="v", site=SITE, part="/", epoch=1, number=number, **fields)
-    return step_of(parcel, size_bytes=1, pages=0, peaks=(), began=1.0, worked_seconds=1.0, at=2.0)
-
-
-def test_log_stays_small_whatever_the_crawler_forgets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logbook, "REWRITE_BYTES", 10_000)
-    log, visit = Logbook(tmp_path), making.visit(Target(f"{SITE}/"), site=SITE)
-    log.begin(Admission(visit=visit, home="key", name="ada", at=1.0))
-    for number in range(1, 200):
-        memory = bytes(number % 251 for _ in range(10)) + number.to_bytes(4, "big") * 100
-        change = StateChange(added=((number, memory),), removed=(number - 1,), memory=memory)
-        again = tuple(Target(f"{SITE}/{each}", attempts=number, not_before=5.0) for each in range(20))
-        log.append(_step(number, state=change, checkpoint=Checkpoint(again=again), usage=Usage(pages=1)))
-    assert log.size_bytes < 30_000
-    progress = Logbook(tmp_path).read().progress
-    assert (progress.number, progress.usage.pages, len(progress.frontier)) == (199, 199, 21)
-    assert [number for number, _ in progress.state.facts] == [199]
-    assert progress.ended is None
-    log.append(_step(200, ended=Ended.FINISHED))
-    assert Logbook(tmp_path).read().progress.ended is Ended.FINISHED
