@@ -13,7 +13,7 @@ from tests.host.knocking import GatedSite, Home, Stream, open_home, problem_in, 
 
 from sterna.errors import StorageError
 from sterna.host.keyring import ALLOWED, allow
-from sterna.host.owner.control import Closure, ControlRequest, Doors, ask, open_control
+from sterna.host.owner.control import CLOSED_BYTES, Closure, ControlRequest, Doors, ask, open_control
 from sterna.host.policy.policy import Policy
 from sterna.host.state import NAME, Stop, Stops, open_state
 from sterna.host.visiting import overseer
@@ -144,6 +144,24 @@ def test_doors_open_by_themselves_when_the_time_is_over(tmp_path: Path) -> None:
     assert doors.are_closed() == "a minute"
     doors.close("a minute ago", until=time.time() - 60)
     assert doors.are_closed() is None
+
+
+@pytest.mark.parametrize("length", range(190, 201))
+def test_end_of_a_closure_is_read_whole_whatever_letters_its_reason_has(tmp_path: Path, length: int) -> None:
+    Doors(tmp_path).close("\N{BIRD}" * length, until=4e9)
+    closure = Doors(tmp_path).closure()
+    assert closure
+    assert (len(closure.reason), closure.until) == (length, 4e9)
+
+
+@pytest.mark.parametrize("cut", range(20))
+def test_end_of_a_closure_that_is_cut_off_opens_nothing(tmp_path: Path, cut: int) -> None:
+    """A file that somebody made by hand may be longer than what is read."""
+    ending = "\nuntil 4000000000\n"
+    (tmp_path / "closed").write_text("y" * (CLOSED_BYTES - cut) + ending)
+    closure = Doors(tmp_path).closure()
+    assert closure
+    assert closure.until == (4e9 if cut >= len(ending) else None)
 
 
 @pytest.mark.parametrize("text", ["why\nuntil soon\n", "why\nuntil\n", "why\nuntil -5\n", "why\nuntil 1e9\n"])

@@ -23,7 +23,7 @@ from tests.host.knocking import (
 )
 
 from sterna.host.policy.policy import DayCaps, HostLimits, Policy
-from sterna.host.visiting import logbook
+from sterna.host.visiting import logbook, overseer
 from sterna.host.visiting.logbook import LOG, TALLY, Logbook
 from sterna.model import (
     Budget,
@@ -160,6 +160,21 @@ async def test_acknowledged_parcels_stay_gone_and_count(tmp_path: Path) -> None:
             second = await rest(later, first)
             assert together(first, second) == Counter(PAGES)
             assert_proven(later, first, second)
+
+
+async def test_acknowledged_parcels_that_a_loss_of_power_brought_back_are_deleted(tmp_path: Path) -> None:
+    """The deletion of files is not synced: some of them may be undone, in any order."""
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        first = await work(home, site, pages=3)
+        (folder,) = (tmp_path / "state" / "visits").iterdir()
+        parcel = (folder / "1").read_bytes()
+        await home.acknowledge(first.session, "v1", last := first.numbers[-1])
+        assert last > 1
+    (folder / "1").write_bytes(parcel)
+    async with open_home(tmp_path, site=open_site(), before=home) as later:
+        assert not (folder / "1").exists()
+        assert (await later.report(Look("v1"))).acknowledged == last
+        assert together(first, await rest(later, first)) == Counter(PAGES)
 
 
 async def test_three_restarts_are_borne(tmp_path: Path) -> None:
@@ -322,6 +337,22 @@ async def test_visit_in_the_queue_keeps_its_place(tmp_path: Path) -> None:
     async with open_home(tmp_path, site=open_site(), limits=limits, before=home) as later:
         for name in ("v1", "w2"):
             assert together(await later.visit(Resume(name, 1))) == Counter(PAGES)
+
+
+async def test_visit_that_ends_before_it_goes_on_is_not_said_to_have_never_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overseer, "LOOK_SECONDS", 0.02)
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        first = await work(home, site, pages=3)
+    weekday = time.strftime("%a", time.gmtime(time.time() + 3 * 24 * 3600))
+    rules = {"zone": "UTC", "hours": [f"{weekday} 00:00-01:00"], "outside_hours": "keep"}
+    policy = msgspec.convert(rules | {"crawlers": ["f" * 32]}, Policy)
+    async with open_home(tmp_path, site=open_site(), policy=policy, before=home) as later:
+        await until(lambda: later.service.status().visits[0].state == "killed")
+    async with open_home(tmp_path, site=open_site(), before=home) as later:
+        problem = (await rest(later, first)).problem
+        assert (problem.name, problem.detail[:23]) == ("gone", "the visit was ended: th")
 
 
 # -- damage ------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from sterna.wire.problems import Problem, problem
 CONTROL = "control"  # the socket's name in the folder of state
 CLOSED = "closed"  # the name of the file that closes the doors
 MAX_REASON = 200
+CLOSED_BYTES = 4 * MAX_REASON + 64  # of the file that are read: its longest reason and its second line
 BY_OWNER = "the owner asks for it"
 UNTIL = "until"  # begins the second line of the file, if the doors open by themselves
 ASK_SECONDS = 3600.0  # until a home may ask again at closed doors
@@ -62,7 +63,7 @@ class Doors:
         """Why and until when they are closed; None if they are open, or the time is over."""
         try:
             with self._path.open("rb") as file:
-                text = file.read(4 * MAX_REASON).decode(errors="replace")
+                text = file.read(CLOSED_BYTES).decode(errors="replace")
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -104,6 +105,8 @@ def _one_line(text: str) -> str:
 
 def _time_of(text: str) -> float | None:
     """The time in seconds since 1970; None, which keeps the doors closed, for anything else."""
+    if not text.endswith("\n"):
+        return None  # digits may be missing
     digits = text.strip()
     return float(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
 

@@ -232,8 +232,9 @@ class Visits:
                     self.give_up(hosted, "the host was stopped")
 
     def give_up(self, hosted: HostedVisit, why: str) -> None:
-        """Ends a visit that has not begun."""
-        hosted.fail(problem("gone", f"the visit did not begin: {why}"))
+        """Ends a visit that is not at work; it may have been before a restart."""
+        what = "did not begin" if hosted.account.began is None else "was ended"
+        hosted.fail(problem("gone", f"the visit {what}: {why}"))
         self._tasks[hosted].cancel()
 
     async def close(self) -> None:
