@@ -172,7 +172,7 @@ class Service:
             began=self._began,
             now=premises.wall(),
             pid=os.getpid(),
-            doors=premises.doors.are_closed() or "",
+            doors=closure.reason if (closure := premises.doors.closure()) else "",
             load=str(self._meter.load) if self._meter and here else "",
             paused=reasons.pop() if len(reasons) == 1 else "",
             visits=tuple(hosted.status() for hosted in visits.all()) if visits else (),

@@ -140,10 +140,10 @@ async def test_closed_host_says_until_when_at_the_greeting(tmp_path: Path) -> No
 
 def test_doors_open_by_themselves_when_the_time_is_over(tmp_path: Path) -> None:
     doors = Doors(tmp_path)
-    doors.close("a minute", until=time.time() + 60)
-    assert doors.are_closed() == "a minute"
+    doors.close("a minute", until=(soon := round(time.time() + 60)))
+    assert doors.closure() == Closure("a minute", soon)
     doors.close("a minute ago", until=time.time() - 60)
-    assert doors.are_closed() is None
+    assert doors.closure() is None
 
 
 @pytest.mark.parametrize("length", range(190, 201))
@@ -167,7 +167,7 @@ def test_end_of_a_closure_that_is_cut_off_opens_nothing(tmp_path: Path, cut: int
 @pytest.mark.parametrize("text", ["why\nuntil soon\n", "why\nuntil\n", "why\nuntil -5\n", "why\nuntil 1e9\n"])
 def test_doors_with_a_malformed_time_stay_closed(tmp_path: Path, text: str) -> None:
     (tmp_path / "closed").write_text(text)
-    assert Doors(tmp_path).are_closed() is not None
+    assert Doors(tmp_path).closure() is not None
 
 
 async def test_home_is_told_the_paths_that_are_closed_to_it(tmp_path: Path) -> None:

@@ -54,13 +54,8 @@ class Doors:
     def __init__(self, state: Path) -> None:
         self._path = state / CLOSED
 
-    def are_closed(self) -> str | None:
-        """Why they are closed; None if they are open. A file that cannot be read closes them too."""
-        closure = self.closure()
-        return closure.reason if closure else None
-
     def closure(self) -> Closure | None:
-        """Why and until when they are closed; None if they are open, or the time is over."""
+        """Why and until when they are closed; None if they are open. An unreadable file closes them."""
         try:
             with self._path.open("rb") as file:
                 text = file.read(CLOSED_BYTES).decode(errors="replace")

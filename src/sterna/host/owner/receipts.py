@@ -53,6 +53,8 @@ class Book(Record, frozen=True):
 
 
 class Receipts:
+    """Signs receipts and keeps them in the host's database."""
+
     def __init__(
         self, database: Database, identity: Identity, *, wall: Callable[[], float] = time.time
     ) -> None:

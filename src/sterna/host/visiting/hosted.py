@@ -24,13 +24,11 @@ from sterna.wire.orders import Report, VisitState
 from sterna.wire.parcels import as_sent, pack_parcel
 from sterna.wire.problems import Problem, encode_problem, problem
 from sterna.wire.receipts import TAKES_RECEIPTS
-from sterna.wire.stream import TAKES_STOPS, Ending, StreamWriter
+from sterna.wire.stream import PAUSED, RESUMED, TAKES_STOPS, Ending, StreamWriter
 
 ALIVE_SECONDS = 10.0
 NOTE_SECONDS = 60.0  # between two notes of how long its home has been silent
 SAY_PAUSED_SECONDS = 60.0  # between two lines that say that a visit still rests
-PAUSED = "paused:"  # begins a line that says why a visit rests; its home then waits
-RESUMED = "resumed: it goes on"
 MAX_LINES = 1_000  # of the log that are kept until they are read
 
 _log = logging.getLogger(__name__)
@@ -363,7 +361,7 @@ class HostedVisit:
                 return  # without an end: home tries again later
             elif self.paused != said or (said and self._clock.now() - said_at >= SAY_PAUSED_SECONDS):
                 said, said_at = self.paused, self._clock.now()
-                yield writer.line(f"{PAUSED} {said}" if said else RESUMED)
+                yield writer.line(f"{PAUSED} {said}" if said else f"{RESUMED} it goes on")
             else:
                 try:
                     async with asyncio.timeout(ALIVE_SECONDS):
