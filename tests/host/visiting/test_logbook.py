@@ -12,8 +12,8 @@ from tests.host.knocking import SITE
 from sterna.errors import StorageError
 from sterna.host.visiting import logbook
 from sterna.host.visiting.logbook import LOG, Admission, Logbook
-from sterna.host.visiting.progress import Step, step_of
-from sterna.model import Checkpoint, Ended, Parcel, StateChange, Target, Usage
+from sterna.host.visiting.progress import Step
+from sterna.model import Checkpoint, Ended, StateChange, Target, Usage
 
 
 def begun(folder: Path) -> Logbook:
@@ -24,8 +24,7 @@ def begun(folder: Path) -> Logbook:
 
 
 def step(number: int, **fields: Any) -> Step:
-    parcel = Parcel(visit="v", site=SITE, part="/", epoch=1, number=number, **fields)
-    return step_of(parcel, size_bytes=1, pages=0, peaks=(), began=1.0, worked_seconds=1.0, at=2.0)
+    return making.step(making.parcel(number=number, **fields))
 
 
 @pytest.mark.parametrize("count", [1, 7, 15, 19, 40])

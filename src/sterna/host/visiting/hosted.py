@@ -11,13 +11,13 @@ from sterna.errors import Refused, StorageError
 from sterna.host.owner.receipts import Account, Receipts
 from sterna.host.owner.status import UNDER_WAY, VisitStatus
 from sterna.host.policy.load import Governor
+from sterna.host.policy.policy import LoadRules
+from sterna.host.premises import Premises
 from sterna.host.visiting.logbook import Saved, Tally, Verdict
-from sterna.host.visiting.progress import Progress, rest_of, step_of
+from sterna.host.visiting.progress import Progress, Step, gone_of, rest_of
 from sterna.host.visiting.room import Spool
 from sterna.model import Ended, Known, Parcel, State, Visit
 from sterna.runtime.reins import Gauge, Reins
-from sterna.web.clock import Clock
-from sterna.wire.keys import Identity
 from sterna.wire.known import marks_of
 from sterna.wire.merkle import Tree, leaf_of
 from sterna.wire.orders import Report, VisitState
@@ -42,20 +42,21 @@ class HostedVisit:
         visit: Visit,
         *,
         home: str,
-        spool: Spool,
-        clock: Clock,
         name: str,
+        load: LoadRules,
+        spool: Spool,
+        premises: Premises,
         receipts: Receipts,
-        governor: Governor,
         saved: Saved | None = None,
     ) -> None:
         """With `saved`, the visit goes on from where an earlier process left it."""
+        clock = premises.clock
         progress = saved.progress if saved else Progress()
         self.visit = visit
         self.rest_of_visit = rest_of(visit, progress) if saved and not progress.ended else visit
         self.home = home  # the key of the home that sent it
         self.name = name  # the owner's name for that home
-        self.governor = governor
+        self.governor = Governor(load)
         self.reins = Reins(clock)
         self._rested_before = 0.0  # seconds of rest before it began; set by begin()
         self._worked_before = progress.worked_seconds  # by an earlier process
@@ -67,8 +68,8 @@ class HostedVisit:
         self.spool = spool
         self.state: VisitState = "queued"
         self.ended: Ended | None = None
-        self.ending: Ending | None = None  # the end of the stream, set by finish()
-        self.problem: Problem | None = None  # or what went wrong, set by fail()
+        self.ending: Ending | None = None  # the end of the stream, set by finish() and _restore_end()
+        self.problem: Problem | None = None  # or what went wrong, set by fail() and _restore_end()
         self.stopped: Problem | None = None  # why the owner stopped it; set by mark_killed()
         self.stop = asyncio.Event()
         self.is_logged = asyncio.Event()  # a restart does not lose it; set by `Visits`
@@ -77,7 +78,7 @@ class HostedVisit:
         self.usage = progress.usage
         self._usage_before = progress.usage  # by an earlier process
         self._clock = clock
-        self._receipts = receipts
+        self._premises = premises
         self.heard = clock.now()  # when its home last called
         # Both are changed by _note_tally() alone.
         self._noted = clock.now()
@@ -95,7 +96,7 @@ class HostedVisit:
     def _restore(self, saved: Saved) -> None:
         tally = saved.tally
         # No time in the future is believed: the clock may have been wrong.
-        self.since -= max(self._receipts.wall() - saved.admission.at, 0.0)
+        self.since -= max(self._premises.wall() - saved.admission.at, 0.0)
         self.heard -= tally.silent_seconds  # its home could not call while the host was down
         self.is_deferred = tally.is_deferred
         self._sent = tally.sent
@@ -105,6 +106,16 @@ class HostedVisit:
         self.stopped = saved.verdict.stopped
         if self.is_killed:
             self.stop.set()
+        self._restore_end(saved)
+
+    def _restore_end(self, saved: Saved) -> None:
+        """Its end if it was over: it is neither logged again nor a sign of its home."""
+        verdict, at = saved.verdict, saved.progress.at
+        if self.ended:
+            self._end_stream(at)
+        elif verdict.state and verdict.problem:
+            self.problem = verdict.problem
+            self._settle(verdict.state, at)
 
     @property
     def is_over(self) -> bool:
@@ -162,14 +173,21 @@ class HostedVisit:
 
     async def keep(self, parcel: Parcel, packed: bytes) -> None:
         """Puts the packed parcel into the spool, from which its home gets it."""
-        step = step_of(
-            parcel,
+        step = Step(
+            number=parcel.number,
             size_bytes=len(packed),
+            checkpoint=parcel.checkpoint,
+            gone=gone_of(parcel),
+            state=parcel.state,
+            usage=parcel.usage,
             pages=self._tree.count,
             peaks=self._tree.peaks,
             began=self.account.began,
             worked_seconds=self._worked_before + self._clock.now() - self._began_at - self.rested_seconds,
-            at=self._receipts.wall(),
+            at=self._premises.wall(),
+            robots=parcel.robots,
+            holds=parcel.holds,
+            ended=parcel.ended,
         )
         await self.spool.put(packed, step)
         self.usage = self.usage.plus(parcel.usage)
@@ -198,8 +216,12 @@ class HostedVisit:
         self.paused = ""
         self._news.set()
 
-    def finish(self, host: Identity, *, at: float | None = None) -> None:
-        """All parcels are in the spool; `at` is when the last one was made, if not now."""
+    def finish(self) -> None:
+        """All parcels are in the spool."""
+        self._end_stream(self._premises.wall())
+        self.hear()
+
+    def _end_stream(self, at: float) -> None:
         assert self.ended
         self.ending = Ending(
             visit=self.visit.id,
@@ -208,8 +230,8 @@ class HostedVisit:
             usage=self.usage,
             ended=self.ended,
             root=self._tree.root(),
-        ).signed(host)
-        self._settle("killed" if self.is_killed else "finished", at=at)
+        ).signed(self._premises.identity)
+        self._settle("killed" if self.is_killed else "finished", at)
 
     def mark_killed(self, stopped: Problem | None = None) -> None:
         """It is to end, also after a restart; `stopped` says why if the owner wants it."""
@@ -222,14 +244,11 @@ class HostedVisit:
     def fail(self, why: Problem, state: VisitState = "killed") -> None:
         """It ends early; the parcels in the spool stay valid."""
         if not self.is_over:
-            self.fall(why, state)
+            self.problem = why
+            self._settle(state, self._premises.wall())
+            self.hear()
             verdict = Verdict(is_killed=self.is_killed, state=state, problem=why, stopped=self.stopped)
             self._note_verdict(verdict)
-
-    def fall(self, why: Problem, state: VisitState, *, at: float | None = None) -> None:
-        """The same without a word in the log, where it may be already."""
-        self.problem = why
-        self._settle(state, at=at)
 
     def suspend(self) -> None:
         """It goes on when the host starts again; its stream ends as if the line were cut."""
@@ -245,7 +264,8 @@ class HostedVisit:
                 _log.error("visit %s: %s", self.visit.id, error)
             self.spool.count_log()
 
-    def _settle(self, state: VisitState, *, at: float | None) -> None:
+    def _settle(self, state: VisitState, at: float) -> None:
+        """It is over since then."""
         self.state = state
         self.paused = ""
         self.account.end(self.usage, self.ended, root=self._tree.root(), at=at)
@@ -253,8 +273,6 @@ class HostedVisit:
         self.visit = msgspec.structs.replace(self.visit, starts=(), known=Known(), state=State())
         self.rest_of_visit = self.visit
         self._marks = {}
-        if at is None:
-            self.hear()
         self._news.set()
 
     # -- what its home does --------------------------------------------------------------------------------
