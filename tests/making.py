@@ -3,6 +3,7 @@
 from typing import Any
 
 from sterna.home.ledger.records import Lease
+from sterna.host.visiting.progress import Step, gone_of
 from sterna.model import (
     Budget,
     Crawler,
@@ -61,3 +62,23 @@ def parcel(of: Visit | Lease | None = None, number: int = 1, **fields: Any) -> P
         "number": number,
     }
     return Parcel(**(given | fields))
+
+
+def step(parcel: Parcel) -> Step:
+    """The step of a parcel in the log of a host."""
+    return Step(
+        number=parcel.number,
+        size_bytes=9,
+        checkpoint=parcel.checkpoint,
+        gone=gone_of(parcel),
+        state=parcel.state,
+        usage=parcel.usage,
+        pages=0,
+        peaks=(),
+        began=1.0,
+        worked_seconds=10.0 * parcel.number,
+        at=2.0,
+        robots=parcel.robots,
+        holds=parcel.holds,
+        ended=parcel.ended,
+    )

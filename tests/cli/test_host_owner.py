@@ -127,7 +127,7 @@ def test_kill_switch_works_where_no_host_answers(tmp_path: Path) -> None:
     result = sterna("host", "stop", "--all", "--state", state)
     assert result.returncode == 0, result.stderr
     assert "no host answers" in result.stdout
-    assert Doors(state).are_closed()
+    assert Doors(state).closure()
     assert verify(state / AUDIT).events == {"doors-closed": 1}
     shown = sterna("host", "status", "--state", state)
     assert shown.returncode == 1
@@ -242,7 +242,7 @@ def test_host_is_found_without_being_named_if_there_is_one(
     assert many.returncode == 2
     assert "there is more than one host" in many.stderr
     assert "open again" in sterna("host", "open", "--site", "http://other.test:8080").stdout
-    assert Doors(tmp_path / "sterna" / "site.test").are_closed()
+    assert Doors(tmp_path / "sterna" / "site.test").closure()
 
 
 @pytest.mark.parametrize(

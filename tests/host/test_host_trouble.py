@@ -212,11 +212,12 @@ async def test_doors_that_close_after_the_greeting_close_to_the_order(home: Home
 async def test_owner_stops_one_crawler_and_then_all(home: Home, site: GatedSite) -> None:
     first, reading = await begun(home, site)
     second, also_reading = await begun(home, site, visit="v2")
-    assert not await home.service.stop_visit("v9", CLOSURE)
-    stopping = asyncio.create_task(home.service.stop_visit("v1", CLOSURE))
+    wanted, _ = home.service.status().visits
+    assert not await home.service.stop_visits([msgspec.structs.replace(wanted, visit="v9")], CLOSURE)
+    stopping = asyncio.create_task(home.service.stop_visits([wanted], CLOSURE))
     await asyncio.sleep(0.05)
     site.let(8)
-    assert await stopping
+    assert await stopping == (wanted,)
     await reading
     assert first.ending.ended == "stopped"
     assert (await home.report(Look("v2"))).state == "running"

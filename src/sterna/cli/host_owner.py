@@ -87,7 +87,7 @@ def open_doors(state: OwnStateOption = None, site: OwnSiteOption = "") -> None:
         _note(folder, "stops-lifted", count=str(lifted))
         say(f"{plural(lifted, 'crawler')} that you stopped may come again")
     doors = Doors(folder)
-    if doors.are_closed() is None:
+    if doors.closure() is None:
         say("the doors are open")
         return
     doors.open()
@@ -158,8 +158,8 @@ def _status(folder: Path) -> HostStatus:
     try:
         status = ask(folder, ControlRequest("status")).status
     except LineBroken as error:
-        reason = Doors(folder).are_closed()
-        doors = f"; its doors are closed ({reason})" if reason else ""
+        closure = Doors(folder).closure()
+        doors = f"; its doors are closed ({closure.reason})" if closure else ""
         why = "it does not run, or is a CGI program (see sterna host audit)"
         raise LineBroken(f"{error}: {why}{doors}") from error
     assert status

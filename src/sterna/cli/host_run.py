@@ -130,8 +130,8 @@ async def _serve(
         stack.callback(audit.note, "host-stopped")
         await stack.enter_async_context(open_control(service, config.state))
         lines = about(config, identity)
-        if (reason := doors.are_closed()) is not None:
-            lines.append(f"doors     closed ({reason}): sterna host open lets crawlers in again")
+        if closure := doors.closure():
+            lines.append(f"doors     closed ({closure.reason}): sterna host open lets crawlers in again")
         lines += trouble
         if page_listener:
             await stack.enter_async_context(_page(service, config, page_listener))

@@ -167,6 +167,27 @@ def write_private(path: Path, data: bytes) -> None:
         raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
 
+def append_private(path: Path, data: bytes, *, may_create: bool = False) -> int:
+    """Appends to a file, all or nothing, and syncs it; returns its new size. OSError if that fails.
+
+    A new file has mode 0600. One thread at a time may append.
+    """
+    descriptor = open_private(path, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if may_create else 0))
+    try:
+        size = os.fstat(descriptor).st_size
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fdatasync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)  # what is appended later must not follow a part of this
+            raise
+        return size + len(data)
+    finally:
+        os.close(descriptor)
+
+
 def sync_folder(path: Path) -> None:
     """Makes new and renamed files of a folder survive a loss of power; OSError if that fails."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -48,9 +48,11 @@ from sterna.wire.keys import Identity, PublicKey, Succession
 from sterna.wire.problems import problem, problem_of, refusal_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sterna.host.own.shelf import Shelf
     from sterna.host.owner.receipts import Receipts
-    from sterna.host.owner.status import HostStatus
+    from sterna.host.owner.status import HostStatus, VisitStatus
     from sterna.host.policy.load import LoadMeter
     from sterna.host.visiting.reception import Reception
     from sterna.host.visiting.workshop import Workshop
@@ -180,7 +182,7 @@ class Service:
             began=self._began,
             now=premises.wall(),
             pid=os.getpid(),
-            doors=premises.doors.are_closed() or "",
+            doors=closure.reason if (closure := premises.doors.closure()) else "",
             load=str(self._meter.load) if self._meter and here else "",
             paused=reasons.pop() if len(reasons) == 1 else "",
             visits=tuple(hosted.status() for hosted in visits.all()) if visits else (),
@@ -194,21 +196,31 @@ class Service:
             stops=tuple(premises.stops.all(now=premises.wall())),
         )
 
-    async def stop_visit(self, visit: str, closure: Closure) -> bool:
-        """Stops the visits under way with this id, by force if they take too long; false if there is none.
+    async def stop_visits(
+        self, wanted: "Sequence[VisitStatus]", closure: Closure
+    ) -> "tuple[VisitStatus, ...]":
+        """Stops these visits, by force if they take too long; returns those that were still under way.
 
         Their homes are told why, and no crawler of the same home and name is taken until the time is over.
+        StorageError, after they are stopped, if that cannot be stored.
         """
         if self._reception is None:
-            return False
+            return ()
         visits = self._reception.visits
-        found = [hosted for hosted in visits.under_way() if hosted.visit.id == visit]  # of several homes
-        for hosted in found:
-            crawler = hosted.visit.crawler.name
-            self._premises.stops.add(Stop(hosted.home, crawler, closure.reason, closure.until))
+        here = {(hosted.home, hosted.visit.id): hosted for hosted in visits.under_way()}
+        found = {each: here[each.home, each.visit] for each in wanted if (each.home, each.visit) in here}
+        fault = ""
+        for each, hosted in found.items():
+            try:  # before the kill, after which a home may send the crawler again at once
+                self._premises.stops.add(Stop(each.home, each.crawler, closure.reason, closure.until))
+            except StorageError as error:
+                advice = "sterna host stop --all closes the host"
+                fault = f"crawler {each.crawler!r} is stopped, but may come again ({advice}): {error}"
             self._premises.notes.note("owner-stopped", **hosted.names, why=closure.reason)
-        await asyncio.gather(*(visits.kill(hosted, stopped=closure.problem) for hosted in found))
-        return bool(found)
+        await asyncio.gather(*(visits.kill(hosted, stopped=closure.problem) for hosted in found.values()))
+        if fault:
+            raise StorageError(fault)
+        return tuple(found)
 
     async def stop_all(self) -> int:
         """Stops all visits under way in the same manner; returns their number."""

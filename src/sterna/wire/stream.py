@@ -14,6 +14,7 @@ from sterna.wire.parcels import MAX_COUNT, MAX_PARCEL_BYTES, check_usage
 from sterna.wire.problems import malformed
 
 TAKES_STOPS = "stops"  # the word by which a home announces that it supports the frame of an owner's stop
+PAUSED, RESUMED = "paused:", "resumed:"  # begin log lines: a visit rests, and why; it goes on
 MAX_LINE_BYTES = 2048  # of log
 _LENGTH_BYTES = 4
 _ENDING = "ending"  # the context in which endings are signed

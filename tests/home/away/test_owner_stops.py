@@ -48,8 +48,8 @@ async def stopped_in_the_middle(estate: Estate, closure: Closure) -> str:
     async with asyncio.timeout(20):
         while estate.site.asked.total() < 20:  # noqa: ASYNC110 - nobody tells a test of it
             await asyncio.sleep(0.01)
-    (visit,) = estate.home.service.status().visits
-    stopping = asyncio.create_task(estate.home.service.stop_visit(visit.visit, closure))
+    service = estate.home.service
+    stopping = asyncio.create_task(service.stop_visits(service.status().visits, closure))
     await asyncio.sleep(0.05)
     estate.site.gate.set()
     assert await stopping

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,9 @@ class Host:
             site="http://site.test", version="1", began=0.0, now=20.0, pid=1, visits=self.visits
         )
 
-    async def stop_visit(self, visit: str, closure: Closure) -> bool:
-        self.stopped.append(visit)
-        return True
+    async def stop_visits(self, wanted: Sequence[VisitStatus], closure: Closure) -> tuple[VisitStatus, ...]:
+        self.stopped += [each.visit for each in wanted]
+        return tuple(wanted)
 
     async def stop_all(self) -> int:
         self.stopped += [each.visit for each in self.visits]

@@ -252,7 +252,7 @@ async def test_clock_that_jumps_makes_no_false_receipt(tmp_path: Path, times: tu
     kept = Receipts(open_state(tmp_path), HOST, wall=lambda: next(shown))
     costs = Account(visit_of(), home=HOME.public.text, name=NAME, receipts=kept)
     costs.begin()
-    costs.end(Usage(), Ended.FINISHED, root=bytes(32))
+    costs.end(Usage(), Ended.FINISHED, root=bytes(32), at=kept.wall())
     assert decode_receipt(await costs.bill()).open().ended is Ended.FINISHED
     assert len(read_book(tmp_path).rows) == 1
 

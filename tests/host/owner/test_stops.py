@@ -11,7 +11,9 @@ import msgspec
 import pytest
 from tests.host.knocking import GatedSite, Home, Stream, open_home, problem_in, send, until
 
-from sterna.host.owner.control import Closure, Doors
+from sterna.errors import StorageError
+from sterna.host.keyring import ALLOWED, allow
+from sterna.host.owner.control import CLOSED_BYTES, Closure, ControlRequest, Doors, ask, open_control
 from sterna.host.policy.policy import Policy
 from sterna.host.state import NAME, Stop, Stops, open_state
 from sterna.host.visiting import overseer
@@ -36,7 +38,7 @@ async def begin(home: Home, *, understands: tuple[str, ...] = (TAKES_STOPS,), **
 
 
 async def stop(home: Home, site: GatedSite, closure: Closure = WHY) -> None:
-    stopping = asyncio.create_task(home.service.stop_visit("v1", closure))
+    stopping = asyncio.create_task(home.service.stop_visits(home.service.status().visits, closure))
     await asyncio.sleep(0.05)
     site.let(100)
     assert await stopping
@@ -98,6 +100,36 @@ async def test_stop_ends_when_its_time_is_over(tmp_path: Path) -> None:
         assert (await home.visit(send(visit="v3"))).ending.ended == "finished"
 
 
+async def test_stop_that_cannot_be_stored_ends_the_visit_all_the_same(tmp_path: Path) -> None:
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        stream = await begin(home)
+        await until(lambda: len(site.asked) > 2)
+        with open_state(tmp_path / "state").transaction() as db:
+            full = "SELECT RAISE(ABORT, 'database or disk is full')"
+            db.execute(f"CREATE TRIGGER full BEFORE INSERT ON stop BEGIN {full}; END")
+        with pytest.raises(StorageError, match=r"'default' is stopped, but may come again .* is full"):
+            await stop(home, site)
+        await stream.read()
+        assert (stream.ending.ended, len(site.asked) < 14) == ("stopped", True)
+
+
+async def test_stop_by_name_spares_the_visit_of_another_home_with_the_same_id(tmp_path: Path) -> None:
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        other = Home(home.service, home.host)
+        allow(tmp_path / "keys" / ALLOWED, other.identity.public, "other")
+        stream = await begin(home, crawler=Crawler(name="greedy"))
+        spared = await begin(other, crawler=Crawler(name="modest"))
+        await until(lambda: len(site.asked) > 4)
+        async with open_control(home.service, tmp_path / "state"):
+            asking = asyncio.to_thread(ask, tmp_path / "state", ControlRequest("stop", "greedy"))
+            stopping = asyncio.create_task(asking)
+            await stream.read(until=StoppedCame)
+            site.let(100)
+            assert (await stopping).count == 1
+        await asyncio.gather(stream.read(), spared.read())
+        assert (stream.ending.ended, spared.ending.ended) == ("stopped", "finished")
+
+
 async def test_closed_host_says_until_when_at_the_greeting(tmp_path: Path) -> None:
     async with open_home(tmp_path) as home:
         later = round(time.time()) + 1000.0
@@ -108,16 +140,34 @@ async def test_closed_host_says_until_when_at_the_greeting(tmp_path: Path) -> No
 
 def test_doors_open_by_themselves_when_the_time_is_over(tmp_path: Path) -> None:
     doors = Doors(tmp_path)
-    doors.close("a minute", until=time.time() + 60)
-    assert doors.are_closed() == "a minute"
+    doors.close("a minute", until=(soon := round(time.time() + 60)))
+    assert doors.closure() == Closure("a minute", soon)
     doors.close("a minute ago", until=time.time() - 60)
-    assert doors.are_closed() is None
+    assert doors.closure() is None
+
+
+@pytest.mark.parametrize("length", range(190, 201))
+def test_end_of_a_closure_is_read_whole_whatever_letters_its_reason_has(tmp_path: Path, length: int) -> None:
+    Doors(tmp_path).close("\N{BIRD}" * length, until=4e9)
+    closure = Doors(tmp_path).closure()
+    assert closure
+    assert (len(closure.reason), closure.until) == (length, 4e9)
+
+
+@pytest.mark.parametrize("cut", range(20))
+def test_end_of_a_closure_that_is_cut_off_opens_nothing(tmp_path: Path, cut: int) -> None:
+    """A file that somebody made by hand may be longer than what is read."""
+    ending = "\nuntil 4000000000\n"
+    (tmp_path / "closed").write_text("y" * (CLOSED_BYTES - cut) + ending)
+    closure = Doors(tmp_path).closure()
+    assert closure
+    assert closure.until == (4e9 if cut >= len(ending) else None)
 
 
 @pytest.mark.parametrize("text", ["why\nuntil soon\n", "why\nuntil\n", "why\nuntil -5\n", "why\nuntil 1e9\n"])
 def test_doors_with_a_malformed_time_stay_closed(tmp_path: Path, text: str) -> None:
     (tmp_path / "closed").write_text(text)
-    assert Doors(tmp_path).are_closed() is not None
+    assert Doors(tmp_path).closure() is not None
 
 
 async def test_home_is_told_the_paths_that_are_closed_to_it(tmp_path: Path) -> None:

@@ -13,7 +13,10 @@ import pytest
 from tests.clocks import Wall
 from tests.host.knocking import GatedSite, Home, Stream, limits_of, open_home, problem_in, send, until
 
+from sterna.crawler.pack import program_digest
+from sterna.host.policy.permission import why_not_permitted
 from sterna.host.policy.policy import Policy, read_policy
+from sterna.host.policy.terms import Terms
 from sterna.host.visiting import hosted, overseer, visits
 from sterna.model import Budget, Crawler, Program, Source
 from sterna.transport.interface import Call
@@ -457,6 +460,39 @@ async def test_home_that_is_not_allowed_any_more_is_sent_away_softly(changing: C
     changing.site.let(100)
     await asyncio.wait_for(reading, 20)
     assert stream.ending.ended == "budget"
+
+
+async def test_crawler_is_verified_again_only_when_the_owner_permits_others(
+    changing: Changing, wall: Wall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    looks = 0
+    look = overseer.Overseer.look
+
+    def asking(crawler: Crawler, terms: Terms) -> str:
+        asked.append(terms.crawlers)
+        return why_not_permitted(crawler, terms)
+
+    async def looking(self: overseer.Overseer) -> None:
+        nonlocal looks
+        await look(self)
+        looks += 1
+
+    monkeypatch.setattr(overseer, "why_not_permitted", asking)
+    monkeypatch.setattr(overseer.Overseer, "look", looking)
+    mine, other = program_digest(Crawler()), "f" * 32
+    changing.write(f'crawlers = ["{mine}"]\n')
+    stream = await sent(changing.home, wall)
+    reading = asyncio.create_task(stream.read())
+    await until(lambda: len(changing.site.asked) > 2)
+    before = looks
+    await until(lambda: looks > before + 5)
+    assert asked == [(mine,)]
+    changing.write(f'crawlers = ["{other}"]\n')
+    await until(lambda: any("does not permit" in line for line in stream.lines))
+    changing.site.let(100)
+    await asyncio.wait_for(reading, 20)
+    assert asked == [(mine,), (other,)]
 
 
 async def test_more_crawlers_may_work_without_a_restart(changing: Changing, wall: Wall) -> None:

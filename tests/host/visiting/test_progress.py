@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests import making
 from tests.runtime.fakes import SITE, FakeWeb, carry_out, linking, polite, reply, rules, visit_of
 
 from sterna.errors import FetchError
-from sterna.host.visiting.progress import Progress, Step, advanced, progress_of, rest_of, step_of
+from sterna.host.visiting.progress import Progress, Step, advanced, progress_of, rest_of
 from sterna.model import Budget, Crawler, Ended, Known, Parcel, Scope, StateChange, Usage, Visit
 from sterna.web.urls import fingerprint
 
@@ -35,10 +36,7 @@ def web() -> FakeWeb:
 
 
 def steps_of(parcels: list[Parcel]) -> list[Step]:
-    return [
-        step_of(each, size_bytes=9, pages=0, peaks=(), began=1.0, worked_seconds=10.0 * each.number, at=2.0)
-        for each in parcels
-    ]
+    return [making.step(each) for each in parcels]
 
 
 def summed(parcels: list[Parcel]) -> dict[str, Any]:

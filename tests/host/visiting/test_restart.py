@@ -11,10 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests import making
 from tests.host.knocking import (
     SITE,
-    FastClock,
     GatedSite,
     Home,
     Stream,
@@ -25,21 +23,15 @@ from tests.host.knocking import (
 )
 
 from sterna.host.policy.policy import DayCaps, HostLimits, Policy
-from sterna.host.visiting import logbook
-from sterna.host.visiting.logbook import LOG, TALLY, Admission, Logbook
-from sterna.host.visiting.progress import step_of
+from sterna.host.visiting import logbook, overseer
+from sterna.host.visiting.logbook import LOG, TALLY, Logbook
 from sterna.model import (
     Budget,
-    Checkpoint,
     Crawler,
-    Ended,
     Known,
     Parcel,
     Program,
     Source,
-    StateChange,
-    Target,
-    Usage,
     Validator,
 )
 from sterna.web.signature import digest_of
@@ -50,7 +42,6 @@ from sterna.wire.orders import Kill, Look, Resume
 from sterna.wire.stream import ParcelCame
 
 PAGES = {"/", *(f"/{number}" for number in range(12))}
-KEPT_SECONDS = HostLimits().kept_seconds
 
 
 def open_site(pages: int = 12) -> GatedSite:
@@ -169,6 +160,21 @@ async def test_acknowledged_parcels_stay_gone_and_count(tmp_path: Path) -> None:
             second = await rest(later, first)
             assert together(first, second) == Counter(PAGES)
             assert_proven(later, first, second)
+
+
+async def test_acknowledged_parcels_that_a_loss_of_power_brought_back_are_deleted(tmp_path: Path) -> None:
+    """The deletion of files is not synced: some of them may be undone, in any order."""
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        first = await work(home, site, pages=3)
+        (folder,) = (tmp_path / "state" / "visits").iterdir()
+        parcel = (folder / "1").read_bytes()
+        await home.acknowledge(first.session, "v1", last := first.numbers[-1])
+        assert last > 1
+    (folder / "1").write_bytes(parcel)
+    async with open_home(tmp_path, site=open_site(), before=home) as later:
+        assert not (folder / "1").exists()
+        assert (await later.report(Look("v1"))).acknowledged == last
+        assert together(first, await rest(later, first)) == Counter(PAGES)
 
 
 async def test_three_restarts_are_borne(tmp_path: Path) -> None:
@@ -305,35 +311,6 @@ async def test_finished_visit_waits_for_its_home(tmp_path: Path) -> None:
     assert site.asked == []
 
 
-async def test_finished_visit_expires_after_a_restart_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sterna.host.visiting.visits.SWEEP_SECONDS", 0.02)
-    async with open_home(tmp_path, site=open_site()) as home:
-        await home.visit(send())
-    clock = FastClock()
-    serving = {"wall": lambda: time.time() + clock.ahead_seconds}
-    clock.ahead_seconds = KEPT_SECONDS - 60
-    async with open_home(tmp_path, site=open_site(), before=home, clock=clock, serving=serving):
-        assert any((tmp_path / "state" / "visits").iterdir())
-        clock.ahead_seconds = KEPT_SECONDS + 60
-        await until(lambda: not any((tmp_path / "state" / "visits").iterdir()))
-
-
-async def test_time_in_the_future_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that was a year ahead does not keep a visit for a year."""
-    monkeypatch.setattr("sterna.host.visiting.visits.SWEEP_SECONDS", 0.02)
-    year = 365 * 24 * 3600.0
-    async with open_home(tmp_path, site=open_site(), serving={"wall": lambda: time.time() + year}) as home:
-        session = await home.greet(now=time.time() + year)
-        reply, _ = await home.order(send(), session)
-        await Stream(reply, session).read()
-    clock = FastClock()
-    async with open_home(tmp_path, site=open_site(), before=home, clock=clock):
-        clock.ahead_seconds = KEPT_SECONDS + 60
-        await until(lambda: not any((tmp_path / "state" / "visits").iterdir()))
-
-
 async def test_visit_that_waits_for_its_hours_waits_on(tmp_path: Path) -> None:
     begins = (time.time() + 30) // 60 * 60 + 60
     slot = "-".join(time.strftime("%H:%M", time.gmtime(at)) for at in (begins, begins + 1800))
@@ -360,6 +337,22 @@ async def test_visit_in_the_queue_keeps_its_place(tmp_path: Path) -> None:
     async with open_home(tmp_path, site=open_site(), limits=limits, before=home) as later:
         for name in ("v1", "w2"):
             assert together(await later.visit(Resume(name, 1))) == Counter(PAGES)
+
+
+async def test_visit_that_ends_before_it_goes_on_is_not_said_to_have_never_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overseer, "LOOK_SECONDS", 0.02)
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        first = await work(home, site, pages=3)
+    weekday = time.strftime("%a", time.gmtime(time.time() + 3 * 24 * 3600))
+    rules = {"zone": "UTC", "hours": [f"{weekday} 00:00-01:00"], "outside_hours": "keep"}
+    policy = msgspec.convert(rules | {"crawlers": ["f" * 32]}, Policy)
+    async with open_home(tmp_path, site=open_site(), policy=policy, before=home) as later:
+        await until(lambda: later.service.status().visits[0].state == "killed")
+    async with open_home(tmp_path, site=open_site(), before=home) as later:
+        problem = (await rest(later, first)).problem
+        assert (problem.name, problem.detail[:23]) == ("gone", "the visit was ended: th")
 
 
 # -- damage ------------------------------------------------------------------------------------------------
@@ -424,44 +417,3 @@ async def test_damaged_parcel_is_gone_and_the_host_goes_on(tmp_path: Path, caplo
         assert "damaged" in caplog.text
         if len(whole.numbers) > 1:
             assert (await later.visit(Resume("v1", 2))).ending == whole.ending
-
-
-@pytest.mark.parametrize("count", [1, 7, 15, 19, 40])
-async def test_half_an_entry_at_the_end_was_never_written(tmp_path: Path, count: int) -> None:
-    """A crash may leave the last entry in part, and its parcel whole: neither was sent."""
-    folder = tmp_path / "v"
-    folder.mkdir()
-    log, visit = Logbook(folder), making.visit(Target(f"{SITE}/"), site=SITE)
-    log.begin(Admission(visit=visit, home="key", name="ada", at=1.0))
-    for number in (1, 2):
-        log.append(_step(number))
-    _cut(folder / LOG, count)
-    read = Logbook(folder)
-    assert read.read().progress.number == 1
-    read.append(_step(2))
-    assert Logbook(folder).read().progress.number == 2
-
-
-def _step(number: int, **fields: Any) -> Any:
-    parcel = Parcel(visit="v", site=SITE, part="/", epoch=1, number=number, **fields)
-    return step_of(parcel, size_bytes=1, pages=0, peaks=(), began=1.0, worked_seconds=1.0, at=2.0)
-
-
-def test_log_stays_small_whatever_the_crawler_forgets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logbook, "REWRITE_BYTES", 10_000)
-    log, visit = Logbook(tmp_path), making.visit(Target(f"{SITE}/"), site=SITE)
-    log.begin(Admission(visit=visit, home="key", name="ada", at=1.0))
-    for number in range(1, 200):
-        memory = bytes(number % 251 for _ in range(10)) + number.to_bytes(4, "big") * 100
-        change = StateChange(added=((number, memory),), removed=(number - 1,), memory=memory)
-        again = tuple(Target(f"{SITE}/{each}", attempts=number, not_before=5.0) for each in range(20))
-        log.append(_step(number, state=change, checkpoint=Checkpoint(again=again), usage=Usage(pages=1)))
-    assert log.size_bytes < 30_000
-    progress = Logbook(tmp_path).read().progress
-    assert (progress.number, progress.usage.pages, len(progress.frontier)) == (199, 199, 21)
-    assert [number for number, _ in progress.state.facts] == [199]
-    assert progress.ended is None
-    log.append(_step(200, ended=Ended.FINISHED))
-    assert Logbook(tmp_path).read().progress.ended is Ended.FINISHED

@@ -11,7 +11,6 @@ from sterna.home.away import events as ev
 from sterna.home.away.line import Line, Lines, cancel
 from sterna.home.away.luggage import pack, unpack
 from sterna.home.away.negotiation import Facts, bounded, narrowed_words, room_for, shape
-from sterna.home.away.patience import PAUSED
 from sterna.home.away.place import Placement
 from sterna.home.away.trip import Departure, Trip
 from sterna.home.belief.inquiry import Inquiries, Inquiry
@@ -23,6 +22,7 @@ from sterna.model import Deliver, Usage, Visit
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import Session
+from sterna.wire.stream import PAUSED
 
 MAX_STOP_SECONDS = 30 * 24 * 3600.0  # for which what an owner asked holds; then the host is asked again
 CLOSED_SLACK_SECONDS = 3600.0  # closed paths that have not changed are stored again after this

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from sterna.errors import HostGone, WireError
 from sterna.home.away.claims import Claims
 from sterna.home.away.events import OwnerStopped
-from sterna.home.away.patience import PAUSED, RESUMED
 from sterna.home.away.receipts import Witnessed
 from sterna.model import Ended, Parcel, Target, Usage, Visit
 from sterna.wire.keys import PublicKey
@@ -17,6 +16,8 @@ from sterna.wire.parcels import Unpacker
 from sterna.wire.problems import decode_problem, refusal_of
 from sterna.wire.records import SLACK_TARGETS
 from sterna.wire.stream import (
+    PAUSED,
+    RESUMED,
     Ending,
     LineCame,
     ParcelCame,

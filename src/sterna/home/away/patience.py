@@ -1,8 +1,7 @@
 """Timeouts of a visit at a host, which stand still while the host pauses it. Pure: the time is passed in."""
 
 from sterna.model import Record
-
-PAUSED, RESUMED = "paused:", "resumed:"  # prefixes of lines of a host's log
+from sterna.wire.stream import PAUSED, RESUMED
 
 
 class Patience(Record, frozen=True, kw_only=True):

@@ -224,8 +224,8 @@ class Surveyor:
 
     def _why(self, plan: SurveyPlan) -> str:
         if plan.ended is Ended.STOPPED:
-            reason = self._doors.are_closed()
-            return f"the doors are closed ({reason})" if reason else "stopped"
+            closure = self._doors.closure()
+            return f"the doors are closed ({closure.reason})" if closure else "stopped"
         if plan.robots.state is RobotsState.DISQUALIFIED:
             return f"cannot read robots.txt: {plan.robots.reason}"
         if plan.ended is Ended.BLOCKED:
@@ -273,7 +273,7 @@ class Surveyor:
             task.result()  # raises if it failed
 
     async def _hold(self, reins: Reins, stop: asyncio.Event, halt: asyncio.Event) -> None:
-        while not (stop.is_set() or self._doors.are_closed()):
+        while not (stop.is_set() or self._doors.closure()):
             self._policy.look()  # the owner's load rules apply to a survey too, and may change meanwhile
             self._governor.rules = rules = self._policy.policy.load
             reason = self._governor.judge(await self._meter.measure(has_probe=bool(rules.latency_ms)))

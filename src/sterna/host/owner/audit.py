@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sterna.errors import Refused, StorageError
-from sterna.host.files import open_private
+from sterna.host.files import append_private, open_private
 from sterna.model import Record
 from sterna.web.clock import Clock
 
@@ -91,8 +91,9 @@ class Audit:
 
     def _write(self, head_file: int, head: Head, event: str, fields: dict[str, Value]) -> Head:
         line = line_of(event, fields, n=head.n + 1, time=self._clock.now(), before=head.hash)
-        _write_whole(self.path, line + b"\n", size=head.size)
-        head = Head(n=head.n + 1, hash=hash_of(line), size=head.size + len(line) + 1, first=head.first)
+        # On the disk before the head: a head ahead of the log looks like tampering.
+        size = append_private(self.path, line + b"\n", may_create=True)
+        head = Head(n=head.n + 1, hash=hash_of(line), size=size, first=head.first)
         write_head(head_file, head)
         if head.n == 1:
             os.fsync(head_file)  # from now on a log without a head was tampered with
@@ -114,8 +115,7 @@ class Audit:
         if not torn:
             return replace(head, size=size)
         _log.warning("audit log %s ended within a line, which is now closed", self.path)
-        _write_whole(self.path, b"\n", size=size)
-        head = replace(head, size=size + 1)
+        head = replace(head, size=append_private(self.path, b"\n"))
         return self._write(head_file, head, TORN, {"bytes": len(torn), "torn": hash_of(torn)})
 
     def _rotate(self, head_file: int, head: Head) -> Head:
@@ -298,22 +298,6 @@ def full_files(path: Path) -> list[Path]:
     """The full files, the oldest first."""
     found = [each for each in path.parent.glob(f"{path.name}.*") if each.suffix[1:].isdigit()]
     return sorted(found, key=lambda each: int(each.suffix[1:]))
-
-
-def _write_whole(path: Path, data: bytes, *, size: int) -> None:
-    """All or nothing, and on the disk before the head: a head ahead of the log looks like tampering."""
-    descriptor = open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    try:
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(descriptor, view) :]
-        except OSError:
-            os.ftruncate(descriptor, size)
-            raise
-        os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read_from(path: Path, offset: int) -> bytes:

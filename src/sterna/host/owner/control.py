@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from sterna.wire.problems import Problem, problem
 CONTROL = "control"  # the socket's name in the folder of state
 CLOSED = "closed"  # the name of the file that closes the doors
 MAX_REASON = 200
+CLOSED_BYTES = 4 * MAX_REASON + 64  # of the file that are read: its longest reason and its second line
 BY_OWNER = "the owner asks for it"
 UNTIL = "until"  # begins the second line of the file, if the doors open by themselves
 ASK_SECONDS = 3600.0  # until a home may ask again at closed doors
@@ -53,16 +54,11 @@ class Doors:
     def __init__(self, state: Path) -> None:
         self._path = state / CLOSED
 
-    def are_closed(self) -> str | None:
-        """Why they are closed; None if they are open. A file that cannot be read closes them too."""
-        closure = self.closure()
-        return closure.reason if closure else None
-
     def closure(self) -> Closure | None:
-        """Why and until when they are closed; None if they are open, or the time is over."""
+        """Why and until when they are closed; None if they are open. An unreadable file closes them."""
         try:
             with self._path.open("rb") as file:
-                text = file.read(4 * MAX_REASON).decode(errors="replace")
+                text = file.read(CLOSED_BYTES).decode(errors="replace")
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -104,6 +100,8 @@ def _one_line(text: str) -> str:
 
 def _time_of(text: str) -> float | None:
     """The time in seconds since 1970; None, which keeps the doors closed, for anything else."""
+    if not text.endswith("\n"):
+        return None  # digits may be missing
     digits = text.strip()
     return float(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
 
@@ -116,7 +114,9 @@ class Controlled(Protocol):
 
     def status(self) -> HostStatus: ...
 
-    async def stop_visit(self, visit: str, closure: Closure) -> bool: ...
+    async def stop_visits(
+        self, wanted: Sequence[VisitStatus], closure: Closure
+    ) -> tuple[VisitStatus, ...]: ...
 
     async def stop_all(self) -> int: ...
 
@@ -172,10 +172,9 @@ async def _answer(service: Controlled, line: bytes) -> ControlResponse:
             return ControlResponse(count=await service.stop_all())
         wanted = meant(service.status(), request.crawler)
         closure = Closure(_one_line(request.reason), request.until)
-        done = await asyncio.gather(*(service.stop_visit(each.visit, closure) for each in wanted))
+        stopped = await service.stop_visits(wanted, closure)
     except SternaError as error:
         return ControlResponse(error=str(error))
-    stopped = tuple(each for each, is_done in zip(wanted, done, strict=True) if is_done)
     return ControlResponse(stopped=stopped, count=len(stopped))
 
 
@@ -206,7 +205,7 @@ def _listener(path: Path) -> socket.socket:
 
 
 def ask(state: Path, request: ControlRequest) -> ControlResponse:
-    """The response of the host that works in this folder; LineBroken if none answers, or if it refuses."""
+    """The response of the host that works in this folder; LineBroken if none answers, or if it fails."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             line.settimeout(RESPONSE_SECONDS)
@@ -222,7 +221,7 @@ def ask(state: Path, request: ControlRequest) -> ControlResponse:
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LineBroken(f"no host answers in {state}") from error
     if answer.error:
-        raise LineBroken(f"the host refused: {answer.error}")
+        raise LineBroken(f"the host reports: {answer.error}")
     return answer
 
 

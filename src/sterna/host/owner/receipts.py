@@ -53,6 +53,8 @@ class Book(Record, frozen=True):
 
 
 class Receipts:
+    """Signs receipts and keeps them in the host's database."""
+
     def __init__(
         self, database: Database, identity: Identity, *, wall: Callable[[], float] = time.time
     ) -> None:
@@ -148,11 +150,11 @@ class Account:
 
     def begin(self) -> None:
         if self.began is None:
-            self.began = self._now()
+            self.began = _credible(self._receipts.wall())
 
-    def end(self, usage: Usage, ended: Ended | None, *, root: bytes, at: float | None = None) -> None:
-        """The visit is over, now or since a time; without `ended` it was broken off."""
-        self._over = self._now() if at is None else at
+    def end(self, usage: Usage, ended: Ended | None, *, root: bytes, at: float) -> None:
+        """The visit is over since then, by the wall clock; without `ended` it was broken off."""
+        self._over = _credible(at)
         self._usage = usage
         self._ended = ended
         self._root = root
@@ -169,10 +171,6 @@ class Account:
         """Keeps the receipt of a visit whose home never fetched its end."""
         if not self._bills and (made := self._make()):
             self._note(made)
-
-    def _now(self) -> float:
-        # A clock may show anything; a receipt may not.
-        return min(max(self._receipts.wall(), 0.0), MAX_TIME)
 
     def _make(self) -> SignedReceipt | None:
         if self.began is None:
@@ -205,6 +203,11 @@ class Account:
         except StorageError as error:
             # The home gets it all the same, and the visit is over.
             _log.error("the receipt of visit %s is not kept: %s", self._visit, error)
+
+
+def _credible(time: float) -> float:
+    # A clock may show anything; a receipt may not.
+    return min(max(time, 0.0), MAX_TIME)
 
 
 class Total(Record, frozen=True, array_like=False):

@@ -36,6 +36,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Terms(Record, frozen=True):
+    """What the owner's policy grants to one home."""
+
     name: str
     caps: Caps
     obey_robots: bool

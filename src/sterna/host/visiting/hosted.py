@@ -11,25 +11,24 @@ from sterna.errors import Refused, StorageError
 from sterna.host.owner.receipts import Account, Receipts
 from sterna.host.owner.status import UNDER_WAY, VisitStatus
 from sterna.host.policy.load import Governor
+from sterna.host.policy.policy import LoadRules
+from sterna.host.premises import Premises
 from sterna.host.visiting.logbook import Saved, Tally, Verdict
-from sterna.host.visiting.progress import Progress, rest_of, step_of
+from sterna.host.visiting.progress import Progress, Step, gone_of, rest_of
 from sterna.host.visiting.room import Spool
 from sterna.model import Ended, Known, Parcel, State, Visit
 from sterna.runtime.reins import Gauge, Reins
-from sterna.web.clock import Clock
-from sterna.wire.keys import Identity
 from sterna.wire.known import marks_of
 from sterna.wire.merkle import Tree, leaf_of
 from sterna.wire.orders import Report, VisitState
 from sterna.wire.parcels import as_sent, pack_parcel
 from sterna.wire.problems import Problem, encode_problem, problem
 from sterna.wire.receipts import TAKES_RECEIPTS
-from sterna.wire.stream import TAKES_STOPS, Ending, StreamWriter
+from sterna.wire.stream import PAUSED, RESUMED, TAKES_STOPS, Ending, StreamWriter
 
 ALIVE_SECONDS = 10.0
+NOTE_SECONDS = 60.0  # between two notes of how long its home has been silent
 SAY_PAUSED_SECONDS = 60.0  # between two lines that say that a visit still rests
-PAUSED = "paused:"  # begins a line that says why a visit rests; its home then waits
-RESUMED = "resumed: it goes on"
 MAX_LINES = 1_000  # of the log that are kept until they are read
 
 _log = logging.getLogger(__name__)
@@ -43,33 +42,34 @@ class HostedVisit:
         visit: Visit,
         *,
         home: str,
-        spool: Spool,
-        clock: Clock,
         name: str,
+        load: LoadRules,
+        spool: Spool,
+        premises: Premises,
         receipts: Receipts,
-        governor: Governor,
         saved: Saved | None = None,
     ) -> None:
         """With `saved`, the visit goes on from where an earlier process left it."""
+        clock = premises.clock
         progress = saved.progress if saved else Progress()
         self.visit = visit
         self.rest_of_visit = rest_of(visit, progress) if saved and not progress.ended else visit
         self.home = home  # the key of the home that sent it
         self.name = name  # the owner's name for that home
-        self.governor = governor
+        self.governor = Governor(load)
         self.reins = Reins(clock)
         self._rested_before = 0.0  # seconds of rest before it began; set by begin()
         self._worked_before = progress.worked_seconds  # by an earlier process
         self._began_at = clock.now()  # in this process; set by begin()
         self.paused = ""  # why it rests, for its home; set by rest() and go_on()
-        self.is_deferred = False  # it waits or waited for its hours, so its home may be away for long
+        self.is_deferred = False  # its home may be away for long; set by defer()
         self.since = clock.now()
         self.account = Account(visit, home=home, name=name, receipts=receipts, began=progress.began)
         self.spool = spool
         self.state: VisitState = "queued"
         self.ended: Ended | None = None
-        self.ending: Ending | None = None  # the end of the stream, set by finish()
-        self.problem: Problem | None = None  # or what went wrong, set by fail()
+        self.ending: Ending | None = None  # the end of the stream, set by finish() and _restore_end()
+        self.problem: Problem | None = None  # or what went wrong, set by fail() and _restore_end()
         self.stopped: Problem | None = None  # why the owner stopped it; set by mark_killed()
         self.stop = asyncio.Event()
         self.is_logged = asyncio.Event()  # a restart does not lose it; set by `Visits`
@@ -78,8 +78,11 @@ class HostedVisit:
         self.usage = progress.usage
         self._usage_before = progress.usage  # by an earlier process
         self._clock = clock
-        self._receipts = receipts
+        self._premises = premises
         self.heard = clock.now()  # when its home last called
+        # Both are changed by _note_tally() alone.
+        self._noted = clock.now()
+        self._has_tally_failed = False
         self._sent = 0  # the last parcel that was sent
         self._marks = marks_of(visit.known)
         self._tree = Tree(progress.pages, progress.peaks)
@@ -91,10 +94,11 @@ class HostedVisit:
             self._restore(saved)
 
     def _restore(self, saved: Saved) -> None:
-        wall, tally = self._receipts.wall(), saved.tally
+        tally = saved.tally
         # No time in the future is believed: the clock may have been wrong.
-        self.since -= max(wall - saved.admission.at, 0.0)
-        self.heard -= max(wall - max(tally.heard, saved.admission.at), 0.0)
+        self.since -= max(self._premises.wall() - saved.admission.at, 0.0)
+        self.heard -= tally.silent_seconds  # its home could not call while the host was down
+        self.is_deferred = tally.is_deferred
         self._sent = tally.sent
         account = self.account
         account.streams, account.calls, account.sent_bytes = tally.streams, tally.calls, tally.sent_bytes
@@ -102,6 +106,16 @@ class HostedVisit:
         self.stopped = saved.verdict.stopped
         if self.is_killed:
             self.stop.set()
+        self._restore_end(saved)
+
+    def _restore_end(self, saved: Saved) -> None:
+        """Its end if it was over: it is neither logged again nor a sign of its home."""
+        verdict, at = saved.verdict, saved.progress.at
+        if self.ended:
+            self._end_stream(at)
+        elif verdict.state and verdict.problem:
+            self.problem = verdict.problem
+            self._settle(verdict.state, at)
 
     @property
     def is_over(self) -> bool:
@@ -159,19 +173,32 @@ class HostedVisit:
 
     async def keep(self, parcel: Parcel, packed: bytes) -> None:
         """Puts the packed parcel into the spool, from which its home gets it."""
-        step = step_of(
-            parcel,
+        step = Step(
+            number=parcel.number,
             size_bytes=len(packed),
+            checkpoint=parcel.checkpoint,
+            gone=gone_of(parcel),
+            state=parcel.state,
+            usage=parcel.usage,
             pages=self._tree.count,
             peaks=self._tree.peaks,
             began=self.account.began,
             worked_seconds=self._worked_before + self._clock.now() - self._began_at - self.rested_seconds,
-            at=self._receipts.wall(),
+            at=self._premises.wall(),
+            robots=parcel.robots,
+            holds=parcel.holds,
+            ended=parcel.ended,
         )
         await self.spool.put(packed, step)
         self.usage = self.usage.plus(parcel.usage)
         self.ended = parcel.ended
         self._news.set()
+
+    def defer(self) -> None:
+        """It waits for its hours; from now on its home may be away for long, also after a restart."""
+        if not self.is_deferred:
+            self.is_deferred = True
+            self._note_tally()
 
     def log(self, line: str) -> None:
         self._lines.append(line)
@@ -189,8 +216,12 @@ class HostedVisit:
         self.paused = ""
         self._news.set()
 
-    def finish(self, host: Identity, *, at: float | None = None) -> None:
-        """All parcels are in the spool; `at` is when the last one was made, if not now."""
+    def finish(self) -> None:
+        """All parcels are in the spool."""
+        self._end_stream(self._premises.wall())
+        self.hear()
+
+    def _end_stream(self, at: float) -> None:
         assert self.ended
         self.ending = Ending(
             visit=self.visit.id,
@@ -199,8 +230,8 @@ class HostedVisit:
             usage=self.usage,
             ended=self.ended,
             root=self._tree.root(),
-        ).signed(host)
-        self._settle("killed" if self.is_killed else "finished", at=at)
+        ).signed(self._premises.identity)
+        self._settle("killed" if self.is_killed else "finished", at)
 
     def mark_killed(self, stopped: Problem | None = None) -> None:
         """It is to end, also after a restart; `stopped` says why if the owner wants it."""
@@ -213,14 +244,11 @@ class HostedVisit:
     def fail(self, why: Problem, state: VisitState = "killed") -> None:
         """It ends early; the parcels in the spool stay valid."""
         if not self.is_over:
-            self.fall(why, state)
+            self.problem = why
+            self._settle(state, self._premises.wall())
+            self.hear()
             verdict = Verdict(is_killed=self.is_killed, state=state, problem=why, stopped=self.stopped)
             self._note_verdict(verdict)
-
-    def fall(self, why: Problem, state: VisitState, *, at: float | None = None) -> None:
-        """The same without a word in the log, where it may be already."""
-        self.problem = why
-        self._settle(state, at=at)
 
     def suspend(self) -> None:
         """It goes on when the host starts again; its stream ends as if the line were cut."""
@@ -236,7 +264,8 @@ class HostedVisit:
                 _log.error("visit %s: %s", self.visit.id, error)
             self.spool.count_log()
 
-    def _settle(self, state: VisitState, *, at: float | None) -> None:
+    def _settle(self, state: VisitState, at: float) -> None:
+        """It is over since then."""
         self.state = state
         self.paused = ""
         self.account.end(self.usage, self.ended, root=self._tree.root(), at=at)
@@ -244,8 +273,6 @@ class HostedVisit:
         self.visit = msgspec.structs.replace(self.visit, starts=(), known=Known(), state=State())
         self.rest_of_visit = self.visit
         self._marks = {}
-        if at is None:
-            self.hear()
         self._news.set()
 
     # -- what its home does --------------------------------------------------------------------------------
@@ -265,19 +292,33 @@ class HostedVisit:
         self.spool.acknowledge(number)
         self.hear()
 
+    def note_silence(self) -> None:
+        """Notes from time to time how long its home has not called: restarts must not prolong its time."""
+        if self._clock.now() - self._noted >= NOTE_SECONDS:
+            self._note_tally()
+
     def _note_tally(self) -> None:
-        if self.spool.log:
-            account = self.account
-            self.spool.log.note(
-                Tally(
-                    streams=account.streams,
-                    calls=account.calls,
-                    sent_bytes=account.sent_bytes,
-                    sent=self._sent,
-                    acknowledged=self.spool.acknowledged,
-                    heard=self._receipts.wall(),
-                )
-            )
+        if self.spool.log is None:
+            return
+        account, self._noted = self.account, self._clock.now()
+        tally = Tally(
+            streams=account.streams,
+            calls=account.calls,
+            sent_bytes=account.sent_bytes,
+            sent=self._sent,
+            acknowledged=self.spool.acknowledged,
+            silent_seconds=self._noted - self.heard,
+            is_deferred=self.is_deferred,
+        )
+        try:
+            self.spool.log.note(tally)
+        except StorageError as error:
+            # It matters after a restart only: neither the visit nor its home has to suffer.
+            if not self._has_tally_failed:
+                _log.warning("visit %s: %s", self.visit.id, error)
+            self._has_tally_failed = True
+        else:
+            self._has_tally_failed = False
 
     def report(self) -> Report:
         self.account.calls += 2  # a greeting came before the question
@@ -338,7 +379,7 @@ class HostedVisit:
                 return  # without an end: home tries again later
             elif self.paused != said or (said and self._clock.now() - said_at >= SAY_PAUSED_SECONDS):
                 said, said_at = self.paused, self._clock.now()
-                yield writer.line(f"{PAUSED} {said}" if said else RESUMED)
+                yield writer.line(f"{PAUSED} {said}" if said else f"{RESUMED} it goes on")
             else:
                 try:
                     async with asyncio.timeout(ALIVE_SECONDS):

@@ -5,6 +5,7 @@ means synced: a parcel is on the disk before its entry, and its entry before the
 is not worth a sync is in the tally, which survives the process, but perhaps not a loss of power.
 """
 
+import logging
 import os
 import struct
 import threading
@@ -17,7 +18,7 @@ import msgspec
 import zstandard
 
 from sterna.errors import StorageError
-from sterna.host.files import open_private, write_private
+from sterna.host.files import append_private, open_private, write_private
 from sterna.host.visiting.progress import Progress, Step, advanced, progress_of
 from sterna.model import Record, Visit
 from sterna.wire.orders import VisitState
@@ -28,7 +29,9 @@ MAX_ENTRY_BYTES = 512 * 1024 * 1024
 REWRITE_BYTES = 4 * 1024 * 1024  # a log that grew by this, and to twice its size, is rewritten
 _LEVEL = 1
 _HEAD = struct.Struct(">I16s")  # of an entry: its length and its digest
-_TALLY = struct.Struct(">5Qd")
+_TALLY = struct.Struct(">5Qd?")
+
+_log = logging.getLogger(__name__)
 
 
 class Admission(Record, frozen=True, kw_only=True, tag="admission"):
@@ -57,7 +60,8 @@ class Tally(Record, frozen=True, kw_only=True):
     sent_bytes: int = 0
     sent: int = 0  # the last parcel that was sent
     acknowledged: int = 0
-    heard: float = 0.0  # when home last called, by the wall clock
+    silent_seconds: float = 0.0  # since home last called, while the host was up
+    is_deferred: bool = False  # the visit waits or waited for its hours
 
 
 class Saved(Record, frozen=True, kw_only=True):
@@ -82,7 +86,7 @@ class Logbook:
         self._lock = threading.Lock()
         # Changed by begin(), append() and read(), which hold the lock.
         self.size_bytes = 0
-        self._rewritten_bytes = 0  # the size after the last rewriting
+        self._rewrite_bytes = REWRITE_BYTES  # the size above which it is rewritten
 
     def begin(self, admission: Admission) -> None:
         """Creates the log; StorageError if that fails."""
@@ -92,10 +96,13 @@ class Logbook:
     def append(self, entry: Step | Verdict) -> None:
         """Returns when the entry is on the disk; StorageError if it cannot be written."""
         with self._lock:
-            self._write(_packed(entry))
-            if self.size_bytes > 2 * self._rewritten_bytes + REWRITE_BYTES:
-                saved = self._read()
-                self._replace(saved.admission, saved.progress, saved.verdict)
+            path = self._folder / LOG
+            try:
+                self.size_bytes = append_private(path, _packed(entry))
+            except OSError as error:
+                raise StorageError(f"cannot write {path}: {error.strerror}") from error
+            if self.size_bytes > self._rewrite_bytes:
+                self._rewrite()
 
     def note(self, tally: Tally) -> None:
         """Overwrites the tally without a sync; StorageError if it cannot be written."""
@@ -151,26 +158,20 @@ class Logbook:
             return Tally(**dict(zip(Tally.__struct_fields__, counts, strict=True)))
         return Tally()
 
-    def _write(self, packed: bytes) -> None:
-        path = self._folder / LOG
+    def _rewrite(self) -> None:
+        """Tried again much later if it fails, as on a nearly full disk: the log is whole as it is."""
+        self._rewrite_bytes = self.size_bytes + REWRITE_BYTES
         try:
-            descriptor = open_private(path, os.O_WRONLY | os.O_APPEND)
-            try:
-                _write_all(descriptor, packed)
-                os.fsync(descriptor)
-            except OSError:
-                os.ftruncate(descriptor, self.size_bytes)  # later entries must not follow half a one
-                raise
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror}") from error
-        self.size_bytes += len(packed)
+            saved = self._read()
+            self._replace(saved.admission, saved.progress, saved.verdict)
+        except StorageError as error:
+            _log.warning("the log of a visit stays large for now: %s", error)
 
     def _replace(self, *entries: _Entry) -> None:
         packed = b"".join(map(_packed, entries))
         write_private(self._folder / LOG, packed)
-        self.size_bytes = self._rewritten_bytes = len(packed)
+        self.size_bytes = len(packed)
+        self._rewrite_bytes = 2 * self.size_bytes + REWRITE_BYTES
 
 
 def _summed(entries: list[_Entry], *, tally: Tally) -> Saved:
@@ -199,9 +200,3 @@ def _packed(entry: _Entry) -> bytes:
 
 def _digest(payload: bytes) -> bytes:
     return blake2b(payload, digest_size=16).digest()
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

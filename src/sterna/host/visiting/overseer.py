@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from weakref import WeakKeyDictionary
 
 from sterna.errors import SternaError
 from sterna.host.policy.load import Load, LoadMeter
@@ -26,6 +27,8 @@ class Overseer:
         self._premises = premises
         self._visits = visits
         self._meter = meter
+        # By visit: the permitted crawlers, and why its crawler is not among them. Changed by look() alone.
+        self._permissions = WeakKeyDictionary[HostedVisit, tuple[tuple[str, ...], str]]()
 
     async def run(self) -> None:
         """Runs until cancelled; errors are logged, and the next look is tried."""
@@ -68,12 +71,20 @@ class Overseer:
             return Decision(does="end", why="the host cannot read the day's ration")
         if terms:
             hosted.governor.rules = terms.load
-            if why := why_not_permitted(hosted.visit.crawler, terms):
+            if why := self._why_not_permitted(hosted, terms):
                 return Decision(does="end", why=why)
         decision = decide(terms, left, wall=premises.wall(), busy=hosted.governor.judge(load))
         if decision.does == "rest" and hosted.rested_seconds > premises.limits.deferred_seconds:
             return Decision(does="end", why="it has rested for as long as a visit may")
         return decision
+
+    def _why_not_permitted(self, hosted: HostedVisit, terms: Terms) -> str:
+        """Verified once for each list of permitted crawlers: that of a large crawler takes long."""
+        known = self._permissions.get(hosted)
+        if known is None or known[0] != terms.crawlers:
+            known = terms.crawlers, why_not_permitted(hosted.visit.crawler, terms)
+            self._permissions[hosted] = known
+        return known[1]
 
     def _carry_out(self, hosted: HostedVisit, decision: Decision) -> None:
         if decision.does == "end":
@@ -96,7 +107,7 @@ class Overseer:
             why = f"{decision.why}: {decision.detail}" if decision.detail else decision.why
             self._premises.notes.note("visit-paused", why=why, **hosted.names)
         if decision.is_outside_hours:  # this may take long, and others may work meanwhile
-            hosted.is_deferred = True
+            hosted.defer()
             self._visits.slots.leave(hosted)
             if hosted.state == "queued":
                 hosted.state = "waiting"

@@ -67,35 +67,11 @@ def progress_of(visit: Visit) -> Progress:
     return Progress(frontier=visit.starts, state=visit.state)
 
 
-def step_of(
-    parcel: Parcel,
-    *,
-    size_bytes: int,
-    pages: int,
-    peaks: tuple[bytes, ...],
-    began: float | None,
-    worked_seconds: float,
-    at: float,
-) -> Step:
-    """The step of a parcel as the runtime made it: on the wire it lacks what home knows already."""
+def gone_of(parcel: Parcel) -> bytes:
+    """The `gone` of a parcel as the runtime made it: on the wire it lacks what home knows already."""
     gone = [page.fingerprint for page in parcel.pages]
     gone += (fingerprint(target.url) for target in parcel.outlinks)
-    return Step(
-        number=parcel.number,
-        size_bytes=size_bytes,
-        checkpoint=parcel.checkpoint,
-        gone=array("q", gone).tobytes(),
-        state=parcel.state,
-        usage=parcel.usage,
-        pages=pages,
-        peaks=peaks,
-        began=began,
-        worked_seconds=worked_seconds,
-        at=at,
-        robots=parcel.robots,
-        holds=parcel.holds,
-        ended=parcel.ended,
-    )
+    return array("q", gone).tobytes()
 
 
 def advanced(progress: Progress, steps: Iterable[Step]) -> Progress:

@@ -179,6 +179,8 @@ class Spool:
         if numbers and numbers[-1] == progress.number + 1:  # not in the log, so it was never sent
             self._path(numbers.pop()).unlink()
         self.last, self.total_bytes = progress.number, progress.total_bytes
+        while numbers and numbers[0] <= saved.tally.acknowledged:
+            self._path(numbers.pop(0)).unlink()  # a loss of power had undone its deletion
         self.acknowledged = numbers[0] - 1 if numbers else self.last
         if numbers != list(range(self.acknowledged + 1, self.last + 1)):
             raise StorageError(f"{self.folder} is damaged: it has not all parcels up to {self.last}")

@@ -10,7 +10,6 @@ import msgspec
 
 from sterna.errors import JailError, Refused, SternaError, StorageError, WireError
 from sterna.host.owner.receipts import Receipts
-from sterna.host.policy.load import Governor
 from sterna.host.policy.policy import LoadRules
 from sterna.host.policy.terms import LATE_SECONDS, Terms, outside
 from sterna.host.premises import Premises
@@ -61,7 +60,15 @@ class Visits:
         )
         # Two homes may give their visits the same name.
         spool = self._spool(self._folder / f"{home.id}-{visit.id}")
-        hosted = self._host(spool, visit, home=home.text, name=terms.name, load=terms.load)
+        hosted = HostedVisit(
+            visit,
+            home=home.text,
+            name=terms.name,
+            load=terms.load,
+            spool=spool,
+            premises=premises,
+            receipts=self._receipts,
+        )
         self._visits[home.text, visit.id] = hosted
         if is_early:
             self._defer(hosted, terms)
@@ -73,27 +80,6 @@ class Visits:
     def _spool(self, folder: Path) -> Spool:
         most, is_kept = self._premises.limits.kept_bytes, not self._premises.is_live_only
         return Spool(folder, most_bytes=most, space=self._space, is_kept=is_kept)
-
-    def _host(
-        self,
-        spool: Spool,
-        visit: Visit,
-        *,
-        home: str,
-        name: str,
-        load: LoadRules,
-        saved: Saved | None = None,
-    ) -> HostedVisit:
-        return HostedVisit(
-            visit,
-            home=home,
-            spool=spool,
-            clock=self._premises.clock,
-            name=name,
-            receipts=self._receipts,
-            governor=Governor(load),
-            saved=saved,
-        )
 
     async def restore(self) -> None:
         """Goes on with the visits that an earlier process left; one that is damaged is deleted."""
@@ -113,28 +99,34 @@ class Visits:
             self._premises.announce(f"{count} visit{'s' * (count != 1)} of an earlier run kept")
 
     def _reload(self, spool: Spool, saved: Saved) -> HostedVisit:
-        admission, verdict, progress = saved.admission, saved.verdict, saved.progress
-        visit, premises = admission.visit, self._premises
+        admission, premises = saved.admission, self._premises
+        visit = admission.visit
         if visit.site != premises.config.site:
             raise StorageError(f"it belongs to another site, {visit.site}")
         spool.reload(saved)
         terms = premises.terms(admission.home)
         name, load = (terms.name, terms.load) if terms else (admission.name, LoadRules())
-        hosted = self._host(spool, visit, home=admission.home, name=name, load=load, saved=saved)
+        hosted = HostedVisit(
+            visit,
+            home=admission.home,
+            name=name,
+            load=load,
+            spool=spool,
+            premises=premises,
+            receipts=self._receipts,
+            saved=saved,
+        )
         hosted.is_logged.set()
         self._visits[admission.home, visit.id] = hosted
-        if progress.ended:
-            hosted.finish(premises.identity, at=progress.at)
-        elif verdict.state and verdict.problem:
-            hosted.fall(verdict.problem, verdict.state, at=progress.at)
-        elif terms and not terms.hours.contains(premises.wall()):
+        if not hosted.is_over and terms and not terms.hours.contains(premises.wall()):
             self._defer(hosted, terms)
         self._tasks[hosted] = asyncio.create_task(_nothing() if hosted.is_over else self._carry_out(hosted))
         return hosted
 
     def _defer(self, hosted: HostedVisit, terms: Terms) -> None:
         """Lets a visit wait for its hours."""
-        hosted.state, hosted.is_deferred = "waiting", True
+        hosted.state = "waiting"
+        hosted.defer()
         hosted.rest(outside(terms, self._premises.wall()))
 
     def check(self, visit: Visit, *, home: PublicKey, terms: Terms) -> bool:
@@ -231,8 +223,9 @@ class Visits:
                     self.give_up(hosted, "the host was stopped")
 
     def give_up(self, hosted: HostedVisit, why: str) -> None:
-        """Ends a visit that has not begun."""
-        hosted.fail(problem("gone", f"the visit did not begin: {why}"))
+        """Ends a visit that is not at work; it may have been before a restart."""
+        what = "did not begin" if hosted.account.began is None else "was ended"
+        hosted.fail(problem("gone", f"the visit {what}: {why}"))
         self._tasks[hosted].cancel()
 
     async def close(self) -> None:
@@ -270,7 +263,7 @@ class Visits:
                     parcels=hosted.spool.last,
                 )
             if hosted.ended:
-                hosted.finish(premises.identity)
+                hosted.finish()
             else:
                 hosted.suspend()
         except asyncio.CancelledError:
@@ -369,7 +362,7 @@ class Visits:
             await asyncio.sleep(SWEEP_SECONDS)
             try:
                 self._sweep_once()
-            except OSError as error:
+            except (SternaError, OSError) as error:
                 _log.error("cannot delete expired visits: %s", error)
 
     def _sweep_once(self) -> None:
@@ -388,6 +381,8 @@ class Visits:
                     _log.warning("visit %s expired: its home has not called", hosted.visit.id)
                     hosted.fail(problem("gone", "the visit expired"), "expired")
                 self._forget(key)
+            else:
+                hosted.note_silence()
 
     def _patience_with(self, hosted: HostedVisit) -> float:
         """Seconds without hearing from its home after which a visit expires."""
