@@ -207,12 +207,16 @@ CASES = (
     Case("6 % fail at both ends, hides more", 0.4, hides("timeout"), samples=13, web=broken, at_host="same"),
     Case("6 % fail from here only, hides more", 0.4, hides("timeout"), web=broken),
     Case("honest", 0.0, honest, is_strict=True),
-    Case(
-        "honest, site in trouble",
-        0.0,
-        honest,
-        web=lambda site, share, random: Troubled(site, random),
-        at_host="same",
+    *(
+        Case(
+            "honest, site in trouble",
+            0.0,
+            honest,
+            samples=k,
+            web=lambda site, share, random: Troubled(site, random),
+            at_host="same",
+        )
+        for k in (13, MOST_SAMPLES)
     ),
     Case("honest, 6 % fail", 0.0, honest, web=broken, at_host="same"),
     Case(

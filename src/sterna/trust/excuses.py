@@ -4,6 +4,8 @@ A page may be too slow, too large or put off for the host, and not for us a mome
 nothing. A host that hides pages has many that can be had from here: more than its site's trouble explains.
 """
 
+from math import sqrt
+
 from msgspec.structs import replace
 
 from sterna.model import Page, Record
@@ -21,10 +23,18 @@ _FAILURES = frozenset({"connect", "timeout", "network", "empty", "truncated", "d
 
 
 class Trouble(Record, frozen=True):
-    """What the site failed in the check too."""
+    """How the site failed in the check too."""
 
-    failing: float = 0.0  # the share of requests, but for pages that failed at both ends
-    broken: int = 0  # pages that failed at both ends
+    requests: int = 0  # for pages that came
+    failures: int = 0  # of these requests
+    broken: float = 0.0  # the share of claims that did not come from here at all
+
+    @property
+    def explained(self) -> float:
+        """The share of claims that an honest visit may have given up."""
+        # By chance the check sees fewer failures than there are: two standard deviations are added.
+        failing = (self.failures + 2 * sqrt(self.failures)) / max(self.requests, 1)
+        return (WORSE * failing) ** TRIES + self.broken
 
 
 def is_excuse(page: Page) -> bool:
@@ -53,14 +63,12 @@ def weighed(findings: list[Finding], *, excused: float, trouble: Trouble) -> lis
     """The findings; if many excuses are unfounded, they count together as one missing page.
 
     They are compared with all claims, of which `excused` is the share of excuses. Pages that a visit to a
-    site in such trouble gives up are no lie, nor as many more as are given up from here too.
+    site in such trouble gives up are no lie, nor as many more as cannot be had from here at all.
     """
     unfounded = _count(findings, Judgement.UNFOUNDED)
     tried = unfounded + _count(findings, Judgement.FOUNDED)
-    if unfounded < MANY:
-        return findings
-    explained = (WORSE * trouble.failing) ** TRIES + excused * trouble.broken / tried
-    return together(findings, tried) if excused * unfounded / tried > explained else findings
+    is_lie = unfounded >= MANY and excused * unfounded / tried > trouble.explained
+    return together(findings, tried) if is_lie else findings
 
 
 def together(findings: list[Finding], tried: int) -> list[Finding]:

@@ -138,7 +138,6 @@ class Check:
         self._as_browser: dict[int, Page] = {}
         self._again: dict[int, Page] = {}
         self._referrers: dict[int, Page] = {}
-        self._excused: set[int] = set()  # the excuses that are tried
         self._rules_usage = Usage()  # of rules that were run again
         self._robots = self.visit.robots  # replaced by what the first read finds; hosts do not report it
 
@@ -175,9 +174,8 @@ class Check:
         await self._read_referrers(suspects, halt)
         findings = [self._judged(each) for each in sample]
         findings += [excuses.tried(page, self._again.get(page.fingerprint)) for page in more]
-        tried = [*pages, *more]
-        self._excused = {page.fingerprint for page in tried if excuses.is_excuse(page)}
-        findings = excuses.weighed(findings, excused=self.witness.excused, trouble=self._trouble())
+        trouble = self._trouble(pages, more)
+        findings = excuses.weighed(findings, excused=self.witness.excused, trouble=trouble)
         same = {each.url for each in findings if each.verdict is Judgement.SAME}
         # A host need not read the links of an unchanged page again.
         true = {page.url: page.depth for page in pages if page.url in same and not page.is_unchanged}
@@ -198,19 +196,23 @@ class Check:
         drawn = {page.fingerprint for page in pages}
         return [page for page in self.witness.excuses if page.fingerprint not in drawn]
 
-    def _trouble(self) -> excuses.Trouble:
-        """What the site failed from here: requests are counted, since a page may come at the second try."""
+    def _trouble(self, sample: Sequence[Page], more: Sequence[Page]) -> excuses.Trouble:
+        """How the site failed from here: requests are counted, since a page may come at the second try."""
         requests = answered = 0
-        broken = set[int]()
         for read in self._reads:
-            requests += read.requests - (read.robots is not None)
-            for mark, page in read.pages.items():
-                if not excuses.is_broken(page):
-                    answered += page.status > 0
-                elif mark in self._excused:
-                    requests -= excuses.TRIES
-                    broken.add(mark)
-        return excuses.Trouble(max(requests - answered, 0) / max(requests, 1), len(broken))
+            broken = [page for page in read.pages.values() if excuses.is_broken(page)]
+            answered += sum(page.status > 0 and page not in broken for page in read.pages.values())
+            requests += read.requests - excuses.TRIES * len(broken) - (read.robots is not None)
+        excused = self.witness.excused
+        tried = [*filter(excuses.is_excuse, sample), *more]
+        plain = [page for page in sample if not excuses.is_excuse(page)]
+        share = excused * self._broken_share(tried) + (1.0 - excused) * self._broken_share(plain)
+        return excuses.Trouble(max(requests, answered), max(requests - answered, 0), share)
+
+    def _broken_share(self, pages: Sequence[Page]) -> float:
+        seen = self._seen | self._again
+        broken = [page for page in pages if excuses.is_broken(seen.get(page.fingerprint, _EMPTY))]
+        return len(broken) / max(len(pages), 1)
 
     # -- what rules did ----------------------------------------------------------------------------------
 
