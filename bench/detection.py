@@ -19,6 +19,7 @@ from random import Random
 
 from msgspec.structs import replace as changed
 from tests.home.belief.lying_sites import (
+    ASKING,
     HIDING,
     OFFER,
     Changing,
@@ -28,6 +29,7 @@ from tests.home.belief.lying_sites import (
     each_page,
     hiding,
     pages,
+    ruled_visit,
     taken,
     web_of,
 )
@@ -36,10 +38,12 @@ from tests.servers.nginx import real_site
 
 from sterna.errors import WireError
 from sterna.home.belief.check import Check, Report
+from sterna.home.belief.inquiry import witness_of
 from sterna.model import Links, Page, Parcel, Visit
+from sterna.runtime.engine.client import Engines
 from sterna.runtime.runtime import Runtime
 from sterna.trust.judgement import Finding, Judgement
-from sterna.trust.sampling import MOST_SAMPLES, Witness
+from sterna.trust.sampling import MOST_SAMPLES
 from sterna.web.http import Fetcher, Request, Response
 from sterna.web.root_fetcher import RootFetcher
 from sterna.web.signature import digest_of
@@ -58,6 +62,8 @@ class Case:
     samples: int = MOST_SAMPLES
     is_strict: bool = False
     web: Callable[[dict[str, str], float, Random], FakeWeb] = lambda site, share, random: web_of(site)
+    rules: str = ""  # of the crawler, which need real time
+    at_host: str = "true"  # or "same": the host visits the site that is seen from here
 
 
 @dataclass
@@ -163,6 +169,29 @@ class Troubled(FakeWeb):
         return reply(500) if not is_robots and self._random.random() < 1 / 3 else response
 
 
+def broken(site: dict[str, str], share: float, random: Random) -> FakeWeb:
+    """6 % of the pages always answer 500, the same ones in each trial."""
+    failing = Random(0).sample(sorted(set(site) - {"/"}), round(0.06 * len(site)))
+    return FakeWeb(
+        {path: reply(500) if path in set(failing) else reply(body=text) for path, text in site.items()}
+    )
+
+
+# Rules that judge requests: by the URL alone, and by what they remember of pages and requests.
+RULES = {
+    "rules refuse a tenth": ASKING,
+    "rules that remember": """
+(defglobal ?*pages* = 0)
+(defrule count (page) => (bind ?*pages* (+ 1 ?*pages*)) (if (= ?*pages* 500) then (assert (enough))))
+(defrule no (request (url ?url)) (enough) => (refuse ?url))
+""",
+    "rules refuse every second": """
+(defglobal ?*asked* = 0)
+(defrule no (request (url ?url)) =>
+  (bind ?*asked* (+ 1 ?*asked*)) (if (= 0 (mod ?*asked* 2)) then (refuse ?url)))
+""",
+}
+
 CASES = (
     *(Case("alters pages", share, on_some(altered)) for share in (0.01, 0.05, 0.2)),
     *(Case("alters 5 %", 0.05, on_some(altered), samples=k) for k in (7, 13, 28)),
@@ -173,45 +202,83 @@ CASES = (
     Case("adds pages", 0.05, with_more),
     Case("shows browsers others", 0.05, honest, is_strict=True, web=cloaking),
     *(Case(f"hides pages: {way}", 0.05, hides(way)) for way in HIDING),
+    Case("hides pages: refused by rules", 0.05, hides("done"), rules=ASKING),
+    Case("6 % fail at both ends, hides more", 0.4, hides("timeout"), web=broken, at_host="same"),
+    Case("6 % fail at both ends, hides more", 0.4, hides("timeout"), samples=13, web=broken, at_host="same"),
+    Case("6 % fail from here only, hides more", 0.4, hides("timeout"), web=broken),
     Case("honest", 0.0, honest, is_strict=True),
-    Case("honest, site in trouble", 0.0, honest, web=lambda site, share, random: Troubled(site, random)),
-    Case("honest, pages change", 0.0, honest, web=lambda site, share, random: Changing(site, new=3)),
+    *(
+        Case(
+            "honest, site in trouble",
+            0.0,
+            honest,
+            samples=k,
+            web=lambda site, share, random: Troubled(site, random),
+            at_host="same",
+        )
+        for k in (13, MOST_SAMPLES)
+    ),
+    Case("honest, 6 % fail", 0.0, honest, web=broken, at_host="same"),
+    Case(
+        "honest, pages change",
+        0.0,
+        honest,
+        web=lambda site, share, random: Changing(site, new=3),
+        at_host="same",
+    ),
+    *(Case(f"honest, {name}", 0.0, honest, rules=rules) for name, rules in RULES.items()),
 )
 
 
 # -- trials ----------------------------------------------------------------------------------------------
 
 
-async def visited(web: Fetcher, visit: Visit) -> list[Parcel]:
+async def visited(web: Fetcher, visit: Visit, engines: Engines | None = None) -> list[Parcel]:
     home = Home()
-    kit = replace(make_kit(FakeWeb({})), fetcher=web)
+    kit = replace(make_kit(FakeWeb({}), engines=engines), fetcher=web)
     await Runtime(kit).carry_out(visit, deliver=home.take, stop=asyncio.Event())
     return home.parcels
 
 
 async def checked(
-    case: Case, told: list[Parcel], web: Fetcher, visit: Visit, seed: int
+    case: Case, told: list[Parcel], web: Fetcher, visit: Visit, seed: int, engines: Engines | None = None
 ) -> tuple[Report, int]:
-    witness = Witness(Random(f"samples {seed}"))
+    witness = witness_of(visit, visit.state, Random(f"samples {seed}"))
     try:
         parcels = taken(told, visit)
     except WireError as error:
         return Report(findings=(Finding(SITE, Judgement.MISSING, str(error)),)), 0
     for parcel in parcels:
         witness.see(parcel)
-    kit = replace(make_kit(FakeWeb({})), fetcher=web)
+    kit = replace(make_kit(FakeWeb({}), engines=engines), fetcher=web)
     check = Check(visit, witness, OFFER, here=Runtime(kit), clock=VirtualClock(), is_strict=case.is_strict)
     return await check.run(case.samples, asyncio.Event()), min(case.samples, witness.checkable)
 
 
 async def tried(case: Case, site: dict[str, str], true: list[Parcel], trials: int) -> Result:
-    result, visit = Result(), visit_of()
-    first = case.web(site, case.share, Random(0))
-    told = await visited(first, visit) if isinstance(first, (Changing, Troubled)) else true
+    if not case.rules:
+        return await tried_by(case, site, true, trials, visit_of())
+    visit = ruled_visit(case.rules)
+    async with Engines(is_jailed=False) as engines:
+        told = await visited(web_of(site), visit, engines)
+        return await tried_by(case, site, told, trials, visit, engines)
+
+
+async def tried_by(
+    case: Case,
+    site: dict[str, str],
+    true: list[Parcel],
+    trials: int,
+    visit: Visit,
+    engines: Engines | None = None,
+) -> Result:
+    result = Result()
+    told = true if case.at_host == "true" else await visited(case.web(site, case.share, Random(0)), visit)
     for seed in range(trials):
         random = Random(f"{case.name} {case.share} {seed}")
         web = case.web(site, case.share, random)
-        report, samples = await checked(case, case.lie(told, case.share, random), web, visit, seed)
+        lie = case.lie(told, case.share, random)
+        report, samples = await checked(case, lie, web, visit, seed, engines)
         result.add(report, samples)
     return result
 
@@ -258,7 +325,8 @@ def main() -> None:
     is_good = True
     for case in CASES:
         if case.name.startswith(given.only):
-            result = run(tried(case, site, true, given.trials))
+            trying = tried(case, site, true, given.trials)
+            result = asyncio.run(trying) if case.rules else run(trying)
             print(row(case, result), flush=True)
             is_good = is_good and is_as_promised(case, result)
     if given.real:

@@ -33,36 +33,20 @@ class Run(Record, frozen=True, kw_only=True):
     failed: tuple[Page, ...] = ()  # of which the host says that rules fail
 
 
-class RunWitness:
-    """Watches the parcels of a visit with rules, and keeps one run. Changed by see() alone."""
+class ToldState:
+    """A crawler's state as its host tells it, parcel by parcel; changed by apply() alone."""
 
-    def __init__(self, random: Random, state: State, *, has_memory: bool) -> None:
-        self._random = random
-        self._has_memory = has_memory  # else a run may begin at any page
+    def __init__(self, state: State) -> None:
         self._facts = dict(state.facts)
         self._facts_bytes = sum(map(len, self._facts.values()))
         self._memory = state.memory
-        self._seen = 0  # pages, in all parcels
-        self.run: Run | None = None
 
-    def see(self, parcel: Parcel) -> None:
-        failed = tuple(page for page in parcel.pages if page.error == "rules")
-        judged = ruled_pages(parcel)
-        if (judged or failed) and self._facts_bytes <= MAX_STATE_BYTES:
-            self._seen += len(judged) + len(failed)
-            # Each page has the same chance to be in the parcel that is kept.
-            if self._random.randrange(self._seen) < len(judged) + len(failed):
-                self.run = self._run(parcel, judged, failed[:MOST_PAGES])
-        self._apply(parcel.state)
+    def copy(self) -> State | None:
+        """The state; None if it became too large once."""
+        is_known = self._facts_bytes <= MAX_STATE_BYTES
+        return State(tuple(self._facts.items()), self._memory) if is_known else None
 
-    def _run(self, parcel: Parcel, judged: list[RuledPage], failed: tuple[Page, ...]) -> Run:
-        first = 0 if self._has_memory else self._random.randrange(max(len(judged), 1))
-        pages = tuple(judged[first : first + MOST_PAGES])
-        state = State(tuple(self._facts.items()), self._memory)
-        change = parcel.state if len(pages) == len(judged) else None
-        return Run(state=state, pages=pages, first=first_rows(parcel), change=change, failed=failed)
-
-    def _apply(self, change: StateChange) -> None:
+    def apply(self, change: StateChange) -> None:
         if self._facts_bytes > MAX_STATE_BYTES:
             return  # for good: what is removed from it is not known any more
         gone = sum(len(self._facts.get(number, b"")) for number in _touched(change))
@@ -71,6 +55,34 @@ class RunWitness:
         self._memory = self._memory if change.memory is None else change.memory
         if self._facts_bytes > MAX_STATE_BYTES:
             self._facts.clear()
+
+
+class RunWitness:
+    """Watches the parcels of a visit with rules, and keeps one run. Changed by see() alone."""
+
+    def __init__(self, random: Random, state: State, *, has_memory: bool) -> None:
+        self._random = random
+        self._has_memory = has_memory  # else a run may begin at any page
+        self._state = ToldState(state)
+        self._seen = 0  # pages, in all parcels
+        self.run: Run | None = None
+
+    def see(self, parcel: Parcel) -> None:
+        failed = tuple(page for page in parcel.pages if page.error == "rules")
+        judged = ruled_pages(parcel)
+        if judged or failed:
+            self._seen += len(judged) + len(failed)
+            # Each page has the same chance to be in the parcel that is kept.
+            is_kept = self._random.randrange(self._seen) < len(judged) + len(failed)
+            if is_kept and (state := self._state.copy()):
+                self.run = self._run(parcel, state, judged, failed[:MOST_PAGES])
+        self._state.apply(parcel.state)
+
+    def _run(self, parcel: Parcel, state: State, judged: list[RuledPage], failed: tuple[Page, ...]) -> Run:
+        first = 0 if self._has_memory else self._random.randrange(max(len(judged), 1))
+        pages = tuple(judged[first : first + MOST_PAGES])
+        change = parcel.state if len(pages) == len(judged) else None
+        return Run(state=state, pages=pages, first=first_rows(parcel), change=change, failed=failed)
 
 
 def ruled_pages(parcel: Parcel) -> list[RuledPage]:

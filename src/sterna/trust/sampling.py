@@ -7,7 +7,7 @@ that checking costs at most a twentieth of ordinary crawling; at least one page 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil, log
 from random import Random
 
@@ -17,6 +17,7 @@ from sterna.errors import ReadError
 from sterna.model import Ended, Page, Parcel, Record, Target
 from sterna.trust.excuses import PUT_OFF, SITEMAP, is_excuse
 from sterna.trust.judgement import is_plain, state_of
+from sterna.trust.refusals import RefusalWitness
 from sterna.trust.runs import RunWitness
 from sterna.trust.score import Belief, Score, belief
 from sterna.web.content_coding import decode_body
@@ -55,13 +56,16 @@ class ReportedPage(Record, frozen=True):
 class Witness:
     """Watches the parcels of one visit and keeps what a check needs: some claims, and every URL mentioned.
 
-    What was not brought is a claim like a page, with the reason for its error.
+    What was not brought is a claim like a page, with the reason for its error; but refusals are kept apart.
     """
 
-    def __init__(self, random: Random, *, runs: RunWitness | None = None) -> None:
+    def __init__(
+        self, random: Random, *, runs: RunWitness | None = None, refusals: RefusalWitness | None = None
+    ) -> None:
         self._random = random
         self.runs = runs  # of a crawler with rules
-        # Changed by see() alone.
+        self.refusals = refusals  # of one whose rules judge requests
+        # Changed by resume() and see() alone.
         self._sample: list[ReportedPage] = []
         self._moves: list[ReportedPage] = []
         self._sitemaps: dict[int, Target] = {}  # found by the visit
@@ -72,6 +76,23 @@ class Witness:
         self.earliest: float | None = None  # when the first page was fetched, as the host says
         self.pages = 0
         self.ended: Ended | None = None
+
+    @property
+    def waiting(self) -> list[Target]:
+        """URLs that may still be done without a page."""
+        pages = self.refusals.waiting if self.refusals else ()
+        return [*self._sitemaps.values(), *pages]
+
+    @property
+    def excused(self) -> float:
+        """The share of excuses among the claims of the visit."""
+        return self._excuse_count / max(self.checkable, 1)
+
+    def resume(self, waiting: Sequence[Target]) -> None:
+        """Notes what an earlier run of home saw of the visit, and what is not done since."""
+        self._sitemaps |= {fingerprint(each.url): each for each in waiting if each.kind == "sitemap"}
+        if self.refusals:
+            self.refusals.note(waiting)
 
     def see(self, parcel: Parcel) -> None:
         for page in parcel.pages:
@@ -85,6 +106,8 @@ class Witness:
             self._consider(_unbrought(target, reason, at=self.earliest or 0.0))
         if self.runs:
             self.runs.see(parcel)
+        if self.refusals:
+            self.refusals.see(parcel)
         self.mentioned.update(checkpoint.done)
         self.mentioned.update(fingerprint(target.url) for target in (*checkpoint.found, *checkpoint.again))
         self.ended = parcel.ended

@@ -1,7 +1,7 @@
 """Trips to a host that may lie, and what comes home of them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -27,7 +27,7 @@ from sterna.home.away.trip import Trip
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Estimate, HostRow, Out, OutboxRow, OwnerRow
 from sterna.home.progress import Progress
-from sterna.model import Parcel, Visit
+from sterna.model import Parcel, State, Target, Visit
 from sterna.transport.interface import Call, Transport
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import Session
@@ -67,6 +67,12 @@ class ForgetfulLedger:
 
     def estimate(self, site: str, *, with_subtrees: bool = False) -> Estimate:
         return Estimate()
+
+    def waiting(self, site: str, part: str, *, kinds: Collection[str]) -> list[Target]:
+        return []
+
+    def state(self, site: str) -> State:
+        return State()
 
     def set_luggage(self, visit: str, luggage: bytes) -> None:
         pass

@@ -1,13 +1,13 @@
 """A line to a host that plays a script: parcels, then an end or an error."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import cast
 
 from sterna.errors import LineBroken, Refused
 from sterna.home.away import events as ev
 from sterna.home.away.line import Line, Lines, Traffic
 from sterna.home.away.patience import Patience
-from sterna.model import Budget, Parcel, Visit
+from sterna.model import Budget, Parcel, Target, Visit
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import Session, SessionKeys
 
@@ -32,6 +32,7 @@ class ScriptedLines:
         self.sent_to: list[str] = []  # endpoints that were greeted
         self.asked: list[tuple[str, int]] = []  # visits, and the parcel from which they were ordered
         self.kills: list[str] = []
+        self.waiting: list[Target] = []  # of earlier runs, as the last trip was told
         self.traffic = Traffic()
         self.on_way: Callable[[], None] = lambda: None  # called when the order arrives
         self.during: Callable[[Parcel], Awaitable[None]] = do_nothing  # called after each parcel is stored
@@ -63,8 +64,9 @@ class ScriptedLines:
             raise self.error
         return ev.Greeted(seconds=0.0, ticket_seconds=60.0, level=9)
 
-    async def load(self, visit: Visit, *, first: int, began: float) -> None:
+    async def load(self, visit: Visit, *, first: int, began: float, waiting: Iterable[Target] = ()) -> None:
         self._visit = visit.id
+        self.waiting = list(waiting)
 
     async def order(self, *, resume_from: int, level: int) -> None:
         self.asked.append((self._visit, resume_from))

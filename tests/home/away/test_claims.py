@@ -90,8 +90,22 @@ def test_sitemap_that_was_found_is_done_once() -> None:
         claims.checked(done("/map.xml"), now=NOW)
 
 
-def test_resumed_visit_may_be_done_with_sitemaps_of_an_earlier_run() -> None:
-    assert Claims(visit(), is_from_start=False).checked(done("/map.xml"), now=NOW)
+MAP = Target(f"{SITE}/map.xml", kind="sitemap")
+FOUND = Target(f"{SITE}/found", 1)
+
+
+@pytest.mark.parametrize(("program", "path"), [({}, "/map.xml"), ({"rules": ASKING}, "/found")])
+def test_resumed_visit_may_be_done_with_what_an_earlier_run_found(program: dict[str, Any], path: str) -> None:
+    claims = Claims(visit(crawler=crawler(**program)), waiting=(MAP, FOUND))
+    claims.checked(done(path), now=NOW)
+    with pytest.raises(WireError, match="without a page"):
+        claims.checked(done(path), now=NOW)
+
+
+@pytest.mark.parametrize("path", ["/found", "/never", "/"])
+def test_resumed_visit_is_not_done_with_anything_else(path: str) -> None:
+    with pytest.raises(WireError, match="without a page"):
+        Claims(visit(), waiting=(MAP, FOUND)).checked(done(path), now=NOW)
 
 
 def test_list_of_done_urls_is_bounded_by_the_budget_and_costs_little_memory() -> None:

@@ -11,9 +11,10 @@ from tests.runtime.fakes import SITE, FakeWeb, Home, VirtualClock, make_kit, rep
 
 from sterna.home.away.claims import Claims
 from sterna.home.belief.check import Check, Report
-from sterna.model import Ended, Links, Page, Parcel, Target, Visit
+from sterna.home.belief.inquiry import witness_of
+from sterna.model import Crawler, Ended, Links, Page, Parcel, Program, Scope, Source, Target, Visit
+from sterna.runtime.engine.client import Engines
 from sterna.runtime.runtime import Runtime
-from sterna.trust.sampling import Witness
 from sterna.version import __version__
 from sterna.web.http import Request, Response
 from sterna.wire.discovery import Offer
@@ -84,16 +85,17 @@ class Checking:
     visit: Visit = field(default_factory=visit_of)
     seed: int = 1
     later: float = 5.0  # seconds from the visit to its check
+    engines: Engines | None = None  # of a crawler with rules, which needs real time
 
     async def told(self) -> list[Parcel]:
         """The parcels as the host sends them."""
         home = Home()
-        runtime = Runtime(make_kit(self.at_host or self.site))
+        runtime = Runtime(make_kit(self.at_host or self.site, engines=self.engines))
         await runtime.carry_out(self.visit, deliver=home.take, stop=asyncio.Event())
         return self.tamper(home.parcels)
 
     async def run(self, count: int = 59, **fields: Any) -> Report:
-        witness = Witness(Random(self.seed))
+        witness = witness_of(self.visit, self.visit.state, Random(self.seed))
         for parcel in taken(await self.told(), self.visit):
             witness.see(parcel)
         await asyncio.sleep(self.later)
@@ -101,7 +103,7 @@ class Checking:
             self.visit,
             witness,
             fields.pop("offer", OFFER),
-            here=Runtime(make_kit(self.site)),
+            here=Runtime(make_kit(self.site, engines=self.engines)),
             clock=VirtualClock(),
             **fields,
         )
@@ -132,6 +134,13 @@ def each_page(change: Callable[[Page], Page | None]) -> Tamper:
 
 
 HIDING = ("done", "is_kept", "timeout", "too_large", "again")  # the ways of leaving pages out
+# The sixth: done with, where rules judge requests. These refuse one page in ten.
+ASKING = '(defrule no (request (url ?url)) (test (like ?url "%9")) => (refuse ?url))'
+
+
+def ruled_visit(rules: str) -> Visit:
+    program = Program(rules=(Source("r.clp", rules),))
+    return visit_of(crawler=Crawler(scope=Scope(use_sitemaps=False), program=program))
 
 
 def hiding(way: str, urls: Collection[str]) -> Tamper:

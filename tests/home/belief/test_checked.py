@@ -26,10 +26,24 @@ from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Out, TrustRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
-from sterna.model import Checkpoint, Deliver, Ended, Page, Parcel, Target, Usage, Visit
+from sterna.model import (
+    Checkpoint,
+    Crawler,
+    Deliver,
+    Ended,
+    Page,
+    Parcel,
+    Program,
+    Source,
+    State,
+    Target,
+    Usage,
+    Visit,
+)
 from sterna.trust.score import DAY, Score, belief
 from sterna.version import __version__
 from sterna.web.signature import digest_of
+from sterna.web.urls import fingerprint
 from sterna.wire.discovery import Offer
 
 PAGES = 100
@@ -100,13 +114,10 @@ class World:
         assert parcel.arrival.size_bytes == PARCEL_BYTES
         self.taken.append(parcel.number)
 
-    async def go(
-        self, *, resume_from: int = 0, offer: Offer = OFFER, deliver: Deliver | None = None, **fields: Any
-    ) -> Out:
-        desk = LedgerDesk(self.ledger, self.thread)
-        inquiries = Inquiries(
+    def inquiries(self, **fields: Any) -> Inquiries:
+        return Inquiries(
             here=self.here,
-            ledger=desk,
+            ledger=LedgerDesk(self.ledger, self.thread),
             quarantine=fields.pop("room", Quarantine(self.folder / "waiting")),
             clock=self.clock,
             progress=self.progress,
@@ -114,8 +125,13 @@ class World:
             random=Random(3),
             **fields,
         )
+
+    async def go(
+        self, *, resume_from: int = 0, offer: Offer = OFFER, deliver: Deliver | None = None, **fields: Any
+    ) -> Out:
+        inquiries = self.inquiries(**fields)
         courier = Courier(
-            self.sender.open, desk, clock=self.clock, progress=self.progress, inquiries=inquiries
+            self.sender.open, inquiries.ledger, clock=self.clock, progress=self.progress, inquiries=inquiries
         )
         self.trips += not resume_from
         start = visit(id=f"v{self.trips}", starts=(Target(f"{SITE}/0"),))
@@ -297,6 +313,53 @@ async def test_what_waited_when_home_was_killed_is_not_asked_for_again(world: Wo
     assert world.taken == [1, 2, 3, 4, 5]
     assert world.score.good == 5.0
     assert world.waiting == []
+
+
+MAP, LATER = (Target(f"{SITE}/{name}.xml", 0, kind="sitemap") for name in ("map", "later"))
+
+
+async def test_sitemaps_that_were_found_before_home_was_killed_may_be_done_after_it(world: World) -> None:
+    first = world.sender.parcels[0]
+    found = replace(first, checkpoint=Checkpoint(found=(MAP, LATER, Target(f"{SITE}/x"))))
+    world.sender.parcels[:2] = [
+        found,
+        replace(world.sender.parcels[1], checkpoint=Checkpoint(done=(fingerprint(MAP.url),))),
+    ]
+    await killed_after(world, 3)
+    await world.go(resume_from=1)
+    assert world.sender.waiting == [LATER]
+
+
+async def test_trusted_host_may_be_done_with_what_the_ledger_says_was_found(world: World) -> None:
+    world.ledger.trust.set(TRUSTED)
+    world.ledger.seed([Target(f"{SITE}/"), MAP], now=NOW)
+    await world.go()
+    assert world.sender.waiting == []
+    await world.go(resume_from=3)
+    assert world.sender.waiting == [MAP]
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_rules_of_a_resumed_visit_are_judged_from_the_state_before_what_came_since(
+    world: World, is_held: bool
+) -> None:
+    if not is_held:
+        world.ledger.trust.set(TRUSTED)
+    rules = (Source("r.clp", "(defrule a (page) => (assert (seen)))"),)
+    state = State(((1, b"before"),), b"memory")
+    start = visit(crawler=Crawler(program=Program(rules=rules)), state=state)
+    room = Quarantine(world.folder / "waiting")
+    if is_held:
+        (await room.open(start.id)).close()
+    since = State(((2, b"since"),), b"later")
+    world.ledger.set_state(SITE, since)
+    inquiry = await world.inquiries(room=room).open(start, OFFER, is_resumed=True)
+    inquiry.witness.see(plain_parcel(3, page(1)))
+    assert inquiry.witness.runs
+    assert inquiry.witness.runs.run
+    assert inquiry.witness.runs.run.state == (state if is_held else since)
+    if inquiry.held:
+        inquiry.held.close()
 
 
 async def test_lies_that_waited_when_home_was_killed_are_found(world: World) -> None:

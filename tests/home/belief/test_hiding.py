@@ -6,12 +6,23 @@ from random import Random
 
 import pytest
 from msgspec.structs import replace
-from tests.home.belief.lying_sites import HIDING, Checking, body, each_page, hiding, pages, web_of
+from tests.home.belief.lying_sites import (
+    ASKING,
+    HIDING,
+    Checking,
+    body,
+    each_page,
+    hiding,
+    pages,
+    ruled_visit,
+    web_of,
+)
 from tests.runtime.fakes import SITE, FakeWeb, Step, linking, reply, run
 
 from sterna.errors import FetchError, WireError
 from sterna.home.belief.check import Report
 from sterna.model import Link, Links, Page, Parcel
+from sterna.runtime.engine.client import Engines
 from sterna.trust.judgement import Judgement
 from sterna.trust.sampling import MOST_EXCUSES, MOST_LATE
 
@@ -58,10 +69,65 @@ def test_site_that_is_not_steady_from_here_either_may_fail_its_host() -> None:
     script: dict[str, Step | Sequence[Step]] = {path: reply(body=text) for path, text in pages().items()}
     for n in range(0, 40, 4):
         script[f"/{n}"] = (FetchError("timeout"), reply(body=pages()[f"/{n}"]))
-    tamper = hiding("timeout", {f"{SITE}/{n}" for n in range(1, 40, 4)})
+    tamper = hiding("timeout", {f"{SITE}/{n}" for n in range(1, 24, 4)})
     report = run(Checking(FakeWeb(script), at_host=web_of(pages()), tamper=tamper).run())
     assert not report.bad
-    assert verdicts(report) == {Judgement.SAME: 31, Judgement.CHANGED: 10}
+    assert verdicts(report) == {Judgement.SAME: 35, Judgement.UNFOUNDED: 6}
+
+
+def test_site_that_is_not_quite_steady_does_not_explain_that_half_of_it_is_missing() -> None:
+    script: dict[str, Step | Sequence[Step]] = {path: reply(body=text) for path, text in pages().items()}
+    for n in range(0, 40, 8):
+        script[f"/{n}"] = (FetchError("timeout"), reply(body=pages()[f"/{n}"]))
+    tamper = hiding("timeout", {f"{SITE}/{n}" for n in range(1, 40, 2)})
+    report = run(Checking(FakeWeb(script), at_host=web_of(pages()), tamper=tamper).run())
+    assert [each.verdict for each in report.bad] == [Judgement.MISSING]
+
+
+@pytest.mark.parametrize("is_at_host", [True, False], ids=["at both ends", "only to outsiders"])
+@pytest.mark.parametrize("seed", range(3))
+def test_few_pages_that_really_fail_mask_no_others(is_at_host: bool, seed: int) -> None:
+    """A host controls its site: 6 % of it answer 500, and 40 % are hidden."""
+    good = {path: reply(body=text) for path, text in pages(COUNT - 1).items()}
+    failing = good | {f"/{n}": reply(500) for n in range(0, 195, 16)}
+    hidden = {f"{SITE}/{n}" for n in range(COUNT - 1) if n % 5 in (1, 2) and n % 16}
+    at_host, tamper = FakeWeb({**(failing if is_at_host else good)}), hiding("timeout", hidden)
+    report = run(Checking(FakeWeb({**failing}), at_host=at_host, tamper=tamper, seed=seed).run(30))
+    assert [each.verdict for each in report.bad] == [Judgement.MISSING]
+
+
+def test_few_pages_that_failed_only_at_the_host_are_no_lie_where_more_fail_at_both_ends() -> None:
+    good = {path: reply(body=text) for path, text in pages().items()}
+    at_host = FakeWeb(good | {f"/{n}": reply(500) for n in range(0, 40, 3)})
+    now = FakeWeb(good | {f"/{n}": reply(500) for n in range(0, 24, 3)})
+    report = run(Checking(now, at_host=at_host).run())
+    assert verdicts(report) == {Judgement.SAME: 27, Judgement.FOUNDED: 8, Judgement.UNFOUNDED: 6}
+
+
+@pytest.mark.parametrize("kind", ["gone", "large"])
+def test_reasons_that_are_no_trouble_of_the_site_mask_no_others(kind: str) -> None:
+    """A host may lead to pages that are not there, and publish large ones, as many as it likes."""
+    script: dict[str, Step | Sequence[Step]] = {path: reply(body=text) for path, text in pages(80).items()}
+    for n in range(40):
+        large = reply(body=body(f"p{n}", words="word " * 300_000))
+        script[f"/{n}"] = reply(404) if kind == "gone" else large
+    said = hiding("timeout" if kind == "gone" else "too_large", {f"{SITE}/{n}" for n in range(40)})
+    hidden = hiding("timeout", {f"{SITE}/{n}" for n in range(40, 80) if n % 4})
+    report = run(Checking(FakeWeb(script), tamper=lambda parcels: hidden(said(parcels))).run())
+    assert [each.verdict for each in report.bad] == [Judgement.MISSING]
+
+
+async def test_sixth_way_to_hide_pages_is_that_rules_refuse_them() -> None:
+    async with Engines(is_jailed=False) as engines:
+        checking = Checking(
+            web_of(pages(COUNT - 1)),
+            tamper=hiding("done", most(159)),
+            visit=ruled_visit(ASKING),
+            later=0.0,
+            engines=engines,
+        )
+        report = await checking.run(13)
+    assert [each.verdict for each in report.bad] == [Judgement.MISSING]
 
 
 def test_large_page_may_be_too_large_for_its_host() -> None:

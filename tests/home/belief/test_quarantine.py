@@ -1,6 +1,8 @@
 """The waiting room: what is in it survives, and what was cut off is not in it."""
 
 from pathlib import Path
+from struct import Struct
+from zlib import crc32
 
 import pytest
 from tests.home.away.lying import parcels
@@ -66,6 +68,22 @@ async def test_record_that_was_damaged_ends_what_counts(tmp_path: Path) -> None:
     again = await Quarantine(tmp_path).open("v1")
     assert (again.last, list(again.parcels())) == (0, [])
     again.leave()
+
+
+async def test_file_of_another_version_is_set_aside_since_its_host_has_deleted_the_parcels(
+    tmp_path: Path,
+) -> None:
+    data = b"of another version"
+    record = Struct(">II").pack(len(data), crc32(data)) + data
+    file = tmp_path / "waiting" / "v1"
+    file.parent.mkdir()
+    file.write_bytes(record)
+    again = await Quarantine(file.parent).open("v1")
+    assert (again.last, again.size_bytes, list(again.parcels())) == (0, 0, [])
+    await again.add(parcels(1)[0], 7)
+    assert [each.parcel for each in again.parcels()] == parcels(1)
+    again.leave()
+    assert (tmp_path / "aside" / "v1").read_bytes() == record
 
 
 async def test_room_is_full_when_all_visits_together_take_too_much(tmp_path: Path) -> None:

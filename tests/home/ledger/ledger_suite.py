@@ -264,6 +264,19 @@ class LedgerSuite:
         assert ledger.counts(now=400.0).next_turn == 500.0
         assert self.lease(ledger, 501.0).starts[0].attempts == 2
 
+    def test_urls_of_a_kind_wait_until_they_are_done(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        maps = tuple(Target(f"{SITE}/{name}.xml", 0, f"{SITE}/", "sitemap") for name in "ab")
+        lease = self.lease(ledger)
+        self.commit(ledger, parcel(lease, 1, checkpoint=Checkpoint(found=(*maps, *targets("/x")))))
+        assert sorted(ledger.waiting(SITE, WHOLE, kinds=("sitemap",)), key=lambda each: each.url) == [*maps]
+        assert len(ledger.waiting(SITE, WHOLE, kinds=("sitemap", "page"))) == 4
+        done = Checkpoint(done=(fingerprint(maps[0].url),))
+        self.commit(ledger, parcel(lease, 2, checkpoint=done))
+        assert ledger.waiting(SITE, WHOLE, kinds=("sitemap",)) == [maps[1]]
+        assert ledger.waiting(SITE, "/part/", kinds=("sitemap",)) == []
+        assert ledger.waiting(OTHER, WHOLE, kinds=("sitemap",)) == []
+
     def test_usage_adds_up(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger)

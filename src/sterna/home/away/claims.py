@@ -13,24 +13,27 @@ from sterna.crawler.predicate import Judge
 from sterna.crawler.rules import uses
 from sterna.crawler.scope import ScopeRules
 from sterna.errors import WireError
-from sterna.model import Ended, Page, Parcel, Target, Visit
+from sterna.model import Crawler, Ended, Page, Parcel, Target, Visit
 from sterna.web.urls import fingerprint
 
 
 class Claims:
-    """Checks and counts what the parcels of one visit leave out."""
+    """Checks and counts what the parcels of one visit leave out.
 
-    def __init__(self, visit: Visit, *, is_from_start: bool = True) -> None:
+    `waiting`: what earlier runs of home received and what is not done since, of the kinds in kinds_left().
+    """
+
+    def __init__(self, visit: Visit, *, waiting: Iterable[Target] = ()) -> None:
         self._visit = visit
-        self._is_from_start = is_from_start  # else an earlier run received the first parcels
         program = visit.crawler.program
         self._has_rules = bool(program.rules)
         self._may_drop = program.select is not None or self._has_rules
-        self._asks = self._has_rules and uses(program.rules, "request")
+        self._kinds = kinds_left(visit.crawler)
         self._scope = ScopeRules(visit.crawler.scope)
         self._prune = Judge(program.prune) if program.prune else None
         # Changed by checked(): URLs that may be done without a page, and start pages that may still move.
-        self._leavable: set[int] | None = None
+        self._leavable = {fingerprint(each.url) for each in visit.starts if self._may_leave(each)}
+        self._note_found(waiting)
         self._moves = sum(target.depth == 0 for target in visit.starts)
         self._tries: dict[str, int] | None = None  # of start URLs, before this visit
 
@@ -59,18 +62,17 @@ class Claims:
 
     def _check_done(self, found: Iterable[Target], done: tuple[int, ...]) -> None:
         """WireError if a URL is done without a page that is no sitemap, and that nothing refused."""
-        if not self._is_from_start:  # which sitemaps were found is not known here
-            return
-        if self._leavable is None:
-            self._leavable = {fingerprint(each.url) for each in self._visit.starts if self._may_leave(each)}
-        self._leavable.update(fingerprint(each.url) for each in found if self._asks or each.kind == "sitemap")
+        self._note_found(found)
         for mark in done:
             if mark not in self._leavable:
                 raise WireError("malformed", "a URL is done without a page, and home cannot tell why")
             self._leavable.discard(mark)
 
+    def _note_found(self, found: Iterable[Target]) -> None:
+        self._leavable.update(fingerprint(each.url) for each in found if each.kind in self._kinds)
+
     def _may_leave(self, start: Target) -> bool:
-        if start.kind == "sitemap" or self._asks:
+        if start.kind in self._kinds:
             return True
         is_pruned = self._prune is not None and not self._prune.admits(start)
         return start.depth > 0 and (is_pruned or not self._scope.admits(start.url))
@@ -99,6 +101,11 @@ class Claims:
             attempts=max(target.attempts, self._tries.get(target.url, 0) + 1),
             not_before=target.not_before if target.not_before > now else 0.0,
         )
+
+
+def kinds_left(crawler: Crawler) -> tuple[str, ...]:
+    """The kinds of found URLs that may be done without a page: sitemaps, and any that rules may refuse."""
+    return ("sitemap", "page") if uses(crawler.program.rules, "request") else ("sitemap",)
 
 
 def _fetched_by(page: Page, now: float) -> Page:

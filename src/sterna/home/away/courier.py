@@ -1,13 +1,14 @@
 """The driver of trips to hosts: carries out the actions of `trip`, and reports their events."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from msgspec.structs import replace
 
 from sterna.errors import HostGone, LineBroken, ParcelRefused, Refused
 from sterna.home.away import events as ev
+from sterna.home.away.claims import kinds_left
 from sterna.home.away.line import Line, Lines, cancel
 from sterna.home.away.luggage import pack, unpack
 from sterna.home.away.negotiation import Facts, bounded, narrowed_words, room_for, shape
@@ -18,7 +19,7 @@ from sterna.home.belief.quarantine import HeldVisit
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import UNDER_WAY, Out, OutboxRow, OwnerRow
 from sterna.home.progress import Progress
-from sterna.model import Deliver, Usage, Visit
+from sterna.model import Deliver, Target, Usage, Visit
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import Session
@@ -131,6 +132,7 @@ class _TripDriver:
     _pending: asyncio.Task[ev.Event | None] | None = None  # the interruptible action under way
     _killing: asyncio.Task[None] | None = None
     _has_seen_stop: bool = False
+    _waiting: Sequence[Target] = ()  # in the ledger, of what an earlier run received
 
     async def run(self) -> None:
         event: ev.Event = ev.Moment.BEGUN
@@ -252,10 +254,16 @@ class _TripDriver:
     async def _open(self) -> ev.Opened:
         """Raises Refused if the host was caught lying recently."""
         inquiries, request = self.courier.inquiries, self.request
+        visit, is_resumed = request.visit, request.resume_from > 0
+        if is_resumed:
+            kinds = kinds_left(visit.crawler)
+            self._waiting = await self.courier.ledger.do(
+                lambda ledger: ledger.waiting(visit.site, visit.part, kinds=kinds)
+            )
         if inquiries is None:
             return ev.Opened()
         self._inquiry = inquiry = await inquiries.open(
-            request.visit, request.offer, is_resumed=request.resume_from > 0
+            visit, request.offer, is_resumed=is_resumed, waiting=self._waiting
         )
         opened = ev.Opened(is_checked=True, pages=inquiry.witness.pages)
         if held := inquiry.held:
@@ -268,7 +276,8 @@ class _TripDriver:
             visit = await self.courier.shape(self.request.visit, self.request.offer, self.line.session)
         # The start time of a visit of an earlier run is not stored.
         began = self.courier.clock.now() if is_new else 0.0
-        await self.line.load(visit, first=self.trip.next, began=began)
+        waiting = self._inquiry.witness.waiting if self._inquiry else self._waiting
+        await self.line.load(visit, first=self.trip.next, began=began, waiting=waiting)
         return ev.Ready(visit)
 
     async def _write_out(self) -> None:

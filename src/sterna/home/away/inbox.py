@@ -1,6 +1,6 @@
 """Reads the stream of a visit: checks every parcel and its order, and the proof at the end. No I/O."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -39,14 +39,22 @@ class Inbox:
     """What was received of one visit so far, over any number of streams."""
 
     def __init__(
-        self, visit: Visit, marks: Marks, *, host_key: PublicKey, began: float, first: int = 1
+        self,
+        visit: Visit,
+        marks: Marks,
+        *,
+        host_key: PublicKey,
+        began: float,
+        first: int = 1,
+        waiting: Iterable[Target] = (),
     ) -> None:
+        """`first`: the next parcel, if earlier runs received others; `waiting`: see `Claims`."""
         self._visit = visit
         self._marks = marks
         self._host_key = host_key
         self._began = began
         self._is_from_start = first == 1
-        self._claims = Claims(visit, is_from_start=self._is_from_start)
+        self._claims = Claims(visit, waiting=waiting)
         budget = visit.budget
         # Redirects and errors are pages too; each was a start URL or a found one.
         self._most_pages = budget.pages + budget.urls + len(visit.starts) + len(visit.known.fingerprints) // 8

@@ -1,7 +1,7 @@
 """Home's end of the line to one host: sessions, orders, the stream of a visit. Secrets are never stored."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -167,11 +167,15 @@ class Line:
 
     # -- one visit ---------------------------------------------------------------------------------------
 
-    async def load(self, visit: Visit, *, first: int, began: float) -> None:
-        """Packs a visit for the next order; its first parcel has number `first`. Slow if much is known."""
+    async def load(self, visit: Visit, *, first: int, began: float, waiting: Iterable[Target] = ()) -> None:
+        """Packs a visit for the next order; its first parcel has number `first`. Slow if much is known.
+
+        `waiting`: what earlier runs received and what is not done since; see `Claims`.
+        """
         self._visit = visit
         self._starts, self._known, marks = await asyncio.to_thread(_packed, visit)
-        self._inbox = Inbox(visit, marks, host_key=self._offer.public_key, began=began, first=first)
+        key = self._offer.public_key
+        self._inbox = Inbox(visit, marks, host_key=key, began=began, first=first, waiting=waiting)
 
     async def order(self, *, resume_from: int, level: int) -> None:
         """Sends the visit, or resumes it; the stream is then read with read()."""

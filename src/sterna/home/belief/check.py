@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from sterna.crawler.predicate import Judge, row_of
 from sterna.home.away.luggage import luggage
+from sterna.home.belief.refused import ask_again
 from sterna.home.belief.rerun import Rerun, rerun_of
 from sterna.model import (
     Budget,
@@ -57,8 +58,6 @@ MOST_OMISSIONS = 5
 _NOT_THERE = (404, 410)
 _EMPTY = Page(url="", fingerprint=0, depth=0, fetched=0.0)
 READ_SECONDS = 600.0  # for the visit that reads a sample
-STEADY = 1.05  # requests for a page, up to which the site is free of trouble
-ROBOTS_REQUESTS = 3  # that a read may need before
 STOP_SECONDS = 5.0  # for which a check continues after the run was stopped
 # Used only if the user asks for strict checks, to see what browsers are shown.
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -139,28 +138,28 @@ class Check:
         self._as_browser: dict[int, Page] = {}
         self._again: dict[int, Page] = {}
         self._referrers: dict[int, Page] = {}
-        self._rerun: Rerun | None = None  # of pages that rules judged
+        self._rules_usage = Usage()  # of rules that were run again
         self._robots = self.visit.robots  # replaced by what the first read finds; hosts do not report it
 
     async def run(self, count: int, stop: asyncio.Event) -> Report:
         """Reads `count` pages from here, those that differ twice; a finding for each."""
         sample = self.witness.draw(count)
-        if not sample:
-            return Report()
         halt = asyncio.Event()
         ending = asyncio.create_task(_set_later(stop, halt))
         try:
-            findings = await self._find(sample, halt) + await self._judge_again(count, halt)
+            findings = await self._find(sample, halt) if sample else []
+            findings += await self._judge_again(count, halt)
+            findings += await self._ask_again(halt)
         finally:
             ending.cancel()
         usage = Usage(
             requests=sum(read.requests for read in self._reads),
             bytes_received=sum(read.bytes_received for read in self._reads),
-        ).plus(self._rerun.usage if self._rerun else Usage())
-        first = self._reads[0]
+        ).plus(self._rules_usage)
+        first = self._reads[0] if self._reads else _Read()
         is_cut = first.ended is Ended.BUDGET  # a site may require long delays
         late = sum(each.page.fingerprint not in first.pages for each in sample) if is_cut else 0
-        return Report(findings=tuple(excuses.weighed(weighed(findings))), usage=usage, late=late)
+        return Report(findings=tuple(weighed(findings)), usage=usage, late=late)
 
     async def _find(self, sample: Sequence[ReportedPage], halt: asyncio.Event) -> list[Finding]:
         pages = [each.page for each in sample]
@@ -174,45 +173,74 @@ class Check:
         self._again = (await self._read([*suspects, *missed, *more], halt)).pages
         await self._read_referrers(suspects, halt)
         findings = [self._judged(each) for each in sample]
-        findings += [self._of_excuse(page, self._again.get(page.fingerprint)) for page in more]
+        findings += [excuses.tried(page, self._again.get(page.fingerprint)) for page in more]
+        trouble = self._trouble(pages, more)
+        findings = excuses.weighed(findings, excused=self.witness.excused, trouble=trouble)
         same = {each.url for each in findings if each.verdict is Judgement.SAME}
         # A host need not read the links of an unchanged page again.
         true = {page.url: page.depth for page in pages if page.url in same and not page.is_unchanged}
         findings += [_omitted(page, self._again.get(page.fingerprint)) for page in missed]
-        return findings + self._omissions(first.found, true)
+        has_rules = bool(
+            self.visit.crawler.program.rules
+        )  # which decide what is followed: see _judge_again()
+        return findings if has_rules else findings + self._omissions(first.found, true)
 
     # -- what was not brought ----------------------------------------------------------------------------
 
     def _more_excuses(self, pages: Sequence[Page]) -> list[Page]:
         """More pages that the host did not bring, if one of the sample can be had: one may be an accident."""
         seen = ((page, self._seen.get(page.fingerprint)) for page in pages)
-        findings = [self._of_excuse(page, ours) for page, ours in seen if excuses.is_excuse(page)]
+        findings = [excuses.tried(page, ours) for page, ours in seen if excuses.is_excuse(page)]
         if not any(each.verdict is Judgement.UNFOUNDED for each in findings):
             return []
         drawn = {page.fingerprint for page in pages}
         return [page for page in self.witness.excuses if page.fingerprint not in drawn]
 
-    def _of_excuse(self, page: Page, seen: Page | None) -> Finding:
-        finding = excuses.tried(page, seen)
-        if finding.verdict is Judgement.UNFOUNDED and not self._is_steady():
-            return Finding(page.url, Judgement.CHANGED, "the site is not steady from here either")
-        return finding
+    def _trouble(self, sample: Sequence[Page], more: Sequence[Page]) -> excuses.Trouble:
+        """How the site failed from here: requests are counted, since a page may come at the second try."""
+        requests = answered = 0
+        for read in self._reads:
+            broken = [page for page in read.pages.values() if excuses.is_broken(page)]
+            answered += sum(page.status > 0 and page not in broken for page in read.pages.values())
+            requests += read.requests - excuses.TRIES * len(broken) - (read.robots is not None)
+        excused = self.witness.excused
+        tried = [*filter(excuses.is_excuse, sample), *more]
+        plain = [page for page in sample if not excuses.is_excuse(page)]
+        share = excused * self._broken_share(tried) + (1.0 - excused) * self._broken_share(plain)
+        return excuses.Trouble(max(requests, answered), max(requests - answered, 0), share)
 
-    def _is_steady(self) -> bool:
-        """True if hardly any request of the check had to be repeated."""
-        requests = sum(read.requests - ROBOTS_REQUESTS for read in self._reads)
-        return requests <= STEADY * sum(len(read.pages) for read in self._reads)
+    def _broken_share(self, pages: Sequence[Page]) -> float:
+        seen = self._seen | self._again
+        broken = [page for page in pages if excuses.is_broken(seen.get(page.fingerprint, _EMPTY))]
+        return len(broken) / max(len(pages), 1)
+
+    # -- what rules did ----------------------------------------------------------------------------------
 
     async def _judge_again(self, count: int, halt: asyncio.Event) -> list[Finding]:
-        """Findings for what rules made of some pages."""
+        """Findings for what rules made of some pages, and for links that they follow from them."""
         run = self.witness.runs.run if self.witness.runs else None
-        if run is None or not (self.is_whole and self._manner.is_same_version) or halt.is_set():
+        if run is None or not self._manner.is_same_version or halt.is_set():
             return []
         told = run.pages[:count]
-        self._rerun = rerun = Rerun(replace(run, failed=run.failed[:count]))
+        rerun = Rerun(replace(run, failed=run.failed[:count]))
         visit = replace(rerun_of(self.visit, rerun.run, told), robots=self._robots)
         await self.here.carry_out(visit, deliver=rerun.take, stop=halt)
-        return rerun.findings(told, is_from_disk=self._manner.is_from_disk)
+        self._rules_usage = self._rules_usage.plus(rerun.usage)
+        findings = rerun.findings(told, is_from_disk=self._manner.is_from_disk)
+        return findings + self._omissions(rerun.found, rerun.true(told))
+
+    async def _ask_again(self, halt: asyncio.Event) -> list[Finding]:
+        """Findings for what the host was done with because rules refuse it."""
+        refusals = self.witness.refusals
+        if refusals is None or not self._manner.is_same_version or halt.is_set():
+            return []
+
+        async def carry_out(visit: Visit, deliver: Deliver) -> None:
+            await self.here.carry_out(replace(visit, robots=self._robots), deliver=deliver, stop=halt)
+
+        findings, usage = await ask_again(refusals.kept, self.visit, carry_out, halt)
+        self._rules_usage = self._rules_usage.plus(usage)
+        return findings
 
     # -- one page ----------------------------------------------------------------------------------------
 
@@ -228,7 +256,7 @@ class Check:
         page, mark, keep = reported.page, reported.page.fingerprint, self.visit.crawler.program.keep
         ours, second = self._seen.get(mark), self._again.get(mark)
         if excuses.is_excuse(page):
-            return self._of_excuse(page, ours)
+            return excuses.tried(page, ours)
         finding = judge(
             page,
             trimmed(ours, keep) if ours else None,
@@ -270,8 +298,7 @@ class Check:
 
     def _omissions(self, found: Iterable[Target], true: Mapping[str, int]) -> list[Finding]:
         """Findings for links of true pages, by URL and depth, that the host should have reported."""
-        program = self.visit.crawler.program
-        if not (self.is_whole and self._manner.is_same_version) or program.rules or program.prune:
+        if not (self.is_whole and self._manner.is_same_version) or self.visit.crawler.program.prune:
             return []  # which links are followed is then not known here
         omitted = [
             link

@@ -1,7 +1,7 @@
 """The inquiry into a visit at a host: its parcels are witnessed, quarantined if need be, and checked."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
@@ -14,7 +14,8 @@ from sterna.home.belief.quarantine import HeldVisit, Quarantine
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import SampleRow, TrustRow
 from sterna.home.progress import Progress
-from sterna.model import Visit
+from sterna.model import State, Target, Visit
+from sterna.trust.refusals import RefusalWitness
 from sterna.trust.runs import RunWitness
 from sterna.trust.sampling import Witness, sample_count
 from sterna.trust.score import Belief, Score, alone_seconds, belief, counted, succeeded
@@ -38,8 +39,13 @@ class Inquiries:
     is_strict: bool = False  # treats every host as an unknown one: results are held, samples are large
     random: Random = field(default_factory=SystemRandom)  # hosts must not predict the sample
 
-    async def open(self, visit: Visit, offer: Offer, *, is_resumed: bool) -> "Inquiry":
-        """Raises Refused if the host was caught lying recently."""
+    async def open(
+        self, visit: Visit, offer: Offer, *, is_resumed: bool, waiting: Sequence[Target] = ()
+    ) -> "Inquiry":
+        """Raises Refused if the host was caught lying recently.
+
+        `waiting`: what the ledger has of a resumed visit, and what is not done yet.
+        """
         row = await self.row(offer)
         now = self.clock.now()
         if row.until > now and not is_resumed:
@@ -47,17 +53,14 @@ class Inquiries:
         of = belief(_score(row), now)
         is_held = self.quarantine.has(visit.id) if is_resumed else self.is_strict or not of.is_trusted
         held = await self.quarantine.open(visit.id) if is_held else None
-        witness = Witness(self.random, runs=self._runs(visit))
+        state = visit.state
+        if is_resumed and not held:  # the ledger has the state of the parcels that are not seen here
+            state = await self.ledger.do(lambda ledger: ledger.state(visit.site))
+        witness = witness_of(visit, state, self.random)
+        witness.resume(waiting)
         for each in held.parcels() if held else ():
             witness.see(each.parcel)
         return Inquiry(self, offer, of, held, witness)
-
-    def _runs(self, visit: Visit) -> RunWitness | None:
-        rules = visit.crawler.program.rules
-        has_memory = remember(rules)
-        if not rules or (has_memory and uses(rules, "request")):
-            return None  # in which order requests were judged is not known here
-        return RunWitness(self.random, visit.state, has_memory=has_memory)
 
     async def row(self, offer: Offer) -> TrustRow:
         """The trust score of the host; a new key does not inherit good marks."""
@@ -68,6 +71,18 @@ class Inquiries:
             return row
         score = succeeded(_score(row))
         return replace(row, key=offer.key, good=score.good, bad=score.bad)
+
+
+def witness_of(visit: Visit, state: State, random: Random) -> Witness:
+    """The witness of a visit, whose crawler has this state before the next parcel."""
+    rules = visit.crawler.program.rules
+    has_memory, asks = remember(rules), uses(rules, "request")
+    runs = refusals = None
+    if rules and not (has_memory and asks):  # in which order requests were judged is not known here
+        runs = RunWitness(random, state, has_memory=has_memory)
+    if asks:
+        refusals = RefusalWitness(random, visit.starts, state, has_memory=has_memory)
+    return Witness(random, runs=runs, refusals=refusals)
 
 
 @dataclass(eq=False, repr=False)

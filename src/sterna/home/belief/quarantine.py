@@ -47,7 +47,7 @@ class Quarantine:
 
     async def open(self, visit: str) -> "HeldVisit":
         """A visit's quarantine, with the parcels of an earlier run."""
-        held = HeldVisit(self._path(visit), self._note)
+        held = HeldVisit(self._path(visit), self._note, aside=self._folder.parent / ASIDE)
         await asyncio.to_thread(held.begin)
         self._note(held.size_bytes)
         return held
@@ -73,9 +73,10 @@ class Quarantine:
 class HeldVisit:
     """The quarantined parcels of one visit; used by one task."""
 
-    def __init__(self, path: Path, note: Callable[[int], None]) -> None:
+    def __init__(self, path: Path, note: Callable[[int], None], *, aside: Path) -> None:
         self._path = path
         self._note = note
+        self._aside = aside  # the folder for a file that cannot be read
         self._file: BinaryIO | None = None
         self._unread: Iterator[Held] | None = None  # begun by next()
         # Changed by begin(), add(), prove() and leave().
@@ -84,18 +85,28 @@ class HeldVisit:
         self.is_proven = False
 
     def begin(self) -> None:
-        """Opens the file, and truncates an incomplete record at its end."""
+        """Opens the file, and truncates an incomplete record at its end.
+
+        A file of another version of Sterna is set aside: its host has deleted the parcels in it.
+        """
+        try:
+            self._open()
+        except (msgspec.MsgspecError, zstandard.ZstdError):
+            assert self._file
+            self._file.close()
+            set_aside(self._path, self._aside)
+            self.last, self.is_proven, self.size_bytes = 0, False, 0
+            self._open()
+
+    def _open(self) -> None:
         with storage_errors(self._path):
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             self._file = self._path.open("a+b")
             sync_folder(self._path.parent)
-            try:
-                for end, data in self._records():
-                    self.is_proven = data == _END
-                    self.last = self.last if self.is_proven else _decoded(data).parcel.number
-                    self.size_bytes = end
-            except (msgspec.MsgspecError, zstandard.ZstdError):  # another version of Sterna wrote the file
-                self.last, self.is_proven, self.size_bytes = 0, False, 0
+            for end, data in self._records():
+                self.is_proven = data == _END
+                self.last = self.last if self.is_proven else _decoded(data).parcel.number
+                self.size_bytes = end
             self._file.truncate(self.size_bytes)
 
     async def add(self, parcel: Parcel, size_bytes: int) -> None:

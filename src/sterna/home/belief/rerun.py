@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from sterna.model import Budget, Known, Page, Parcel, Target, Usage, Visit
+from sterna.trust.excuses import MANY, UNFOUNDED_SHARE, together
 from sterna.trust.judgement import COMPARED, Finding, Judgement
 from sterna.trust.runs import RuledPage, Run, apply, first_rows, ruled_pages
 
 READ_SECONDS = 600.0
-_NOWHERE = ("\0",)  # the name of no part of a site: what rules load is not fetched
+NOWHERE = ("\0",)  # the name of no part of a site: what rules load is not fetched
 _OWN_LIMITS = ("requests", "fetched_bytes", "sent_bytes", "wall_seconds", "cpu_seconds")
-_NO_LIMITS = {name: getattr(Budget(), name) for name in _OWN_LIMITS}
+NO_LIMITS = {name: getattr(Budget(), name) for name in _OWN_LIMITS}
 
 
 def rerun_of(visit: Visit, run: Run, told: Sequence[RuledPage]) -> Visit:
@@ -42,8 +43,8 @@ def rerun_of(visit: Visit, run: Run, told: Sequence[RuledPage]) -> Visit:
         ),
         known=Known(),
         state=run.state,
-        budget=replace(visit.budget, pages=len(pages), seconds=READ_SECONDS, **_NO_LIMITS),
-        within=_NOWHERE,
+        budget=replace(visit.budget, pages=len(pages), seconds=READ_SECONDS, **NO_LIMITS),
+        within=NOWHERE,
     )
 
 
@@ -56,6 +57,7 @@ class Rerun:
     first: tuple[bytes, ...] = ()
     failed: set[int] = field(default_factory=set)  # fingerprints of pages that the rules fail on here too
     facts: dict[int, bytes] = field(init=False)
+    found: list[Target] = field(default_factory=list)  # the links that its pages were followed to
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
@@ -65,6 +67,7 @@ class Rerun:
         self.pages += ruled_pages(parcel)
         self.first += first_rows(parcel)
         self.failed.update(page.fingerprint for page in parcel.pages if page.error == "rules")
+        self.found += parcel.checkpoint.found
         apply(self.facts, parcel.state)
         usage = parcel.usage
         self.usage = self.usage.plus(Usage(requests=usage.requests, bytes_received=usage.bytes_received))
@@ -72,11 +75,26 @@ class Rerun:
     def findings(self, told: Sequence[RuledPage], *, is_from_disk: bool) -> list[Finding]:
         """What differs from what the host told; one that reads files may read the same bytes otherwise."""
         found = [self._of_failed(page) for page in self.run.failed]
+        unfounded = sum(each.verdict is Judgement.UNFOUNDED for each in found)
+        tried = sum(each.verdict is not Judgement.UNSEEN for each in found)
+        if MANY <= unfounded >= UNFOUNDED_SHARE * tried:
+            found = together(found, tried)
         if difference := self._difference(told):
             is_alike = all(_is_read_alike(a.page, b.page) for a, b in zip(told, self.pages, strict=False))
             is_sure = is_alike and not (is_from_disk and any(not each.page.is_kept for each in told))
             found.append(difference if is_sure else replace(difference, verdict=Judgement.DOUBTFUL))
         return found
+
+    def true(self, told: Sequence[RuledPage]) -> dict[str, int]:
+        """The pages that rules judged alike at both ends, by URL and depth: what they follow is alike too."""
+        true: dict[str, int] = {}
+        for theirs, ours in zip(told, self.pages, strict=False):
+            is_alike = theirs.rows == ours.rows and theirs.page.is_kept == ours.page.is_kept
+            if not (is_alike and _is_same(theirs.page, ours.page)):
+                break
+            if _is_read_alike(theirs.page, ours.page):
+                true[theirs.page.url] = theirs.page.depth
+        return true
 
     def _difference(self, told: Sequence[RuledPage]) -> Finding | None:
         """The first page of which rules decide otherwise; after one that has changed nothing is known."""

@@ -92,6 +92,9 @@ class PagesAndParcels(Protocol):
     def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
         """The pages, each a site and a fingerprint, of which an earlier version is stored."""
 
+    def waiting(self, site: str, part: str, *, kinds: Collection[str]) -> list[Target]:
+        """The URLs of these kinds in the frontier of a part, in the order in which they are fetched."""
+
     def forget_validators(self) -> None:
         """Makes the next visits fetch every page whole: earlier ones kept less of it."""
 

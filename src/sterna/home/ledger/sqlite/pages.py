@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger.records import WHOLE, Change, Disposal
 from sterna.home.ledger.sqlite.database import Part, add_to_tally
-from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, free_at
+from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, free_at, target_of
 from sterna.home.ledger.sqlite.lookup import Lookup, chunks
 from sterna.home.ledger.sqlite.memory import change_state
 from sterna.home.ledger.sqlite.outbox import add_arrival, end
@@ -38,6 +38,16 @@ class Pages(Part):
             for some in chunks(sorted(pages)):  # neighbours share pages of the table
                 found.update(db.execute(stored_sql(len(some)), list(chain.from_iterable(some))))
             return found
+
+    def waiting(self, site: str, part: str, *, kinds: Collection[str]) -> list[Target]:
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT url, rank, referrer, kind, hops, attempts, not_before FROM frontier"  # noqa: S608
+                " WHERE site_id = (SELECT id FROM site WHERE origin = ?) AND part = ?"
+                f" AND kind IN ({', '.join('?' * len(kinds))}) ORDER BY rank, fingerprint",
+                (site, part, *kinds),
+            )
+            return [target_of(site, each) for each in rows]
 
     def forget_validators(self) -> None:
         with self._database.transaction() as db:
