@@ -30,7 +30,8 @@ MOST_SAMPLES = ceil(log(1.0 - WANTED_DETECTION) / log(1.0 - ALTERED_SHARE))
 ONE_IN = 20  # pages of a visit, at most
 MOST_EXCUSES = 16  # that are tried once one of them turned out to be unfounded
 MOST_MOVES = 16  # start pages that moved to another site: each of them is checked
-MOST_LATE = 20  # URLs that an honest visit may put off: those under way when its site asked for a pause
+MOST_LATE = 20  # URLs that an honest visit may put off, after requests that failed
+MOST_BLOCKED = 64  # if its site asked for a pause or failed, which ended it: one for each connection
 OFTEN = 3  # times that a URL was put off, from which it is checked in any case
 _UNKNOWN = belief(Score(), 0.0)
 _MAX_RAW_BYTES = 8 * 1024 * 1024
@@ -124,7 +125,8 @@ class Witness:
         if parcel.ended:
             late = [each for each in checkpoint.again if each.not_before]
             often = [each for each in checkpoint.again if each.attempts >= OFTEN]
-            for each in late if len(late) > MOST_LATE else often:
+            most = MOST_BLOCKED if parcel.ended in (Ended.BLOCKED, Ended.FAILING) else MOST_LATE
+            for each in late if len(late) > most else often:
                 yield PUT_OFF, each
 
     def _consider(self, page: Page) -> None:

@@ -17,14 +17,14 @@ from tests.home.belief.lying_sites import (
     ruled_visit,
     web_of,
 )
-from tests.runtime.fakes import SITE, FakeWeb, Step, linking, reply, run
+from tests.runtime.fakes import SITE, FakeWeb, Step, linking, reply, run, visit_of
 
 from sterna.errors import FetchError, WireError
 from sterna.home.belief.check import Report
-from sterna.model import Link, Links, Page, Parcel
+from sterna.model import Ended, Link, Links, Page, Parcel, Target
 from sterna.runtime.engine.client import Engines
 from sterna.trust.judgement import Judgement
-from sterna.trust.sampling import MOST_EXCUSES, MOST_LATE
+from sterna.trust.sampling import MOST_BLOCKED, MOST_EXCUSES, MOST_LATE
 
 COUNT = 200
 
@@ -143,15 +143,20 @@ def test_few_urls_are_put_off_without_being_tried() -> None:
     assert verdicts(report) == {Judgement.SAME: 41 - MOST_LATE}
 
 
+def test_visit_with_many_connections_may_put_off_one_for_each_when_its_site_asks_for_a_pause() -> None:
+    def blocked(parcels: list[Parcel]) -> list[Parcel]:
+        *first, last = hiding("again", {f"{SITE}/{n}" for n in range(MOST_BLOCKED)})(parcels)
+        return [*first, replace(last, ended=Ended.BLOCKED)]
+
+    report = run(Checking(web_of(pages(100)), tamper=blocked).run())
+    assert verdicts(report) == {Judgement.SAME: 101 - MOST_BLOCKED}
+
+
 def test_urls_that_are_put_off_again_and_again_are_tried() -> None:
     urls = {f"{SITE}/{n}" for n in range(6)}
-
-    def often(parcels: list[Parcel]) -> list[Parcel]:
-        *first, last = hiding("again", urls)(parcels)
-        again = tuple(replace(each, attempts=3) for each in last.checkpoint.again)
-        return [*first, replace(last, checkpoint=replace(last.checkpoint, again=again))]
-
-    report = run(Checking(web_of(pages()), tamper=often).run())
+    starts = (Target(f"{SITE}/"), *(Target(url, 1, attempts=2) for url in sorted(urls)))
+    visit = replace(visit_of(), starts=starts)
+    report = run(Checking(web_of(pages()), tamper=hiding("again", urls), visit=visit).run())
     assert [each.verdict for each in report.bad] == [Judgement.MISSING]
 
 

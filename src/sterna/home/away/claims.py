@@ -98,7 +98,7 @@ class Claims:
             self._tries = {start.url: start.attempts for start in self._visit.starts}
         return replace(
             target,
-            attempts=max(target.attempts, self._tries.get(target.url, 0) + 1),
+            attempts=self._tries.get(target.url, 0) + 1,
             not_before=target.not_before if target.not_before > now else 0.0,
         )
 
