@@ -24,6 +24,7 @@ from sterna.home.ledger.records import (
     SampleRow,
     SiteFact,
     SiteRow,
+    Standing,
     TrustRow,
     VisitRow,
 )
@@ -89,8 +90,8 @@ class PagesAndParcels(Protocol):
     def batch(self) -> int:
         """The number of the last committed batch of rows; 0 if there is none."""
 
-    def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
-        """The pages, each a site and a fingerprint, of which an earlier version is stored."""
+    def standings(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Standing]:
+        """Those of the pages, each a site and a fingerprint, that were visited before."""
 
     def forget_validators(self) -> None:
         """Makes the next visits fetch every page whole: earlier ones kept less of it."""

@@ -38,6 +38,18 @@ class Disposal(StrEnum):
     GAP = "gap"  # a parcel before it is missing
 
 
+class Standing(Record, frozen=True):
+    """A page as the ledger knows it: the last answer, and whether a version of it is stored and wanted."""
+
+    status: int
+    error: str
+    is_kept: bool
+
+    @property
+    def is_good(self) -> bool:
+        return 200 <= self.status < 300 and not self.error
+
+
 class Counts(Record, frozen=True, kw_only=True):
     """Counters of a crawl."""
 
