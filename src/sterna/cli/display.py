@@ -49,6 +49,9 @@ class Display:
     def warn(self, text: str) -> None:
         pass
 
+    def note(self, text: str) -> None:
+        """What a changed errand means."""
+
     def tell(self, placement: Placement) -> None:
         """Where a visit is made, and why."""
 
@@ -85,6 +88,9 @@ class JsonDisplay(Display):
     def warn(self, text: str) -> None:
         say_json({"warning": text})
 
+    def note(self, text: str) -> None:
+        say_json({"note": text})
+
     def tell(self, placement: Placement) -> None:
         if self._is_verbose:
             say_json({"visit": placement})
@@ -117,6 +123,9 @@ class LineDisplay(Display):
 
     def warn(self, text: str) -> None:
         warn(text)
+
+    def note(self, text: str) -> None:
+        sys.stderr.write(harmless(text) + "\n")
 
     def tell(self, placement: Placement) -> None:
         if self._is_verbose:

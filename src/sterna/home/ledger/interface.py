@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.crawler.pack import SavedProgress
 from sterna.home.ledger.records import (
+    Again,
     Change,
     Counts,
     Disposal,
@@ -25,6 +26,7 @@ from sterna.home.ledger.records import (
     SiteFact,
     SiteRow,
     Standing,
+    Stored,
     TrustRow,
     VisitRow,
 )
@@ -71,6 +73,23 @@ class SitesAndLeases(Protocol):
     def refresh(self, *, older_than: float, now: float) -> int:
         """Puts older pages back into the frontier: their number. Sites given up are tried again."""
 
+    def follow(
+        self, links: Sequence[tuple[str, str]], *, admits: Callable[[Target], bool], now: float
+    ) -> int:
+        """Adds links, each from a page that is known to a URL, to the frontier: how many are new."""
+
+    def forget_passed(self) -> None:
+        """Forgets the URLs that were done with and have no page, so that they may be found again."""
+
+    def visit_starts(self, *, now: float) -> None:
+        """Puts the start pages back into the frontier: a visit reads the sitemaps of its site."""
+
+    def fetch_again(self, *, kind: Again, now: float) -> int:
+        """Puts pages back into the frontier, to be fetched whole: their number.
+
+        Of `unkept` ones nothing is stored; of `undigested` ones it is not known which version is stored.
+        """
+
     def wake(self, *, now: float) -> None:
         """Gives every idle part with URLs in its frontier a turn: limits may have changed."""
 
@@ -92,6 +111,9 @@ class PagesAndParcels(Protocol):
 
     def standings(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Standing]:
         """Those of the pages, each a site and a fingerprint, that were visited before."""
+
+    def kept_versions(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Stored]:
+        """Those of the pages, each a site and a fingerprint, that are kept."""
 
     def forget_validators(self) -> None:
         """Makes the next visits fetch every page whole: earlier ones kept less of it."""

@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from msgspec.structs import astuple
 from sterna.archive.manifest import UNWANTED, Segment, WarcPosition
 from sterna.home.ledger.records import WHOLE
 from sterna.home.ledger.sqlite.database import Database, count
-from sterna.home.ledger.sqlite.frontier import add_targets, ids_of_sites, put_back
+from sterna.home.ledger.sqlite.frontier import add_targets, depths_of, ids_of_sites, put_back
 from sterna.home.ledger.sqlite.lookup import chunks
 from sterna.home.ledger.sqlite.pages import BATCHES
 from sterna.model import Target
@@ -120,7 +119,7 @@ class Adopter:
         """Adds what these links, each from a page to a URL, lead to; pages that are missing are added too."""
         sources = {source for source, _ in links}
         with self._database.transaction() as db:
-            depths = _depths(db, sources)
+            depths = depths_of(db, sources)
             found = dict.fromkeys(sources - depths.keys(), (1, ""))
             for source, url in links:
                 depth = depths.get(source, 1) + 1
@@ -229,19 +228,3 @@ class Adopter:
                 for visit, stay in self._visits.items()
             ],
         )
-
-
-def _depths(db: sqlite3.Connection, urls: Collection[str]) -> dict[str, int]:
-    """The depths of those URLs that are pages."""
-    ids = ids_of_sites(db, {site_of(url) for url in urls})
-    keys = {(ids[site_of(url)], fingerprint(url)): url for url in urls}
-    depths: dict[str, int] = {}
-    for some in chunks(sorted(keys)):
-        values = ", ".join(["(?, ?)"] * len(some))
-        rows = db.execute(
-            f"WITH asked (site, mark) AS (VALUES {values}) SELECT site, mark, depth FROM asked"  # noqa: S608
-            " CROSS JOIN page ON site_id = site AND fingerprint = mark",
-            list(chain.from_iterable(some)),
-        )
-        depths |= {keys[site, mark]: depth for site, mark, depth in rows}
-    return depths

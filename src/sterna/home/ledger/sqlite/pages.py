@@ -9,7 +9,7 @@ from itertools import chain
 from msgspec.structs import astuple
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.home.ledger.records import WHOLE, Change, Disposal, Standing
+from sterna.home.ledger.records import WHOLE, Change, Disposal, Standing, Stored
 from sterna.home.ledger.sqlite.database import Part, add_to_tally
 from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, free_at
 from sterna.home.ledger.sqlite.lookup import Lookup, chunks
@@ -38,8 +38,18 @@ class Pages(Part):
             found: dict[tuple[str, int], Standing] = {}
             for some in chunks(sorted(pages)):  # neighbours share pages of the table
                 rows = db.execute(standings_sql(len(some)), list(chain.from_iterable(some)))
-                for origin, mark, status, error, is_kept in rows:
+                for origin, mark, status, error, is_kept, _ in rows:
                     found[origin, mark] = Standing(status, error, bool(is_kept))
+            return found
+
+    def kept_versions(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Stored]:
+        with self._database.reading() as db:
+            found: dict[tuple[str, int], Stored] = {}
+            for some in chunks(sorted(pages)):
+                rows = db.execute(standings_sql(len(some)), list(chain.from_iterable(some)))
+                for origin, mark, status, _, is_kept, digest in rows:
+                    if is_kept:
+                        found[origin, mark] = Stored(status, digest)
             return found
 
     def forget_validators(self) -> None:
@@ -97,6 +107,11 @@ class Commit:
                 add_arrival(self.db, parcel, parcel.arrival, now=self.now)
         _add_segments(self.db, change.segments)
         _write_warc(self.db, change.warc)
+        self.db.executemany(
+            "UPDATE page SET is_kept = 0 WHERE site_id = (SELECT id FROM site WHERE origin = ?)"
+            " AND fingerprint = ?",
+            change.ended,
+        )
         if change.batch:
             # Otherwise followers would miss or double rows.
             if change.batch != (following := _last_batch(self.db) + 1):
@@ -289,7 +304,7 @@ def standings_sql(count: int) -> str:
     """The statement for `count` pages; a plain join might start with `page` and read all of it."""
     return (
         f"WITH asked (origin, mark) AS (VALUES {', '.join(['(?, ?)'] * count)})"  # noqa: S608
-        " SELECT asked.origin, mark, status, error, is_kept FROM asked"
+        " SELECT asked.origin, mark, status, error, is_kept, digest FROM asked"
         " CROSS JOIN site ON site.origin = asked.origin"
         " CROSS JOIN page ON page.site_id = site.id AND page.fingerprint = mark"
     )
