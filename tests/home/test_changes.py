@@ -44,7 +44,8 @@ def test_greater_depth_needs_the_ledger_alone() -> None:
 
 
 def test_links_that_the_archive_lacks_are_found_by_fetching() -> None:
-    old, new = {"include": ("a",)}, {"include": ("a", "b")}
+    old: dict[str, Any] = {"include": ("a",)}
+    new: dict[str, Any] = {"include": ("a", "b")}
     for program in (Program(keep=Keep(fields=("title",))), replace(ALL, rules=(Source("r", ""),))):
         found = changes_between(errand(program, **old), errand(program, **new))
         assert (found.follows_links, found.fetches_all) == (False, True)
