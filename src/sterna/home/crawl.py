@@ -386,6 +386,7 @@ class _Home:
             total_pages=counts.pages,
             next_turn=counts.next_turn,
             kept=usage.kept,
+            has_own_limit=bool(getattr(self._errand.budget, ended, 0)),
             rows=progress.rows,
             cpu_seconds=round(usage.cpu_seconds, 3),
             checked=progress.checked,
