@@ -67,10 +67,12 @@ def test_first_line_of_a_log_has_the_rate_since_the_crawl_began(
 
 
 def summary(**fields: Any) -> Summary:
-    counts = dict.fromkeys(
+    counts: dict[str, Any] = dict.fromkeys(
         ("pages", "requests", "bytes_received", "seconds", "pages_per_second", "peak_memory_bytes"), 1
     )
-    more = dict.fromkeys(("unchanged", "redirects", "sites", "pending", "waiting_sites", "total_pages"), 1)
+    more: dict[str, Any] = dict.fromkeys(
+        ("unchanged", "redirects", "sites", "pending", "waiting_sites", "total_pages"), 1
+    )
     return Summary(**counts, **more, errors={}, visits={}, next_turn=None, collection="c", **fields)
 
 
