@@ -1,12 +1,17 @@
-"""What is said while what follows a crawl is waited for."""
+"""What is said of a crawl while it runs, after it, and while what follows it is waited for."""
 
 import json
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sterna.cli.display import Display, JsonDisplay, LineDisplay, LiveDisplay
+from sterna.cli.display import Display, JsonDisplay, LineDisplay, LiveDisplay, Meter, report
 from sterna.cli.lines import LINE_SECONDS
+from sterna.home.folder import CollectionFolder
+from sterna.home.progress import Progress, Summary
+from sterna.model import Usage
 
 
 @pytest.fixture
@@ -47,3 +52,40 @@ def test_script_gets_json_and_who_wants_quiet_nothing(capsys: pytest.CaptureFixt
         [{"waiting": "indexing: 2 pages left"}],
         "",
     )
+
+
+def test_first_line_of_a_log_has_the_rate_since_the_crawl_began(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    display, progress = LineDisplay(), Progress(began=0.0)
+    meter = Meter()
+    clock[0] += LINE_SECONDS
+    progress.count(Usage(pages=20))
+    progress.pending = 40
+    display._show(progress, meter)
+    assert "a second 2.0" in capsys.readouterr().err
+
+
+def summary(**fields: Any) -> Summary:
+    counts: dict[str, Any] = dict.fromkeys(
+        ("pages", "requests", "bytes_received", "seconds", "pages_per_second", "peak_memory_bytes"), 1
+    )
+    more: dict[str, Any] = dict.fromkeys(
+        ("unchanged", "redirects", "sites", "pending", "waiting_sites", "total_pages"), 1
+    )
+    return Summary(**counts, **more, errors={}, visits={}, next_turn=None, collection="c", **fields)
+
+
+@pytest.mark.parametrize(
+    ("ended", "is_own", "words"),
+    [
+        ("wall_seconds", True, "its limit of wall_seconds is reached"),
+        ("wall_seconds", False, "its rules took too long for one page"),
+        ("memory_bytes", False, "its rules needed more memory than the sandbox has: see budget.memory_bytes"),
+        ("requests", False, "a host's limit of requests is reached"),
+        ("crash", False, "its rule engine crashed"),
+    ],
+)
+def test_report_names_no_limit_that_nobody_set(tmp_path: Path, ended: str, is_own: bool, words: str) -> None:
+    lines = report(summary(ended=ended, has_own_limit=is_own), CollectionFolder(tmp_path))
+    assert f"the crawler was ended: {words}" in lines

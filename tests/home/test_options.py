@@ -194,3 +194,14 @@ def test_malformed_host_is_refused_by_its_name(text: str) -> None:
 def test_wrong_choice_of_place_is_refused(fields: dict[str, int], option: str) -> None:
     with pytest.raises(UsageError, match=option):
         Options(**fields).check()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("delay", "address", "domain"),
+    [(1.0, 10.0, 5.0), (0.5, 10.0, 5.0), (0.1, 10.0, 10.0), (0.02, 50.0, 50.0)],
+)
+def test_shared_limits_hold_back_no_delay_that_was_given(delay: float, address: float, domain: float) -> None:
+    limits = Options(delay=delay).shared_limits()
+    assert (limits.address.requests, limits.domain.requests) == (address, domain)
+    own = Limits(domain=Rate(requests=1.0))
+    assert Options(delay=delay, limits=own).shared_limits() == own

@@ -1,10 +1,12 @@
 """Parts of a collection: some batches, one visit, crawlers of some names."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.query.histories import SITE, Archive, fact, page, rows
 
+from sterna.archive.manifest import UNWANTED
 from sterna.archive.rows import fact_table
 from sterna.model import Link, Links
 from sterna.query.engine import Engine
@@ -102,3 +104,20 @@ def test_how_rows_are_found_again_is_not_shown(archive: Archive) -> None:
             ("v2", "health"),
             ("v3", "news"),
         ]
+
+
+def test_tombstone_ends_a_page_and_stays_in_its_history(tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "archive")
+    archive.add([page("a", 1, digest=b"1"), page("b", 1, digest=b"2"), page("never", 1, digest=b"3")])
+    archive.add([page("a", 2, error=UNWANTED), page("b", 2, status=404, error=UNWANTED)])
+    archive.add([page("a", 3, digest=b"4")])
+    with Engine(archive.tables) as engine:
+        assert urls(engine, "page") == ["a", "never"]
+        assert urls(engine, "page_history") == ["a", "a", "a", "b", "b", "never"]
+        told = rows(engine, f"SELECT kind FROM event WHERE url = '{SITE}/a' ORDER BY fetched")
+        assert told == [("created",), ("deleted",), ("created",)]
+        for _ in range(2):  # the second query leaves outdated rows out in another way
+            assert rows(engine, "SELECT count(*) FROM page") == [(2,)]
+    with Engine(archive.tables, within=Within(after=1, upto=2)) as engine:
+        assert urls(engine, "page") == []
+        assert rows(engine, "SELECT DISTINCT kind FROM event") == [("deleted",)]

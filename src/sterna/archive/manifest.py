@@ -6,6 +6,7 @@ from typing import Annotated
 from sterna.model import Record, Stored
 
 TABLES = ("page", "link", "fact")
+UNWANTED = "unwanted"  # the `error` of a tombstone: the page was kept, and is gone or no longer wanted
 
 Contents = tuple[tuple[int, tuple[int, ...]], ...]  # batches, each with its rows in every one of TABLES
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -20,6 +21,7 @@ from sterna.model import Page
 
 # A row group, which a merge holds in memory and a query reads or skips, has about this size uncompressed.
 GROUP_BYTES = 16 << 20
+_ROWS_AT_ONCE = 5_000  # as Python values
 
 _LABEL = b"sterna"  # its key among the metadata of a file
 _MOST = 2**63 - 1
@@ -128,6 +130,17 @@ def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         rows[field.name] if field.name in present else pa.nulls(rows.num_rows, field.type) for field in schema
     ]
     return pa.table(columns, schema=schema)
+
+
+def rows_of(path: Path, columns: Sequence[str]) -> Iterator[Iterator[tuple[Any, ...]]]:
+    """The values of these columns, a row group at a time; None where the file lacks a column."""
+    schema = pa.schema([SCHEMAS[path.name.split(".")[-2]].field(name) for name in columns])
+    with damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        present = set(file.schema_arrow.names)
+        wanted = [name for name in columns if name in present]
+        for rows in file.iter_batches(_ROWS_AT_ONCE, columns=wanted):
+            whole = filled(pa.Table.from_batches([rows]), schema)
+            yield zip(*(whole[name].to_pylist() for name in columns), strict=True)
 
 
 @contextmanager

@@ -111,6 +111,7 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         despite_owner=despite_owner,
     )
     display = choose_display(as_json=as_json, quiet=quiet, is_verbose=verbose)
+    run.say = display.note
     crawl_and_exit(collection, options, run=run, display=display)
 
 

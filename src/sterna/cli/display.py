@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 RATE_SECONDS = 10.0
 JSON_SECONDS = 5.0
 MAX_SITES = 5
+# For crawlers without such a limit of their own.
 _ENDS = {
+    Ended.WALL_SECONDS: "its rules took too long for one page",
+    Ended.CPU_SECONDS: "its rules computed for too long: see budget.cpu_seconds",
+    Ended.MEMORY_BYTES: "its rules needed more memory than the sandbox has: see budget.memory_bytes",
+    Ended.SCRATCH_BYTES: "its scratch store is full: see budget.scratch_bytes",
+    Ended.FACTS: "its rules made too many facts: see budget.facts",
     Ended.VIOLATION: "it attempted something that the sandbox forbids",
     Ended.CRASH: "its rule engine crashed",
     Ended.RULES: "its rules are invalid",
@@ -48,6 +54,9 @@ class Display:
 
     def warn(self, text: str) -> None:
         pass
+
+    def note(self, text: str) -> None:
+        """What a changed errand means."""
 
     def tell(self, placement: Placement) -> None:
         """Where a visit is made, and why."""
@@ -85,6 +94,9 @@ class JsonDisplay(Display):
     def warn(self, text: str) -> None:
         say_json({"warning": text})
 
+    def note(self, text: str) -> None:
+        say_json({"note": text})
+
     def tell(self, placement: Placement) -> None:
         if self._is_verbose:
             say_json({"visit": placement})
@@ -117,6 +129,9 @@ class LineDisplay(Display):
 
     def warn(self, text: str) -> None:
         warn(text)
+
+    def note(self, text: str) -> None:
+        sys.stderr.write(harmless(text) + "\n")
 
     def tell(self, placement: Placement) -> None:
         if self._is_verbose:
@@ -176,7 +191,7 @@ class Meter:
     """Pages a second over the last seconds."""
 
     def __init__(self) -> None:
-        self._points: deque[tuple[float, int]] = deque()
+        self._points = deque([(time.monotonic(), 0)])  # the first line has a rate too
 
     def rate(self, pages: int) -> float:
         now = time.monotonic()
@@ -234,7 +249,9 @@ def report(summary: Summary, collection: CollectionFolder) -> list[str]:
     if "private_address" in summary.errors:
         lines.append("sites in private networks were not visited; to visit them: --allow-private")
     if summary.ended in LIMITS:
-        reason = _ENDS.get(Ended(summary.ended), f"its limit of {summary.ended} is reached")
+        reason = f"its limit of {summary.ended} is reached"
+        if not summary.has_own_limit:
+            reason = _ENDS.get(Ended(summary.ended), f"a host's limit of {summary.ended} is reached")
         lines.append(f"the crawler was ended: {reason}")
     lines += _what_is_left(summary, collection)
     if summary.total_pages:

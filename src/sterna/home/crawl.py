@@ -1,6 +1,7 @@
 """One run of a crawl: composes dispatch, runtime, intake and archive around a collection."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -19,6 +20,8 @@ from sterna.home.away.composition import Migration, open_carrier
 from sterna.home.away.courier import call_back
 from sterna.home.away.line import cancel
 from sterna.home.belief.quarantine import Quarantine
+from sterna.home.catching_up import CatchingUp
+from sterna.home.changes import Changes, Errand, changes_between
 from sterna.home.dispatch import Borders, Carrier, Dispatch, Plan
 from sterna.home.errand import asks_more, choose_errand
 from sterna.home.errand import load as load_errand
@@ -27,7 +30,7 @@ from sterna.home.intake import Intake, OnStep
 from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import UNDER_WAY, Counts
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.home.options import Options, dump, host_name, is_private_name, settings_of
+from sterna.home.options import Options, dump, host_name, is_private_name, load, settings_of
 from sterna.home.progress import Progress, Saved, Summary
 from sterna.home.upkeep import keep_merging, recover, sign_of_age
 from sterna.model import Crawler, Ended, Parcel, Program, Target, Visit
@@ -40,7 +43,11 @@ from sterna.web.urls import Canonical, site_of
 
 COUNT_SECONDS = 1.0
 DEFAULT_READERS = 2
+CHANGING = "changing"  # the setting with errand and options that a run was changing to
 SLOTS_PER_CONNECTION = 2  # a visit that waits for its site's delay needs no connection
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -59,6 +66,7 @@ class Run:
     # Called after each commit; True stops the run.
     on_parcels: Callable[[tuple[Parcel, ...]], bool] = lambda parcels: False
     on_step: OnStep = ignore_step
+    say: Callable[[str], None] = _log.info  # what a changed errand means for what is stored
 
 
 async def crawl(collection: CollectionFolder, options: Options, *, run: Run, progress: Progress) -> Summary:
@@ -160,11 +168,11 @@ class _Home:
         )
         if run.refresh_seconds is not None:
             ledger.refresh(older_than=now - run.refresh_seconds, now=now)
-        ledger.wake(now=now)
-        ledger.set_setting("options", dump(options))
         self._borders = Borders(
             options.scope().stay, seed_sites=ledger.seed_sites(), blocked=ledger.blocked()
         )
+        self._follow_changes()
+        ledger.wake(now=now)
         self._etiquette = msgspec.structs.replace(self._etiquette, blocked=tuple(sorted(ledger.blocked())))
         call_back(ledger, self._is_wanted, now=now)
         away = {row.visit for row in ledger.outbox(states=UNDER_WAY)}
@@ -176,7 +184,7 @@ class _Home:
         self._note_counts(ledger.counts(now=now))
 
     def _take_errand(self) -> PackedCrawler:
-        """The errand of this run; if it keeps more of pages than the last one, they are fetched whole."""
+        """The errand of this run."""
         before = load_errand(self._ledger.setting("errand"))
         errand = choose_errand(self.run.errand, before, self.options)
         if errand.progress.seen:
@@ -184,12 +192,40 @@ class _Home:
                 starts = [target.url for target in errand.progress.frontier] or self.options.seed_urls()
                 self._ledger.restore(site_of(starts[0]), errand.progress, now=self.run.clock.now())
             errand = msgspec.structs.replace(errand, progress=SavedProgress())
-        if before and asks_more(errand.crawler.program, before.crawler.program):
-            self._ledger.forget_validators()
-        if before and errand.crawler.program.rules != before.crawler.program.rules:
-            self._ledger.forget_states()
-        self._ledger.set_setting("errand", encode(errand).hex())
         return errand
+
+    def _follow_changes(self) -> None:
+        """Does what follows from another errand or scope than before, and remembers this one.
+
+        If a run was killed meanwhile, the next one does it again, also for what that run had begun to do.
+        """
+        ledger, errand = self._ledger, self._errand
+        begun = ledger.setting(CHANGING) or ""
+        kept = [(ledger.setting("errand"), ledger.setting("options"))]
+        before = [each for each in (*kept, tuple(begun.split(" ", 1))) if len(each) == 2 and each[0]]
+        now = _as_compared(errand, self.options)
+        packed, changes = encode(errand).hex(), Changes()
+        for text, options in before:
+            old = load_errand(text)
+            assert old
+            changes = changes.plus(changes_between(_as_compared(old, load(options)), now))
+            if errand.crawler.program.rules != old.crawler.program.rules:
+                ledger.forget_states()
+            if asks_more(errand.crawler.program, old.crawler.program) and not changes.has_work:
+                ledger.forget_validators()
+        if changes.has_work:
+            ledger.set_setting(CHANGING, f"{packed} {dump(self.options)}")
+            CatchingUp(
+                ledger,
+                self._segments,
+                errand=now,
+                admits=self._borders.admits,
+                now=self.run.clock.now(),
+                say=self.run.say,
+            ).run(changes)
+        ledger.set_setting("errand", packed)
+        ledger.set_setting("options", dump(self.options))
+        ledger.set_setting(CHANGING, "")
 
     def _is_wanted(self, visit: Visit) -> bool:
         """True if this run could have sent the visit, which is still at a host."""
@@ -350,8 +386,16 @@ class _Home:
             total_pages=counts.pages,
             next_turn=counts.next_turn,
             kept=usage.kept,
+            has_own_limit=bool(getattr(self._errand.budget, ended, 0)),
             rows=progress.rows,
             cpu_seconds=round(usage.cpu_seconds, 3),
             checked=progress.checked,
             collection=str(self.collection.folder),
         )
+
+
+def _as_compared(packed: PackedCrawler, options: Options) -> Errand:
+    """The errand with the scope that its runs have."""
+    crawler = packed.crawler
+    scope = msgspec.structs.replace(options.scope(), subtrees=crawler.scope.subtrees)
+    return Errand(crawler.name, scope, crawler.program)

@@ -1,7 +1,7 @@
 """Intake: writes the rows of parcels to the archive and commits them to the ledger, each parcel once."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
@@ -12,8 +12,9 @@ from sterna.archive.warc import WarcStore
 from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
 from sterna.home.ledger.interface import Ledger, LedgerDesk
-from sterna.home.ledger.records import Change, Disposal
-from sterna.model import Parcel, Target, Usage
+from sterna.home.ledger.records import Change, Disposal, Standing
+from sterna.home.ledger.versions import Fate, as_judged, fate_of, standing_after, tombstone_of
+from sterna.model import Page, Parcel, Target, Usage
 from sterna.web.clock import Clock
 
 MAX_BATCH = 256
@@ -86,11 +87,13 @@ class Intake:
         ]
         new = tuple(parcel for parcel, _ in taken)
         if new:
-            site_pages = [(parcel.site, page) for parcel in new for page in parcel.pages]
+            pages = {(parcel.site, page.fingerprint) for parcel in new for page in parcel.pages}
+            sorting = _Sorting(ledger.standings(pages))
+            new = tuple(map(sorting.sorted, new))
             facts = [fact for _, facts in taken for fact in facts]
-            batch = self._batch(ledger, new)
-            segments = self.segments.write_pages(site_pages, facts=facts, batch=batch)
-            raw = [page for _, page in site_pages if page.raw and page.is_kept]
+            batch = sorting.batch(number=ledger.batch() + 1, crawler=self.crawler)
+            segments = self.segments.write_pages(sorting.rows, facts=facts, batch=batch)
+            raw = [page for _, page in sorting.rows if page.raw and page.is_kept]
             positions = tuple(self.warc.append(raw)) if self.warc and raw else ()
             self.on_step("archived")
             change = Change(parcels=new, segments=tuple(segments), warc=positions, batch=batch.number)
@@ -107,20 +110,45 @@ class Intake:
             usage = usage.plus(Usage(errors={"unreadable_fact": unreadable}))
         return msgspec.structs.replace(parcel, outlinks=wanted, usage=usage), facts
 
-    def _batch(self, ledger: Ledger, parcels: Sequence[Parcel]) -> Batch:
-        """The next batch. Its number is taken only by the commit: a crash leaves no gap."""
-        pages = [(parcel.site, page.fingerprint) for parcel in parcels for page in parcel.pages]
-        known = ledger.stored(set(pages))
-        again: list[bool] = []  # for each page, whether it was known or is among those before it
-        for page in pages:
-            again.append(page in known)
-            known.add(page)
-        return Batch(
-            number=ledger.batch() + 1,
-            crawler=self.crawler,
-            visits=tuple(parcel.visit for parcel in parcels for _ in parcel.pages),
-            again=tuple(again),
+
+@dataclass(eq=False, repr=False)
+class _Sorting:
+    """What becomes of the pages of a batch, one after the other: the rows that are written of them."""
+
+    standings: dict[tuple[str, int], Standing]  # before the batch; changed by sorted()
+    # Changed by sorted().
+    rows: list[tuple[str, Page]] = field(default_factory=list)
+    _visits: list[str] = field(default_factory=list)
+    _again: list[bool] = field(default_factory=list)
+
+    def sorted(self, parcel: Parcel) -> Parcel:
+        """The parcel with its wanted pages counted: whether an unchanged one is wanted, no visit knows."""
+        pages = tuple(self._page(parcel, page) for page in parcel.pages)
+        kept = sum(page.is_kept for page in pages if _is_good(page))
+        return msgspec.structs.replace(
+            parcel, pages=pages, usage=msgspec.structs.replace(parcel.usage, kept=kept)
         )
+
+    def batch(self, *, number: int, crawler: str) -> Batch:
+        """The batch of these rows. Its number is taken only by the commit: a crash leaves no gap."""
+        return Batch(number=number, crawler=crawler, visits=tuple(self._visits), again=tuple(self._again))
+
+    def _page(self, parcel: Parcel, page: Page) -> Page:
+        key = parcel.site, page.fingerprint
+        before = self.standings.get(key)
+        page = as_judged(page, before)
+        fate = fate_of(page, before)
+        # Of an unchanged page there may be a WARC record.
+        if page.is_unchanged or fate in (Fate.VERSION, Fate.TOMBSTONE):
+            self.rows.append((parcel.site, tombstone_of(page) if fate is Fate.TOMBSTONE else page))
+            self._visits.append(parcel.visit)
+            self._again.append(before is not None)
+        self.standings[key] = standing_after(page, before)
+        return page
+
+
+def _is_good(page: Page) -> bool:
+    return not page.error and (page.status == 304 or 200 <= page.status < 300)
 
 
 def _judge(ledger: Ledger, parcels: list[Parcel]) -> list[Disposal]:

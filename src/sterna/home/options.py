@@ -17,12 +17,13 @@ from sterna.home.away.hosts import Configured
 from sterna.home.settings import SETTINGS, flag_of
 from sterna.model import Etiquette, Scope
 from sterna.web.dns import literal_address
-from sterna.web.politeness import NO_LIMITS, Limits
+from sterna.web.politeness import NO_LIMITS, Limits, Rate
 from sterna.web.urls import Canonical, hostname_of, is_private, site_of
 from sterna.wire.handshake import MAX_PRIORITY
 from sterna.wire.keys import PublicKey
 
 MAX_SITE_CONNECTIONS = 64
+_LEAST_DELAY = 1e-3
 
 
 class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,9 +127,15 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return dict(_priority(text) for text in self.priority)
 
     def shared_limits(self) -> Limits:
+        """The limits that were given, else the usual ones, which hold back no delay that was given."""
         if self.limits is not None:
             return self.limits
-        return Limits() if self.delay or self.gentle else NO_LIMITS
+        if self.gentle:
+            return Limits()
+        if not self.delay:
+            return NO_LIMITS
+        usual, per_second = Limits(), 1.0 / max(self.delay, _LEAST_DELAY)
+        return Limits(*(Rate(max(rate.requests, per_second)) for rate in (usual.address, usual.domain)))
 
 
 def read_config(path: Path, over: Options) -> Options:

@@ -37,6 +37,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     next_turn: float | None
     collection: str
     kept: int = 0
+    has_own_limit: bool = False  # the limit that ended it is the crawler's
     rows: int = 0
     cpu_seconds: float = 0.0
     saved: Saved = Saved()

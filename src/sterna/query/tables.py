@@ -17,7 +17,16 @@ import pyarrow as pa
 from sterna.archive.rows import FACT_SCHEMA, HIDDEN, SCHEMAS
 from sterna.query import templates
 from sterna.query.scan import Scan, Within, identifier
-from sterna.query.versions import SCHEMA, Way, events, find_way, newest_links, newest_pages, note_outdated
+from sterna.query.versions import (
+    IS_VERSION,
+    SCHEMA,
+    Way,
+    events,
+    find_way,
+    newest_links,
+    newest_pages,
+    note_outdated,
+)
 
 PAGE_COLUMNS, LINK_COLUMNS = (
     tuple(name for name in SCHEMAS[table].names if name not in HIDDEN[table]) for table in ("page", "link")
@@ -126,7 +135,8 @@ class Tables:
 
     def _page(self, connection: duckdb.DuckDBPyConnection) -> str:
         if (way := self._find_way(connection)) is Way.NONE_IS:
-            return self._page_history(connection)
+            condition = f"{self._within.condition()} AND {IS_VERSION}"
+            return _select(PAGE_COLUMNS, self._pages.rows(connection), condition)
         return newest_pages(_listed(PAGE_COLUMNS), self._pages.rows(connection, with_place=True), way)
 
     def _link(self, connection: duckdb.DuckDBPyConnection) -> str:

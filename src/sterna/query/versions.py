@@ -17,9 +17,12 @@ from enum import Enum, auto
 
 import duckdb
 
+from sterna.archive.manifest import UNWANTED
 from sterna.query.scan import FILE, ROW, Scan, Within
 
 SCHEMA = "sterna"  # of internal tables
+# A tombstone ends a page: it is in the history, and makes the earlier versions outdated.
+IS_VERSION = f"error IS DISTINCT FROM '{UNWANTED}'"
 
 
 class Way(Enum):
@@ -87,7 +90,9 @@ def newest_pages(columns: str, placed: str, way: Way) -> str:
             f"newer_url = stored.url AND row(newer_fetched, newer_batch, newer_file, newer_row)"
             f" > row(stored.fetched, coalesce(stored.batch, 0), stored.{FILE}, stored.{ROW})",
         )
-    return f"SELECT {columns} FROM {placed} AS stored {join}"  # noqa: S608 - our own names
+    if way is Way.BY_PLACE:
+        return f"SELECT {columns} FROM {placed} AS stored {join} WHERE stored.{IS_VERSION}"  # noqa: S608 - our own names
+    return f"SELECT {columns} FROM {placed} AS stored {join} AND stored.{IS_VERSION}"  # noqa: S608
 
 
 def newest_links(columns: str, rows: str, placed: str, way: Way) -> str:
@@ -121,16 +126,16 @@ def _newer(placed: str, condition: str) -> str:
 
 # --- events: a page was created, updated or deleted
 
-# Only conclusive responses count: success, or gone. A URL with one stored version can only have been created;
-# the versions of the others are sorted.
+# Only conclusive responses count: success, gone, and tombstones. A URL with one stored version can only have
+# been created; the versions of the others are sorted.
 _EVENTS = """
     WITH
         candidate AS (
             SELECT DISTINCT url FROM {placed} WHERE ({within}) AND again IS DISTINCT FROM false
         ),
         told AS (
-            SELECT *, status BETWEEN 200 AND 299 AS is_good, coalesce(batch, 0) AS number
-            FROM {placed} WHERE status BETWEEN 200 AND 299 OR status IN (404, 410)
+            SELECT *, status BETWEEN 200 AND 299 AND {is_version} AS is_good, coalesce(batch, 0) AS number
+            FROM {placed} WHERE status BETWEEN 200 AND 299 OR status IN (404, 410) OR NOT ({is_version})
         ),
         compared AS (
             SELECT *, lag(is_good) OVER in_order AS was_good, lag(digest) OVER in_order AS digest_before
@@ -156,4 +161,6 @@ _EVENTS = """
 def events(placed: str, within: Within) -> str:
     """The query for the events of this part; `placed` are all rows with their positions."""
     part, earlier = within.condition(), within.earlier_condition()
-    return _EVENTS.format(placed=placed, within=part, earlier=earlier, file=FILE, row=ROW)
+    return _EVENTS.format(
+        placed=placed, within=part, earlier=earlier, file=FILE, row=ROW, is_version=IS_VERSION
+    )

@@ -110,7 +110,8 @@ class Pages:
     def read(self, target: Target, reply: Reply, document: Document) -> Page:
         page = self.answered(target, reply)
         is_open = document.may_index
-        is_unchanged = document.is_unchanged or document.is_alike
+        # A page that hardly changed may still have lost what it was selected for.
+        is_unchanged = document.is_unchanged or (document.is_alike and document.is_selected)
         # The archive would store it as identical to the earlier response, which it is not.
         may_archive = document.may_archive and is_open and not document.is_alike
         return msgspec.structs.replace(

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from tantivy import Document
 from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError
 
+from sterna.archive.manifest import UNWANTED
 from sterna.model import Record
 from sterna.search import schema
 from sterna.web.signature import likeness_of
@@ -62,7 +63,7 @@ class PageRow(Record, frozen=True):
     def is_wanted(self) -> bool | None:
         """True: index the page; False: delete it; None: the row says nothing about the page."""
         status = self.status or 0
-        if status in _GONE:
+        if status in _GONE or self.error == UNWANTED:
             return False
         if not 200 <= status < 300 or self.error:
             return None

@@ -143,7 +143,11 @@ def _with_html(document: Document, fetched: Fetched, *, body: bytes) -> Document
     )
     return replace(
         document,
-        **asdict(html) | {"language": html.language or document.language},
+        **asdict(html)
+        | {
+            "language": html.language or document.language,
+            "links": html.links if html.may_follow else _unfollowed(html.links),
+        },
         marks=_marks(html.links) if html.may_follow else b"",
         html=text.replace("\0", "\ufffd") if "html" in manner.wants and html.may_index else "",
         extracts=extract(text, manner.selectors) if manner.selectors and html.may_index else (),
@@ -169,6 +173,11 @@ def _marks(links: Links) -> bytes:
             if "nofollow" in rel:
                 marks[at] = 0
     return marks.tobytes()
+
+
+def _unfollowed(links: Links) -> Links:
+    """The links of a page with `nofollow`, each with this rel: so whoever reads them later knows."""
+    return Links.of(*(replace(link, rel=f"{link.rel} nofollow".strip()) for link in links))
 
 
 # The pages of a site have many of their links in common.

@@ -9,7 +9,7 @@ from tests.making import parcel
 
 from sterna.archive.manifest import Segment
 from sterna.home.ledger.interface import Ledger
-from sterna.home.ledger.records import Change
+from sterna.home.ledger.records import Change, Standing
 from sterna.model import Ended, Target
 from sterna.web.urls import fingerprint
 
@@ -50,18 +50,23 @@ class BatchSuite(TrustSuite):
         assert ledger.refresh(older_than=500.0, now=1000.0) == 1
         assert (ledger.batch(), ledger.counts(now=20.0).errors) == (1, {})
 
-    def test_page_that_a_commit_brought_is_stored_whatever_it_was(self, ledger: Ledger) -> None:
+    def test_page_that_a_commit_brought_is_known_whatever_it_was(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         pages = (page("/"), page("/gone", status=404), page("/unwanted", is_kept=False))
         self.commit(ledger, parcel(self.lease(ledger), pages=pages))
         marks = [fingerprint(f"{SITE}{path}") for path in ("/", "/gone", "/unwanted", "/new")]
         asked = {(site, mark) for site in (SITE, OTHER) for mark in marks}
-        assert ledger.stored(asked) == {(SITE, mark) for mark in marks[:3]}
-        assert ledger.stored(set()) == set()
+        assert len(ledger.standings(asked)) == 3
+        assert ledger.standings({(SITE, mark) for mark in marks}) == {
+            (SITE, marks[0]): Standing(200, "", True),
+            (SITE, marks[1]): Standing(404, "", True),
+            (SITE, marks[2]): Standing(200, "", False),
+        }
+        assert ledger.standings(set()) == {}
 
     def test_thousands_of_pages_can_be_asked_for(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         pages = tuple(page(f"/{number}") for number in range(1_000))
         self.commit(ledger, parcel(self.lease(ledger), pages=pages))
         asked = {(SITE, fingerprint(f"{SITE}/{number}")) for number in range(2_000)}
-        assert ledger.stored(asked) == {(SITE, each.fingerprint) for each in pages}
+        assert ledger.standings(asked).keys() == {(SITE, each.fingerprint) for each in pages}

@@ -11,7 +11,7 @@ from sterna.errors import CollectionError, StorageError
 from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.ledger.sqlite.lookup import look_up_sql
-from sterna.home.ledger.sqlite.pages import stored_sql
+from sterna.home.ledger.sqlite.pages import standings_sql
 from sterna.model import Target
 
 
@@ -42,7 +42,7 @@ def test_links_are_searched_for_and_known_is_never_read_from_end_to_end(tmp_path
 
 def test_pages_are_searched_for_and_never_read_from_end_to_end(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "ledger.sqlite")
-    plan = ledger._database.connection.execute(f"EXPLAIN QUERY PLAN {stored_sql(2)}", [0] * 4).fetchall()
+    plan = ledger._database.connection.execute(f"EXPLAIN QUERY PLAN {standings_sql(2)}", [0] * 4).fetchall()
     searched = [step.split(" USING")[0] for *_, step in plan if "SEARCH" in step]
     assert searched == ["SEARCH site", "SEARCH page"]
 

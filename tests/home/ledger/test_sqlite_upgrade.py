@@ -4,27 +4,27 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.home.ledger import version_2, version_3, version_4, version_5
+from tests.home.ledger import version_2, version_3, version_4, version_5, version_6
 from tests.home.ledger.ledger_suite import page, targets
 from tests.home.ledger.version_2 import SITE
 from tests.making import parcel
 
 from sterna.errors import CollectionError, StorageError
 from sterna.home.ledger.interface import Ledger
-from sterna.home.ledger.records import Change, SampleRow, TrustRow
+from sterna.home.ledger.records import Change, SampleRow, Standing, TrustRow
 from sterna.home.ledger.sqlite import schema
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.model import Checkpoint, Ended, State, StateChange, Usage
 from sterna.web.urls import fingerprint
 
-WRITE = {2: version_2.write, 3: version_3.write, 4: version_4.write, 5: version_5.write}
+WRITE = {2: version_2.write, 3: version_3.write, 4: version_4.write, 5: version_5.write, 6: version_6.write}
 _STATES = (1, 0.25, ((7, b"fact"),))
-KEPT = {2: (0, 0.0, ()), 3: _STATES, 4: _STATES, 5: _STATES}  # format 2 knows nothing of these
+KEPT = {2: (0, 0.0, ()), 3: _STATES, 4: _STATES, 5: _STATES, 6: _STATES}  # format 2 knows nothing of these
 
 # The crawlers that were sent out, their parcels, and the host: its key and its priority.
 _NONE: tuple[list[str], list[int], tuple[str, int] | None] = ([], [], None)
 _ONE = (["v1"], [1], ("ed25519:k", 0))
-HOSTS = {2: _NONE, 3: _NONE, 4: _ONE, 5: _ONE}
+HOSTS = {2: _NONE, 3: _NONE, 4: _ONE, 5: _ONE, 6: _ONE}
 
 
 def hosts(ledger: Ledger) -> tuple[list[str], list[int], tuple[str, int] | None]:
@@ -127,7 +127,8 @@ def test_reader_reads_the_file_as_it_is(path: Path, old: int) -> None:
 def test_batches_are_counted_after_the_upgrade_and_pages_of_before_come_again(path: Path) -> None:
     ledger = SqliteLedger(path)
     stored = (SITE, fingerprint(f"{SITE}/"))
-    assert ledger.stored({stored, (SITE, fingerprint(f"{SITE}/near"))}) == {stored}
+    known = ledger.standings({stored, (SITE, fingerprint(f"{SITE}/near"))})
+    assert known == {stored: Standing(200, "", True)}
     ledger.commit(Change(parcels=(), batch=1), now=21.0)
     assert ledger.batch() == 1
 

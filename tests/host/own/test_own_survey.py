@@ -277,3 +277,56 @@ async def test_full_disk_ends_a_survey_in_clear_words_and_it_goes_on(
                 await owner.survey()
         outcome = await owner.survey()
     assert (outcome.survey.number, outcome.is_over, len(listed(tmp_path))) == (1, True, 41)
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_page_that_was_deleted_and_is_restored_is_found_behind_an_unchanged_page(
+    tmp_path: Path, status: int
+) -> None:
+    site = site_of_pages(2)
+    site.put("/", site.bodies["/"], etag='"front"', last_modified=date(NOW - DAY))
+    async with owner_of(site, tmp_path) as owner:
+        await owner.survey()
+        site.statuses["/1"] = status
+        for _ in range(3):
+            await owner.survey(after=DAY)
+        assert "/1" not in listed(tmp_path)
+        assert [kind for kind, path, _ in changes(tmp_path) if path == "/1"][-1] == "deleted"
+        del site.statuses["/1"]
+        restored = await owner.survey(after=DAY)
+        assert "/1" in listed(tmp_path)
+    assert (restored.survey.created, restored.survey.deleted) == (1, 0)
+
+
+async def test_new_page_behind_an_old_link_of_an_unchanged_page_is_found(tmp_path: Path) -> None:
+    site = site_of_pages(2)
+    links = site.bodies["/"] + '<a href="/later">later</a><a href="/broken">broken</a><a href="/photo">x</a>'
+    site.put("/", links, etag='"front"', last_modified=date(NOW - DAY))
+    site.put("/broken", f"<title>Broken</title>{TEXT}")
+    site.put("/photo", "pixels", content_type="image/png")
+    site.statuses["/broken"] = 403
+    async with owner_of(site, tmp_path) as owner:
+        await owner.survey()
+        del site.statuses["/broken"]
+        site.put("/later", f"<title>Later</title>{TEXT}")
+        site.asked.clear()
+        found = await owner.survey(after=DAY)
+        assert {"/later", "/broken"} <= set(listed(tmp_path))
+        assert (found.survey.created, "/photo" in site.asked) == (2, False)
+        site.asked.clear()
+        del site.bodies["/later"]
+        await owner.survey(after=40 * DAY)  # after so long, only a link that is read brings it back
+        await owner.survey(after=DAY)
+        assert "/later" in site.asked
+
+
+async def test_links_that_lead_nowhere_are_asked_for_a_month_at_most(tmp_path: Path) -> None:
+    site = site_of_pages(1)
+    site.put("/", '<a href="/nowhere">x</a>', last_modified=date(NOW - DAY), etag='"1"')
+    async with owner_of(site, tmp_path) as owner:
+        await owner.survey()
+        site.put("/", "no links", last_modified=date(NOW), etag='"2"')
+        await owner.survey(after=DAY)
+        assert site.asked.count("/nowhere") == 2
+        await owner.survey(after=40 * DAY)
+        assert site.asked.count("/nowhere") == 2

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from sterna.archive.manifest import UNWANTED
 from sterna.crawler.predicate import Judge
 from sterna.crawler.rules import uses
 from sterna.crawler.scope import ScopeRules
@@ -57,6 +58,8 @@ class Claims:
         for page in pages:
             if not (page.is_kept or self._may_drop):
                 raise WireError("malformed", f"{page.url} was dropped, but the crawler keeps every page")
+            if page.error == UNWANTED:
+                raise WireError("malformed", f"{page.url} is a tombstone, and home alone makes these")
             if page.error == "rules" and not self._has_rules:
                 raise WireError("malformed", f"{page.url} failed by rules, but the crawler has none")
 

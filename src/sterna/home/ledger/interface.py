@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.crawler.pack import SavedProgress
 from sterna.home.ledger.records import (
+    Again,
     Change,
     Counts,
     Disposal,
@@ -24,6 +25,8 @@ from sterna.home.ledger.records import (
     SampleRow,
     SiteFact,
     SiteRow,
+    Standing,
+    Stored,
     TrustRow,
     VisitRow,
 )
@@ -70,6 +73,23 @@ class SitesAndLeases(Protocol):
     def refresh(self, *, older_than: float, now: float) -> int:
         """Puts older pages back into the frontier: their number. Sites given up are tried again."""
 
+    def follow(
+        self, links: Sequence[tuple[str, str]], *, admits: Callable[[Target], bool], now: float
+    ) -> int:
+        """Adds links, each from a page that is known to a URL, to the frontier: how many are new."""
+
+    def forget_passed(self) -> None:
+        """Forgets the URLs that were done with and have no page, so that they may be found again."""
+
+    def visit_starts(self, *, now: float) -> None:
+        """Puts the start pages back into the frontier: a visit reads the sitemaps of its site."""
+
+    def fetch_again(self, *, kind: Again, now: float) -> int:
+        """Puts pages back into the frontier, to be fetched whole: their number.
+
+        Of `unkept` ones nothing is stored; of `undigested` ones it is not known which version is stored.
+        """
+
     def wake(self, *, now: float) -> None:
         """Gives every idle part with URLs in its frontier a turn: limits may have changed."""
 
@@ -89,8 +109,11 @@ class PagesAndParcels(Protocol):
     def batch(self) -> int:
         """The number of the last committed batch of rows; 0 if there is none."""
 
-    def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
-        """The pages, each a site and a fingerprint, of which an earlier version is stored."""
+    def standings(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Standing]:
+        """Those of the pages, each a site and a fingerprint, that were visited before."""
+
+    def kept_versions(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Stored]:
+        """Those of the pages, each a site and a fingerprint, that are kept."""
 
     def waiting(self, site: str, part: str, *, kinds: Collection[str]) -> list[Target]:
         """The URLs of these kinds in the frontier of a part, in the order in which they are fetched."""

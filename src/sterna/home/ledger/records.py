@@ -1,13 +1,14 @@
 """The records of the ledger: the input and output of its methods."""
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.model import Hold, Known, Parcel, Record, Robots, State, Target
 
+Again = Literal["all", "unkept", "undigested"]  # pages to be fetched again
 WHOLE = "/"  # the part that is a whole site
 
 
@@ -38,6 +39,25 @@ class Disposal(StrEnum):
     GAP = "gap"  # a parcel before it is missing
 
 
+class Standing(Record, frozen=True):
+    """A page as the ledger knows it: the last answer, and whether a version of it is stored and wanted."""
+
+    status: int
+    error: str
+    is_kept: bool
+
+    @property
+    def is_good(self) -> bool:
+        return 200 <= self.status < 300 and not self.error
+
+
+class Stored(Record, frozen=True):
+    """The version of a page that the ledger knows."""
+
+    status: int
+    digest: bytes
+
+
 class Counts(Record, frozen=True, kw_only=True):
     """Counters of a crawl."""
 
@@ -66,6 +86,7 @@ class Change(Record, frozen=True, kw_only=True):
     segments: tuple[Segment, ...] = ()
     batch: int = 0  # the number of its rows; 0: none
     warc: tuple[WarcPosition, ...] = ()
+    ended: tuple[tuple[str, int], ...] = ()  # site and fingerprint of pages that only get a tombstone
 
 
 class Subtree(Record, frozen=True):

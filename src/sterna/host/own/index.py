@@ -85,8 +85,23 @@ CREATE TABLE survey (
 CREATE TABLE todo (mark INTEGER PRIMARY KEY, depth INTEGER NOT NULL, target BLOB);
 CREATE INDEX todo_waiting ON todo (depth) WHERE target IS NOT NULL;
 
+-- URLs that led to no page: an unchanged page is not read, so its links do not bring them back.
+CREATE TABLE absent (
+    mark INTEGER PRIMARY KEY,
+    url TEXT NOT NULL,
+    depth INTEGER NOT NULL,
+    since REAL NOT NULL
+);
+
 CREATE VIRTUAL TABLE words USING fts5 (title, headings, text, tokenize = 'unicode61 remove_diacritics 2');
 """,
+)
+
+
+# Indexes of earlier releases lack it.
+_ADDED_LATER = (
+    "CREATE TABLE IF NOT EXISTS absent"
+    " (mark INTEGER PRIMARY KEY, url TEXT NOT NULL, depth INTEGER NOT NULL, since REAL NOT NULL)"
 )
 
 
@@ -123,6 +138,7 @@ class Index(Database):
         super().__init__(state / NAME, FORMAT, is_reader=not site)
         if site:
             with self.transaction() as db:
+                db.execute(_ADDED_LATER)
                 if not db.execute("SELECT 1 FROM about").fetchone():
                     db.execute("INSERT INTO about VALUES (?)", (site,))
             if (other := self.site()) != site:

@@ -30,6 +30,8 @@ from sterna.web.urls import fingerprint, site_of
 EVERYBODY = "*"  # the agent for robots.txt and its kin: what is listed is for all
 MAX_TEXT = 200_000  # characters of a page that are searched
 MAX_CHANGES = 200_000
+MAX_ABSENT = 100_000
+ABSENT_SECONDS = 30 * 24 * 3600.0  # for which a URL that led to no page is asked for by every survey
 LEAST_CHANGE = 0.1  # share of the words of a page without a date
 FRESH_SECONDS = 60.0  # a date closer to the request is taken for the time of the request
 EARLIEST = 662_688_000.0  # 1991: earlier dates, such as 1970, stand for none
@@ -109,16 +111,19 @@ class Register:
     def _take_page(self, db: sqlite3.Connection, page: Page) -> str:
         """The kind of the change; "" for none."""
         row = _row_of(db, page)
-        standing = standing_of(page)
+        standing, kind = standing_of(page), ""
         if standing == "shown":
+            db.execute("DELETE FROM absent WHERE mark = ?", (page.fingerprint,))
             return self._show(db, page, row)
         if standing == "closed":
             if row:
                 _drop(db, row.id)
             db.execute("DELETE FROM change WHERE mark = ?", (page.fingerprint,))
         elif row and standing != "unknown":
-            return self._miss(db, page, row, is_gone=standing == "gone")
-        return ""
+            kind = self._miss(db, page, row, is_gone=standing == "gone")
+        if not 200 <= page.status < 300:  # what is there is no document: it will hardly become one
+            _note_absent(db, page)
+        return kind
 
     def _show(self, db: sqlite3.Connection, page: Page, row: Before | None) -> str:
         if page.status == 304:  # if it was hidden meanwhile, its content is no longer known
@@ -145,6 +150,21 @@ class Register:
         at = page.fetched if row.missing is None else row.missing
         _tell(db, page, "deleted", title=row.title, at=at, told=page.fetched)
         return "deleted"
+
+
+def _note_absent(db: sqlite3.Connection, page: Page) -> None:
+    """Notes a URL that has no row: the next surveys ask for it too."""
+    db.execute(
+        "INSERT OR IGNORE INTO absent SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS"
+        " (SELECT 1 FROM page WHERE mark = ?1) AND (SELECT count(*) FROM absent) < ?5",
+        (page.fingerprint, page.url, page.depth, page.fetched, MAX_ABSENT),
+    )
+
+
+def line_up_absent(db: sqlite3.Connection, *, now: float) -> None:
+    """Adds the URLs that led to no page before to the survey's frontier, but for those of long ago."""
+    db.execute("DELETE FROM absent WHERE since < ?", (now - ABSENT_SECONDS,))
+    line_up(db, (Target(url, depth) for url, depth in db.execute("SELECT url, depth FROM absent").fetchall()))
 
 
 def _row_of(db: sqlite3.Connection, page: Page) -> Before | None:

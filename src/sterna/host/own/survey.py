@@ -18,7 +18,14 @@ from sterna.errors import UsageError
 from sterna.host.config import HostConfig
 from sterna.host.files import lock
 from sterna.host.own.index import MAX_PAGES, OPEN, Index, Survey
-from sterna.host.own.register import EVERYBODY, LEAST_CHANGE, Register, forget_changes, line_up
+from sterna.host.own.register import (
+    EVERYBODY,
+    LEAST_CHANGE,
+    Register,
+    forget_changes,
+    line_up,
+    line_up_absent,
+)
 from sterna.host.owner.control import Doors
 from sterna.host.policy.load import Governor, LoadMeter, meter_of
 from sterna.host.policy.policy import PolicyFile
@@ -93,6 +100,7 @@ class SurveyPlan:
                 db.execute("INSERT INTO survey (began) VALUES (?)", (now,))
                 db.execute("DELETE FROM todo")
                 line_up(db, (Target(url, depth) for url, depth in db.execute("SELECT url, depth FROM page")))
+                line_up_absent(db, now=now)
             for url in starts:  # entry points named by the owner, known or not
                 db.execute("DELETE FROM todo WHERE mark = ? AND target IS NOT NULL", (fingerprint(url),))
                 line_up(db, [Target(url)])

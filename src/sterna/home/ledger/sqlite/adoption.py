@@ -3,16 +3,15 @@
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import astuple
 
-from sterna.archive.manifest import Segment, WarcPosition
+from sterna.archive.manifest import UNWANTED, Segment, WarcPosition
 from sterna.home.ledger.records import WHOLE
 from sterna.home.ledger.sqlite.database import Database, count
-from sterna.home.ledger.sqlite.frontier import add_targets, ids_of_sites, put_back
+from sterna.home.ledger.sqlite.frontier import add_targets, depths_of, ids_of_sites, put_back
 from sterna.home.ledger.sqlite.lookup import chunks
 from sterna.home.ledger.sqlite.pages import BATCHES
 from sterna.model import Target
@@ -37,8 +36,8 @@ CREATE TEMP TABLE lost (
 _TAKE = (
     "DELETE FROM came WHERE EXISTS (SELECT 1 FROM page WHERE page.site_id = came.site_id"  # noqa: S608
     f" AND page.fingerprint = came.fingerprint AND page.fetched >= came.fetched - {_SAME_SECONDS})",
-    "INSERT OR REPLACE INTO page (site_id, fingerprint, url, status, error, depth, fetched, etag, modified,"
-    " digest, has_raw) SELECT *, 0 FROM came",
+    "INSERT OR REPLACE INTO page (site_id, fingerprint, url, status, error, depth, fetched, etag, modified,"  # noqa: S608
+    f" digest, has_raw, is_kept) SELECT *, 0, error <> '{UNWANTED}' FROM came",
     f"DELETE FROM frontier WHERE (site_id, part, rank, fingerprint) IN (SELECT site_id, '{WHOLE}', rank,"  # noqa: S608
     " fingerprint FROM came JOIN known USING (site_id, fingerprint))",
     "INSERT INTO known SELECT site_id, fingerprint, 1, depth FROM came WHERE true"
@@ -120,7 +119,7 @@ class Adopter:
         """Adds what these links, each from a page to a URL, lead to; pages that are missing are added too."""
         sources = {source for source, _ in links}
         with self._database.transaction() as db:
-            depths = _depths(db, sources)
+            depths = depths_of(db, sources)
             found = dict.fromkeys(sources - depths.keys(), (1, ""))
             for source, url in links:
                 depth = depths.get(source, 1) + 1
@@ -142,12 +141,13 @@ class Adopter:
     def put_back_lost(self, *, is_all_noted: bool) -> int:
         """Puts the pages whose rows, links or facts are lost back into the frontier, to be fetched whole.
 
-        Pages without rows count as lost only if all rows were noted; some are pages that nobody wanted.
+        Wanted pages without rows count as lost only if all rows were noted.
         """
         with self._database.transaction() as db:
             conditions = ["fingerprint IN (SELECT fingerprint FROM torn)"]
             if is_all_noted:
-                conditions.append("(fingerprint, digest) NOT IN (SELECT fingerprint, digest FROM stored)")
+                stored = "(SELECT fingerprint, digest FROM stored)"
+                conditions.append(f"is_kept AND (fingerprint, digest) NOT IN {stored}")
             db.execute(
                 "INSERT INTO lost SELECT site_id, fingerprint FROM page WHERE "  # noqa: S608
                 + " OR ".join(conditions)
@@ -228,19 +228,3 @@ class Adopter:
                 for visit, stay in self._visits.items()
             ],
         )
-
-
-def _depths(db: sqlite3.Connection, urls: Collection[str]) -> dict[str, int]:
-    """The depths of those URLs that are pages."""
-    ids = ids_of_sites(db, {site_of(url) for url in urls})
-    keys = {(ids[site_of(url)], fingerprint(url)): url for url in urls}
-    depths: dict[str, int] = {}
-    for some in chunks(sorted(keys)):
-        values = ", ".join(["(?, ?)"] * len(some))
-        rows = db.execute(
-            f"WITH asked (site, mark) AS (VALUES {values}) SELECT site, mark, depth FROM asked"  # noqa: S608
-            " CROSS JOIN page ON site_id = site AND fingerprint = mark",
-            list(chain.from_iterable(some)),
-        )
-        depths |= {keys[site, mark]: depth for site, mark, depth in rows}
-    return depths

@@ -3,6 +3,7 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import astuple
@@ -124,6 +125,22 @@ def ids_of_sites(db: sqlite3.Connection, origins: Collection[str]) -> dict[str, 
     db.executemany("INSERT INTO site (origin) VALUES (?)", [(origin,) for origin in new])
     add_to_tally(db, {"sites": len(new)})
     return found | _select_sites(db, new)
+
+
+def depths_of(db: sqlite3.Connection, urls: Collection[str]) -> dict[str, int]:
+    """The depths of those URLs that are pages."""
+    ids = ids_of_sites(db, {site_of(url) for url in urls})
+    keys = {(ids[site_of(url)], fingerprint(url)): url for url in urls}
+    depths: dict[str, int] = {}
+    for some in chunks(sorted(keys)):
+        values = ", ".join(["(?, ?)"] * len(some))
+        rows = db.execute(
+            f"WITH asked (site, mark) AS (VALUES {values}) SELECT site, mark, depth FROM asked"  # noqa: S608
+            " CROSS JOIN page ON site_id = site AND fingerprint = mark",
+            list(chain.from_iterable(some)),
+        )
+        depths |= {keys[site, mark]: depth for site, mark, depth in rows}
+    return depths
 
 
 def _select_sites(db: sqlite3.Connection, origins: Sequence[str]) -> dict[str, int]:

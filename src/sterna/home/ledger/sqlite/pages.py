@@ -9,12 +9,13 @@ from itertools import chain
 from msgspec.structs import astuple
 
 from sterna.archive.manifest import Segment, WarcPosition
-from sterna.home.ledger.records import WHOLE, Change, Disposal
+from sterna.home.ledger.records import WHOLE, Change, Disposal, Standing, Stored
 from sterna.home.ledger.sqlite.database import Part, add_to_tally
 from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, free_at, target_of
 from sterna.home.ledger.sqlite.lookup import Lookup, chunks
 from sterna.home.ledger.sqlite.memory import change_state
 from sterna.home.ledger.sqlite.outbox import add_arrival, end
+from sterna.home.ledger.versions import Fate, fate_of, standing_after
 from sterna.model import LIMITS, Ended, Page, Parcel, Target
 from sterna.web.urls import fingerprint, path_of, site_of
 
@@ -32,11 +33,23 @@ class Pages(Part):
         with self._database.reading() as db:
             return _last_batch(db)
 
-    def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
+    def standings(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Standing]:
         with self._database.reading() as db:
-            found: set[tuple[str, int]] = set()
+            found: dict[tuple[str, int], Standing] = {}
             for some in chunks(sorted(pages)):  # neighbours share pages of the table
-                found.update(db.execute(stored_sql(len(some)), list(chain.from_iterable(some))))
+                rows = db.execute(standings_sql(len(some)), list(chain.from_iterable(some)))
+                for origin, mark, status, error, is_kept, _ in rows:
+                    found[origin, mark] = Standing(status, error, bool(is_kept))
+            return found
+
+    def kept_versions(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Stored]:
+        with self._database.reading() as db:
+            found: dict[tuple[str, int], Stored] = {}
+            for some in chunks(sorted(pages)):
+                rows = db.execute(standings_sql(len(some)), list(chain.from_iterable(some)))
+                for origin, mark, status, _, is_kept, digest in rows:
+                    if is_kept:
+                        found[origin, mark] = Stored(status, digest)
             return found
 
     def waiting(self, site: str, part: str, *, kinds: Collection[str]) -> list[Target]:
@@ -104,6 +117,11 @@ class Commit:
                 add_arrival(self.db, parcel, parcel.arrival, now=self.now)
         _add_segments(self.db, change.segments)
         _write_warc(self.db, change.warc)
+        self.db.executemany(
+            "UPDATE page SET is_kept = 0 WHERE site_id = (SELECT id FROM site WHERE origin = ?)"
+            " AND fingerprint = ?",
+            change.ended,
+        )
         if change.batch:
             # Otherwise followers would miss or double rows.
             if change.batch != (following := _last_batch(self.db) + 1):
@@ -162,19 +180,19 @@ class Commit:
         add_to_tally(self.db, {"pending": -max(removed, 0)})
 
     def _store_pages(self, site_id: int, pages: Sequence[Page]) -> None:
-        """Counts the good pages that were not good before: a page that is visited again counts once."""
-        changed = [page for page in pages if not page.is_unchanged]
-        good = sum(200 <= page.status < 300 and not page.error for page in changed)
-        for marks in chunks(page.fingerprint for page in changed):
-            good -= self.db.execute(
-                "SELECT count(*) FROM page WHERE status BETWEEN 200 AND 299 AND error = '' AND site_id = ?"  # noqa: S608
-                f" AND fingerprint IN ({', '.join('?' * len(marks))})",
-                (site_id, *marks),
-            ).fetchone()[0]
+        """Renews what is known of the pages, and counts those that are good: each once."""
+        before = self._standings(site_id, [page.fingerprint for page in pages])
+        news = [
+            (page, standing_after(page, before.get(page.fingerprint)))
+            for page in pages
+            if not page.is_unchanged and fate_of(page, before.get(page.fingerprint)) is not Fate.FAILED
+        ]
+        good = sum(now.is_good for _, now in news)
+        good -= sum(before[page.fingerprint].is_good for page, _ in news if page.fingerprint in before)
         self.db.execute("UPDATE site SET pages = pages + ? WHERE id = ?", (good, site_id))
         add_to_tally(self.db, {"pages": good})
         self.db.executemany(
-            "INSERT OR REPLACE INTO page VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO page VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     site_id,
@@ -189,14 +207,26 @@ class Commit:
                     page.digest,
                     page.raw is not None and page.is_kept,
                     page.likeness,
+                    now.is_kept,
                 )
-                for page in changed
+                for page, now in news
             ],
         )
         self.db.executemany(
             "UPDATE page SET fetched = ? WHERE site_id = ? AND fingerprint = ?",
             [(page.fetched, site_id, page.fingerprint) for page in pages if page.is_unchanged],
         )
+
+    def _standings(self, site_id: int, marks: Sequence[int]) -> dict[int, Standing]:
+        found: dict[int, Standing] = {}
+        for some in chunks(marks):
+            rows = self.db.execute(
+                "SELECT fingerprint, status, error, is_kept FROM page WHERE site_id = ?"  # noqa: S608
+                f" AND fingerprint IN ({', '.join('?' * len(some))})",
+                (site_id, *some),
+            )
+            found |= {mark: Standing(status, error, bool(is_kept)) for mark, status, error, is_kept in rows}
+        return found
 
     def _try_again(self, site_id: int, part: str, targets: Sequence[Target]) -> None:
         self.db.executemany(
@@ -280,11 +310,11 @@ def _last_batch(db: sqlite3.Connection) -> int:
 
 
 @cache
-def stored_sql(count: int) -> str:
+def standings_sql(count: int) -> str:
     """The statement for `count` pages; a plain join might start with `page` and read all of it."""
     return (
         f"WITH asked (origin, mark) AS (VALUES {', '.join(['(?, ?)'] * count)})"  # noqa: S608
-        " SELECT asked.origin, mark FROM asked"
+        " SELECT asked.origin, mark, status, error, is_kept, digest FROM asked"
         " CROSS JOIN site ON site.origin = asked.origin"
         " CROSS JOIN page ON page.site_id = site.id AND page.fingerprint = mark"
     )

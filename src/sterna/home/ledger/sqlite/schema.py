@@ -4,7 +4,7 @@
 is in `frontier` until it is fetched and in `page` afterwards. The frontier is ordered by rank (see `lookup`).
 """
 
-VERSION = 6
+VERSION = 7
 
 # Files are named after these columns, and a ledger may come from somebody else: a name with a slash would
 # be a file outside of the collection.
@@ -200,6 +200,7 @@ CREATE TABLE page (
     digest BLOB NOT NULL,
     has_raw INTEGER NOT NULL,
     likeness BLOB NOT NULL DEFAULT x'',
+    is_kept INTEGER NOT NULL DEFAULT 1, -- its newest row in the archive is no tombstone
     PRIMARY KEY (site_id, fingerprint)
 ) WITHOUT ROWID;
 
@@ -263,6 +264,8 @@ ALTER TABLE page ADD COLUMN likeness BLOB NOT NULL DEFAULT x'';
 """,
     4: _PRIORITY + _TRUST + _FETCHED_BEFORE,
     5: _OWNERS,
+    # Which pages were wanted is not known: one that was not counts as kept until it changes.
+    6: "ALTER TABLE page ADD COLUMN is_kept INTEGER NOT NULL DEFAULT 1;",
 }
 
 
@@ -273,11 +276,13 @@ def _empty(tables: str) -> str:
 _NO_HOSTS = _empty(_HOSTS) + _PRIORITY
 _NO_PROGRAMS = "CREATE TEMP VIEW visit AS SELECT *, 0 AS kept, 0.0 AS cpu_seconds FROM main.visit;"
 _NO_PRIORITY = "CREATE TEMP VIEW host AS SELECT *, 0 AS priority FROM main.host;"
+_NO_TOMBSTONES = "CREATE TEMP VIEW page AS SELECT *, 1 AS is_kept FROM main.page;"
 
 # A reader may not upgrade the file; these stand for the tables and columns that an older file lacks.
 VIEWS = {
-    2: _NO_PROGRAMS + _empty(_STATES) + _NO_HOSTS + _empty(_TRUST) + _empty(_OWNERS),
-    3: _NO_HOSTS + _empty(_TRUST) + _empty(_OWNERS),
-    4: _NO_PRIORITY + _empty(_TRUST) + _empty(_OWNERS),
-    5: _empty(_OWNERS),
+    2: _NO_PROGRAMS + _empty(_STATES) + _NO_HOSTS + _empty(_TRUST) + _empty(_OWNERS) + _NO_TOMBSTONES,
+    3: _NO_HOSTS + _empty(_TRUST) + _empty(_OWNERS) + _NO_TOMBSTONES,
+    4: _NO_PRIORITY + _empty(_TRUST) + _empty(_OWNERS) + _NO_TOMBSTONES,
+    5: _empty(_OWNERS) + _NO_TOMBSTONES,
+    6: _NO_TOMBSTONES,
 }

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
 from math import inf, nextafter
 
-from sterna.home.ledger.records import WHOLE, Lease, OwnerRow
+from sterna.home.ledger.records import WHOLE, Again, Lease, OwnerRow
 from sterna.home.ledger.sqlite.database import Part, count, read_tally, select
-from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, put_back, target_of
+from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, depths_of, put_back, target_of
 from sterna.home.ledger.sqlite.lookup import GREATEST, LEAST, MAX_DEPTH
 from sterna.home.ledger.sqlite.memory import read_state
 from sterna.home.ledger.sqlite.outbox import lose
@@ -23,6 +23,11 @@ _LONG_WAITS = {
     "host": ("until", "failed_until"),
     "trust": ("until",),
     "owner": ("until", "ask_at", "closed_until"),
+}
+_AGAIN: dict[Again, str] = {
+    "all": "true",
+    "unkept": "NOT is_kept",
+    "undigested": "is_kept AND status BETWEEN 200 AND 299 AND error = '' AND digest = x''",
 }
 STEP_SECONDS = 24 * 3600.0  # by which each step of priority moves a turn ahead of others
 
@@ -82,12 +87,45 @@ class Sites(Part):
         with self._database.transaction() as db:
             return lose(db, visit, now=now, reason=reason)
 
+    def follow(
+        self, links: Sequence[tuple[str, str]], *, admits: Callable[[Target], bool], now: float
+    ) -> int:
+        with self._database.transaction() as db:
+            depths = depths_of(db, {source for source, _ in links})
+            found: dict[str, Target] = {}
+            for source, url in links:
+                if source in depths and (url not in found or depths[source] < found[url].depth - 1):
+                    found[url] = Target(url, depths[source] + 1, source)
+            before = read_tally(db).get("pending", 0)
+            wanted = [target for target in found.values() if admits(target)]
+            add_targets(db, self._database.lookup, [(WHOLE, wanted)], now=now)
+            return read_tally(db).get("pending", 0) - before
+
+    def forget_passed(self) -> None:
+        with self._database.transaction() as db:
+            _forget_passed(db)
+
+    def visit_starts(self, *, now: float) -> None:
+        with self._database.transaction() as db:
+            put_back(db, "depth = 0", ())
+        self.wake(now=now)
+
+    def fetch_again(self, *, kind: Again, now: float) -> int:
+        with self._database.transaction() as db:
+            condition = _AGAIN[kind]
+            (moved,) = db.execute(f"SELECT count(*) FROM page WHERE {condition}").fetchone()  # noqa: S608
+            put_back(db, condition, ())  # some may be there already
+            db.execute(
+                f"UPDATE page SET etag = '', modified = '', digest = x'', likeness = x'' WHERE {condition}"  # noqa: S608
+            )
+            if moved:
+                db.execute("UPDATE tally SET amount = 0 WHERE name = 'round_pages'")
+        self.wake(now=now)
+        return int(moved)
+
     def refresh(self, *, older_than: float, now: float) -> int:
         with self._database.transaction() as db:
-            db.execute(
-                "DELETE FROM known WHERE is_done"
-                " AND (site_id, fingerprint) NOT IN (SELECT site_id, fingerprint FROM page)"
-            )
+            _forget_passed(db)
             # A page that was fetched in the future was fetched while the clock was ahead.
             moved = put_back(db, "(fetched < ? OR fetched > ?)", (older_than, now))
             db.execute(
@@ -121,6 +159,13 @@ class Sites(Part):
     def due_count(self, *, now: float, most: int) -> int:
         with self._database.reading() as db:
             return count(db, "SELECT count(*) FROM (SELECT 1 FROM part WHERE turn <= ? LIMIT ?)", now, most)
+
+
+def _forget_passed(db: sqlite3.Connection) -> None:
+    db.execute(
+        "DELETE FROM known WHERE is_done"
+        " AND (site_id, fingerprint) NOT IN (SELECT site_id, fingerprint FROM page)"
+    )
 
 
 def _void_impossible(db: sqlite3.Connection, now: float) -> None:
