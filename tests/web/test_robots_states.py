@@ -45,9 +45,9 @@ def test_site_with_rules_is_qualified_with_them(status: int) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"<!DOCTYPE html><title>Home</title>\nUser-agent: *\nDisallow: /\n",
-        b"\xef\xbb\xbf\r\n <html><pre>\nUser-agent: *\nDisallow: /\n",
-        b'<?xml version="1.0"?>\n<!DOCTYPE html>\nUser-agent: *\nDisallow: /\n',
+        b"<!DOCTYPE html><title>Home</title>\n<p>Our robots: <b>all</b> allow\n<p>Disallow: /\n",
+        b"\xef\xbb\xbf\r\n <html><script>var a = {allow: '/', 'user-agent': '*'}</script>\n",
+        b'<?xml version="1.0"?>\n<!DOCTYPE html>\n',
         b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4 + FORBID_ALL,
         bytes(range(128, 192)) * 4 + b"\n" + FORBID_ALL,
         FORBID_ALL.decode().encode("utf-16-le"),
@@ -61,6 +61,16 @@ def test_site_that_sends_something_else_is_qualified_without_rules(body: bytes) 
     assert after.rules == b""
     assert "no rules" in after.reason
     assert Rules.parse(body, "Sterna").may_fetch(SITE + "/a")
+
+
+def test_rules_inside_an_html_page_are_kept_without_its_markup() -> None:
+    body = b"<html><body><pre>" + FORBID_ALL + b"Sterna: https://example.com/host\n</pre></body></html>"
+    after = judge(RobotsAnswer(200, body), Robots(), now=NOW)
+    assert (after.state, after.reason) == (RobotsState.QUALIFIED, "")
+    assert FORBID_ALL in after.rules
+    assert b"Sterna: https://example.com/host" in after.rules
+    assert b"<" not in after.rules
+    assert not Rules.parse(after.rules, "Sterna").may_fetch(SITE + "/a")
 
 
 def test_rules_announced_as_html_are_rules() -> None:

@@ -286,7 +286,9 @@ class VisitLoop:
         if robots.state is not RobotsState.QUALIFIED:
             self._end(Ended.DISQUALIFIED)
             return False
-        self._handler.rules = Rules.parse(robots.rules, agent=self._visit.etiquette.robots_name)
+        self._handler.rules = Rules.parse(
+            robots.rules, self._visit.etiquette.robots_name, site=self._visit.site
+        )
         self._access.crawl_delay = self._handler.rules.crawl_delay or 0.0
         if not self._packer.is_empty:
             await self._send()  # robots rules and delay must survive a crash before any page is fetched

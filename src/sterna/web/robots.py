@@ -4,6 +4,8 @@ import codecs
 import re
 import string
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from html import unescape
 from itertools import islice
 from typing import Self
 from urllib.parse import quote
@@ -11,6 +13,7 @@ from urllib.parse import quote
 from protego import Protego
 
 from sterna.model import Record, Robots, RobotsState
+from sterna.web.urls import Canonical, hostname_of
 
 MAX_BYTES = 500 * 1024  # RFC 9309 2.5: a crawler must read at least this much
 MAX_REDIRECTS = 5  # RFC 9309 2.3.1.2
@@ -34,9 +37,16 @@ _PRODUCT = re.compile(r"[A-Za-z_-]+")
 _LINE_END = re.compile(r"[\r\n]+")
 _COMMENT = re.compile(r"#[^\r\n]*")
 _BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
-_HTML = re.compile(r"\s*(?:<\?xml\b[^>]*>\s*)?<(?:!doctype|html|head|body|title|script)\b", re.IGNORECASE)
+_HTML = re.compile(
+    r"\s*(?:<\?xml\b[^>]*>\s*)?<(?:!--|(?:!doctype|html|head|body|title|script|meta|pre|p|div)\b)",
+    re.IGNORECASE,
+)
+_TAG = re.compile(r"<[^<>]*>")
+_URL = re.compile(r"(?i:https?)://(?P<host>[^/?#\\]*)(?P<path>.*)")
 
 _NO_FILE = frozenset({400, 404, 410})
+
+_RULES = frozenset({"allow", "disallow"})
 
 Line = tuple[str, str]
 
@@ -53,9 +63,9 @@ class Rules:
         self.sitemaps = sitemaps
 
     @classmethod
-    def parse(cls, body: bytes, agent: str) -> Self:
-        """The rules for `agent` in any bytes; none if they are not a robots.txt."""
-        lines = list(_lines(_read(body) or ""))
+    def parse(cls, body: bytes, agent: str, *, site: str = "") -> Self:
+        """The rules for `agent` in any bytes; none if they are not a robots.txt. `site`: whose they are."""
+        lines = list(_of_site(_lines(_read(body) or ""), site))
         sitemaps = dict.fromkeys(value for field, value in lines if field == "sitemap" and value)
         return cls(_choose(lines, _product(agent)), tuple(islice(sitemaps, MAX_SITEMAPS)))
 
@@ -136,8 +146,13 @@ def _read(body: bytes) -> str | None:
     text = text_of(body)
     # Comments in an old code page are no reason to ignore the rules beside them.
     rest = _COMMENT.sub("", text)
-    is_binary = len(_BAD.findall(rest)) > _MAX_BAD_SHARE * len(rest)
-    return None if is_binary or _HTML.match(text) else text.replace("\0", "")
+    if len(_BAD.findall(rest)) > _MAX_BAD_SHARE * len(rest):
+        return None
+    text = text.replace("\0", "")
+    if not _HTML.match(text):
+        return text
+    text = unescape(_TAG.sub("\n", text))
+    return text if any(field == "agent" for field, _ in _lines(text)) else None
 
 
 def _lines(text: str) -> Iterator[Line]:
@@ -154,6 +169,24 @@ def _lines(text: str) -> Iterator[Line]:
             yield match.lastgroup, value.strip()
 
 
+def _of_site(lines: Iterable[Line], site: str) -> Iterator[Line]:
+    """The lines with the path in place of a URL of this site; rules for other sites are dropped."""
+    hostname = hostname_of(site)
+    for field, value in lines:
+        url = _URL.fullmatch(value) if field in _RULES else None
+        if url is None:
+            yield field, value
+        elif _hostname(url["host"]) == hostname:  # whatever the scheme: few write a rule for one of them
+            path = url["path"]
+            yield field, path if path.startswith("/") else f"/{path}"
+
+
+@lru_cache(maxsize=256)
+def _hostname(authority: str) -> str:
+    canonical = Canonical(())(f"http://{authority}/") if authority else None
+    return hostname_of(canonical) if canonical else ""
+
+
 def _product(agent: str) -> str:
     """The name an agent goes by in robots.txt (RFC 9309 2.2.1), or `*`."""
     if agent == "*" or (agent[:1] == "*" and agent[1].isspace()):
@@ -163,19 +196,30 @@ def _product(agent: str) -> str:
 
 
 def _choose(lines: Iterable[Line], product: str) -> list[Line]:
-    """The rules of all groups for `product` or, without one, of the groups for `*`."""
+    """The rules of all groups for `product` or, without one, of the groups for `*`.
+
+    Only rules end the agents of a group (RFC 9309 2.2.4). A Crawl-delay, of which the RFC knows nothing, is for
+    the agents that were named above it, not for those between it and the rules.
+    """
     chosen: dict[str, list[Line]] = {"*": []}
     group: set[str] = set()
-    is_open = False  # a further agent line joins the group
+    delayed: set[str] = set()  # of the group, whom a Crawl-delay would be for
+    is_open = is_named = False  # a further agent line joins the group, and is for the next Crawl-delay
     for field, value in lines:
         if field == "agent":
-            group = (group if is_open else set()) | ({_product(value)} & {product, "*"})
-            is_open = True
-            for name in group - {""}:
+            names = {_product(value)} & {product, "*"} - {""}
+            group = group | names if is_open else names
+            delayed = delayed | names if is_named else names
+            is_open = is_named = True
+            for name in names:
                 chosen.setdefault(name, [])
-        elif field != "sitemap":
-            is_open = False
-            for name in group - {""}:
+        elif field in _RULES:
+            is_open, delayed = False, group
+            for name in group:
+                chosen[name].append((field, value))
+        elif field == "delay":
+            is_named = False
+            for name in delayed:
                 chosen[name].append((field, value))
     return chosen.get(product, chosen["*"])
 
