@@ -115,8 +115,8 @@ def test_crawl_delay_and_unknown_lines_do_not_end_the_agents_of_a_group() -> Non
 )
 def test_crawl_delay_is_for_the_agents_that_were_named_above_it(agent: str, expected: float | None) -> None:
     body = (
-        b"User-agent: one\nCrawl-delay: 10\nUser-agent: two\nCrawl-delay: 20\nUser-agent: three\nDisallow: /a\n"
-        b"User-agent: four\nUser-agent: *\nDisallow: /b\nCrawl-delay: 40\n"
+        b"User-agent: one\nCrawl-delay: 10\nUser-agent: two\nCrawl-delay: 20\n"
+        b"User-agent: three\nDisallow: /a\nUser-agent: four\nUser-agent: *\nDisallow: /b\nCrawl-delay: 40\n"
     )
     assert Rules.parse(body, agent).crawl_delay == expected
 
@@ -198,13 +198,13 @@ def test_line_cut_by_the_limit_does_not_count() -> None:
 # Rules inside an HTML page
 
 HTML_PAGES = {
-    "pre": "<html><head><title>robots.txt</title></head><body><pre>User-agent: *\nDisallow: /a\n</pre></body></html>",
+    "pre": "<html><head><title>robots</title></head><pre>User-agent: *\nDisallow: /a\n</pre></html>",
     "doctype": "<!DOCTYPE html><title>Home</title>\nUser-agent: *\nDisallow: /a\n",
     "br": "<html>User-agent: *<br>Disallow: /a<br/>Disallow: /x",
     "paragraphs": "<body><p>User-agent: *</p><p>Disallow: /a</p>",
     "bare pre": '<pre style="word-wrap: break-word">User-agent: *\nDisallow: /a</pre>',
     "xhtml": '<?xml version="1.0"?>\n<!DOCTYPE html>\nUser-agent: *\nDisallow: /a\n',
-    "comment first": "<!-- saved from url=(0031)https://example.com/robots.txt -->\nUser-agent: *\nDisallow: /a\n",
+    "comment first": "<!-- saved from https://example.com/robots.txt -->\nUser-agent: *\nDisallow: /a\n",
 }
 
 

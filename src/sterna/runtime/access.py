@@ -19,7 +19,7 @@ from sterna.web.http import MAX_BODY_BYTES, Fetcher, Request, Response
 from sterna.web.politeness import TOTAL, Gate, Keys, Limits, keys_of, next_delay, site_key
 from sterna.web.urls import hostname_of, is_within, site_of
 
-MAX_ADDRESSES = 8  # tried for one name
+MAX_ADDRESSES = 8  # tried for one page
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
@@ -95,7 +95,7 @@ class Access:
         self.held.add(key)
         self._kit.gate.hold(key, self._kit.clock.now() + seconds)
 
-    async def addresses(self, url: str) -> tuple[str, ...]:
+    async def addresses(self, url: str, *, most: int = MAX_ADDRESSES) -> tuple[str, ...]:
         """The addresses that may be asked for the URL; FetchError if there are none."""
         hostname = hostname_of(url)
         if is_within(hostname, self._etiquette.blocked):
@@ -106,7 +106,7 @@ class Access:
         found = await allowed_addresses(
             kit.resolver, hostname, may_be_private=may_be_private, config=kit.config
         )
-        return found[:MAX_ADDRESSES]
+        return found[:most]
 
     async def get(
         self,

@@ -274,10 +274,12 @@ class VisitLoop:
             # Any other fault is reported, and retried, by fetching robots.txt.
         if not self._visit.etiquette.obey_robots:
             return True
-        robots = self._visit.robots
-        if is_due(robots, self._kit.clock.now()):
+        robots, etiquette = self._visit.robots, self._visit.etiquette
+        if is_due(robots, self._kit.clock.now(), keep_seconds=etiquette.robots_times.keep_seconds):
             try:
-                robots = await qualify(self._visit.site, robots, access=self._access, kit=self._kit)
+                robots = await qualify(
+                    self._visit.site, robots, access=self._access, kit=self._kit, etiquette=etiquette
+                )
             except FetchError as error:  # a fault of the proxy, not of the site
                 self._packer.errors[error.kind] += 1
                 self._fail()

@@ -12,14 +12,11 @@ from urllib.parse import quote
 
 from protego import Protego
 
-from sterna.model import Record, Robots, RobotsState
+from sterna.model import Record, Robots, RobotsState, RobotsTimes
 from sterna.web.urls import Canonical, hostname_of
 
 MAX_BYTES = 500 * 1024  # RFC 9309 2.5: a crawler must read at least this much
 MAX_REDIRECTS = 5  # RFC 9309 2.3.1.2
-KEEP_SECONDS = 24 * 3600  # RFC 9309 2.4
-RETRY_HOURS = (1, 4, 12, 24)  # after the first, second, third and every later failure in a row
-MAX_FAILURES = 8  # in a row; after these the site is given up
 NEVER = 1e12  # a time that does not come; an infinity does not survive every store
 
 MAX_SITEMAPS = 100
@@ -44,7 +41,8 @@ _HTML = re.compile(
 _TAG = re.compile(r"<[^<>]*>")
 _URL = re.compile(r"(?i:https?)://(?P<host>[^/?#\\]*)(?P<path>.*)")
 
-_NO_FILE = frozenset({400, 404, 410})
+_NO_FILE = frozenset({400, 404, 410})  # in Agarwal's strict reading
+TIMES = RobotsTimes()
 
 _RULES = frozenset({"allow", "disallow"})
 
@@ -89,9 +87,21 @@ class RobotsAnswer(Record, frozen=True):
     pause_seconds: float = 0.0  # that the server asked for
 
 
-def judge(answer: RobotsAnswer, before: Robots, *, now: float) -> Robots:
-    """The site's state after a try that ended in `answer`."""
-    if answer.status in _NO_FILE:
+def judge(
+    answer: RobotsAnswer,
+    before: Robots,
+    *,
+    now: float,
+    times: RobotsTimes = TIMES,
+    is_strict: bool = False,
+) -> Robots:
+    """The site's state after a try that ended in `answer`.
+
+    Any 4xx but 429 means that there are no rules (RFC 9309 2.3.1.3); where `is_strict`, as Agarwal has it,
+    others than 400, 404 and 410 disqualify.
+    """
+    is_missing = 400 <= answer.status < 500 and not is_try_again(answer.status)
+    if answer.status in _NO_FILE if is_strict else is_missing:
         return Robots(RobotsState.QUALIFIED, tried_at=now, reason=f"HTTP {answer.status}: no rules")
     if 200 <= answer.status < 300 and not answer.is_truncated:
         text = _read(answer.body)
@@ -100,18 +110,18 @@ def judge(answer: RobotsAnswer, before: Robots, *, now: float) -> Robots:
         return Robots(RobotsState.QUALIFIED, tried_at=now, rules=text.encode())
     reason = answer.reason or _explain(answer)
     failures = before.failures + 1
-    retry_at = now + RETRY_HOURS[min(failures, len(RETRY_HOURS)) - 1] * 3600
-    if failures >= MAX_FAILURES:
+    retry_at = now + times.retry_hours[min(failures, len(times.retry_hours)) - 1] * 3600
+    if failures >= times.max_failures:
         retry_at, reason = NEVER, f"{reason}; given up after {failures} failures"
     return Robots(RobotsState.DISQUALIFIED, tried_at=now, failures=failures, retry_at=retry_at, reason=reason)
 
 
-def is_due(robots: Robots, now: float) -> bool:
+def is_due(robots: Robots, now: float, *, keep_seconds: float = TIMES.keep_seconds) -> bool:
     """Whether robots.txt is to be asked for before anything else of the site."""
     if robots.state is RobotsState.DISQUALIFIED:
         return now >= robots.retry_at
     # A date in the future is a clock that was set back: it must not keep old rules alive.
-    return robots.state is RobotsState.UNKNOWN or not 0 <= now - robots.tried_at < KEEP_SECONDS
+    return robots.state is RobotsState.UNKNOWN or not 0 <= now - robots.tried_at < keep_seconds
 
 
 def is_try_again(status: int) -> bool:
@@ -129,15 +139,16 @@ def _explain(answer: RobotsAnswer) -> str:
     return f"HTTP {answer.status}{' on every address' if is_try_again(answer.status) else ''}"
 
 
-def text_of(body: bytes) -> str:
-    """The text of a robots.txt, bad bytes as U+FFFD; of a long one no more than is read."""
-    if len(body) > MAX_BYTES:  # complete lines only: half a line may say more than the whole
-        head = body[:MAX_BYTES]
-        body = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
+def text_of(body: bytes, *, is_cut: bool = False) -> str:
+    """The text of a robots.txt, bad bytes as U+FFFD; of a long or cut one the whole lines that count."""
+    is_cut = is_cut or len(body) > MAX_BYTES
+    body = body[:MAX_BYTES]
     if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = body[: len(body) // 2 * 2].decode("utf-16", "replace")
     else:
         text = body.decode("utf-8", "replace")
+    if is_cut:  # half a line may say more than the whole
+        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
     return text.lstrip("\ufeff")
 
 
@@ -198,8 +209,8 @@ def _product(agent: str) -> str:
 def _choose(lines: Iterable[Line], product: str) -> list[Line]:
     """The rules of all groups for `product` or, without one, of the groups for `*`.
 
-    Only rules end the agents of a group (RFC 9309 2.2.4). A Crawl-delay, of which the RFC knows nothing, is for
-    the agents that were named above it, not for those between it and the rules.
+    Only rules end the agents of a group (RFC 9309 2.2.4). A Crawl-delay, of which the RFC knows nothing, is
+    for the agents that were named above it, not for those between it and the rules.
     """
     chosen: dict[str, list[Line]] = {"*": []}
     group: set[str] = set()
