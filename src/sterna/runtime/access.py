@@ -72,7 +72,8 @@ class Access:
             ("Accept", ACCEPT),
             ("Accept-Encoding", "gzip, br, zstd"),
         )
-        self.crawl_delay = 0.0  # set once robots.txt is known
+        self._crawl_delay = 0.0  # set by obey(), once robots.txt is known
+        self._ended_at = 0.0  # of the last request
         self.waiting: set[asyncio.Task[Any]] = set()  # tasks that wait for a hold or a connection
         self._last_response_seconds = 0.0
         self.requests_total = 0
@@ -82,7 +83,15 @@ class Access:
     @property
     def delay_seconds(self) -> float:
         seconds = self._last_response_seconds
-        return next_delay(self._etiquette, response_seconds=seconds, crawl_delay=self.crawl_delay)
+        return next_delay(self._etiquette, response_seconds=seconds, crawl_delay=self._crawl_delay)
+
+    def obey(self, crawl_delay: float) -> None:
+        """Keeps this Crawl-delay, also after the request that brought it."""
+        self._crawl_delay = crawl_delay
+        wait = self._ended_at + self.delay_seconds - self.now()
+        # A host keeps no holds: a wait beyond their patience would end all visits before their first page.
+        if self._ended_at and (self._kit.config.shares_holds or wait <= self._visit.budget.patience_seconds):
+            self.hold_site(self._visit.site, wait)
 
     def now(self) -> float:
         return self._kit.clock.now()
@@ -172,7 +181,7 @@ class Access:
             size = error.wire_bytes
             raise
         finally:
-            now = kit.clock.now()
+            self._ended_at = now = kit.clock.now()
             self.bytes_total += size
             if response:
                 self._last_response_seconds = response.seconds
