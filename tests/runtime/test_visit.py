@@ -168,7 +168,7 @@ def test_url_budget_ends_a_visit_and_all_that_was_found_is_told() -> None:
 
 def test_stop_ends_a_visit_that_waits_for_a_long_delay_within_moments() -> None:
     web = FakeWeb({**hub(5), "/robots.txt": rules("User-agent: *\nCrawl-delay: 500\n")})
-    patient = Budget(patience_seconds=1000.0)
+    patient = Budget(seconds=1e4, patience_seconds=1e4)
     outcome = carry_out(visit_of(etiquette=polite(connections=3), budget=patient), web, stop_after=600.0)
     assert outcome.last.ended is Ended.STOPPED
     assert 600.0 <= outcome.seconds <= 600.0 + SOON

@@ -48,6 +48,15 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         str | None,
         option("AGE", "Visit pages again that are older than this, such as 0, 90m, 12h or 7d.", panel=SCOPE),
     ] = None,
+    retry: Annotated[
+        bool,
+        switch(
+            "Ask again at once for what failed or waits: sites whose robots.txt could not be fetched, sites"
+            " that asked for a pause, pages that failed.",
+            "--retry",
+            panel=SCOPE,
+        ),
+    ] = False,
     unblock: Annotated[
         list[str] | None, option("NAME", "Remove a name from the block list.", panel=POLITENESS)
     ] = None,
@@ -105,6 +114,8 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         refresh_seconds=read_age(refresh) if refresh else None,
         max_seconds=max_seconds,
         unblock=strings(unblock) or (),
+        asked=tuple(starts),
+        retry=retry,
         # Without a crawler the collection continues with its own, unless other fields are wanted.
         errand=packed if packed or values["keep"] is None else errand_of(options),
         is_jailed=jail,
