@@ -316,6 +316,15 @@ def test_unreachable_host_says_so_and_is_code_1(url: str, tmp_path: Path) -> Non
     assert "robots.txt could not be fetched" in quiet.stderr
 
 
+def test_verbose_crawl_names_each_address_that_gave_no_robots_txt(tmp_path: Path) -> None:
+    (tmp_path / "quick.toml").write_text("robots_pause = 0\nwait = 0\ndelay = 0\n")
+    command = ("crawl", "http://127.0.5.99:9/", "--into", tmp_path / "c", "--config", tmp_path / "quick.toml")
+    said = sterna(*command, "--here", "--verbose").stderr
+    assert said.count("http://127.0.5.99:9/robots.txt: connect: ") == 2
+    assert said.count(" from 127.0.5.99") == 2
+    assert "robots.txt: connect" not in sterna(*command, "--here", "--retry").stderr
+
+
 def test_folder_that_is_no_collection_is_left_alone(server: PageServer, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("x")
     result = sterna("crawl", server.url(A), "--into", tmp_path)

@@ -48,7 +48,7 @@ def test_figure_2_of_the_crawlets_paper_three_sites_two_visits_to_the_first(tmp_
 
 
 def test_site_whose_robots_txt_failed_is_asked_at_once_when_its_url_is_given_again(tmp_path: Path) -> None:
-    busy: list[Page] = [Reply(503), Reply(503), "User-agent: *\nAllow: /\n"]
+    busy = [Reply(503), Reply(503), Reply(404)]
     with PageServer(
         {A: {"/": linking("/a"), "/a": linking(), "/robots.txt": busy}}
     ).run_in_thread() as server:
@@ -64,7 +64,7 @@ def test_site_whose_robots_txt_failed_is_asked_at_once_when_its_url_is_given_aga
 
 @pytest.mark.parametrize("flag", ["--retry", "--ignore-robots"])
 def test_flag_lifts_the_wait_for_a_robots_txt_that_failed(tmp_path: Path, flag: str) -> None:
-    busy: list[Page] = [Reply(503), Reply(503), "User-agent: *\nAllow: /\n"]
+    busy = [Reply(503), Reply(503), Reply(404)]
     with PageServer({A: {"/": linking(), "/robots.txt": busy}}).run_in_thread() as server:
         command = ("--into", tmp_path / "c", "--delay", "0", "--wait", "0")
         first = sterna("crawl", server.url(A), *command)

@@ -1,7 +1,10 @@
 """`sterna crawl`: its flags, the run under a display and signals, and its exit code."""
 
 import asyncio
+import logging
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,7 +89,13 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     as_json: Annotated[bool, switch("Progress and summary as JSON lines.", "--json", panel=OUTPUT)] = False,
     quiet: Annotated[bool, switch("Print only errors.", "--quiet", "-q", panel=OUTPUT)] = False,
     verbose: Annotated[
-        bool, switch("Report where each visit is made, and why.", "--verbose", "-v", panel=OUTPUT)
+        bool,
+        switch(
+            "Report where each visit is made, and why, and each address that failed to give a robots.txt.",
+            "--verbose",
+            "-v",
+            panel=OUTPUT,
+        ),
     ] = False,
     **flags: Any,
 ) -> None:
@@ -122,7 +131,31 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         despite_owner=despite_owner,
     )
     display = choose_display(as_json=as_json, quiet=quiet, is_verbose=verbose)
-    crawl_and_exit(collection, options, run=run, display=display)
+    with _logged(display) if verbose and not quiet else nullcontext():
+        crawl_and_exit(collection, options, run=run, display=display)
+
+
+class _Lines(logging.Handler):
+    def __init__(self, display: Display) -> None:
+        super().__init__()
+        self._display = display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._display.warn(record.getMessage())
+
+
+@contextmanager
+def _logged(display: Display) -> Iterator[None]:
+    """Shows what is logged of each address that is asked for a robots.txt."""
+    logger, lines = logging.getLogger("sterna.runtime.qualification"), _Lines(display)
+    level = logger.level
+    logger.addHandler(lines)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(lines)
+        logger.setLevel(level)
 
 
 def _default_folder(urls: list[str], packed: "PackedCrawler | None") -> Path:
