@@ -134,6 +134,7 @@ BOTH_SPELLINGS = [
     ("User-agent: *", "diasllow: /"),
     ("User-agent: *", "disallaw: /"),
     ("User-agent: *", "Disallowed: /"),
+    ("User-agent: *", "Desallow: /"),
 ]
 
 

@@ -26,7 +26,7 @@ _MAX_BAD_SHARE = 0.1
 
 # The prefixes and the misspellings that Google's parser takes; `lastgroup` is the field's proper name.
 _FIELD = re.compile(
-    r"(?:(?P<agent>user[- ]?agent)|(?P<disallow>dis{1,2}al{1,2}ow|diasllow|disallaw)|(?P<allow>allow)"
+    r"(?:(?P<agent>user[- ]?agent)|(?P<disallow>d[ie]s{1,2}al{1,2}ow|diasllow|disallaw)|(?P<allow>allow)"
     r"|(?P<delay>crawl[- ]?delay)|(?P<sitemap>site-?map))[a-z-]*",
     re.IGNORECASE,
 )
