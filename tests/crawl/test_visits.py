@@ -1,13 +1,19 @@
 """Whole crawls of small sites: visits, slots, limits, scope."""
 
+import gzip
+import random
 import sqlite3
+from functools import partial
 from pathlib import Path
 
+import brotli
 import pytest
 from tests.crawl.running import crawl_here, rows, sterna, stored_urls
 from tests.servers.pages import Page, PageServer, linking
 from tests.servers.plain import Reply
 from warcio.archiveiterator import ArchiveIterator
+
+from sterna.web.robots import MAX_BYTES
 
 pytestmark = pytest.mark.servers
 
@@ -71,6 +77,20 @@ def test_flag_lifts_the_wait_for_a_robots_txt_that_failed(tmp_path: Path, flag: 
         assert "--retry" in first.stdout + first.stderr
         assert sterna("crawl", *command, flag).returncode == 0
     assert len(stored_urls(tmp_path / "c")) == 1
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", ""])
+def test_rules_of_a_robots_txt_that_is_cut_on_the_way_are_obeyed(tmp_path: Path, coding: str) -> None:
+    noise = random.Random(1)
+    rest = b"".join(b"# %064x\n" % noise.getrandbits(256) for _ in range(3 * MAX_BYTES // 67))
+    body = b"User-agent: *\nDisallow: /a\n" + rest + b"Disallow: /b\n"
+    sent = {"gzip": gzip.compress, "br": partial(brotli.compress, quality=5), "": bytes}[coding](body)
+    assert len(sent) > MAX_BYTES
+    headers = {"Content-Encoding": coding} if coding else {}
+    site: dict[str, Page] = {"/": linking("/a", "/b"), "/a": linking(), "/b": linking()}
+    with PageServer({A: {**site, "/robots.txt": Reply(200, headers, sent)}}).run_in_thread() as server:
+        crawl_here(tmp_path / "c", server.url(A))
+        assert stored_urls(tmp_path / "c") == [server.url(A), server.url(A, "/b")]
 
 
 def test_many_sites_are_visited_while_a_big_one_goes_on(tmp_path: Path) -> None:
