@@ -67,6 +67,20 @@ class Scope(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_
     seed_sites: tuple[str, ...] = ()  # links to these are reported even where the crawl stays on its sites
 
 
+class RobotsTimes(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_fields=True):
+    """How long a robots.txt counts, and when it is asked for again if it could not be fetched."""
+
+    keep_seconds: float = 24 * 3600.0  # RFC 9309 2.4
+    retry_hours: tuple[float, ...] = (
+        1.0,
+        4.0,
+        12.0,
+        24.0,
+    )  # after each failure in a row; the last repeats
+    max_failures: int = 8  # in a row; after these the site is given up
+    pause_seconds: float = 2.0  # before all addresses are asked a second time
+
+
 class Etiquette(Record, frozen=True, array_like=False, kw_only=True, forbid_unknown_fields=True):
     """How a crawler behaves towards one site."""
 
@@ -78,6 +92,8 @@ class Etiquette(Record, frozen=True, array_like=False, kw_only=True, forbid_unkn
     max_delay_seconds: float = 60.0
     connections: int = 1
     obey_robots: bool = True
+    strict_robots: bool = False  # only 400, 404 and 410 mean that there are no rules
+    robots_times: RobotsTimes = RobotsTimes()
     blocked: tuple[str, ...] = ()  # hostnames and domains that must not be contacted
     outside_agent: str = ""  # at a host: the User-Agent that its home has elsewhere, as the home says
 

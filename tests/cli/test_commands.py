@@ -17,8 +17,6 @@ from tests.crawl.running import COMMAND, rows, start, sterna, sterna_process, st
 from tests.servers.pages import PageServer, linking
 from tests.servers.plain import Reply
 
-from sterna.runtime import qualification
-
 pytestmark = pytest.mark.servers
 
 A = "127.0.5.1"
@@ -308,15 +306,23 @@ def test_no_url_at_all_is_one_line_and_code_2() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://nosuch.invalid/", "http://127.0.5.99:9/"])
-def test_unreachable_host_says_so_and_is_code_1(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(qualification, "PAUSE_SECONDS", 0.0)
-    result = sterna("crawl", url, "--into", tmp_path / "c", "--wait", "0", "--delay", "0")
+def test_unreachable_host_says_so_and_is_code_1(url: str, tmp_path: Path) -> None:
+    (tmp_path / "quick.toml").write_text("robots_pause = 0\nwait = 0\ndelay = 0\n")
+    quick = ("--config", tmp_path / "quick.toml")
+    result = sterna("crawl", url, "--into", tmp_path / "c", *quick)
     assert result.returncode == 1
     assert "robots.txt could not be fetched" in result.stdout
-    quiet = sterna("crawl", url, "--into", tmp_path / "q", "--wait", "0", "--delay", "0", "--quiet")
+    quiet = sterna("crawl", url, "--into", tmp_path / "q", *quick, "--quiet")
     assert "robots.txt could not be fetched" in quiet.stderr
+
+
+def test_verbose_crawl_names_each_address_that_gave_no_robots_txt(tmp_path: Path) -> None:
+    (tmp_path / "quick.toml").write_text("robots_pause = 0\nwait = 0\ndelay = 0\n")
+    command = ("crawl", "http://127.0.5.99:9/", "--into", tmp_path / "c", "--config", tmp_path / "quick.toml")
+    said = sterna(*command, "--here", "--verbose").stderr
+    assert said.count("http://127.0.5.99:9/robots.txt: connect: ") == 2
+    assert said.count(" from 127.0.5.99") == 2
+    assert "robots.txt: connect" not in sterna(*command, "--here", "--retry").stderr
 
 
 def test_folder_that_is_no_collection_is_left_alone(server: PageServer, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from tests.crawl.hosting import command, crawl_with_keys, hosts
 from tests.crawl.running import kill, rows, start, sterna, stored_urls, summary_of
-from tests.servers.pages import PageServer, linking
+from tests.servers.pages import Page, PageServer, linking
+from tests.servers.plain import Reply
 
 from sterna import Spec, crawl
 from sterna.home.ledger.records import Out
@@ -79,6 +80,16 @@ def slow() -> Iterator[PageServer]:
     """Slow enough that something can happen while a crawler is there, until a test lets it hurry."""
     with PageServer({A: big_site()}, latency_seconds=0.03).run_in_thread() as running:
         yield running
+
+
+def test_site_whose_host_cannot_get_its_robots_txt_is_left_alone_from_here_too(tmp_path: Path) -> None:
+    site: dict[str, Page] = {**big_site(20), "/robots.txt": Reply(503)}
+    with PageServer({A: site}).run_in_thread() as server, hosts(server, tmp_path, A):
+        result = sterna(*command(tmp_path), server.url(A), "--wait", "0")
+        assert "its host says: HTTP 503" in sterna("status", tmp_path / "c").stdout
+        paths = Counter(hit.path for hit in server.log)
+    assert result.returncode == 1
+    assert paths == {WELL_KNOWN: 1, "/robots.txt": 2}
 
 
 def test_spec_that_is_sent_from_python_goes_to_the_host(tmp_path: Path, server: PageServer) -> None:

@@ -51,9 +51,9 @@ def test_crawl_delay_of_robots_txt_is_kept(tmp_path: Path) -> None:
     sites = {A: site(5, **{"/robots.txt": "User-agent: *\nCrawl-delay: 0.5\n"})}
     with PageServer(sites).run_in_thread() as server:
         crawl_here(tmp_path / "c", server.url(A), delay=0.1, response_factor=0.0)
-    robots, *pages = sorted(server.log, key=lambda hit: hit.began)
-    assert robots.path == "/robots.txt"
-    assert min(gaps(pages)) >= 0.5 - CLOCK_SLACK
+    hits = sorted(server.log, key=lambda hit: hit.began)
+    assert hits[0].path == "/robots.txt"
+    assert min(gaps(hits)) >= 0.5 - CLOCK_SLACK
 
 
 def test_slow_server_gets_a_multiple_of_its_own_time(tmp_path: Path) -> None:

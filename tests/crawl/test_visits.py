@@ -1,13 +1,18 @@
 """Whole crawls of small sites: visits, slots, limits, scope."""
 
+import gzip
+import random
 import sqlite3
 from pathlib import Path
 
+import brotli
 import pytest
-from tests.crawl.running import crawl_here, rows, stored_urls
+from tests.crawl.running import crawl_here, rows, sterna, stored_urls
 from tests.servers.pages import Page, PageServer, linking
 from tests.servers.plain import Reply
 from warcio.archiveiterator import ArchiveIterator
+
+from sterna.web.robots import MAX_BYTES
 
 pytestmark = pytest.mark.servers
 
@@ -45,6 +50,46 @@ def test_figure_2_of_the_crawlets_paper_three_sites_two_visits_to_the_first(tmp_
     assert (last[1], last[2]) == (2, 2)
     assert summary.visits == {"here": 4, "host": 0}
     assert [hit.path for hit in server.log].count("/w11") == 1
+
+
+def test_site_whose_robots_txt_failed_is_asked_at_once_when_its_url_is_given_again(tmp_path: Path) -> None:
+    busy = [Reply(503), Reply(503), Reply(404)]
+    with PageServer(
+        {A: {"/": linking("/a"), "/a": linking(), "/robots.txt": busy}}
+    ).run_in_thread() as server:
+        command = ("--into", tmp_path / "c", "--here", "--delay", "0", "--wait", "0", "--json")
+        first = sterna("crawl", server.url(A), *command)
+        assert first.returncode == 1
+        waiting = sterna("crawl", *command)  # nobody asks
+        assert waiting.returncode == 1
+        assert [hit.path for hit in server.log] == ["/robots.txt"] * 2
+        assert sterna("crawl", server.url(A), *command).returncode == 0
+    assert len(stored_urls(tmp_path / "c")) == 2
+
+
+@pytest.mark.parametrize("flag", ["--retry", "--ignore-robots"])
+def test_flag_lifts_the_wait_for_a_robots_txt_that_failed(tmp_path: Path, flag: str) -> None:
+    busy = [Reply(503), Reply(503), Reply(404)]
+    with PageServer({A: {"/": linking(), "/robots.txt": busy}}).run_in_thread() as server:
+        command = ("--into", tmp_path / "c", "--delay", "0", "--wait", "0")
+        first = sterna("crawl", server.url(A), *command)
+        assert "--retry" in first.stdout + first.stderr
+        assert sterna("crawl", *command, flag).returncode == 0
+    assert len(stored_urls(tmp_path / "c")) == 1
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", ""])
+def test_rules_of_a_robots_txt_that_is_cut_on_the_way_are_obeyed(tmp_path: Path, coding: str) -> None:
+    noise = random.Random(1)
+    rest = b"".join(b"# %064x\n" % noise.getrandbits(256) for _ in range(3 * MAX_BYTES // 67))
+    body = b"User-agent: *\nDisallow: /a\n" + rest + b"Disallow: /b\n"
+    sent = {"gzip": gzip.compress(body), "br": brotli.compress(body, quality=5), "": body}[coding]
+    assert len(sent) > MAX_BYTES
+    headers = {"Content-Encoding": coding} if coding else {}
+    site: dict[str, Page] = {"/": linking("/a", "/b"), "/a": linking(), "/b": linking()}
+    with PageServer({A: {**site, "/robots.txt": Reply(200, headers, sent)}}).run_in_thread() as server:
+        crawl_here(tmp_path / "c", server.url(A))
+        assert stored_urls(tmp_path / "c") == [server.url(A), server.url(A, "/b")]
 
 
 def test_many_sites_are_visited_while_a_big_one_goes_on(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from sterna.errors import ConfigError, UsageError
 from sterna.home.away.hosts import Configured
 from sterna.home.options import Options, dump, is_private_name, load, merge_seeds, read_config
+from sterna.model import RobotsTimes
 from sterna.web.politeness import NO_LIMITS, Limits, Rate
 from sterna.wire.keys import Identity
 
@@ -70,6 +71,20 @@ def test_user_agent_is_honest_and_carries_the_contact() -> None:
     assert Options(contact="https://social.example/@me").etiquette("1").sender == ""
 
 
+def test_config_file_says_when_a_robots_txt_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "crawl.toml"
+    path.write_text(
+        "strict_robots = true\nrobots_keep_hours = 2\nrobots_retry_hours = [0.5, 3]\nrobots_failures = 5\n"
+        "robots_pause = 0.1\n"
+    )
+    etiquette = read_config(path, over=Options()).etiquette("1")
+    assert etiquette.strict_robots
+    assert etiquette.robots_times == RobotsTimes(
+        keep_seconds=7200.0, retry_hours=(0.5, 3.0), max_failures=5, pause_seconds=0.1
+    )
+    assert Options().etiquette("1").robots_times == RobotsTimes()
+
+
 def test_config_file_has_the_same_fields(tmp_path: Path) -> None:
     path = tmp_path / "crawl.toml"
     path.write_text(
@@ -87,6 +102,9 @@ def test_config_file_has_the_same_fields(tmp_path: Path) -> None:
     "options",
     [
         Options(response_factor=float("nan")),
+        Options(robots_retry_hours=()),
+        Options(robots_retry_hours=(1.0, 25.0)),
+        Options(robots_keep_hours=float("nan")),
         Options(readers=-1),
         Options(limits=Limits(total=Rate(requests=-1.0))),
     ],

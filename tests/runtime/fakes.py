@@ -224,6 +224,7 @@ def make_kit(
     connections: int = 100,
     engines: Engines | None = None,
     proxy: str = "",
+    shares_holds: bool = True,
 ) -> Kit:
     return Kit(
         clock=VirtualClock(),
@@ -234,7 +235,7 @@ def make_kit(
         bodies=BodyRoom(),
         readers=cast(Readers, FakeReaders(read_failures)),
         engines=engines or Engines(is_jailed=False),
-        config=RuntimeConfig(proxy=proxy),
+        config=RuntimeConfig(proxy=proxy, shares_holds=shares_holds),
     )
 
 

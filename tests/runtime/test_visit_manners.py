@@ -19,12 +19,14 @@ from tests.runtime.fakes import (
 from tests.runtime.hubs import KNOWN_RULES, hub
 
 from sterna.model import (
+    Budget,
     Crawler,
     Ended,
     Known,
     Program,
     Robots,
     RobotsState,
+    RobotsTimes,
     Validator,
 )
 from sterna.web.politeness import Limits, Rate
@@ -108,7 +110,57 @@ def test_crawl_delay_is_kept_from_answer_to_request() -> None:
     script: Script = {**hub(4), "/robots.txt": rules("User-agent: *\nCrawl-delay: 7\n")}
     web = FakeWeb(script, seconds=0.5)
     carry_out(visit_of(), web)
-    assert gaps(web)[1:] == [7.5] * 4
+    assert gaps(web) == [7.5] * 5  # the first of them between robots.txt and the first page
+
+
+def test_crawl_delay_counts_from_robots_txt_whatever_home_takes_to_store_it() -> None:
+    web = FakeWeb({**hub(1), "/robots.txt": rules("User-agent: *\nCrawl-delay: 7\n")}, seconds=0.5)
+    carry_out(visit_of(), web, home=Home(seconds=5.0))
+    assert web.times("/") == [7.5]
+
+
+def test_crawl_delay_beyond_the_patience_of_a_host_does_not_end_its_visits_before_any_page() -> None:
+    web = FakeWeb({**hub(3), "/robots.txt": rules("User-agent: *\nCrawl-delay: 90\n")})
+    outcome = carry_out(visit_of(), web, shares_holds=False)
+    assert (outcome.page_count, outcome.last.ended) == (1, Ended.BUDGET)
+
+
+LONG = Budget(seconds=1e9, patience_seconds=1e9)
+HOURS = 3600.0
+
+
+def test_visit_that_lasts_beyond_a_day_asks_for_robots_txt_again() -> None:
+    first, second = rules("User-agent: *\nDisallow: /0\n"), rules("User-agent: *\nDisallow: /4\n")
+    web = FakeWeb({**hub(6), "/robots.txt": [first, second]})
+    outcome = carry_out(visit_of(etiquette=polite(delay_seconds=10 * HOURS), budget=LONG), web)
+    assert [sent.path for sent in web.log] == [
+        *("/robots.txt", "/", "/1"),  # 20 hours
+        *("/2", "/robots.txt", "/3", "/5"),
+    ]
+    assert outcome.pages["/0"] == outcome.pages["/4"] == (0, "robots")
+    assert [each.robots.rules for each in outcome.parcels if each.robots] == [first.body, second.body]
+
+
+def test_visit_ends_where_robots_txt_cannot_be_had_again() -> None:
+    web = FakeWeb({**hub(6), "/robots.txt": [rules(""), reply(503)]})
+    outcome = carry_out(visit_of(etiquette=polite(delay_seconds=10 * HOURS), budget=LONG), web)
+    assert outcome.last.ended is Ended.DISQUALIFIED
+    assert outcome.last.robots and outcome.last.robots.state is RobotsState.DISQUALIFIED
+    assert web.paths() == ["/", "/0", "/1"]
+
+
+def test_many_workers_ask_for_robots_txt_once_when_it_is_due() -> None:
+    web = FakeWeb(hub(200), seconds=0.2 * HOURS)
+    carry_out(visit_of(etiquette=polite(connections=5), budget=LONG), web)
+    lasted = web.log[-1].time - BEGIN
+    assert len(web.times("/robots.txt")) == 1 + lasted // (24 * HOURS)
+
+
+def test_visit_asks_again_as_often_as_it_was_told() -> None:
+    etiquette = polite(delay_seconds=1 * HOURS, robots_times=RobotsTimes(keep_seconds=2 * HOURS))
+    web = FakeWeb(hub(4))
+    carry_out(visit_of(etiquette=etiquette, budget=LONG), web)
+    assert len(web.times("/robots.txt")) > 2
 
 
 def test_delay_is_kept_whatever_the_number_of_connections() -> None:

@@ -3,7 +3,7 @@
 import codecs
 
 import pytest
-from tests.web.robots_files import FORBID_ALL, may
+from tests.web.robots_files import FORBID_ALL, SITE, may
 
 from sterna.web.robots import (
     MAX_BYTES,
@@ -102,6 +102,25 @@ def test_agent_line_without_a_name_opens_a_group_of_nobody() -> None:
     assert may(body, "/b", agent="")
 
 
+def test_crawl_delay_and_unknown_lines_do_not_end_the_agents_of_a_group() -> None:
+    """RFC 9309 2.2.4: parsing other records must not interfere with agents and rules."""
+    for between in ("Crawl-delay: 5", "Host: example.com", "Clean-param: ref /a", "hello"):
+        body = f"User-agent: Sterna\n{between}\nUser-agent: other\nDisallow: /a\n"
+        assert not may(body, "/a"), between
+        assert not may(body, "/a", agent="other"), between
+
+
+@pytest.mark.parametrize(
+    ("agent", "expected"), [("one", 10.0), ("two", 20.0), ("three", None), ("four", 40.0), ("*", 40.0)]
+)
+def test_crawl_delay_is_for_the_agents_that_were_named_above_it(agent: str, expected: float | None) -> None:
+    body = (
+        b"User-agent: one\nCrawl-delay: 10\nUser-agent: two\nCrawl-delay: 20\n"
+        b"User-agent: three\nDisallow: /a\nUser-agent: four\nUser-agent: *\nDisallow: /b\nCrawl-delay: 40\n"
+    )
+    assert Rules.parse(body, agent).crawl_delay == expected
+
+
 # Lines
 
 BOTH_SPELLINGS = [
@@ -115,6 +134,7 @@ BOTH_SPELLINGS = [
     ("User-agent: *", "diasllow: /"),
     ("User-agent: *", "disallaw: /"),
     ("User-agent: *", "Disallowed: /"),
+    ("User-agent: *", "Desallow: /"),
 ]
 
 
@@ -174,6 +194,62 @@ def test_line_cut_by_the_limit_does_not_count() -> None:
     assert not may(whole, "/a")
     assert may(whole, "/x")
     assert may(whole, "/b")
+
+
+# Rules inside an HTML page
+
+HTML_PAGES = {
+    "pre": "<html><head><title>robots</title></head><pre>User-agent: *\nDisallow: /a\n</pre></html>",
+    "doctype": "<!DOCTYPE html><title>Home</title>\nUser-agent: *\nDisallow: /a\n",
+    "br": "<html>User-agent: *<br>Disallow: /a<br/>Disallow: /x",
+    "paragraphs": "<body><p>User-agent: *</p><p>Disallow: /a</p>",
+    "bare pre": '<pre style="word-wrap: break-word">User-agent: *\nDisallow: /a</pre>',
+    "xhtml": '<?xml version="1.0"?>\n<!DOCTYPE html>\nUser-agent: *\nDisallow: /a\n',
+    "comment first": "<!-- saved from https://example.com/robots.txt -->\nUser-agent: *\nDisallow: /a\n",
+}
+
+
+@pytest.mark.parametrize("page", HTML_PAGES.values(), ids=HTML_PAGES)
+def test_rules_inside_an_html_page_are_obeyed(page: str) -> None:
+    assert not may(page, "/a")
+    assert may(page, "/b")
+
+
+def test_entities_of_an_html_page_stand_for_their_characters() -> None:
+    assert not may("<html><pre>User-agent: *\nDisallow: /a?b=1&amp;c=2\n</pre>", "/a?b=1&c=2")
+
+
+def test_rule_with_angle_brackets_in_a_text_file_stays_as_it_is() -> None:
+    assert not may("User-agent: *\nDisallow: /a<b>c\n", "/a%3Cb%3Ec")
+    assert may("User-agent: *\nDisallow: /a<b>c\n", "/a")
+
+
+# Rules that are whole URLs
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "expected"),
+    [
+        ("http://example.com/a/", "/a/b", False),
+        ("http://example.com/a/", "/b", True),
+        ("HTTP://Example.COM/a*.gif$", "/a/b.gif", False),
+        ("https://example.com/a", "/a", False),
+        ("http://example.com:80/a", "/a", False),
+        ("http://example.com", "/a", False),
+        ("http://example.com?b", "/?b=1", False),
+        ("http://www.example.com/a", "/a", True),
+        ("http://other.example/", "/a", True),
+        ("http:///a", "/a", True),
+    ],
+)
+def test_rule_may_be_a_url_of_this_site(value: str, path: str, expected: bool) -> None:
+    rules = Rules.parse(f"User-agent: *\nDisallow: {value}\n".encode(), "Sterna", site=SITE)
+    assert rules.may_fetch(SITE + path) is expected
+
+
+def test_rule_for_another_site_forbids_nothing_and_allows_nothing() -> None:
+    body = b"User-agent: *\nDisallow: /\nAllow: http://other.example/a\n"
+    assert not Rules.parse(body, "Sterna", site=SITE).may_fetch(f"{SITE}/a")
 
 
 # Other fields

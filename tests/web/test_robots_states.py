@@ -6,13 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.web.robots_files import FORBID_ALL, SITE
 
-from sterna.model import Robots, RobotsState
+from sterna.model import Robots, RobotsState, RobotsTimes
 from sterna.web.robots import (
-    KEEP_SECONDS,
     MAX_BYTES,
-    MAX_FAILURES,
     NEVER,
-    RETRY_HOURS,
+    TIMES,
     RobotsAnswer,
     Rules,
     is_due,
@@ -20,6 +18,7 @@ from sterna.web.robots import (
     judge,
 )
 
+KEEP_SECONDS, RETRY_HOURS, MAX_FAILURES = TIMES.keep_seconds, TIMES.retry_hours, TIMES.max_failures
 NOW = 1_700_000_000.0
 
 
@@ -27,7 +26,7 @@ def test_new_site_is_due_and_not_qualified() -> None:
     assert is_due(Robots(), NOW)
 
 
-@pytest.mark.parametrize("status", [400, 404, 410])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 410, 418, 451, 499])
 def test_site_without_robots_txt_is_qualified_without_rules(status: int) -> None:
     before = Robots(RobotsState.DISQUALIFIED, failures=3, retry_at=NOW, rules=b"")
     after = judge(RobotsAnswer(status, FORBID_ALL), before, now=NOW)
@@ -45,9 +44,9 @@ def test_site_with_rules_is_qualified_with_them(status: int) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"<!DOCTYPE html><title>Home</title>\nUser-agent: *\nDisallow: /\n",
-        b"\xef\xbb\xbf\r\n <html><pre>\nUser-agent: *\nDisallow: /\n",
-        b'<?xml version="1.0"?>\n<!DOCTYPE html>\nUser-agent: *\nDisallow: /\n',
+        b"<!DOCTYPE html><title>Home</title>\n<p>Our robots: <b>all</b> allow\n<p>Disallow: /\n",
+        b"\xef\xbb\xbf\r\n <html><script>var a = {allow: '/', 'user-agent': '*'}</script>\n",
+        b'<?xml version="1.0"?>\n<!DOCTYPE html>\n',
         b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4 + FORBID_ALL,
         bytes(range(128, 192)) * 4 + b"\n" + FORBID_ALL,
         FORBID_ALL.decode().encode("utf-16-le"),
@@ -61,6 +60,16 @@ def test_site_that_sends_something_else_is_qualified_without_rules(body: bytes) 
     assert after.rules == b""
     assert "no rules" in after.reason
     assert Rules.parse(body, "Sterna").may_fetch(SITE + "/a")
+
+
+def test_rules_inside_an_html_page_are_kept_without_its_markup() -> None:
+    body = b"<html><body><pre>" + FORBID_ALL + b"Sterna: https://example.com/host\n</pre></body></html>"
+    after = judge(RobotsAnswer(200, body), Robots(), now=NOW)
+    assert (after.state, after.reason) == (RobotsState.QUALIFIED, "")
+    assert FORBID_ALL in after.rules
+    assert b"Sterna: https://example.com/host" in after.rules
+    assert b"<" not in after.rules
+    assert not Rules.parse(after.rules, "Sterna").may_fetch(SITE + "/a")
 
 
 def test_rules_announced_as_html_are_rules() -> None:
@@ -83,9 +92,6 @@ def test_long_file_is_kept_up_to_its_last_whole_line() -> None:
         (RobotsAnswer(0), "no answer from any address"),
         (RobotsAnswer(301), "HTTP 301 left after at most 5 redirects"),
         (RobotsAnswer(304), "HTTP 304 left after at most 5 redirects"),
-        (RobotsAnswer(401), "HTTP 401"),
-        (RobotsAnswer(403), "HTTP 403"),
-        (RobotsAnswer(451), "HTTP 451"),
         (RobotsAnswer(429), "HTTP 429 on every address"),
         (RobotsAnswer(500), "HTTP 500 on every address"),
         (RobotsAnswer(503), "HTTP 503 on every address"),
@@ -98,6 +104,35 @@ def test_site_whose_rules_are_not_to_be_had_is_disqualified(answer: RobotsAnswer
     assert after == Robots(
         RobotsState.DISQUALIFIED, tried_at=NOW, failures=1, retry_at=NOW + 3600, rules=b"", reason=reason
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        (400, RobotsState.QUALIFIED),
+        (404, RobotsState.QUALIFIED),
+        (410, RobotsState.QUALIFIED),
+        (401, RobotsState.DISQUALIFIED),
+        (403, RobotsState.DISQUALIFIED),
+        (429, RobotsState.DISQUALIFIED),
+        (451, RobotsState.DISQUALIFIED),
+    ],
+)
+def test_strict_reading_takes_three_statuses_for_no_rules(status: int, state: RobotsState) -> None:
+    assert judge(RobotsAnswer(status), Robots(), now=NOW, is_strict=True).state is state
+
+
+def test_intervals_are_those_that_were_chosen() -> None:
+    times = RobotsTimes(keep_seconds=600.0, retry_hours=(0.5, 2.0), max_failures=3)
+    robots, waits = Robots(), []
+    for _ in range(2):
+        robots = judge(RobotsAnswer(503), robots, now=NOW, times=times)
+        waits.append((robots.retry_at - NOW) / 3600)
+    assert waits == [0.5, 2.0]
+    assert judge(RobotsAnswer(503), robots, now=NOW, times=times).retry_at == NEVER
+    qualified = judge(RobotsAnswer(404), robots, now=NOW, times=times)
+    assert not is_due(qualified, NOW + 599, keep_seconds=times.keep_seconds)
+    assert is_due(qualified, NOW + 600, keep_seconds=times.keep_seconds)
 
 
 def test_reason_of_the_caller_goes_before_ours() -> None:

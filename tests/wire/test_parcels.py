@@ -25,6 +25,7 @@ from sterna.model import (
     Parcel,
     Raw,
     Robots,
+    RobotsState,
     Sent,
     StateChange,
     Target,
@@ -33,6 +34,7 @@ from sterna.model import (
     Visit,
     marked,
 )
+from sterna.web.robots import NEVER
 from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 from sterna.wire import parcels
@@ -75,6 +77,10 @@ def page_of(path: str, **changes: Any) -> Page:
 
 def travelled(parcel: Parcel, marks: Marks = NO_MARKS, **changes: Any) -> Parcel:
     return Unpacker(visit_of(**changes), marks, began=BEGAN).unpack(pack_parcel(parcel, marks), now=NOW)
+
+
+def received(data: bytes) -> Parcel:
+    return Unpacker(visit_of(), NO_MARKS, began=BEGAN).unpack(data, now=NOW)
 
 
 HTML = "<title>Über uns</title>" + "<p>Text" * 50
@@ -145,9 +151,40 @@ def test_empty_parcel_is_small() -> None:
     assert len(pack_parcel(parcel_of(), NO_MARKS)) < 200
 
 
-def test_holds_robots_and_delay_stay_at_the_host() -> None:
-    parcel = parcel_of(holds=(Hold("site", NOW),), robots=Robots(rules=b"secret"), delay_seconds=3.0)
+def test_holds_and_delay_stay_at_the_host() -> None:
+    parcel = parcel_of(holds=(Hold("site", NOW),), delay_seconds=3.0)
     assert travelled(parcel) == parcel_of()
+
+
+def test_state_of_robots_txt_travels_without_its_rules() -> None:
+    robots = Robots(RobotsState.DISQUALIFIED, NOW + 0.0004, 3, NEVER, b"secret", "HTTP\n503" + "!" * 300)
+    told = Robots(RobotsState.DISQUALIFIED, NOW, 3, NEVER, b"", "HTTP503" + "!" * 192)
+    assert travelled(parcel_of(robots=robots)) == parcel_of(robots=told)
+    assert b"secret" not in pack_parcel(parcel_of(robots=robots), NO_MARKS)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        ["disqualified", -1, 1, 0, ""],
+        ["disqualified", 0, 1, 2**60, ""],
+        ["disqualified", 0, -1, 0, ""],
+        ["disqualified", 0, 1, 0, "a\x1b[31m"],
+        ["disqualified", 0, 1, 0, "x" * 2_000],
+        ["open", 0, 1, 0, ""],
+        ["qualified", 0.5, 1, 0, ""],
+        "qualified",
+    ],
+)
+def test_state_of_robots_txt_that_makes_no_sense_is_refused(word: object) -> None:
+    packed = msgspec.msgpack.decode(pack_parcel(parcel_of(), NO_MARKS))
+    with pytest.raises(WireError, match="malformed"):
+        received(msgspec.msgpack.encode([*packed[:-1], word]))
+
+
+def test_parcel_of_a_host_that_says_nothing_of_robots_txt_is_read() -> None:
+    packed = msgspec.msgpack.decode(pack_parcel(parcel_of(), NO_MARKS))
+    assert received(msgspec.msgpack.encode(packed[:-1])) == parcel_of()
 
 
 PATHS = st.integers(0, 10**6).map("/p{}".format)
@@ -516,6 +553,6 @@ def test_parcel_of_an_older_host_has_no_numbers_of_rows() -> None:
 @pytest.mark.parametrize("counts", [b"\0\0\0\2", b"\0\0\0", b"\0\0\0\1\0\0\0\1", b"\xff\xff\xff\xff"])
 def test_numbers_of_rows_that_do_not_fit_are_refused(counts: bytes) -> None:
     fields = msgspec.msgpack.decode(pack_parcel(parcel_of(pages=(page_of("/1"),), rows=(b"1",)), NO_MARKS))
-    packed = msgspec.msgpack.encode([*fields[:-1], counts])
+    packed = msgspec.msgpack.encode([*fields[:-2], counts, fields[-1]])
     with pytest.raises(WireError, match="row"):
         Unpacker(visit_of(), NO_MARKS, began=BEGAN).unpack(packed, now=NOW)

@@ -46,13 +46,15 @@ def crawl(
     folder: Path | str = ".",
     refresh_seconds: float | None = None,
     max_seconds: float | None = None,
+    retry: bool = False,
     despite_owner: bool = False,
     on_parcels: Callable[[tuple[Parcel, ...]], bool] = lambda parcels: False,
     **options: Any,
 ) -> Summary:
     """Sends the spec's crawler out, and returns when it is done; called again it continues.
 
-    `into` is the collection's folder, `folder` contains the rules of the spec. `options` are those of
+    `into` is the collection's folder, `folder` contains the rules of the spec. With `retry`, what failed or
+    waits is asked for at once. `options` are those of
     `sterna crawl`, such as `delay=0`, and override the spec. `on_parcels` is called with what was just
     stored, and ends the crawl by returning True. Pages are indexed beside the crawl, unless `index=False`;
     the call returns when the index is complete. Raises SternaError.
@@ -63,6 +65,7 @@ def crawl(
         stop=asyncio.Event(),
         refresh_seconds=refresh_seconds,
         max_seconds=max_seconds,
+        retry=retry,
         despite_owner=despite_owner,
         errand=packed,
         on_parcels=on_parcels,

@@ -65,7 +65,7 @@ def order_of(given: list[str], site: str, *, terms: Terms, max_pages: int) -> Se
     return Send(
         visit=VISIT,
         crawler=msgspec.structs.replace(crawler, scope=scope),
-        agent=Agent(etiquette.user_agent, etiquette.robots_name, etiquette.sender),
+        agent=Agent(etiquette.user_agent, etiquette.robots_name, etiquette.sender, options.strict_robots),
         starts=starts,
         known=pack_known(Known(packed.progress.seen)) if packed and packed.progress.seen else b"",
         state=packed.progress.state if packed else State(),

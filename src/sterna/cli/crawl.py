@@ -1,7 +1,10 @@
 """`sterna crawl`: its flags, the run under a display and signals, and its exit code."""
 
 import asyncio
+import logging
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,6 +51,15 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         str | None,
         option("AGE", "Visit pages again that are older than this, such as 0, 90m, 12h or 7d.", panel=SCOPE),
     ] = None,
+    retry: Annotated[
+        bool,
+        switch(
+            "Ask again at once for what failed or waits: sites whose robots.txt could not be fetched, sites"
+            " that asked for a pause, pages that failed.",
+            "--retry",
+            panel=SCOPE,
+        ),
+    ] = False,
     unblock: Annotated[
         list[str] | None, option("NAME", "Remove a name from the block list.", panel=POLITENESS)
     ] = None,
@@ -77,7 +89,13 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     as_json: Annotated[bool, switch("Progress and summary as JSON lines.", "--json", panel=OUTPUT)] = False,
     quiet: Annotated[bool, switch("Print only errors.", "--quiet", "-q", panel=OUTPUT)] = False,
     verbose: Annotated[
-        bool, switch("Report where each visit is made, and why.", "--verbose", "-v", panel=OUTPUT)
+        bool,
+        switch(
+            "Report where each visit is made, and why, and each address that failed to give a robots.txt.",
+            "--verbose",
+            "-v",
+            panel=OUTPUT,
+        ),
     ] = False,
     **flags: Any,
 ) -> None:
@@ -105,6 +123,8 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         refresh_seconds=read_age(refresh) if refresh else None,
         max_seconds=max_seconds,
         unblock=strings(unblock) or (),
+        asked=tuple(starts),
+        retry=retry,
         # Without a crawler the collection continues with its own, unless other fields are wanted.
         errand=packed if packed or values["keep"] is None else errand_of(options),
         is_jailed=jail,
@@ -112,7 +132,31 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     )
     display = choose_display(as_json=as_json, quiet=quiet, is_verbose=verbose)
     run.say = display.note
-    crawl_and_exit(collection, options, run=run, display=display)
+    with _logged(display) if verbose and not quiet else nullcontext():
+        crawl_and_exit(collection, options, run=run, display=display)
+
+
+class _Lines(logging.Handler):
+    def __init__(self, display: Display) -> None:
+        super().__init__()
+        self._display = display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._display.warn(record.getMessage())
+
+
+@contextmanager
+def _logged(display: Display) -> Iterator[None]:
+    """Shows what is logged of each address that is asked for a robots.txt."""
+    logger, lines = logging.getLogger("sterna.runtime.qualification"), _Lines(display)
+    level = logger.level
+    logger.addHandler(lines)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(lines)
+        logger.setLevel(level)
 
 
 def _default_folder(urls: list[str], packed: "PackedCrawler | None") -> Path:

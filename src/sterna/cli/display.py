@@ -267,9 +267,14 @@ def _what_is_left(summary: Summary, collection: CollectionFolder) -> list[str]:
     if summary.ended in ("limit", "pages"):
         return [f"the limit is reached with {summary.pending:,} URLs to go; for more: {again} --max-pages N"]
     if summary.ended == "waiting":
-        return [*_troubled_sites(collection), f"continue at that time with: {again}"]
+        return [
+            *_troubled_sites(collection),
+            f"continue at that time with: {again}",
+            f"to ask at once: {again} --retry",
+        ]
     if summary.total_pages == 0:
-        return _troubled_sites(collection)
+        troubled = _troubled_sites(collection)
+        return [*troubled, f"to ask again: {again} --retry"] if troubled else []
     if summary.pages == 0:
         return [f"nothing was left to do; to visit the pages again: {again} --refresh 1d"]
     return []

@@ -59,6 +59,8 @@ class Run:
     refresh_seconds: float | None = None
     max_seconds: float | None = None
     unblock: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()  # start URLs that the user gave now: they are asked for at once
+    retry: bool = False  # whatever failed or waits is asked for at once
     errand: PackedCrawler | None = None  # None: the collection's own
     is_jailed: bool | None = None  # None: if this machine can
     despite_owner: bool = False  # crawl although owners of sites asked not to
@@ -166,6 +168,11 @@ class _Home:
             now=now,
             private_sites=[site_of(url) for url in seeds if is_private_name(url)],
         )
+        ledger.ask_again(msgspec.structs.replace(options, seeds=run.asked).seed_urls(), now=now)
+        if run.retry:
+            ledger.retry(now=now, least_pause=self._etiquette.delay_seconds)
+        elif options.ignore_robots:
+            ledger.requalify(now=now)
         if run.refresh_seconds is not None:
             ledger.refresh(older_than=now - run.refresh_seconds, now=now)
         self._borders = Borders(

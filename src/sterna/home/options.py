@@ -14,8 +14,8 @@ from sterna.crawler.scope import ScopeRules, seed_url
 from sterna.crawler.spec import GENTLE_SECONDS, CrawlOptions
 from sterna.errors import ConfigError, UsageError, WireError
 from sterna.home.away.hosts import Configured
-from sterna.home.settings import SETTINGS, flag_of
-from sterna.model import Etiquette, Scope
+from sterna.home.settings import LEAST_HOURS, MOST_HOURS, SETTINGS, flag_of
+from sterna.model import Etiquette, RobotsTimes, Scope
 from sterna.web.dns import literal_address
 from sterna.web.politeness import NO_LIMITS, Limits, Rate
 from sterna.web.urls import Canonical, hostname_of, is_private, site_of
@@ -39,6 +39,11 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ca_file: str = ""
     timeout: float = 60.0
     wait: float = 300.0
+    strict_robots: bool = False
+    robots_keep_hours: float = 24.0
+    robots_retry_hours: tuple[float, ...] = (1.0, 4.0, 12.0, 24.0)
+    robots_failures: int = 8
+    robots_pause: float = 2.0
     readers: int = 0
     here: bool = False
     require_host: bool = False
@@ -58,6 +63,10 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             else:
                 is_good = not setting.choices or value in setting.choices
             _check(is_good, flag_of(name), value, setting.allowed)
+        hours = self.robots_retry_hours
+        is_good = bool(hours) and all(LEAST_HOURS <= each <= MOST_HOURS for each in hours)
+        allowed = f"a list of hours, {LEAST_HOURS:g} to {MOST_HOURS:g}"
+        _check(is_good, "robots_retry_hours", list(hours), allowed)
         crawler_of_fields(self.keep)
         if self.here and self.require_host:
             raise UsageError("--here and --require-host exclude each other: choose one")
@@ -116,6 +125,13 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             response_factor=self.response_factor if delay else 0.0,
             connections=1 if delay else min(MAX_SITE_CONNECTIONS, max(1, self.concurrency // 2)),
             obey_robots=not self.ignore_robots,
+            strict_robots=self.strict_robots,
+            robots_times=RobotsTimes(
+                keep_seconds=self.robots_keep_hours * 3600,
+                retry_hours=self.robots_retry_hours,
+                max_failures=self.robots_failures,
+                pause_seconds=self.robots_pause,
+            ),
         )
 
     def configured_hosts(self) -> dict[str, Configured]:

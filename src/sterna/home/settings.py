@@ -13,6 +13,7 @@ from sterna.wire.keys import DEFAULT_KEYS
 
 SCOPE, POLITENESS, NETWORK = "What to crawl", "Politeness", "Network"
 HOSTS, OUTPUT = "Hosts at the sites", "Collection and output"
+LEAST_HOURS, MOST_HOURS = 0.01, 24.0  # between two tries to fetch a robots.txt
 PANELS = (SCOPE, POLITENESS, NETWORK, HOSTS, OUTPUT)
 
 
@@ -40,7 +41,7 @@ class Setting:
             return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
         if self.least == -math.inf:
             return ""
-        unit = "seconds, " if self.metavar == "SECONDS" else ""
+        unit = f"{self.metavar.lower()}, " if self.metavar in {"SECONDS", "HOURS"} else ""
         most = f"to {self.most:g}" if self.most < sys.float_info.max else "or more"
         return f"{unit}{self.least:g} {most}"
 
@@ -103,6 +104,33 @@ SETTINGS: dict[str, Setting] = {
     "sender": _politeness(is_flag=False, help="The From header, if it differs from the contact."),
     "ignore_robots": _politeness(
         negation="--obey-robots", help="Do not fetch robots.txt. Only for sites of your own."
+    ),
+    "strict_robots": _politeness(
+        help="Keep away from a site if its robots.txt is refused (401, 403 and the like), as if it forbade"
+        " everything. Otherwise this means that there are no rules, as RFC 9309 has it.",
+    ),
+    "robots_keep_hours": _politeness(
+        is_flag=False,
+        metavar="HOURS",
+        least=LEAST_HOURS,
+        most=MOST_HOURS,
+        help="After this many hours a robots.txt is fetched again.",
+    ),
+    "robots_retry_hours": _politeness(
+        is_flag=False,
+        default="1, 4, 12, 24",
+        help="Hours until a robots.txt that could not be fetched is asked for again: after the first failure"
+        " in a row, the second, and so on; the last one repeats.",
+    ),
+    "robots_failures": _politeness(
+        is_flag=False, least=1, most=1000, help="After this many failures in a row the site is given up."
+    ),
+    "robots_pause": _politeness(
+        is_flag=False,
+        metavar="SECONDS",
+        least=0,
+        most=60,
+        help="Seconds until the addresses of a site are asked for its robots.txt a second time.",
     ),
     "wait": _politeness(
         metavar="SECONDS",

@@ -19,7 +19,7 @@ from sterna.web.http import MAX_BODY_BYTES, Fetcher, Request, Response
 from sterna.web.politeness import TOTAL, Gate, Keys, Limits, keys_of, next_delay, site_key
 from sterna.web.urls import hostname_of, is_within, site_of
 
-MAX_ADDRESSES = 8  # tried for one name
+MAX_ADDRESSES = 8  # tried for one page
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
@@ -72,7 +72,8 @@ class Access:
             ("Accept", ACCEPT),
             ("Accept-Encoding", "gzip, br, zstd"),
         )
-        self.crawl_delay = 0.0  # set once robots.txt is known
+        self._crawl_delay = 0.0  # set by obey(), once robots.txt is known
+        self._ended_at = 0.0  # of the last request
         self.waiting: set[asyncio.Task[Any]] = set()  # tasks that wait for a hold or a connection
         self._last_response_seconds = 0.0
         self.requests_total = 0
@@ -82,7 +83,15 @@ class Access:
     @property
     def delay_seconds(self) -> float:
         seconds = self._last_response_seconds
-        return next_delay(self._etiquette, response_seconds=seconds, crawl_delay=self.crawl_delay)
+        return next_delay(self._etiquette, response_seconds=seconds, crawl_delay=self._crawl_delay)
+
+    def obey(self, crawl_delay: float) -> None:
+        """Keeps this Crawl-delay, also after the request that brought it."""
+        self._crawl_delay = crawl_delay
+        wait = self._ended_at + self.delay_seconds - self.now()
+        # A host keeps no holds: a wait beyond their patience would end all visits before their first page.
+        if self._ended_at and (self._kit.config.shares_holds or wait <= self._visit.budget.patience_seconds):
+            self.hold_site(self._visit.site, wait)
 
     def now(self) -> float:
         return self._kit.clock.now()
@@ -95,7 +104,7 @@ class Access:
         self.held.add(key)
         self._kit.gate.hold(key, self._kit.clock.now() + seconds)
 
-    async def addresses(self, url: str) -> tuple[str, ...]:
+    async def addresses(self, url: str, *, most: int = MAX_ADDRESSES) -> tuple[str, ...]:
         """The addresses that may be asked for the URL; FetchError if there are none."""
         hostname = hostname_of(url)
         if is_within(hostname, self._etiquette.blocked):
@@ -106,7 +115,7 @@ class Access:
         found = await allowed_addresses(
             kit.resolver, hostname, may_be_private=may_be_private, config=kit.config
         )
-        return found[:MAX_ADDRESSES]
+        return found[:most]
 
     async def get(
         self,
@@ -172,7 +181,7 @@ class Access:
             size = error.wire_bytes
             raise
         finally:
-            now = kit.clock.now()
+            self._ended_at = now = kit.clock.now()
             self.bytes_total += size
             if response:
                 self._last_response_seconds = response.seconds

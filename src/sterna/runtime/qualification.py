@@ -1,51 +1,56 @@
 """Whether a site may be crawled: robots.txt is tried at every address (Agarwal 3.4)."""
 
+import logging
+
 from sterna.errors import FetchError, ReadError
-from sterna.model import Robots
+from sterna.model import Etiquette, Robots
 from sterna.runtime.access import Access, Kit
 from sterna.runtime.readers import Readers
-from sterna.web.document import Fetched, Manner
+from sterna.web.document import Fetched
 from sterna.web.http import Response, retry_after_seconds
 from sterna.web.robots import MAX_BYTES, MAX_REDIRECTS, RobotsAnswer, is_try_again, judge
 from sterna.web.urls import Canonical
 
-MAX_DECODED_BYTES = 16 * MAX_BYTES
-_MANNER = Manner(max_bytes=MAX_DECODED_BYTES).encoded()
-PAUSE_SECONDS = 2.0
 ROUNDS = 2
+MAX_ADDRESSES = 64  # more than one reply of a name server holds, unless somebody wants us to knock for ever
 MAX_PAUSE_SECONDS = 24 * 3600.0
 
+_log = logging.getLogger(__name__)
 
-async def qualify(site: str, before: Robots, *, access: Access, kit: Kit) -> Robots:
+
+async def qualify(site: str, before: Robots, *, access: Access, kit: Kit, etiquette: Etiquette) -> Robots:
     """The site's new state; FetchError if the proxy fails, which says nothing about the site."""
-    answer = RobotsAnswer(0)
+    answer, times = RobotsAnswer(0), etiquette.robots_times
     for round_number in range(ROUNDS):
         if round_number:
-            await kit.clock.sleep(PAUSE_SECONDS)
-        answer = await _ask_all(f"{site}/robots.txt", access, kit.readers)
-        if _is_final(answer):
+            await kit.clock.sleep(times.pause_seconds)
+        answer = await _ask_all(f"{site}/robots.txt", access, kit.readers, pause_seconds=times.pause_seconds)
+        if _is_final(answer, times.pause_seconds):
             break
     if answer.pause_seconds:
         access.hold_site(site, answer.pause_seconds)
-    return judge(answer, before, now=kit.clock.now())
+    return judge(answer, before, now=kit.clock.now(), times=times, is_strict=etiquette.strict_robots)
 
 
-def _is_final(answer: RobotsAnswer) -> bool:
+def _is_final(answer: RobotsAnswer, pause_seconds: float) -> bool:
     """True if neither another address nor a second round can change it."""
     is_answer = not is_try_again(answer.status) or answer.is_truncated
-    return is_answer or answer.pause_seconds > PAUSE_SECONDS
+    return is_answer or answer.pause_seconds > pause_seconds
 
 
-async def _ask_all(url: str, access: Access, readers: Readers) -> RobotsAnswer:
-    """The first answer below 500 from any address, or the last failure."""
+async def _ask_all(url: str, access: Access, readers: Readers, *, pause_seconds: float) -> RobotsAnswer:
+    """The first answer below 500 from any address, or the last failure; each failure is logged."""
     try:
-        addresses = await access.addresses(url)
+        addresses = await access.addresses(url, most=MAX_ADDRESSES)
     except FetchError as error:
+        _log.info("%s: %s", url, error)
         return RobotsAnswer(0, reason=str(error))
     answer = RobotsAnswer(0)
     for address in addresses:
         answer = await _ask(url, address, access=access, readers=readers)
-        if _is_final(answer):
+        if answer.reason or not 200 <= answer.status < 300:
+            _log.info("%s: %s from %s", url, answer.reason or f"HTTP {answer.status}", address)
+        if _is_final(answer, pause_seconds):
             break
     return answer
 
@@ -81,7 +86,6 @@ async def _read(response: Response, url: str, *, readers: Readers, now: float) -
         content_encoding=response.header("content-encoding"),
         body=response.body,
         kind="robots",
-        manner=_MANNER,
     )
     try:
         return RobotsAnswer(200, (await readers.read(fetched)).text.encode())

@@ -71,6 +71,8 @@ class VisitLoop:
         self._idle: deque[asyncio.Future[None]] = deque()  # workers that found nothing to take
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sending = asyncio.Lock()
+        self._robots = visit.robots  # the state of the site; changed by _is_qualified() alone
+        self._qualifying = asyncio.Lock()
         self._ended: Ended | None = None
         self._spending = Spending(visit.budget, reins=kit.reins, began=kit.clock.now(), look=self._spent)
 
@@ -188,7 +190,10 @@ class VisitLoop:
             self._in_flight[target.depth] += 1
             self._wake_one()  # a worker that found nothing wakes no other
             try:
-                await self._handler.handle(target)
+                if await self._is_qualified():
+                    await self._handler.handle(target)
+                else:
+                    self._frontier.put_back(target)
             finally:
                 self._in_flight[target.depth] -= 1
                 if not self._in_flight[target.depth]:
@@ -272,24 +277,38 @@ class VisitLoop:
                 self._end(Ended.REFUSED)
                 return False
             # Any other fault is reported, and retried, by fetching robots.txt.
-        if not self._visit.etiquette.obey_robots:
-            return True
-        robots = self._visit.robots
-        if is_due(robots, self._kit.clock.now()):
-            try:
-                robots = await qualify(self._visit.site, robots, access=self._access, kit=self._kit)
-            except FetchError as error:  # a fault of the proxy, not of the site
-                self._packer.errors[error.kind] += 1
-                self._fail()
-                return False
-            self._packer.robots = robots
-        if robots.state is not RobotsState.QUALIFIED:
-            self._end(Ended.DISQUALIFIED)
+        if not await self._is_qualified():
             return False
-        self._handler.rules = Rules.parse(robots.rules, agent=self._visit.etiquette.robots_name)
-        self._access.crawl_delay = self._handler.rules.crawl_delay or 0.0
         if not self._packer.is_empty:
             await self._send()  # robots rules and delay must survive a crash before any page is fetched
+        return True
+
+    async def _is_qualified(self) -> bool:
+        """Whether the site may be crawled now; asks for robots.txt if it is due, also in a long visit."""
+        visit, kit = self._visit, self._kit
+        if not visit.etiquette.obey_robots:
+            return True
+        async with self._qualifying:
+            if self._ended:
+                return False
+            keep_seconds = visit.etiquette.robots_times.keep_seconds
+            if is_due(self._robots, kit.clock.now(), keep_seconds=keep_seconds):
+                try:
+                    self._robots = await qualify(
+                        visit.site, self._robots, access=self._access, kit=kit, etiquette=visit.etiquette
+                    )
+                except FetchError as error:  # a fault of the proxy, not of the site
+                    self._packer.errors[error.kind] += 1
+                    self._fail()
+                    return False
+                self._packer.robots, self._handler.rules = self._robots, None
+            if self._robots.state is not RobotsState.QUALIFIED:
+                self._end(Ended.DISQUALIFIED)
+                return False
+            if self._handler.rules is None:
+                rules = Rules.parse(self._robots.rules, visit.etiquette.robots_name, site=visit.site)
+                self._handler.rules = rules
+                self._access.obey(rules.crawl_delay or 0.0)
         return True
 
     def _fail(self) -> None:

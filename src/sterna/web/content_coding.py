@@ -18,15 +18,14 @@ _ZSTD_CHUNK_BYTES = 2**8
 _MAX_ZSTD_WINDOW_BYTES = 2**27
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_BROKEN = (zlib.error, brotli.error, zstandard.ZstdError)
+
 _GZIP_WBITS, _ZLIB_WBITS, _RAW_WBITS = 31, 15, -15
 
 
 def decode_body(body: bytes, content_encoding: str, *, max_bytes: int) -> bytes:
     """Returns the body without its content codings; ReadError "bomb" where it exceeds `max_bytes`."""
-    codings = [name for coding in content_encoding.split(",") if (name := coding.strip().lower())]
-    if len(codings) > _MAX_CODINGS:
-        raise ReadError("encoding", f"more than {_MAX_CODINGS} content codings: {content_encoding[:80]!r}")
-    for coding in reversed(codings):
+    for coding in _codings(content_encoding):
         # Others are ignored, as browsers do: "utf-8" and "none" stand here by mistake. And nothing at all,
         # under any coding, is how servers send an empty page.
         if body and coding in _DECODERS:
@@ -36,6 +35,35 @@ def decode_body(body: bytes, content_encoding: str, *, max_bytes: int) -> bytes:
     return body
 
 
+def decode_start(body: bytes, content_encoding: str, *, max_bytes: int, is_cut: bool) -> tuple[bytes, bool]:
+    """The first `max_bytes` of the body without its content codings, and whether there is more of it.
+
+    `is_cut`: no more of the body was read. ReadError where it is broken before that.
+    """
+    for coding in _codings(content_encoding):
+        if body and coding in _DECODERS:
+            out = BytesIO()
+            try:
+                for piece in _DECODERS[coding](body):
+                    out.write(piece)
+                    if out.tell() > max_bytes:
+                        is_cut = True
+                        break
+            except (ReadError, *_BROKEN) as error:
+                if not (is_cut and out.tell()):
+                    raise ReadError("encoding", f"broken {coding} body: {error}") from error
+            body = out.getvalue()
+    return body[:max_bytes], is_cut or len(body) > max_bytes
+
+
+def _codings(content_encoding: str) -> list[str]:
+    """The codings in the order in which they are undone; ReadError if they are too many."""
+    codings = [name for coding in content_encoding.split(",") if (name := coding.strip().lower())]
+    if len(codings) > _MAX_CODINGS:
+        raise ReadError("encoding", f"more than {_MAX_CODINGS} content codings: {content_encoding[:80]!r}")
+    return codings[::-1]
+
+
 def _undo(body: bytes, coding: str, *, max_bytes: int) -> bytes:
     out = BytesIO()
     try:
@@ -43,7 +71,7 @@ def _undo(body: bytes, coding: str, *, max_bytes: int) -> bytes:
             out.write(piece)
             if out.tell() > max_bytes:
                 raise _bomb(max_bytes)
-    except (zlib.error, brotli.error, zstandard.ZstdError) as error:
+    except _BROKEN as error:
         raise ReadError("encoding", f"broken {coding} body: {error}") from error
     return out.getvalue()
 

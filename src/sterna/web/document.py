@@ -9,13 +9,13 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector
+from sterna.web import robots
 from sterna.web.charset import charset_of, decode_text
-from sterna.web.content_coding import decode_body
+from sterna.web.content_coding import decode_body, decode_start
 from sterna.web.extraction import Extracts, extract
 from sterna.web.html import Html, Texts, read_html, read_may
 from sterna.web.keywords import keywords_of
 from sterna.web.markup import collapse, language_of
-from sterna.web.robots import text_of
 from sterna.web.signature import change_between, digest_of, is_digest, likeness_of
 from sterna.web.sitemap import read_sitemap
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
@@ -89,6 +89,8 @@ class Document(Html, frozen=True, kw_only=True):
 def read_document(fetched: Fetched) -> Document:
     """Reads a body; ReadError if it fails to decompress, or if it should be a sitemap and is none."""
     manner = _manner(fetched.manner)
+    if fetched.kind == "robots":
+        return _read_robots(fetched)
     body = decode_body(fetched.body, fetched.content_encoding, max_bytes=manner.max_bytes)
     digest = digest_of(body)
     may = read_may(fetched.x_robots, agent=manner.agent)
@@ -108,13 +110,23 @@ def read_document(fetched: Fetched) -> Document:
         canonical = _canonical(manner.drop_params)
         sitemap = read_sitemap(body, fetched.url, canonical, max_bytes=manner.max_bytes)
         return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps)
-    if fetched.kind == "robots":
-        return replace(document, text=text_of(body))
     if document.content_type in _HTML_TYPES:
         return _compared(_with_html(document, fetched, body=body), fetched)
     if document.content_type == "text/plain" and document.may_index:
         return _compared(_with_text(document, fetched, body=body), fetched)
     return document
+
+
+def _read_robots(fetched: Fetched) -> Document:
+    """As much of a robots.txt as counts; it may have been cut while it was fetched."""
+    body, is_cut = decode_start(
+        fetched.body,
+        fetched.content_encoding,
+        max_bytes=robots.MAX_BYTES,
+        is_cut=len(fetched.body) > robots.MAX_BYTES,
+    )
+    text = robots.text_of(body, is_cut=is_cut)
+    return Document(digest=digest_of(body), size=len(body), content_type=fetched.content_type, text=text)
 
 
 def _with_text(document: Document, fetched: Fetched, *, body: bytes) -> Document:

@@ -4,19 +4,19 @@ import codecs
 import re
 import string
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from html import unescape
 from itertools import islice
 from typing import Self
 from urllib.parse import quote
 
 from protego import Protego
 
-from sterna.model import Record, Robots, RobotsState
+from sterna.model import Record, Robots, RobotsState, RobotsTimes
+from sterna.web.urls import Canonical, hostname_of
 
 MAX_BYTES = 500 * 1024  # RFC 9309 2.5: a crawler must read at least this much
 MAX_REDIRECTS = 5  # RFC 9309 2.3.1.2
-KEEP_SECONDS = 24 * 3600  # RFC 9309 2.4
-RETRY_HOURS = (1, 4, 12, 24)  # after the first, second, third and every later failure in a row
-MAX_FAILURES = 8  # in a row; after these the site is given up
 NEVER = 1e12  # a time that does not come; an infinity does not survive every store
 
 MAX_SITEMAPS = 100
@@ -26,7 +26,7 @@ _MAX_BAD_SHARE = 0.1
 
 # The prefixes and the misspellings that Google's parser takes; `lastgroup` is the field's proper name.
 _FIELD = re.compile(
-    r"(?:(?P<agent>user[- ]?agent)|(?P<disallow>dis{1,2}al{1,2}ow|diasllow|disallaw)|(?P<allow>allow)"
+    r"(?:(?P<agent>user[- ]?agent)|(?P<disallow>d[ie]s{1,2}al{1,2}ow|diasllow|disallaw)|(?P<allow>allow)"
     r"|(?P<delay>crawl[- ]?delay)|(?P<sitemap>site-?map))[a-z-]*",
     re.IGNORECASE,
 )
@@ -34,9 +34,17 @@ _PRODUCT = re.compile(r"[A-Za-z_-]+")
 _LINE_END = re.compile(r"[\r\n]+")
 _COMMENT = re.compile(r"#[^\r\n]*")
 _BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
-_HTML = re.compile(r"\s*(?:<\?xml\b[^>]*>\s*)?<(?:!doctype|html|head|body|title|script)\b", re.IGNORECASE)
+_HTML = re.compile(
+    r"\s*(?:<\?xml\b[^>]*>\s*)?<(?:!--|(?:!doctype|html|head|body|title|script|meta|pre|p|div)\b)",
+    re.IGNORECASE,
+)
+_TAG = re.compile(r"<[^<>]*>")
+_URL = re.compile(r"(?i:https?)://(?P<host>[^/?#\\]*)(?P<path>.*)")
 
-_NO_FILE = frozenset({400, 404, 410})
+_NO_FILE = frozenset({400, 404, 410})  # in Agarwal's strict reading
+TIMES = RobotsTimes()
+
+_RULES = frozenset({"allow", "disallow"})
 
 Line = tuple[str, str]
 
@@ -53,9 +61,9 @@ class Rules:
         self.sitemaps = sitemaps
 
     @classmethod
-    def parse(cls, body: bytes, agent: str) -> Self:
-        """The rules for `agent` in any bytes; none if they are not a robots.txt."""
-        lines = list(_lines(_read(body) or ""))
+    def parse(cls, body: bytes, agent: str, *, site: str = "") -> Self:
+        """The rules for `agent` in any bytes; none if they are not a robots.txt. `site`: whose they are."""
+        lines = list(_of_site(_lines(_read(body) or ""), site))
         sitemaps = dict.fromkeys(value for field, value in lines if field == "sitemap" and value)
         return cls(_choose(lines, _product(agent)), tuple(islice(sitemaps, MAX_SITEMAPS)))
 
@@ -79,9 +87,21 @@ class RobotsAnswer(Record, frozen=True):
     pause_seconds: float = 0.0  # that the server asked for
 
 
-def judge(answer: RobotsAnswer, before: Robots, *, now: float) -> Robots:
-    """The site's state after a try that ended in `answer`."""
-    if answer.status in _NO_FILE:
+def judge(
+    answer: RobotsAnswer,
+    before: Robots,
+    *,
+    now: float,
+    times: RobotsTimes = TIMES,
+    is_strict: bool = False,
+) -> Robots:
+    """The site's state after a try that ended in `answer`.
+
+    Any 4xx but 429 means that there are no rules (RFC 9309 2.3.1.3); where `is_strict`, as Agarwal has it,
+    others than 400, 404 and 410 disqualify.
+    """
+    is_missing = 400 <= answer.status < 500 and not is_try_again(answer.status)
+    if answer.status in _NO_FILE if is_strict else is_missing:
         return Robots(RobotsState.QUALIFIED, tried_at=now, reason=f"HTTP {answer.status}: no rules")
     if 200 <= answer.status < 300 and not answer.is_truncated:
         text = _read(answer.body)
@@ -90,18 +110,18 @@ def judge(answer: RobotsAnswer, before: Robots, *, now: float) -> Robots:
         return Robots(RobotsState.QUALIFIED, tried_at=now, rules=text.encode())
     reason = answer.reason or _explain(answer)
     failures = before.failures + 1
-    retry_at = now + RETRY_HOURS[min(failures, len(RETRY_HOURS)) - 1] * 3600
-    if failures >= MAX_FAILURES:
+    retry_at = now + times.retry_hours[min(failures, len(times.retry_hours)) - 1] * 3600
+    if failures >= times.max_failures:
         retry_at, reason = NEVER, f"{reason}; given up after {failures} failures"
     return Robots(RobotsState.DISQUALIFIED, tried_at=now, failures=failures, retry_at=retry_at, reason=reason)
 
 
-def is_due(robots: Robots, now: float) -> bool:
+def is_due(robots: Robots, now: float, *, keep_seconds: float = TIMES.keep_seconds) -> bool:
     """Whether robots.txt is to be asked for before anything else of the site."""
     if robots.state is RobotsState.DISQUALIFIED:
         return now >= robots.retry_at
     # A date in the future is a clock that was set back: it must not keep old rules alive.
-    return robots.state is RobotsState.UNKNOWN or not 0 <= now - robots.tried_at < KEEP_SECONDS
+    return robots.state is RobotsState.UNKNOWN or not 0 <= now - robots.tried_at < keep_seconds
 
 
 def is_try_again(status: int) -> bool:
@@ -119,15 +139,16 @@ def _explain(answer: RobotsAnswer) -> str:
     return f"HTTP {answer.status}{' on every address' if is_try_again(answer.status) else ''}"
 
 
-def text_of(body: bytes) -> str:
-    """The text of a robots.txt, bad bytes as U+FFFD; of a long one no more than is read."""
-    if len(body) > MAX_BYTES:  # complete lines only: half a line may say more than the whole
-        head = body[:MAX_BYTES]
-        body = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
+def text_of(body: bytes, *, is_cut: bool = False) -> str:
+    """The text of a robots.txt, bad bytes as U+FFFD; of a long or cut one the whole lines that count."""
+    is_cut = is_cut or len(body) > MAX_BYTES
+    body = body[:MAX_BYTES]
     if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = body[: len(body) // 2 * 2].decode("utf-16", "replace")
     else:
         text = body.decode("utf-8", "replace")
+    if is_cut:  # half a line may say more than the whole
+        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
     return text.lstrip("\ufeff")
 
 
@@ -136,8 +157,13 @@ def _read(body: bytes) -> str | None:
     text = text_of(body)
     # Comments in an old code page are no reason to ignore the rules beside them.
     rest = _COMMENT.sub("", text)
-    is_binary = len(_BAD.findall(rest)) > _MAX_BAD_SHARE * len(rest)
-    return None if is_binary or _HTML.match(text) else text.replace("\0", "")
+    if len(_BAD.findall(rest)) > _MAX_BAD_SHARE * len(rest):
+        return None
+    text = text.replace("\0", "")
+    if not _HTML.match(text):
+        return text
+    text = unescape(_TAG.sub("\n", text))
+    return text if any(field == "agent" for field, _ in _lines(text)) else None
 
 
 def _lines(text: str) -> Iterator[Line]:
@@ -154,6 +180,24 @@ def _lines(text: str) -> Iterator[Line]:
             yield match.lastgroup, value.strip()
 
 
+def _of_site(lines: Iterable[Line], site: str) -> Iterator[Line]:
+    """The lines with the path in place of a URL of this site; rules for other sites are dropped."""
+    hostname = hostname_of(site)
+    for field, value in lines:
+        url = _URL.fullmatch(value) if field in _RULES else None
+        if url is None:
+            yield field, value
+        elif _hostname(url["host"]) == hostname:  # whatever the scheme: few write a rule for one of them
+            path = url["path"]
+            yield field, path if path.startswith("/") else f"/{path}"
+
+
+@lru_cache(maxsize=256)
+def _hostname(authority: str) -> str:
+    canonical = Canonical(())(f"http://{authority}/") if authority else None
+    return hostname_of(canonical) if canonical else ""
+
+
 def _product(agent: str) -> str:
     """The name an agent goes by in robots.txt (RFC 9309 2.2.1), or `*`."""
     if agent == "*" or (agent[:1] == "*" and agent[1].isspace()):
@@ -163,19 +207,30 @@ def _product(agent: str) -> str:
 
 
 def _choose(lines: Iterable[Line], product: str) -> list[Line]:
-    """The rules of all groups for `product` or, without one, of the groups for `*`."""
+    """The rules of all groups for `product` or, without one, of the groups for `*`.
+
+    Only rules end the agents of a group (RFC 9309 2.2.4). A Crawl-delay, of which the RFC knows nothing, is
+    for the agents that were named above it, not for those between it and the rules.
+    """
     chosen: dict[str, list[Line]] = {"*": []}
     group: set[str] = set()
-    is_open = False  # a further agent line joins the group
+    delayed: set[str] = set()  # of the group, whom a Crawl-delay would be for
+    is_open = is_named = False  # a further agent line joins the group, and is for the next Crawl-delay
     for field, value in lines:
         if field == "agent":
-            group = (group if is_open else set()) | ({_product(value)} & {product, "*"})
-            is_open = True
-            for name in group - {""}:
+            names = {_product(value)} & {product, "*"} - {""}
+            group = group | names if is_open else names
+            delayed = delayed | names if is_named else names
+            is_open = is_named = True
+            for name in names:
                 chosen.setdefault(name, [])
-        elif field != "sitemap":
-            is_open = False
-            for name in group - {""}:
+        elif field in _RULES:
+            is_open, delayed = False, group
+            for name in group:
+                chosen[name].append((field, value))
+        elif field == "delay":
+            is_named = False
+            for name in delayed:
                 chosen[name].append((field, value))
     return chosen.get(product, chosen["*"])
 

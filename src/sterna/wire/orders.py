@@ -54,6 +54,7 @@ class Agent(Record, frozen=True):
     user_agent: HeaderText
     robots_name: HeaderText
     sender: HeaderText = ""
+    strict_robots: bool = False  # as in `Etiquette`; hosts before 0.4 ignore it
 
 
 class Send(Record, frozen=True, kw_only=True, tag="send"):

@@ -1,8 +1,8 @@
 """Parcels as they cross the network: in columns, without what home knows already or computes itself.
 
 An unchanged page is only a place in the order of the validators that home sent; home makes its record again.
-Holds and robots.txt stay at the host. Apart from unchanged pages, home unpacks from `pack_parcel(parcel)`
-what `as_sent(parcel)` is.
+Holds and the rules of robots.txt stay at the host. Apart from unchanged pages, home unpacks from
+`pack_parcel(parcel)` what `as_sent(parcel)` is.
 """
 
 import math
@@ -15,7 +15,19 @@ import msgspec
 from msgspec.structs import replace
 
 from sterna.errors import WireError
-from sterna.model import Checkpoint, Ended, Page, Parcel, Record, StateChange, Target, Usage, Visit
+from sterna.model import (
+    Checkpoint,
+    Ended,
+    Page,
+    Parcel,
+    Record,
+    Robots,
+    RobotsState,
+    StateChange,
+    Target,
+    Usage,
+    Visit,
+)
 from sterna.web.urls import fingerprint, site_of
 from sterna.wire import records
 from sterna.wire.columns import pack_places, unpack_places
@@ -32,6 +44,8 @@ MAX_COUNT = 2**53
 _MAX_CPU_SECONDS = 2**32  # home counts them in microseconds
 _MAX_ERRORS = 1000  # kinds of them
 _MAX_FACT_NUMBER = 2**53
+_MAX_REASON = 200  # characters, of a robots.txt that failed
+_MAX_WORD_BYTES = 2_000
 
 _encode = msgspec.msgpack.Encoder().encode
 _EMPTY: Any = msgspec.Raw(b"\x90")
@@ -57,6 +71,17 @@ class _Packed(Record, Generic[Part], frozen=True, kw_only=True):
     usage: Part = _EMPTY  # Usage
     ended: Ended | None = None
     row_counts: bytes = b""  # how many of the rows each of `pages` has, in 32 bits
+    robots: Part = _EMPTY  # _Word, if robots.txt was asked for
+
+
+class _Word(Record, frozen=True):
+    """What the host says became of asking for its robots.txt; times in milliseconds."""
+
+    state: RobotsState
+    tried_at: int
+    failures: int
+    retry_at: int
+    reason: str
 
 
 class _StateParts(Record, frozen=True):
@@ -69,6 +94,7 @@ _STATE_PARTS = msgspec.msgpack.Decoder(_StateParts)
 _STATE = msgspec.msgpack.Decoder(StateChange)
 _ROWS = msgspec.msgpack.Decoder(tuple[bytes, ...])
 _USAGE = msgspec.msgpack.Decoder(Usage)
+_WORD = msgspec.msgpack.Decoder(_Word)
 
 
 # --- at the host
@@ -100,7 +126,7 @@ def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
         ),
         row_counts=(*counts, *repeat(0, len(unchanged))) if any(counts) else (),
         holds=(),
-        robots=None,
+        robots=_as_told(parcel.robots) if parcel.robots else None,
         delay_seconds=0.0,
     )
 
@@ -128,6 +154,7 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
             usage=parcel.usage,
             ended=parcel.ended,
             row_counts=_packed_counts(parcel.row_counts[: len(parcel.pages) - len(unchanged)]),
+            robots=_word_of(parcel.robots) if parcel.robots else _EMPTY,
         )
     )
     if len(packed) > MAX_PARCEL_BYTES:
@@ -135,6 +162,34 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
             "too-large", f"parcel {parcel.number} has {len(packed):,} bytes; {MAX_PARCEL_BYTES:,} are allowed"
         )
     return packed
+
+
+def _as_told(robots: Robots) -> Robots:
+    return replace(
+        robots,
+        tried_at=records.milliseconds(robots.tried_at) / 1000,
+        retry_at=records.milliseconds(robots.retry_at) / 1000,
+        rules=b"",
+        reason="".join(each for each in robots.reason[:_MAX_REASON] if each.isprintable()),
+    )
+
+
+def _word_of(told: Robots) -> _Word:
+    tried_at, retry_at = records.milliseconds(told.tried_at), records.milliseconds(told.retry_at)
+    return _Word(told.state, tried_at, told.failures, retry_at, told.reason)
+
+
+def _told(data: msgspec.Raw) -> Robots | None:
+    """What the host says of its robots.txt; WireError if it makes no sense."""
+    if data == _EMPTY:
+        return None
+    if len(data) > _MAX_WORD_BYTES:
+        raise WireError("malformed", f"{len(data):,} bytes on a robots.txt")
+    word = _WORD.decode(data)
+    numbers = (word.tried_at, word.failures, word.retry_at)
+    if not all(0 <= each <= MAX_COUNT for each in numbers) or not word.reason.isprintable():
+        raise WireError("malformed", "the state of a robots.txt is out of range")
+    return Robots(word.state, word.tried_at / 1000, word.failures, word.retry_at / 1000, b"", word.reason)
 
 
 def _packed_counts(counts: tuple[int, ...]) -> bytes:
@@ -208,6 +263,7 @@ class Unpacker:
                 raise WireError("too-large", "more URLs are done without a page than the budget has URLs")
             state, rows = _STATE.decode(packed.state), _ROWS.decode(packed.rows)
             usage = _USAGE.decode(packed.usage)
+            robots = _told(packed.robots)
         if (packed.visit, packed.part, packed.epoch) != (visit.id, visit.part, visit.epoch):
             raise WireError("malformed", f"a parcel of another visit than {visit.id}, epoch {visit.epoch}")
         if not 1 <= packed.number <= MAX_COUNT:
@@ -235,6 +291,7 @@ class Unpacker:
             state=state,
             rows=rows,
             row_counts=_row_counts(packed, len(changed), len(pages), len(rows)),
+            robots=robots,
             usage=usage,
             ended=packed.ended,
         )

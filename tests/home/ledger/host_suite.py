@@ -23,6 +23,7 @@ from sterna.home.ledger.records import (
 )
 from sterna.model import Arrival, Checkpoint, Ended, Hold, Parcel, Robots, RobotsState, Target, Usage
 from sterna.web.politeness import site_key
+from sterna.web.robots import NEVER, is_due
 
 ENDPOINT = f"{SITE}/sterna"
 
@@ -56,6 +57,66 @@ class HostSuite(ProgramSuite):
 
     def arrive(self, ledger: Ledger, *parcels: Parcel, now: float = 20.0) -> None:
         ledger.commit(Change(parcels=tuple(map(arrived, parcels))), now=now)
+
+    # -- a host's word on its robots.txt -----------------------------------------------------------------
+
+    def test_word_of_a_host_that_robots_txt_failed_keeps_home_away_too(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        failed = Robots(RobotsState.DISQUALIFIED, 15.0, 3, 4000.0, b"", "HTTP 503")
+        self.arrive(ledger, parcel(self.send_out(ledger), robots=failed, ended=Ended.DISQUALIFIED))
+        assert ledger.counts(now=30.0).next_turn == 4000.0
+        robots = self.lease(ledger, 4000.0).robots
+        assert (robots.retry_at, robots.failures, robots.reason) == (4000.0, 0, "its host says: HTTP 503")
+
+    def test_word_of_a_host_keeps_home_away_for_a_day_at_most(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        failed = Robots(RobotsState.DISQUALIFIED, 15.0, 8, NEVER, b"", "HTTP 503; given up")
+        self.arrive(ledger, parcel(self.send_out(ledger), robots=failed, ended=Ended.DISQUALIFIED))
+        assert ledger.counts(now=30.0).next_turn == 20.0 + 24 * 3600.0
+
+    def test_host_that_only_says_that_its_visit_was_disqualified_is_left_alone_for_an_hour(
+        self, ledger: Ledger
+    ) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        self.arrive(ledger, parcel(self.send_out(ledger), ended=Ended.DISQUALIFIED))
+        assert ledger.counts(now=30.0).next_turn == 20.0 + 3600.0
+
+    @pytest.mark.parametrize(
+        "word",
+        [
+            Robots(RobotsState.QUALIFIED, 15.0),
+            Robots(RobotsState.DISQUALIFIED, 15.0, 1, 50.0, b"", "HTTP 503"),
+            Robots(RobotsState.UNKNOWN),
+        ],
+    )
+    def test_word_of_a_host_never_shortens_a_wait(self, ledger: Ledger, word: Robots) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        own = Robots(RobotsState.DISQUALIFIED, 20.0, 2, 3600.0, b"", "HTTP 503")
+        lease = self.send_out(ledger)
+        ledger.commit(Change(parcels=(parcel(lease, robots=own),)), now=12.0)
+        self.arrive(ledger, parcel(lease, number=2, robots=word, ended=Ended.BUDGET))
+        ledger.wake(now=30.0)
+        assert self.lease(ledger, 3600.0).robots == own
+
+    def test_word_of_a_host_that_its_site_is_open_is_kept_and_home_asks_all_the_same(
+        self, ledger: Ledger
+    ) -> None:
+        ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/b")], now=1.0)
+        word = Robots(RobotsState.QUALIFIED, 15.0, rules=b"User-agent: *\nAllow: /\n")
+        self.arrive(ledger, parcel(self.send_out(ledger), robots=word, ended=Ended.BUDGET))
+        assert [row.robots for row in ledger.site_rows()] == ["qualified"]
+        robots = self.lease(ledger, 1e6).robots
+        assert is_due(robots, 1e6)
+        assert robots.rules == b""
+
+    def test_word_of_a_host_does_not_renew_the_rules_that_home_knows(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/b")], now=1.0)
+        own = Robots(RobotsState.QUALIFIED, 11.0, rules=b"User-agent: *\nDisallow: /a\n")
+        lease = self.send_out(ledger)
+        ledger.commit(Change(parcels=(parcel(lease, robots=own),)), now=12.0)
+        word = Robots(RobotsState.QUALIFIED, 15.0)
+        self.arrive(ledger, parcel(lease, number=2, robots=word, ended=Ended.BUDGET))
+        assert self.lease(ledger, 30.0).robots == own
 
     # -- what is known of a host -------------------------------------------------------------------------
 

@@ -422,6 +422,88 @@ class LedgerSuite:
         ledger.refresh(older_than=0.0, now=1000.0)
         assert self.lease(ledger, 1001.0).robots.state is RobotsState.UNKNOWN
 
+    # -- asking again ------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("retry_at", [3600.0, NEVER])
+    def test_start_url_that_is_given_again_asks_for_a_robots_txt_that_failed(
+        self, ledger: Ledger, retry_at: float
+    ) -> None:
+        ledger.seed([Target(f"{SITE}/"), Target(f"{OTHER}/")], now=1.0)
+        robots = Robots(RobotsState.DISQUALIFIED, 20.0, 8, retry_at, b"", "HTTP 503")
+        for lease in ledger.lease(["v", "w"], now=10.0, pages=1, max_depth=1):
+            self.commit(ledger, parcel(lease, robots=robots, ended=Ended.DISQUALIFIED))
+        ledger.ask_again([f"{SITE}/"], now=30.0)
+        ledger.wake(now=30.0)
+        leases = ledger.lease(["again", "other"], now=30.0, pages=1, max_depth=1)
+        asked = [lease.site for lease in leases if lease.robots.retry_at <= 30.0]
+        assert asked == [SITE]
+        assert leases[0].robots.failures == 8
+
+    def test_start_url_that_is_given_again_does_not_end_a_pause_that_its_site_asked_for(
+        self, ledger: Ledger
+    ) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        robots = Robots(RobotsState.DISQUALIFIED, 20.0, 1, 3600.0, b"", "HTTP 503")
+        held = (Hold(site_key(SITE), 900.0),)
+        lease = self.lease(ledger)
+        self.commit(ledger, parcel(lease, robots=robots, holds=held, ended=Ended.DISQUALIFIED))
+        ledger.ask_again([f"{SITE}/"], now=30.0)
+        ledger.wake(now=30.0)
+        assert ledger.counts(now=30.0).next_turn == 900.0
+
+    def test_start_url_that_is_given_again_is_fetched_again_if_it_failed(self, ledger: Ledger) -> None:
+        paths = {"/ok": page("/ok"), "/dns": page("/dns", status=0, error="dns")}
+        ledger.seed([Target(SITE + path) for path in paths], now=1.0)
+        self.commit(ledger, parcel(self.lease(ledger), pages=tuple(paths.values()), ended=Ended.FINISHED))
+        ledger.ask_again([SITE + path for path in paths], now=30.0)
+        ledger.wake(now=30.0)
+        assert [start.url for start in self.lease(ledger, 30.0).starts] == [f"{SITE}/dns"]
+
+    def test_start_url_of_a_new_site_has_nothing_to_ask_again(self, ledger: Ledger) -> None:
+        ledger.ask_again([f"{SITE}/"], now=30.0)
+        assert ledger.counts(now=30.0).pending == 0
+
+    def test_sites_are_asked_for_robots_txt_again_where_it_is_not_wanted_any_more(
+        self, ledger: Ledger
+    ) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        robots = Robots(RobotsState.DISQUALIFIED, 20.0, 1, 3600.0, b"", "HTTP 503")
+        self.commit(ledger, parcel(self.lease(ledger), robots=robots, ended=Ended.DISQUALIFIED))
+        ledger.requalify(now=30.0)
+        assert self.lease(ledger, 30.0).robots.retry_at == 0
+
+    def test_retry_ends_pauses_but_not_the_delay_between_requests(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/a"), Target(f"{SITE}/b")], now=1.0)
+        late = Checkpoint(again=(Target(f"{SITE}/b", attempts=1, not_before=5000.0),))
+        held = (Hold(site_key(SITE), 4000.0), Hold("address 192.0.2.1", 60.0))
+        done = parcel(
+            self.lease(ledger),
+            pages=(page("/a"),),
+            checkpoint=late,
+            holds=held,
+            delay_seconds=7.0,
+            ended=Ended.BLOCKED,
+        )
+        self.commit(ledger, done)
+        assert ledger.retry(now=30.0, least_pause=1.0) == 0
+        assert ledger.holds(now=30.0) == (Hold("address 192.0.2.1", 60.0), Hold(site_key(SITE), 37.0))
+        lease = self.lease(ledger, 30.0)
+        assert [(start.url, start.attempts) for start in lease.starts] == [(f"{SITE}/b", 1)]
+
+    def test_retry_puts_pages_back_that_failed_and_no_others(self, ledger: Ledger) -> None:
+        good = (page("/ok"), page("/gone", status=404), page("/closed", status=0, error="robots"))
+        failed = (
+            page("/timeout", status=0, error="timeout"),
+            page("/busy", status=0, error="http_503"),
+            page("/broken", status=500),
+        )
+        ledger.seed([Target(each.url) for each in (*good, *failed)], now=1.0)
+        self.commit(ledger, parcel(self.lease(ledger), pages=(*good, *failed), ended=Ended.FINISHED))
+        assert ledger.retry(now=30.0, least_pause=1.0) == 3
+        ledger.wake(now=30.0)
+        found = {start.url for start in self.lease(ledger, 30.0).starts}
+        assert found == {each.url for each in failed}
+
     def test_refresh_twice_adds_nothing(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         self.commit(ledger, parcel(self.lease(ledger), pages=(page("/"),), ended=Ended.FINISHED))

@@ -157,6 +157,12 @@ def test_robots_are_left_alone_only_where_the_policy_says_so(tmp_path: Any) -> N
     ).etiquette.obey_robots
 
 
+def test_home_may_ask_for_the_strict_reading_of_a_refused_robots_txt(tmp_path: Any) -> None:
+    assert not accepted(tmp_path).etiquette.strict_robots
+    strict = Agent("Tern/1", "Tern", strict_robots=True)
+    assert accepted(tmp_path, agent=strict).etiquette.strict_robots
+
+
 def test_what_is_known_comes_along(tmp_path: Any) -> None:
     known = Known((5).to_bytes(8, "little", signed=True), (Validator(9, digest=b"d" * 5),))
     visit = accepted(tmp_path, known=pack_known(known))

@@ -165,7 +165,8 @@ def _is_closed(visit: Visit) -> bool:
     robots, etiquette = visit.robots, visit.etiquette
     if not etiquette.obey_robots or robots.state is not RobotsState.QUALIFIED:
         return False
-    return not Rules.parse(robots.rules, agent=etiquette.robots_name).may_fetch(visit.site + WELL_KNOWN)
+    rules = Rules.parse(robots.rules, etiquette.robots_name, site=visit.site)
+    return not rules.may_fetch(visit.site + WELL_KNOWN)
 
 
 def _is_as_safe(site: str, url: str) -> bool:

@@ -188,9 +188,14 @@ def in_our_time(parcel: Parcel, ahead_seconds: float) -> Parcel:
             for each in targets
         )
 
-    checkpoint = parcel.checkpoint
+    checkpoint, robots = parcel.checkpoint, parcel.robots
+    if robots:
+        robots = replace(
+            robots, tried_at=robots.tried_at - ahead_seconds, retry_at=robots.retry_at - ahead_seconds
+        )
     return replace(
         parcel,
+        robots=robots,
         pages=tuple(replace(page, fetched=page.fetched - ahead_seconds) for page in parcel.pages),
         checkpoint=replace(checkpoint, found=ours(checkpoint.found), again=ours(checkpoint.again)),
     )

@@ -326,4 +326,5 @@ def _order_call(session: Session, order: Order) -> Call:
 
 def _agent(etiquette: Etiquette) -> Agent:
     texts = (etiquette.user_agent, etiquette.robots_name, etiquette.sender)
-    return Agent(*(text.encode("ascii", "replace").decode()[:MAX_AGENT] for text in texts))
+    user_agent, name, sender = (text.encode("ascii", "replace").decode()[:MAX_AGENT] for text in texts)
+    return Agent(user_agent, name, sender, etiquette.strict_robots)

@@ -97,6 +97,19 @@ class SitesAndLeases(Protocol):
         """The number of parts that are due, counted up to `most`."""
 
 
+class AskingAgain(Protocol):
+    """What waits, asked for before its time because the user wants it; wake() comes after it."""
+
+    def ask_again(self, urls: Collection[str], *, now: float) -> None:
+        """Asks for the robots.txt of these URLs' sites if it failed, and for the URLs if they failed."""
+
+    def requalify(self, *, now: float) -> None:
+        """Asks for the robots.txt of every site where it failed."""
+
+    def retry(self, *, now: float, least_pause: float) -> int:
+        """The same, ends all pauses but those between requests, and puts all pages that failed back."""
+
+
 class PagesAndParcels(Protocol):
     """What parcels bring, each stored once."""
 
@@ -277,6 +290,7 @@ class HoldsAndSettings(Protocol):
 
 class Ledger(
     SitesAndLeases,
+    AskingAgain,
     PagesAndParcels,
     CrawlerMemory,
     HostsAndOutbox,

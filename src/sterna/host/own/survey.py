@@ -141,9 +141,9 @@ class SurveyPlan:
         assert survey
         return survey
 
-    def finish(self, *, is_whole: bool, now: float, closed: Closed = OPEN) -> None:
+    def finish(self, *, is_whole: bool, now: float, closed: Closed = OPEN, site: str = "") -> None:
         """Ends the survey; from now on sitemap and feed are made from it."""
-        rules = Rules.parse(self.robots.rules, EVERYBODY)
+        rules = Rules.parse(self.robots.rules, EVERYBODY, site=site)
         with self._index.transaction() as db:
             db.execute("UPDATE survey SET ended = ?, is_whole = ? WHERE ended IS NULL", (now, is_whole))
             db.execute("DELETE FROM todo")
@@ -194,7 +194,11 @@ class Surveyor:
                 if not why or is_cut:
                     closed = Closed(self._policy.policy.closed)
                     await asyncio.to_thread(
-                        plan.finish, is_whole=not why, now=self._clock.now(), closed=closed
+                        plan.finish,
+                        is_whole=not why,
+                        now=self._clock.now(),
+                        closed=closed,
+                        site=self._config.site,
                     )
                 return Outcome(plan.standing(), left, why)
         finally:

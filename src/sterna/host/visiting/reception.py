@@ -189,6 +189,7 @@ def visit_of(order: Send, *, config: HostConfig, terms: Terms, grants: Budget) -
             response_factor=0.0,  # the owner sets the pace, whatever the response time is
             connections=policy.connections,
             obey_robots=terms.obey_robots,
+            strict_robots=order.agent.strict_robots,
             outside_agent=order.agent.user_agent,
         ),
         starts=order.starts,

@@ -9,12 +9,13 @@ from sterna.home.ledger.sqlite.database import Database
 from sterna.home.ledger.sqlite.memory import Memory
 from sterna.home.ledger.sqlite.outbox import Outbox
 from sterna.home.ledger.sqlite.pages import Commit, Manifest, Pages
+from sterna.home.ledger.sqlite.retries import Retries
 from sterna.home.ledger.sqlite.sites import Sites
 from sterna.home.ledger.sqlite.status import Status
 from sterna.home.ledger.sqlite.trust import SqliteTrustBook
 
 
-class SqliteLedger(Sites, Pages, Memory, Outbox, Manifest, Status):
+class SqliteLedger(Sites, Retries, Pages, Memory, Outbox, Manifest, Status):
     """The writer is one connection; readers open their own."""
 
     def __init__(self, path: Path, *, is_reader: bool = False) -> None:

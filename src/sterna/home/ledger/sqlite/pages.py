@@ -16,9 +16,11 @@ from sterna.home.ledger.sqlite.lookup import Lookup, chunks
 from sterna.home.ledger.sqlite.memory import change_state
 from sterna.home.ledger.sqlite.outbox import add_arrival, end
 from sterna.home.ledger.versions import Fate, fate_of, standing_after
-from sterna.model import LIMITS, Ended, Page, Parcel, Target
+from sterna.model import LIMITS, Ended, Page, Parcel, Robots, RobotsState, Target
 from sterna.web.urls import fingerprint, path_of, site_of
 
+LONGEST_WORD_SECONDS = 24 * 3600.0  # for which a host's word on its robots.txt keeps home away
+UNTOLD_SECONDS = 3600.0  # where it does not say for how long
 BATCHES = "batches"  # the counter whose value is the number of the last batch
 
 
@@ -157,7 +159,9 @@ class Commit:
         self._try_again(site_id, part, parcel.checkpoint.again)
         change_state(db, site_id, part, parcel.state)
         add_holds(db, parcel.holds)
-        if parcel.robots:
+        if parcel.arrival:
+            self._heed(site_id, parcel)
+        elif parcel.robots:
             db.execute(
                 "UPDATE site SET robots_state = ?, robots_tried_at = ?, robots_failures = ?,"
                 " robots_retry_at = ?, robots_rules = ?, robots_reason = ? WHERE id = ?",
@@ -166,6 +170,28 @@ class Commit:
         self._count(site_id, parcel)
         if parcel.ended:
             self._end(site_id, parcel, parcel.ended)
+
+    def _heed(self, site_id: int, parcel: Parcel) -> None:
+        """Keeps a host's word on its robots.txt: it may lengthen a wait, and never shortens one.
+
+        Its rules are never known here: before home fetches a page of the site, it asks for itself.
+        """
+        robots = parcel.robots
+        if robots is None and parcel.ended is Ended.DISQUALIFIED:  # a host before 0.4 says no more
+            robots = Robots(RobotsState.DISQUALIFIED, retry_at=self.now + UNTOLD_SECONDS, reason="it failed")
+        if robots and robots.state is RobotsState.QUALIFIED:
+            self.db.execute(
+                "UPDATE site SET robots_state = 'qualified', robots_reason = 'as its host says'"
+                " WHERE id = ? AND robots_state = 'unknown'",
+                (site_id,),
+            )
+        elif robots and robots.state is RobotsState.DISQUALIFIED:
+            retry_at = min(robots.retry_at, self.now + LONGEST_WORD_SECONDS)
+            self.db.execute(
+                "UPDATE site SET robots_state = 'disqualified', robots_retry_at = ?2, robots_reason = ?3"
+                " WHERE id = ?1 AND ?2 > ?4 AND (robots_state <> 'disqualified' OR robots_retry_at < ?2)",
+                (site_id, retry_at, f"its host says: {robots.reason}", self.now),
+            )
 
     def _finish(self, site_id: int, part: str, marks: Sequence[int]) -> None:
         removed = self.db.executemany(
