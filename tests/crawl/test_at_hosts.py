@@ -251,6 +251,38 @@ def test_kill_beside_a_running_crawl_stops_the_crawler_and_none_goes_there_again
     assert 60 <= summary["pages"] < PAGES
 
 
+def test_crawler_that_is_away_is_queried_beside_the_crawl_and_after_home_died(
+    slow: PageServer, tmp_path: Path
+) -> None:
+    ask = ("crawlers", "query", tmp_path / "c")
+    with hosts(slow, tmp_path, A) as (host,):
+        process = start(*command(tmp_path), slow.url(A))
+        wait_for_pages(tmp_path, 30)
+        beside = sterna(*ask, "SELECT pages FROM visit", "--json")
+        kill(process)
+        slow.latency_seconds = 0.0
+        deadline = time.monotonic() + 60
+        state = "SELECT ended, (SELECT count(*) FROM page) AS held FROM visit"
+        while "finished" not in (later := sterna(*ask, state, "--json")).stdout:
+            assert time.monotonic() < deadline, later
+        (away,) = json.loads(sterna("crawlers", tmp_path / "c", "--json").stdout)["crawlers"]
+        named = sterna(*ask, away["visit"], "SELECT title FROM page WHERE url LIKE '%/299'", "-f", "csv")
+        unknown = sterna(*ask, "v1", "SELECT 1")
+        wrong = sterna(*ask, "SELECT titel FROM page")
+        host.kill()
+        gone = sterna(*ask, "SELECT 1")
+        listed = sterna("crawlers", tmp_path / "c")
+    assert json.loads(beside.stdout)["pages"] >= 30
+    assert 0 < json.loads(later.stdout)["held"] <= PAGES + 1 - 30
+    assert named.stdout.split() == ["title", '"Page', '299"'] or named.stdout.splitlines()[1] == "Page 299"
+    assert unknown.stderr.startswith("sterna: no crawler v1 is away: sterna crawlers ")
+    assert 'no column "titel", did you mean "title"?' in wrong.stderr
+    assert gone.returncode == 1
+    (line,) = gone.stderr.splitlines()
+    assert line.startswith("sterna: ") and "127.0.6.1" in line
+    assert "1 away" in listed.stdout  # asking changes nothing
+
+
 def test_kill_of_all_after_home_died_frees_the_site(slow: PageServer, tmp_path: Path) -> None:
     with hosts(slow, tmp_path, A):
         process = start(*command(tmp_path), slow.url(A))

@@ -21,6 +21,7 @@ from sterna.model import Record, Target
 from sterna.query.engine import MEMORY_BYTES, TIME_LIMIT_SECONDS, Engine
 from sterna.query.scan import Within
 from sterna.query.terminal import harmless
+from sterna.wire.holdings import Waiting
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ def _columns(kind: type[Record]) -> dict[str, pa.DataType]:
 _COLUMNS: dict[type[Record], dict[str, pa.DataType]] = {
     SiteRow: _columns(SiteRow),
     VisitRow: _columns(VisitRow),
+    Waiting: {"depth": _COUNT, "urls": _COUNT},
     Target: {"url": _TEXT, "depth": _COUNT, "priority": _COUNT, "referrer": _TEXT},
 }
 
@@ -100,7 +102,7 @@ def open_crawler(
     facts = fact_table([*first, *kept]).append_column("kind", kinds)
     return Engine(
         {},
-        extra={"fact": facts, "target": _table(Target, progress.frontier)},
+        extra={"fact": facts, "target": table_of(Target, progress.frontier)},
         memory_bytes=memory_bytes,
         time_limit_seconds=seconds,
     )
@@ -125,10 +127,10 @@ def held_memory(limit_bytes: int) -> Iterator[None]:
 
 
 def ledger_tables(sites: Sequence[SiteRow], visits: Sequence[VisitRow]) -> dict[str, pa.Table]:
-    return {"site": _table(SiteRow, sites), "visit": _table(VisitRow, visits)}
+    return {"site": table_of(SiteRow, sites), "visit": table_of(VisitRow, visits)}
 
 
-def _table(kind: type[Record], rows: Sequence[Record]) -> pa.Table:
+def table_of(kind: type[Record], rows: Sequence[Record]) -> pa.Table:
     """Rows of the ledger as an Arrow table; times become timestamps."""
     columns = _COLUMNS[kind]
     values = {name: [_value(getattr(row, name), kind) for row in rows] for name, kind in columns.items()}

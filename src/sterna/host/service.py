@@ -309,12 +309,13 @@ class Service:
         self, body: bytes, *, session: Session, keys: SessionKeys
     ) -> bytes | AsyncIterator[bytes]:
         """Verifies the order before it claims the ticket: a tampered copy must not spend it."""
-        from sterna.wire.orders import Send, open_order  # noqa: PLC0415
+        from sterna.wire.orders import Query, Send, open_order  # noqa: PLC0415
 
         async with self._opening:
             ticket, order = await asyncio.to_thread(open_order, keys, body)
             self._sessions.claim(session, ticket, now=self._premises.clock.now())
-            if isinstance(order, Send):  # it takes much memory until it is either a visit or refused
+            # Both take much memory: until the visit is taken or refused, while its log is read.
+            if isinstance(order, Send | Query):
                 return await self._carry_out(order, session=session, keys=keys)
         return await self._carry_out(order, session=session, keys=keys)
 
@@ -417,6 +418,7 @@ def _platform_of(config: HostConfig, *, is_live_only: bool) -> dict[str, str]:
         "readers": str(config.limits.readers),
         "sources": "root http" if config.root else "http",
         "live-only": "yes" if is_live_only else "no",
+        "queries": "no" if is_live_only else "yes",
     }
     if config.policy.budget.memory_bytes:
         facts["memory_bytes"] = str(config.policy.budget.memory_bytes)
