@@ -19,6 +19,7 @@ from sterna.host.policy.policy import Policy, PolicyFile
 from sterna.host.policy.terms import AllowedHomes, Terms, admit, check_open, rationed
 from sterna.host.premises import Announce, Premises
 from sterna.host.state import (
+    OWN_INDEX,
     TICKET_SECONDS,
     VISITS,
     Rations,
@@ -254,11 +255,14 @@ class Service:
 
     def _offer(self) -> tuple[Offer, bytes]:
         premises = self._premises
-        if self._offered is None or self._offered[0] is not premises.policy:
+        has_index = (self._config.state / OWN_INDEX).exists()  # the owner may make one, or delete it
+        offered = self._offered
+        if offered is None or offered[0] is not premises.policy or offered[1].lists_pages != has_index:
             config, is_live_only = premises.config_now, premises.is_live_only
             offer = offer_of(config, premises.identity, self._successions, is_live_only=is_live_only)
-            self._offered = (premises.policy, offer, encode_offer(offer))
-        return self._offered[1:]
+            offer = msgspec.structs.replace(offer, lists_pages=has_index)
+            self._offered = offered = (premises.policy, offer, encode_offer(offer))
+        return offered[1:]
 
     def _greet(self, body: bytes) -> bytes:
         read = read_hello(body)
