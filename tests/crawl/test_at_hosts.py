@@ -13,7 +13,7 @@ from tests.crawl.hosting import command, crawl_with_keys, hosts
 from tests.crawl.running import kill, rows, start, sterna, sterna_process, stored_urls, summary_of
 from tests.servers.pages import PageServer, linking
 
-from sterna import Spec, crawl
+from sterna import Scope, Spec, crawl
 from sterna.home.ledger.records import Out
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.wire.discovery import WELL_KNOWN
@@ -88,6 +88,18 @@ def test_spec_that_is_sent_from_python_goes_to_the_host(tmp_path: Path, server: 
 
     assert summary.visits == {"here": 0, "host": 1}
     assert_whole(tmp_path, server)
+
+
+def test_deep_subtrees_hold_at_a_host(tmp_path: Path) -> None:
+    paths = ("/docs/api/v1/a", "/docs/api/v1/b", "/docs/api/v2/c", "/docs/api/v1x", "/docs/guide/d")
+    site = {"/docs/api/v1/": linking(*paths, title="v1"), **{path: linking(*paths) for path in paths}}
+    with PageServer({A: site}).run_in_thread() as server, hosts(server, tmp_path, A):
+        start_url = server.url(A, "/docs/api/v1/")
+        spec = Spec(name="deep", seeds=(start_url,), scope=Scope(subtrees=("/docs/api/v1/",)))
+        summary = crawl(spec, tmp_path / "c", delay=0, keys=str(tmp_path / "keys"), require_host=True)
+        assert summary.visits == {"here": 0, "host": 1}
+        wanted = ["/docs/api/v1/", "/docs/api/v1/a", "/docs/api/v1/b"]
+        assert stored_urls(tmp_path / "c") == [server.url(A, path) for path in wanted]
 
 
 def test_figure_2_of_the_crawlets_paper_over_hosts(tmp_path: Path) -> None:
