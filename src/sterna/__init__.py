@@ -7,7 +7,7 @@ from sterna.version import __version__
 
 if TYPE_CHECKING:
     from sterna.api.ask import ask
-    from sterna.api.collection import Collection
+    from sterna.api.collection import Collection, Collections
     from sterna.api.crawl import crawl
     from sterna.crawler.spec import Budget, Css, Keep, Politeness, Scope, Select, Spec
     from sterna.errors import SternaError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Budget",
     "Collection",
+    "Collections",
     "Css",
     "Keep",
     "Politeness",
@@ -29,6 +30,7 @@ __all__ = [
 
 _MODULES = {
     "Collection": "sterna.api.collection",
+    "Collections": "sterna.api.collection",
     "SternaError": "sterna.errors",
     "ask": "sterna.api.ask",
     "crawl": "sterna.api.crawl",

@@ -16,6 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
 NAMES = [
     "Budget",
     "Collection",
+    "Collections",
     "Css",
     "Keep",
     "Politeness",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -182,13 +183,18 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("export", "DIR", "--to", "warc", "--out", "OUT"),
         ("export", "DIR", "--to", "markdown", "--out", "OUT"),
         ("repair", "DIR", "--dry-run"),
+        ("query", "DIR", "OTHER", "SELECT collection, url FROM page"),
+        ("search", "DIR", "OTHER", "leaf"),
     ],
-    ids=lambda words: " ".join((words[0], *words[3:4])),
+    ids=lambda words: " ".join((words[0], *words[2:4])),
 )
 def test_commands_that_read_are_confined_before_they_read(
     collection: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    given = [{"DIR": str(collection), "OUT": str(tmp_path / "out")}.get(word, word) for word in words]
+    places = {"DIR": collection, "OTHER": tmp_path / "other", "OUT": tmp_path / "out"}
+    given = [str(places.get(word, word)) for word in words]
+    if "OTHER" in words:
+        shutil.copytree(collection, places["OTHER"])
     watched = subprocess.run(
         [sys.executable, "-c", WATCHED, *given], capture_output=True, text=True, timeout=60, check=False
     )

@@ -43,6 +43,27 @@ async def under_way(host: RealHost, count: int = 1) -> list[dict[str, Any]]:
     return found
 
 
+async def test_owner_queries_a_crawler_also_beside_a_host_that_is_down(tmp_path: Path) -> None:
+    count = ("SELECT count(*) AS pages, any_value(site) AS site FROM page", "-f", "csv")
+    with real_host(tmp_path, policy=SLOW) as host:
+        visit = asyncio.create_task(host.visit(crawler=Crawler(name="health")))
+        await under_way(host)
+        shown = (await host.ask("query", "health")).stdout
+        unknown = await host.ask("query", "wealth")
+        await host.ask("stop", "health")
+        await visit
+        rows = await host.ask("query", "v1", *count)
+    beside = host.command("query", "v1", *count)
+    assert shown.startswith(f"visit v1: crawler health at {SITE}, ")
+    assert " in the frontier, " in shown
+    assert unknown.returncode == 2
+    assert "no crawler 'wealth' is kept here" in unknown.stderr
+    assert rows.stdout == beside.stdout
+    pages, site = rows.stdout.splitlines()[1].split(",")
+    assert int(pages) > 0
+    assert site == SITE
+
+
 async def test_owner_sees_a_visit_against_its_limits_and_stops_it(tmp_path: Path) -> None:
     with real_host(tmp_path, policy=SLOW) as host:
         visit = asyncio.create_task(host.visit(crawler=Crawler(name="health")))

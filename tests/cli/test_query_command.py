@@ -16,7 +16,7 @@ from tests.crawl.running import crawl_here, sterna
 from tests.servers.pages import PageServer, linking
 from tests.servers.plain import Reply
 
-from sterna.cli.query import query
+from sterna.cli import query as command
 from sterna.crawler.facts import Fact, Symbol, encode
 from sterna.crawler.pack import PackedCrawler, SavedProgress
 from sterna.crawler.pack import encode as encode_crawler
@@ -24,6 +24,11 @@ from sterna.errors import QueryError, SpecError, UsageError
 from sterna.model import Crawler, State, Target
 
 A = "127.0.5.7"
+
+
+def query(*, what: Path, sql: str | None = None, **options: Any) -> None:
+    """The command in this process."""
+    command.query([str(what), *([sql] if sql is not None else [])], **options)
 
 
 class Site:

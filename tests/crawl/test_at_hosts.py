@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from tests.crawl.hosting import command, crawl_with_keys, hosts
-from tests.crawl.running import kill, rows, start, sterna, stored_urls, summary_of
+from tests.crawl.running import kill, rows, start, sterna, sterna_process, stored_urls, summary_of
 from tests.servers.pages import Page, PageServer, linking
 from tests.servers.plain import Reply
 
-from sterna import Spec, crawl
+from sterna import Scope, Spec, crawl
 from sterna.home.ledger.records import Out
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.wire.discovery import WELL_KNOWN
@@ -99,6 +99,18 @@ def test_spec_that_is_sent_from_python_goes_to_the_host(tmp_path: Path, server: 
 
     assert summary.visits == {"here": 0, "host": 1}
     assert_whole(tmp_path, server)
+
+
+def test_deep_subtrees_hold_at_a_host(tmp_path: Path) -> None:
+    paths = ("/docs/api/v1/a", "/docs/api/v1/b", "/docs/api/v2/c", "/docs/api/v1x", "/docs/guide/d")
+    site = {"/docs/api/v1/": linking(*paths, title="v1"), **{path: linking(*paths) for path in paths}}
+    with PageServer({A: site}).run_in_thread() as server, hosts(server, tmp_path, A):
+        start_url = server.url(A, "/docs/api/v1/")
+        spec = Spec(name="deep", seeds=(start_url,), scope=Scope(subtrees=("/docs/api/v1/",)))
+        summary = crawl(spec, tmp_path / "c", delay=0, keys=str(tmp_path / "keys"), require_host=True)
+        assert summary.visits == {"here": 0, "host": 1}
+        wanted = ["/docs/api/v1/", "/docs/api/v1/a", "/docs/api/v1/b"]
+        assert stored_urls(tmp_path / "c") == [server.url(A, path) for path in wanted]
 
 
 def test_figure_2_of_the_crawlets_paper_over_hosts(tmp_path: Path) -> None:
@@ -260,6 +272,40 @@ def test_kill_beside_a_running_crawl_stops_the_crawler_and_none_goes_there_again
     summary = json.loads(out.strip().splitlines()[-1])
     assert (summary["visits"], summary["ended"]) == ({"here": 0, "host": 1}, "finished")
     assert 60 <= summary["pages"] < PAGES
+
+
+def test_crawler_that_is_away_is_queried_beside_the_crawl_and_after_home_died(
+    slow: PageServer, tmp_path: Path
+) -> None:
+    ask = ("crawlers", "query", tmp_path / "c")
+    with hosts(slow, tmp_path, A) as (host,):
+        process = start(*command(tmp_path), slow.url(A))
+        wait_for_pages(tmp_path, 30)
+        beside = sterna(*ask, "SELECT pages FROM visit", "--json")
+        kill(process)
+        slow.latency_seconds = 0.0
+        deadline = time.monotonic() + 60
+        state = "SELECT ended, (SELECT count(*) FROM page) AS held FROM visit"
+        while "finished" not in (later := sterna(*ask, state, "--json")).stdout:
+            assert time.monotonic() < deadline, later
+        (away,) = json.loads(sterna("crawlers", tmp_path / "c", "--json").stdout)["crawlers"]
+        named = sterna_process(
+            *ask, away["visit"], "SELECT title FROM page WHERE url LIKE '%/299'", "-f", "csv"
+        )
+        unknown = sterna(*ask, "v1", "SELECT 1")
+        wrong = sterna(*ask, "SELECT titel FROM page")
+        host.kill()
+        gone = sterna(*ask, "SELECT 1")
+        listed = sterna("crawlers", tmp_path / "c")
+    assert json.loads(beside.stdout)["pages"] >= 30
+    assert 0 < json.loads(later.stdout)["held"] <= PAGES + 1 - 30
+    assert (named.stdout, named.stderr) == ("title\nPage 299\n", "")
+    assert unknown.stderr.startswith("sterna: no crawler v1 is away: sterna crawlers ")
+    assert 'no column "titel", did you mean "title"?' in wrong.stderr
+    assert gone.returncode == 1
+    (line,) = gone.stderr.splitlines()
+    assert line.startswith("sterna: ") and "127.0.6.1" in line
+    assert "1 away" in listed.stdout  # asking changes nothing
 
 
 def test_kill_of_all_after_home_died_frees_the_site(slow: PageServer, tmp_path: Path) -> None:

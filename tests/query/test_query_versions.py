@@ -14,6 +14,7 @@ from tests.query.histories import SITE, Archive, page, rows
 from sterna.model import Link, Links
 from sterna.query.engine import Engine
 from sterna.query.scan import Within
+from sterna.query.tables import Tables
 from sterna.query.versions import Way
 
 
@@ -196,4 +197,5 @@ def test_first_query_and_later_ones_leave_out_old_versions_in_different_ways(tmp
     with Engine(archive.tables) as engine:
         for way in (Way.BY_URL, Way.BY_PLACE, Way.BY_PLACE):
             assert sorted(rows(engine, "SELECT title FROM page")) == [("new",), ("only",)]
+            assert isinstance(engine._tables, Tables)
             assert engine._tables._way is way

@@ -252,7 +252,8 @@ class HttpFace:
 
 
 def _op(method: str, target: str) -> Op:
-    name = "discover" if target == WELL_KNOWN or method == "GET" else target.rpartition("/")[2]
+    is_public = method == "GET" and not target.endswith("/pages")
+    name = "discover" if target == WELL_KNOWN or is_public else target.rpartition("/")[2]
     assert name in get_args(Op), target
     return cast("Op", name)
 

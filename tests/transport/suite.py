@@ -10,7 +10,7 @@ import pytest
 from tests.transport.serving import Answerer, Cut, Said, Saying, refusing
 
 from sterna.errors import LineBroken, Refused, WireError
-from sterna.transport.interface import Call, Op, Reply, Transport, read_whole
+from sterna.transport.interface import PUBLIC, Call, Op, Reply, Transport, read_whole
 from sterna.wire.problems import PROBLEM_TYPE
 
 MIB = 1 << 20
@@ -80,7 +80,7 @@ class TransportSuite:
             calls.append(call)
             return Saying(b"answer to " + call.op.encode())
 
-        body = b"" if op == "discover" else bytes(range(256))
+        body = b"" if op in PUBLIC else bytes(range(256))
         async with join(answer) as (transport, address):
             assert await whole(transport, address, Call(op, body)) == b"answer to " + op.encode()
         assert calls == [Call(op, body)]

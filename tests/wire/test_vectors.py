@@ -19,9 +19,10 @@ from tests.wire.parties import HOME, HOST, NOW, PLATFORM, SESSION, SITE, TICKET
 
 from sterna import model
 from sterna.model import Budget
-from sterna.wire import discovery, handshake, known, orders, parcels, receipts, records, stream
+from sterna.wire import discovery, handshake, holdings, known, orders, parcels, receipts, records, stream
 from sterna.wire.frames import Kind
 from sterna.wire.handshake import SUITE, read_hello
+from sterna.wire.holdings import open_holdings
 from sterna.wire.keys import Succession
 from sterna.wire.known import marks_of, unpack_known
 from sterna.wire.orders import open_acknowledgement, open_order, open_report
@@ -31,7 +32,7 @@ from sterna.wire.stream import AliveCame, LineCame, ParcelCame, StreamReader
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 VECTORS: dict[str, str] = json.loads(vectors.PATH.read_text())
-MODULES = (model, handshake, orders, receipts, stream, records)
+MODULES = (model, handshake, orders, holdings, receipts, stream, records)
 
 
 def vector(name: str) -> bytes:
@@ -66,6 +67,7 @@ def test_the_host_opens_order_and_acknowledgement_and_home_the_report() -> None:
     assert open_order(keys, vector("order_body")) == (TICKET, vectors.ORDER)
     assert open_acknowledgement(keys, vector("acknowledgement_body")).number == 2
     assert open_report(keys, vector("report_body")) == vectors.REPORT
+    assert open_holdings(keys, vector("holdings_body")) == vectors.HOLDINGS
 
 
 def test_home_reads_the_stream() -> None:
@@ -191,6 +193,15 @@ def test_the_end_is_as_the_page_says() -> None:
     assert root == hashed(b"\1" + vector("leaf_changed") + vector("leaf_unchanged"))
 
 
+def test_holdings_are_as_the_page_says() -> None:
+    sealed = vector("holdings_body")
+    plain = zstandard.ZstdDecompressor().decompress(opened(vector("report_key"), SESSION, sealed[16:]))
+    assert (sealed[:16], plain) == (SESSION, vector("holdings_plain"))
+    report, at, usage, waiting, done, total, facts, parcels = msgspec.msgpack.decode(plain)
+    assert (report[0], at, usage[0], waiting, done, total) == (vectors.VISIT, NOW + 1, 2, [[1, 1]], 2, 1)
+    assert (len(facts), parcels) == (1, [vector("parcel_packed")])
+
+
 def test_leaves_are_as_the_page_says() -> None:
     page = msgspec.structs.replace(vectors.CHANGED, fingerprint=0)
     assert vector("leaf_changed") == hashed(b"\0" + msgspec.msgpack.encode(page))
@@ -235,7 +246,7 @@ def test_the_page_lists_the_fields_of_every_record() -> None:
     listed = rows(r"^\| `([\w.]+)`(?: \(a map\))? \| (?:`\w+` \| )?((?:`\w+` ?)+)\|$")
     for name, fields in listed.items():
         assert re.findall(r"\w+", fields) == list(record(name).__struct_fields__), name
-    assert len(listed) == 32
+    assert len(listed) == 35
 
 
 def record(name: str) -> type[msgspec.Struct]:
@@ -248,7 +259,7 @@ def record(name: str) -> type[msgspec.Struct]:
 def test_the_page_names_the_kinds_of_orders() -> None:
     assert rows(r"^\| `(\w+)` \| `(\w+)` \| (?=`)") == {
         record.__name__: msgspec.inspect.type_info(record).tag  # type: ignore[attr-defined]
-        for record in (orders.Send, orders.Resume, orders.Look, orders.Kill)
+        for record in (orders.Send, orders.Resume, orders.Look, orders.Kill, orders.Query)
     }
 
 

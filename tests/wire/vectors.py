@@ -26,6 +26,7 @@ from sterna.model import (
 from sterna.web.urls import fingerprint
 from sterna.wire import handshake
 from sterna.wire.handshake import Greeting, Random, SessionKeys, read_hello, welcome
+from sterna.wire.holdings import Holdings, Waiting, seal_holdings
 from sterna.wire.keys import Succession
 from sterna.wire.known import marks_of, pack_known
 from sterna.wire.merkle import Tree, leaf_hash, leaf_of
@@ -37,8 +38,8 @@ PATH = Path(__file__).with_name("vectors.json")
 
 HOME_SECRET, HOST_SECRET = b"\x11" * 32, b"\x22" * 32  # of the ephemeral keys
 HELLO_NONCE = b"\x33" * 16
-WELCOME_NONCE, ORDER_NONCE, ACKNOWLEDGEMENT_NONCE, REPORT_NONCE = (
-    bytes([byte]) * 24 for byte in (0x44, 0x55, 0x66, 0x77)
+WELCOME_NONCE, ORDER_NONCE, ACKNOWLEDGEMENT_NONCE, REPORT_NONCE, HOLDINGS_NONCE = (
+    bytes([byte]) * 24 for byte in (0x44, 0x55, 0x66, 0x77, 0x88)
 )
 VISIT = "0123456789abcdef"
 PRIORITY = 5
@@ -88,6 +89,16 @@ PARCEL = Parcel(
     checkpoint=Checkpoint(found=(Target(f"{SITE}/new", 1, f"{SITE}/"),)),
     usage=Usage(requests=2, pages=2, unchanged=1, kept=2),
     ended=Ended.FINISHED,
+)
+HOLDINGS = Holdings(
+    report=REPORT,
+    at=NOW + 1.0,
+    usage=PARCEL.usage,
+    waiting=(Waiting(1, 1),),
+    done=2,
+    facts_total=1,
+    facts=(b"\x93\x01\xa4tern\x90",),
+    parcels=(pack_parcel(PARCEL, marks_of(KNOWN)),),
 )
 
 
@@ -182,6 +193,7 @@ def made_again() -> dict[str, str]:
         "order_plain": msgspec.msgpack.encode([TICKET, ORDER]),
         "acknowledgement_body": seal_acknowledgement(keys, VISIT, 2, random=giving(ACKNOWLEDGEMENT_NONCE)),
         "report_body": seal_report(keys, REPORT, random=giving(REPORT_NONCE)),
+        "holdings_plain": msgspec.msgpack.encode(HOLDINGS),
         "leaf_changed": leaf_of(CHANGED),
         "leaf_unchanged": leaf_of(UNCHANGED),
         "root_of_abc": tree.root(),
@@ -204,6 +216,7 @@ def made_once() -> dict[str, str]:
     )
     return {
         "order_body": seal_order(keys, TICKET, ORDER, random=giving(ORDER_NONCE)).hex(),
+        "holdings_body": seal_holdings(keys, HOLDINGS, random=giving(HOLDINGS_NONCE)).hex(),
         "known_packed": pack_known(KNOWN).hex(),
         "stream": b"".join(pieces).hex(),
     }

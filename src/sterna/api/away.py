@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import NamedTuple
 
-from sterna.errors import CollectionInUse, SternaError, UsageError
+from sterna.errors import CollectionInUse, Refused, SternaError, UsageError
 from sterna.home.away.composition import lines_of, open_transport
 from sterna.home.away.luggage import unpack
 from sterna.home.folder import CollectionFolder
@@ -13,13 +14,23 @@ from sterna.home.ledger.records import UNDER_WAY, Out, OutboxRow, OwnerRow
 from sterna.home.options import Options, load
 from sterna.host.keyring import Keyring
 from sterna.model import Visit
+from sterna.query.terminal import harmless
 from sterna.version import __version__
 from sterna.web.clock import SystemClock
 from sterna.web.urls import hostname_of
 from sterna.wire.discovery import Offer
+from sterna.wire.holdings import Holdings
 from sterna.wire.receipts import SignedReceipt, decode_receipt
 
 KILL_SECONDS = 30.0
+
+
+class Away(NamedTuple):
+    """A crawler at a host, and the options of its crawl."""
+
+    visit: Visit
+    offer: Offer
+    options: Options
 
 
 def sent_crawlers(collection: CollectionFolder) -> tuple[list[OutboxRow], dict[str, SignedReceipt]]:
@@ -55,6 +66,36 @@ def note_kill(collection: CollectionFolder, visit: str | None) -> tuple[list[tup
         if visit and not away:
             raise UsageError(f"no crawler {visit} is away: sterna crawlers {collection.folder} lists them")
         return away, load(ledger.setting("options"))
+
+
+def away_crawler(collection: CollectionFolder, visit: str | None) -> Away:
+    """The crawler of this visit, or the only one that is away; UsageError if there is none, or several."""
+    with collection.open_ledger() as ledger:
+        rows = [row for row in ledger.outbox(states=UNDER_WAY) if visit in (None, row.visit)]
+        if len(rows) != 1:
+            several = f"{len(rows)} crawlers are away" if rows else "no crawler is away"
+            what = several if visit is None else f"no crawler {harmless(visit)} is away"
+            raise UsageError(f"{what}: sterna crawlers {collection.folder} lists them")
+        sent, offer, _ = unpack(ledger.luggage(rows[0].visit))
+        return Away(sent, offer, load(ledger.setting("options")))
+
+
+async def ask_host(away: Away, *, keyring: Keyring) -> tuple[Holdings, float]:
+    """What the crawler holds, and by how many seconds its host's clock is ahead.
+
+    Raises Refused, LineBroken or HostGone.
+    """
+    visit, offer, options = away
+    clock = SystemClock()
+    async with open_transport(options, etiquette=options.etiquette(__version__), clock=clock) as transport:
+        if visit.may_be_private or visit.allow_private:
+            transport.let_private(hostname_of(offer.endpoint))
+        lines = lines_of(transport, keyring.read("home"), options, clock)
+        try:
+            return await lines.to(offer).query(visit.id)
+        except Refused as error:
+            why = error.detail or error.problem
+            raise Refused(error.problem, f"the host of {visit.site} does not answer: {why}") from error
 
 
 async def tell_hosts(away: Sequence[tuple[Visit, Offer]], options: Options, *, keyring: Keyring) -> list[str]:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sterna.home.folder import CollectionFolder
+from sterna.errors import UsageError
+from sterna.home.folder import CollectionFolder, names_of
 
 if TYPE_CHECKING:
     from sterna.api.status import Status
@@ -95,3 +96,46 @@ class Collection:
         from sterna.api.status import status  # noqa: PLC0415
 
         return status(self._folder)
+
+
+class Collections:
+    """Several collections, to be queried and searched as one; raises NotACollection if a folder is not one.
+
+    Tables have a first column `collection`, the name of the folder. Of a page that several have, the newest
+    version counts.
+    """
+
+    def __init__(self, *folders: Path | str) -> None:
+        if not folders:
+            raise UsageError("name at least one folder of a collection")
+        self._folders = [CollectionFolder(Path(folder)).check() for folder in folders]
+        self.names = names_of(self._folders)
+
+    def query(
+        self,
+        sql: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        memory_bytes: int = 1_000_000_000,
+        seconds: float = 60.0,
+    ) -> "Answer":
+        """The result of a query: rows as dicts, or a table of Arrow, pandas or polars."""
+        from sterna.api.query import open_collections  # noqa: PLC0415
+        from sterna.query.answer import Answer  # noqa: PLC0415
+
+        engine = open_collections(self._folders, memory_bytes=memory_bytes, seconds=seconds)
+        try:
+            return Answer(engine, engine.run_arrow(sql, parameters))
+        except BaseException:
+            engine.close()
+            raise
+
+    def search(self, words: str, *, limit: int = 10, offset: int = 0) -> "Found":
+        """The pages that match best; indexes that are not there are created first."""
+        from sterna.api.search import bring_up, has_index, search  # noqa: PLC0415
+
+        for folder in self._folders:
+            if not has_index(folder):
+                bring_up(folder)
+        first, *others = self._folders
+        return search(first, words, *others, limit=limit, offset=offset)

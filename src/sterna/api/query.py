@@ -5,7 +5,7 @@ import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import msgspec
 import pyarrow as pa
@@ -15,12 +15,14 @@ from sterna.crawler.pack import read as read_packed
 from sterna.errors import UsageError
 from sterna.home.errand import load
 from sterna.home.facts import own
-from sterna.home.folder import CollectionFolder
+from sterna.home.folder import CollectionFolder, names_of
 from sterna.home.ledger.records import SiteFact, SiteRow, VisitRow
 from sterna.model import Record, Target
 from sterna.query.engine import MEMORY_BYTES, TIME_LIMIT_SECONDS, Engine
 from sterna.query.scan import Within
 from sterna.query.terminal import harmless
+from sterna.query.union import Part
+from sterna.wire.holdings import Waiting
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ def _columns(kind: type[Record]) -> dict[str, pa.DataType]:
 _COLUMNS: dict[type[Record], dict[str, pa.DataType]] = {
     SiteRow: _columns(SiteRow),
     VisitRow: _columns(VisitRow),
+    Waiting: {"depth": _COUNT, "urls": _COUNT},
     Target: {"url": _TEXT, "depth": _COUNT, "priority": _COUNT, "referrer": _TEXT},
 }
 
@@ -63,29 +66,61 @@ def open_collection(
     `files` replaces the segments that are committed now by those of an earlier snapshot. Damaged segments are
     left out, and `warn` is told.
     """
-    with collection.open_ledger() as ledger:
-        segments = ledger.segments()
-        errand = load(ledger.setting("errand"))
-        facts = own(ledger.facts(), crawler=errand.crawler.name if errand else "")
-        sites, visits = ledger.site_rows(), ledger.visit_rows()
+    contents = _contents(collection)
+    sites, visits = contents.sites, contents.visits
     if visit is not None:
         visits = [row for row in visits if row.visit == visit]
         if not visits:
             raise UsageError(f"unknown visit {harmless(visit)!r}: the table visit lists them")
         sites = [row for row in sites if row.site == visits[0].site]
-    tables = files or {
-        name: [collection.segments_folder / segment.name for segment in segments if segment.table == name]
-        for name in SCHEMAS
-    }
     return Engine(
-        tables,
-        extra={**ledger_tables(sites, visits), "fact": fact_table(facts)},
+        files or contents.files,
+        extra={**ledger_tables(sites, visits), "fact": contents.facts},
         within=Within(visit=visit),
         memory_bytes=memory_bytes,
         time_limit_seconds=seconds,
         spill_folder=spill_folder,
         warn=warn,
     )
+
+
+def open_collections(
+    collections: Sequence[CollectionFolder],
+    *,
+    memory_bytes: int = MEMORY_BYTES,
+    seconds: float = TIME_LIMIT_SECONDS,
+    warn: Callable[[str], None] = _log.warning,
+) -> Engine:
+    """The tables of several collections as one; their column `collection` has the name of the folder."""
+    members = []
+    for name, collection in zip(names_of(collections), collections, strict=True):
+        contents = _contents(collection)
+        files = {table: [str(path) for path in paths] for table, paths in contents.files.items()}
+        extra = {**ledger_tables(contents.sites, contents.visits), "fact": contents.facts}
+        members.append(Part(name, files, extra))
+    return Engine({}, members=members, memory_bytes=memory_bytes, time_limit_seconds=seconds, warn=warn)
+
+
+class _Contents(NamedTuple):
+    """What is committed in a collection now."""
+
+    files: dict[str, list[Path]]
+    facts: pa.Table
+    sites: list[SiteRow]
+    visits: list[VisitRow]
+
+
+def _contents(collection: CollectionFolder) -> _Contents:
+    with collection.open_ledger() as ledger:
+        segments = ledger.segments()
+        errand = load(ledger.setting("errand"))
+        facts = own(ledger.facts(), crawler=errand.crawler.name if errand else "")
+        sites, visits = ledger.site_rows(), ledger.visit_rows()
+    files = {
+        name: [collection.segments_folder / segment.name for segment in segments if segment.table == name]
+        for name in SCHEMAS
+    }
+    return _Contents(files, fact_table(facts), sites, visits)
 
 
 def open_crawler(
@@ -100,7 +135,7 @@ def open_crawler(
     facts = fact_table([*first, *kept]).append_column("kind", kinds)
     return Engine(
         {},
-        extra={"fact": facts, "target": _table(Target, progress.frontier)},
+        extra={"fact": facts, "target": table_of(Target, progress.frontier)},
         memory_bytes=memory_bytes,
         time_limit_seconds=seconds,
     )
@@ -125,10 +160,10 @@ def held_memory(limit_bytes: int) -> Iterator[None]:
 
 
 def ledger_tables(sites: Sequence[SiteRow], visits: Sequence[VisitRow]) -> dict[str, pa.Table]:
-    return {"site": _table(SiteRow, sites), "visit": _table(VisitRow, visits)}
+    return {"site": table_of(SiteRow, sites), "visit": table_of(VisitRow, visits)}
 
 
-def _table(kind: type[Record], rows: Sequence[Record]) -> pa.Table:
+def table_of(kind: type[Record], rows: Sequence[Record]) -> pa.Table:
     """Rows of the ledger as an Arrow table; times become timestamps."""
     columns = _COLUMNS[kind]
     values = {name: [_value(getattr(row, name), kind) for row in rows] for name, kind in columns.items()}

@@ -1,18 +1,19 @@
 """The search index of a collection: brought up to date, and how far it is."""
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 import msgspec
 
 from sterna.archive.arrivals import count
 from sterna.errors import IndexUnusable
-from sterna.home.folder import CollectionFolder
+from sterna.home.folder import CollectionFolder, names_of
 from sterna.search.generations import current, read_position
 from sterna.search.indexer import Indexer
-from sterna.search.results import Found
+from sterna.search.results import Found, Searches
 from sterna.search.searcher import Searcher
+from sterna.search.several import Several
 
 # Shows how far it is, while the context is open: pages done so far, and how many there are.
 Show = Callable[[Callable[[], int], int], AbstractContextManager[None]]
@@ -67,7 +68,20 @@ def bring_up(
         return True, indexer.pages
 
 
-def search(collection: CollectionFolder, words: str, *, limit: int = 10, offset: int = 0) -> Found:
-    """The pages that match; the index must be there."""
-    with Searcher(collection.index_folder) as searcher:
+def search(
+    collection: CollectionFolder, words: str, *others: CollectionFolder, limit: int = 10, offset: int = 0
+) -> Found:
+    """The pages of a collection, and of others as one with it, that match; the indexes must be there."""
+    with open_searcher(collection, *others) as searcher:
         return searcher.search(words, limit=limit, offset=offset)
+
+
+@contextmanager
+def open_searcher(*collections: CollectionFolder) -> Iterator[Searches]:
+    """What searches a collection, or several as one."""
+    with ExitStack() as stack:
+        searchers = [stack.enter_context(Searcher(each.index_folder)) for each in collections]
+        if len(searchers) == 1:
+            yield searchers[0]
+        else:
+            yield Several(dict(zip(names_of(collections), searchers, strict=True)))

@@ -44,6 +44,7 @@ HOST_COMMANDS: dict[str, str] = {
     "status": "host_owner.status",
     "stop": "host_owner.stop",
     "open": "host_owner.open_doors",
+    "query": "host_query.query",
     "audit": "host_owner.audit",
     "receipts": "host_receipts.receipts",
     "index": "host_own.index",

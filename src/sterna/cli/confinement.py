@@ -21,15 +21,15 @@ _log = logging.getLogger(__name__)
 is_own_process = False
 
 
-def keep_to(what: Path, *, out: Path | None = None) -> None:
-    """Confines the command to a collection or file, and to a bench for its output, if the kernel can.
+def keep_to(*what: Path, out: Path | None = None) -> None:
+    """Confines the command to collections or a file, and to a bench for its output, if the kernel can.
 
     Call it before Arrow, DuckDB or tantivy are loaded, which may start threads.
     """
     if not is_own_process:
         return
     tempfile.tempdir = os.environ["SQLITE_TMPDIR"] = str(_scratch())
-    readable, writable = _python(), [what, Path(tempfile.tempdir)]
+    readable, writable = _python(), [*what, Path(tempfile.tempdir)]
     if out and is_stream(out):
         writable.append(Path(os.path.realpath(out)))  # the pipe, or what /dev/stdout stands for
     elif out:
@@ -41,7 +41,7 @@ def keep_to(what: Path, *, out: Path | None = None) -> None:
     except JailError as error:
         missing = str(error)
     if missing:
-        _log.warning("not confined to %s: %s", what, missing)
+        _log.warning("not confined to %s: %s", ", ".join(map(str, what)), missing)
 
 
 def finish() -> None:

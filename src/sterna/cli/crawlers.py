@@ -6,35 +6,50 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import typer
 from msgspec.structs import asdict
 
-from sterna.api.away import note_kill, owners_of, sent_crawlers, tell_hosts
+from sterna.api.away import ask_host, away_crawler, note_kill, owners_of, sent_crawlers, tell_hosts
 from sterna.api.crawl import keyring_of
+from sterna.cli.confinement import keep_to
 from sterna.cli.flags import JsonOption, argument, option
-from sterna.cli.lines import bytes_text, duration_text, say, say_json
+from sterna.cli.lines import bytes_text, duration_text, say, say_json, warn
 from sterna.cli.status import owner_lines
-from sterna.errors import UsageError
+from sterna.errors import HostGone, UsageError, WireError
 from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.records import Out, OutboxRow
 from sterna.host.keyring import Keyring
+from sterna.query.terminal import Format
 from sterna.wire.receipts import SignedReceipt
+
+MEMORY_BYTES = 1_000_000_000  # of a query
 
 
 def crawlers(
     words: Annotated[
-        list[str], argument("[kill] DIR [VISIT]", "The collection, and with `kill` the crawler to stop.")
+        list[str],
+        argument("[kill|query] DIR [VISIT] [SQL]", "The collection, and the crawler to stop or to query."),
     ],
     keys: Annotated[
         Path | None,
         option("DIR", "The folder of your keys. (default: the crawl's own)", envvar="STERNA_KEYS"),
     ] = None,
+    form: Annotated[
+        Format, typer.Option("--format", "-f", help="Of query: how to write the rows.")
+    ] = "table",
     as_json: JsonOption = False,
 ) -> None:
     """List the crawlers that were sent to hosts: away, returned and lost.
 
     `sterna crawlers kill DIR` stops those that are away, or the one that is named; a crawl may be running.
     What a crawler has brought is kept, and the next crawl continues from there.
+
+    `sterna crawlers query DIR [VISIT] "SELECT url, title FROM page"` asks the host what a crawler holds: the
+    tables page, link, fact, frontier and visit.
     """
+    if words[0] == "query" and len(words) > 1:
+        _query(words[1:], keys, form="jsonl" if as_json else form)
+        return
     is_kill = words[0] == "kill" and len(words) > 1
     folder, *rest = words[1:] if is_kill else words
     if len(rest) > is_kill:
@@ -59,6 +74,30 @@ def crawlers(
         say_json(answer)
     else:
         say(*lines)
+
+
+def _query(words: Sequence[str], keys: Path | None, *, form: Format) -> None:
+    if not 2 <= len(words) <= 3:
+        raise UsageError('write it as: sterna crawlers query DIR [VISIT] "SELECT ..."')
+    folder, *visit, sql = words
+    collection = CollectionFolder(Path(folder)).check()
+    away = away_crawler(collection, visit[0] if visit else None)
+    keyring = Keyring(keys.expanduser()) if keys else keyring_of(away.options)
+    holdings, ahead_seconds = asyncio.run(ask_host(away, keyring=keyring))
+    keep_to(collection.folder)
+    # They are slow to load, and may not be before the process is confined.
+    from sterna.api.holdings import left_out, open_holdings  # noqa: PLC0415
+    from sterna.api.query import held_memory  # noqa: PLC0415
+    from sterna.cli.query import write_answer  # noqa: PLC0415
+
+    if missing := left_out(holdings):
+        warn(missing)
+    try:
+        engine = open_holdings(away.visit, holdings, ahead_seconds=ahead_seconds)
+    except WireError as error:
+        raise HostGone(f"the host of {away.visit.site} sent a malformed reply: {error}") from error
+    with engine, held_memory(MEMORY_BYTES):
+        write_answer(engine, sql, form=form)
 
 
 def _lines(

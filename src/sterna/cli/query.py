@@ -28,13 +28,14 @@ _WIDTH = 100  # of a table that is not written to a terminal
 
 
 def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
-    what: Annotated[Path, argument("DIR|FILE.crawler", "A collection, or a crawler's file.")],
-    sql: Annotated[
-        str | None,
+    words: Annotated[
+        list[str],
         argument(
-            "SQL", "A SELECT over page, page_history, link, event, site, visit, fact, or a template of facts."
+            "DIR...|FILE.crawler SQL",
+            "Collections, or a crawler's file; a SELECT over page, page_history, link, event, site, visit,"
+            " fact, or a template of facts.",
         ),
-    ] = None,
+    ],
     file: Annotated[Path | None, option("FILE", "Take the SQL from this file.")] = None,
     values: Annotated[
         list[str] | None, option("NAME=VALUE", "The value of $NAME in the SQL; repeatable.", "--set")
@@ -46,11 +47,13 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     memory: Annotated[str, option("SIZE", "Memory that the query may use, such as 500MB.")] = "1GB",
     seconds: Annotated[float, option("N", "Seconds that the query may take.")] = 60.0,
 ) -> None:
-    """Query a collection, or a crawler's file, in SQL.
+    """Query a collection, several as one, or a crawler's file, in SQL.
+
+    Tables of several collections have a column `collection`; of a page that several have, the newest counts.
 
     Example: sterna query crawls/www.example.org "SELECT status, count(*) FROM page GROUP BY status"
     """
-    text = _sql(sql, file)
+    folders, text = _asked(words, file)
     parameters = _parameters(values or ())
     memory_bytes = _bytes(memory)
     if not 0 < seconds <= 86_400:
@@ -59,13 +62,19 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         raise UsageError(f"--safe-cells goes with --format csv, not with --format {form}")
     if out and not is_stream(out):
         check_file(out, force=True)
-    keep_to(what, out=out)
+    what, *others = folders
+    if others and visit is not None:
+        raise UsageError("--visit is for one collection: a visit brought pages into one alone")
+    keep_to(*folders, out=out)
     # They are slow to load, and --help should not wait for them.
-    from sterna.api.query import held_memory, open_collection, open_crawler  # noqa: PLC0415
+    from sterna.api.query import held_memory, open_collection, open_collections, open_crawler  # noqa: PLC0415
     from sterna.crawler.pack import SUFFIX  # noqa: PLC0415
     from sterna.home.folder import CollectionFolder  # noqa: PLC0415
 
-    if what.suffix != SUFFIX:
+    if others:
+        collections = [CollectionFolder(folder).check() for folder in folders]
+        opened = open_collections(collections, memory_bytes=memory_bytes, seconds=seconds, warn=warn)
+    elif what.suffix != SUFFIX:
         collection = CollectionFolder(what).check()
         opened = open_collection(
             collection, visit=visit, memory_bytes=memory_bytes, seconds=seconds, warn=warn
@@ -78,13 +87,17 @@ def query(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         write_answer(engine, text, form=form, out=out, parameters=parameters, safe_cells=safe_cells)
 
 
-def _sql(sql: str | None, file: Path | None) -> str:
-    if (sql is None) == (file is None):
-        raise UsageError("give the query either as SQL or by --file FILE")
+def _asked(words: Sequence[str], file: Path | None) -> tuple[list[Path], str]:
+    """What is queried, and the SQL: the last word, unless a file has it."""
     if file is None:
-        return sql or ""
+        *folders, sql = words
+        if not folders or Path(sql).is_dir():
+            raise UsageError("give the query either as SQL or by --file FILE, after the collection")
+        return [Path(folder) for folder in folders], sql
+    if len(words) > 1 and not Path(words[-1]).exists():
+        raise UsageError("give the query either as SQL or by --file FILE")
     try:
-        return file.read_text("utf-8")
+        return [Path(folder) for folder in words], file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not valid UTF-8"
         raise UsageError(f"cannot read --file {file}: {reason}") from error

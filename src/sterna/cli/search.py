@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -17,7 +18,8 @@ from sterna.cli.exits import Exit
 from sterna.cli.flags import FolderArgument, JsonOption, argument, option, switch
 from sterna.cli.flags import listen as listen_on
 from sterna.cli.lines import duration_text, plural, shown, stopped_by_signals, warn
-from sterna.home.folder import CollectionFolder
+from sterna.errors import UsageError
+from sterna.home.folder import MARKER, CollectionFolder, names_of
 from sterna.query.terminal import harmless
 from sterna.web.http_app import is_loopback
 
@@ -31,29 +33,35 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 def search(
-    folder: FolderArgument,
-    words: Annotated[
+    what: Annotated[
         list[str],
         argument(
-            "WORDS...", 'Words, "a phrase", title:word, url:word, site:host; -word excludes pages with it.'
+            "DIR... WORDS...",
+            'A collection, or several; words, "a phrase", title:word, url:word, site:host; -word excludes'
+            " pages with it.",
         ),
     ],
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Hits to show.")] = 10,
     offset: Annotated[int, typer.Option("--offset", min=0, help="Hits to skip.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Search the pages of a collection, also while it is crawled.
+    """Search the pages of a collection, or of several as one, also while they are crawled.
 
-    Put quotes of the shell around a phrase or a minus.
+    The first words are collections as long as they are folders of such. Put quotes of the shell around a
+    phrase or a minus.
 
     Example: sterna search crawls/www.example.org '"full text" -draft site:docs.example.org'
     """
-    keep_to(folder)
+    folders, words = _split(what)
+    keep_to(*folders)
     from sterna.api.search import search as find  # noqa: PLC0415
 
-    collection = CollectionFolder(folder).check()
-    _make_index(collection)
-    found = find(collection, " ".join(words), limit=limit, offset=offset)
+    collections = [CollectionFolder(folder).check() for folder in folders]
+    names_of(collections)
+    for collection in collections:
+        _make_index(collection)
+    first, *others = collections
+    found = find(first, " ".join(words), *others, limit=limit, offset=offset)
     if as_json:
         # ASCII only, so that no text of a page can harm the terminal.
         sys.stdout.write(json.dumps(msgspec.to_builtins(found)) + "\n")
@@ -62,6 +70,16 @@ def search(
         sys.stdout.write("".join(f"{line}\n" for line in _lines(found, is_bold=is_bold)))
     if not found.hits:
         raise typer.Exit(int(Exit.NOTHING))
+
+
+def _split(what: Sequence[str]) -> tuple[list[Path], Sequence[str]]:
+    """The collections, the first of which need not be one, and the words after them."""
+    count = 1
+    while count < len(what) and (Path(what[count]) / MARKER).is_file():
+        count += 1
+    if count == len(what):
+        raise UsageError(f"give words to search for, such as: sterna search {' '.join(what)} tern")
+    return [Path(folder) for folder in what[:count]], what[count:]
 
 
 def index(
@@ -96,12 +114,12 @@ def index(
 
 
 def serve(
-    folder: FolderArgument,
+    folders: Annotated[list[Path], argument("DIR...", "The collection, or several to be searched as one.")],
     listen: Annotated[
         str, option("ADDR", "HOST:PORT; only on this machine unless you say so.")
     ] = DEFAULT_LISTEN,
     name: Annotated[
-        str, option("NAME", "What the page calls the collection. (default: its folder's name)")
+        str, option("NAME", "What the page calls the collection. (default: the folders' names)")
     ] = "",
 ) -> None:
     """Show a search page for a collection, with a JSON API beside it. Ctrl-C ends it.
@@ -109,23 +127,23 @@ def serve(
     What a crawl brings while the page is shown is found a moment later.
     Example: sterna serve crawls/www.example.org
     """
-    collection = CollectionFolder(folder).check()
+    collections = [CollectionFolder(folder).check() for folder in folders]
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
-    title = name or folder.resolve().name
+    title = name or ", ".join(names_of(collections))
     with listen_on("--listen", listen, example=f"{DEFAULT_LISTEN} or [::1]:8600") as listener:
-        keep_to(folder)
+        keep_to(*folders)
         import uvloop  # noqa: PLC0415
 
+        from sterna.api.search import open_searcher  # noqa: PLC0415
         from sterna.search.page.service import make_app, page_server  # noqa: PLC0415
-        from sterna.search.searcher import Searcher  # noqa: PLC0415
         from sterna.web.http_server import serve_until_signalled  # noqa: PLC0415
 
-        if not _make_index(collection):
+        if not all(map(_make_index, collections)):
             raise typer.Exit(int(Exit.STOPPED))
         host, port = listener.getsockname()[:2]
         place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         is_local = is_loopback(host)
-        with Searcher(collection.index_folder) as searcher:
+        with open_searcher(*collections) as searcher:
             count = searcher.page_count()
 
             def say_ready() -> None:
@@ -167,7 +185,7 @@ def _lines(found: "Found", *, is_bold: bool) -> Iterator[str]:
         yield harmless(f"({found.note})")
     for number, hit in enumerate(found.hits, found.offset + 1):
         yield f"{number:>3}. {_shown(hit.title_pieces, is_bold=is_bold) or harmless(hit.url)}"
-        yield f"     {harmless(hit.url)}"
+        yield f"     {harmless(hit.url)}" + (f"  [{harmless(hit.collection)}]" if hit.collection else "")
         if hit.snippet:
             yield f"     {_shown(hit.snippet, is_bold=is_bold)}"
         if hit.folded:

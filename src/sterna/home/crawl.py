@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field
+from random import SystemRandom
 
 import msgspec
 
@@ -16,9 +17,10 @@ from sterna.archive.warc import WarcStore
 from sterna.crawler.pack import PackedCrawler, SavedProgress, encode
 from sterna.errors import EngineEnded, RulesError
 from sterna.home.aftermath import Aftermath, Journey
-from sterna.home.away.composition import Migration, open_carrier
+from sterna.home.away.composition import Migration, open_carrier, open_transport
 from sterna.home.away.courier import call_back
 from sterna.home.away.line import cancel
+from sterna.home.away.listings import all_spared
 from sterna.home.belief.quarantine import Quarantine
 from sterna.home.catching_up import CatchingUp
 from sterna.home.changes import Changes, Errand, changes_between
@@ -28,7 +30,7 @@ from sterna.home.errand import load as load_errand
 from sterna.home.folder import CollectionFolder
 from sterna.home.intake import Intake, OnStep
 from sterna.home.ledger.interface import LedgerDesk
-from sterna.home.ledger.records import UNDER_WAY, Counts
+from sterna.home.ledger.records import NOTHING, UNDER_WAY, Counts
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump, host_name, is_private_name, load, settings_of
 from sterna.home.progress import Progress, Saved, Summary
@@ -124,7 +126,8 @@ class _Home:
             delay_seconds=self._etiquette.delay_seconds,
             now=clock.now(),
         )
-        self._begin()
+        spared = await self._listed()
+        self._begin(spared)
         config = RuntimeConfig(
             connections=options.concurrency,
             readers=options.readers or DEFAULT_READERS,
@@ -156,7 +159,26 @@ class _Home:
 
     # -- before ------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    async def _listed(self) -> Mapping[str, Collection[int]]:
+        """Pages that this run need not refresh, by site: their hosts' own indexes list them as unchanged."""
+        options, run, clock = self.options, self.run, self.run.clock
+        if not self._sends or not run.refresh_seconds:
+            return NOTHING
+        async with open_transport(options, etiquette=self._etiquette, clock=clock) as transport:
+            now = clock.now()
+            spared = await all_spared(
+                self.desk,
+                transport,
+                older_than=now - run.refresh_seconds,
+                now=now,
+                let_private=transport.let_private,
+                allow_private=options.allow_private,
+                random=SystemRandom(),  # hosts must not guess which pages are read anyway
+            )
+            self.progress.crossed = transport.bytes_sent + transport.bytes_received
+            return spared
+
+    def _begin(self, spared: Mapping[str, Collection[int]] = NOTHING) -> None:
         options, run, ledger = self.options, self.run, self._ledger
         now = run.clock.now()
         ledger.block(options.blocked_names())
@@ -174,7 +196,7 @@ class _Home:
         elif options.ignore_robots:
             ledger.requalify(now=now)
         if run.refresh_seconds is not None:
-            ledger.refresh(older_than=now - run.refresh_seconds, now=now)
+            ledger.refresh(older_than=now - run.refresh_seconds, now=now, spared=spared)
         self._borders = Borders(
             options.scope().stay, seed_sites=ledger.seed_sites(), blocked=ledger.blocked()
         )

@@ -4,7 +4,7 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -28,6 +28,7 @@ from sterna.errors import (
     LedgerLost,
     NotACollection,
     StorageError,
+    UsageError,
 )
 from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
@@ -211,3 +212,15 @@ class CollectionFolder:
         """Makes the folder a collection, with a new id or this one."""
         marker = Marker(FORMAT, id or secrets.token_hex(8), time.time())
         replace_file(self.folder / MARKER, msgspec.json.encode(marker) + b"\n")
+
+
+def names_of(collections: Sequence[CollectionFolder]) -> list[str]:
+    """A name for each of several collections: that of its folder, or its whole path if two have one name.
+
+    UsageError if one is named twice.
+    """
+    places = [collection.folder.resolve() for collection in collections]
+    if again := [place for place in places if places.count(place) > 1]:
+        raise UsageError(f"the collection {again[0]} is named twice")
+    names = [place.name for place in places]
+    return [str(place) if names.count(place.name) > 1 else place.name for place in places]

@@ -21,7 +21,7 @@ MAX_SMALL_BYTES = 4 * 1024
 SLOWEST_BYTES = 16 * 1024  # a second, on average, of a body
 
 _POSTED: dict[str, Op] = {"/hello": "hello", "/order": "order", "/acknowledge": "acknowledge"}
-_SHOWN = re.compile(r"/(sitemap(?:-[1-9][0-9]{0,4})?\.xml|changes\.(?:atom|jsonl))")
+_SHOWN = re.compile(r"/(sitemap(?:-[1-9][0-9]{0,4})?\.xml|changes\.(?:atom|jsonl)|pages)")
 
 
 @dataclass(frozen=True, slots=True)

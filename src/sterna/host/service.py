@@ -19,6 +19,7 @@ from sterna.host.policy.policy import Policy, PolicyFile
 from sterna.host.policy.terms import AllowedHomes, Terms, admit, check_open, rationed
 from sterna.host.premises import Announce, Premises
 from sterna.host.state import (
+    OWN_INDEX,
     TICKET_SECONDS,
     VISITS,
     Rations,
@@ -254,11 +255,14 @@ class Service:
 
     def _offer(self) -> tuple[Offer, bytes]:
         premises = self._premises
-        if self._offered is None or self._offered[0] is not premises.policy:
+        has_index = (self._config.state / OWN_INDEX).exists()  # the owner may make one, or delete it
+        offered = self._offered
+        if offered is None or offered[0] is not premises.policy or offered[1].lists_pages != has_index:
             config, is_live_only = premises.config_now, premises.is_live_only
             offer = offer_of(config, premises.identity, self._successions, is_live_only=is_live_only)
-            self._offered = (premises.policy, offer, encode_offer(offer))
-        return self._offered[1:]
+            offer = msgspec.structs.replace(offer, lists_pages=has_index)
+            self._offered = offered = (premises.policy, offer, encode_offer(offer))
+        return offered[1:]
 
     def _greet(self, body: bytes) -> bytes:
         read = read_hello(body)
@@ -309,12 +313,13 @@ class Service:
         self, body: bytes, *, session: Session, keys: SessionKeys
     ) -> bytes | AsyncIterator[bytes]:
         """Verifies the order before it claims the ticket: a tampered copy must not spend it."""
-        from sterna.wire.orders import Send, open_order  # noqa: PLC0415
+        from sterna.wire.orders import Query, Send, open_order  # noqa: PLC0415
 
         async with self._opening:
             ticket, order = await asyncio.to_thread(open_order, keys, body)
             self._sessions.claim(session, ticket, now=self._premises.clock.now())
-            if isinstance(order, Send):  # it takes much memory until it is either a visit or refused
+            # Both take much memory: until the visit is taken or refused, while its log is read.
+            if isinstance(order, Send | Query):
                 return await self._carry_out(order, session=session, keys=keys)
         return await self._carry_out(order, session=session, keys=keys)
 
@@ -417,6 +422,7 @@ def _platform_of(config: HostConfig, *, is_live_only: bool) -> dict[str, str]:
         "readers": str(config.limits.readers),
         "sources": "root http" if config.root else "http",
         "live-only": "yes" if is_live_only else "no",
+        "queries": "no" if is_live_only else "yes",
     }
     if config.policy.budget.memory_bytes:
         facts["memory_bytes"] = str(config.policy.budget.memory_bytes)

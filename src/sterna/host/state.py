@@ -20,6 +20,7 @@ from sterna.host.policy.policy import DayCaps
 from sterna.model import Budget, Record, Usage
 
 NAME = "host.sqlite"  # in the folder of state
+OWN_INDEX = "own.sqlite"  # the index of the own site, beside it
 VISITS = "visits"  # the folder beside it, with a folder for each visit that is kept
 OLD_FILES = ("sessions", "nonces", "ration", "receipts.jsonl", "swept", "refused")  # of earlier versions
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import duckdb
 import msgspec
@@ -16,7 +16,6 @@ import msgspec
 from sterna.errors import QueryError, UnknownTable
 from sterna.model import Record
 from sterna.query.scan import identifier
-from sterna.query.tables import Tables
 from sterna.query.terminal import columns_of, harmless
 
 _MESSAGE_WIDTH = 480
@@ -69,10 +68,19 @@ class _Said(Record, frozen=True, array_like=False):
     name: str = ""
 
 
+class Known(Protocol):
+    """The tables of a collection, or of several."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def templates(self, connection: duckdb.DuckDBPyConnection) -> list[str]: ...
+
+
 class Names(NamedTuple):
     """The names of tables and columns, to suggest a correction."""
 
-    known: Tables
+    known: Known
     cursor: duckdb.DuckDBPyConnection
 
     def tables(self) -> list[str]:

@@ -28,6 +28,7 @@ from sterna.errors import DamagedSegment, QueryError
 from sterna.query.complaints import Names, check_parameters, complaint, missing_table, only_statement
 from sterna.query.scan import Within, literal, literal_list
 from sterna.query.tables import Tables
+from sterna.query.union import Part, Union
 
 T = TypeVar("T")
 MEMORY_BYTES = 1_000_000_000
@@ -73,15 +74,17 @@ class Engine:
     """The tables of a collection, to be queried: page, page_history, link, event, fact, those of `extra`.
 
     Given `pages`, it knows these alone. Given a part, tables hold what came `within` it, `page` everything.
+    Given `members`, several collections, it knows their rows as one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a part of what is queried, or a limit
         self,
         tables: Mapping[str, Sequence[Path]],
         *,
         extra: Mapping[str, pa.Table] | None = None,
         pages: pa.Table | None = None,
         within: Within | None = None,
+        members: Sequence[Part] = (),
         memory_bytes: int = MEMORY_BYTES,
         time_limit_seconds: float = TIME_LIMIT_SECONDS,
         spill_folder: Path | None = None,
@@ -92,16 +95,23 @@ class Engine:
         self._time_limit_seconds = time_limit_seconds
         self._connection = duckdb.connect(":memory:", config=_START)
         self._works: set[_Work] = set()  # changed by _begun() and _end()
-        files = {name: [str(path.absolute()) for path in tables.get(name, ())] for name in SCHEMAS}
-        if warn:
-            files = {name: self._without_cut(paths) for name, paths in files.items()}
         try:
-            part = within or Within()
-            self._tables = Tables(self._connection, files, extra=extra or {}, pages=pages, within=part)
-            self._lock([path for paths in files.values() for path in paths], spill_folder)
+            self._tables: Tables | Union
+            if members:
+                parts = [each._replace(files=self._whole(each.files)) for each in members]
+                self._tables = Union(self._connection, parts)
+            else:
+                part, files = within or Within(), self._whole(tables)
+                self._tables = Tables(self._connection, files, extra=extra or {}, pages=pages, within=part)
+            self._lock(self._tables.files, spill_folder)
         except duckdb.Error as error:
             self._connection.close()
             raise complaint(error) from error
+
+    def _whole(self, tables: Mapping[str, Sequence[Path | str]]) -> dict[str, list[str]]:
+        """The files of each table; those that are cut are left out if the caller can be warned."""
+        files = {name: [str(Path(path).absolute()) for path in tables.get(name, ())] for name in SCHEMAS}
+        return {name: self._without_cut(paths) if self._warn else paths for name, paths in files.items()}
 
     def _lock(self, files: Sequence[str], spill_folder: Path | None) -> None:
         """Disables everything that a query must not reach, and last the settings themselves."""

@@ -24,7 +24,7 @@ _FIND = """
     SELECT template FROM fact WHERE lower(template) = lower($name)
     GROUP BY template ORDER BY template <> $name, template LIMIT 1
 """
-_HOW_IT_CAME = ("crawler", "site", "visit", "kind", "received")
+HOW_IT_CAME = ("crawler", "site", "visit", "kind", "received")
 _PLAIN_TYPES = dict.fromkeys(("UBIGINT", "BIGINT", "HUGEINT"), "BIGINT")
 _PLAIN_TYPES |= {"DOUBLE": "DOUBLE", "BOOLEAN": "BOOLEAN"}
 
@@ -43,8 +43,11 @@ def names(connection: duckdb.DuckDBPyConnection) -> list[str]:
     return [name for (name,) in connection.execute(sql).fetchmany(_MOST_NAMES) if name]
 
 
-def define(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Makes the template of this name a table for this connection; False if there are no facts of it."""
+def define(connection: duckdb.DuckDBPyConnection, name: str, *, came: Sequence[str] = HOW_IT_CAME) -> bool:
+    """Makes the template of this name a table for this connection; False if there are no facts of it.
+
+    `came` are the columns of `fact` that say where a fact came from.
+    """
     found = connection.execute(_FIND, {"name": name}).fetchone()
     if found is None:
         return False
@@ -56,8 +59,8 @@ def define(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
             f"the template {harmless(template)!r} has {len(slots):,} slots, and a table at most"
             f" {MOST_COLUMNS} columns: query data->>'SLOT' of fact instead"
         )
-    came = (f"{column} AS {identifier(f'_{column}')}" for column in _HOW_IT_CAME)
-    columns = ", ".join([*_columns(slots), *came])
+    origins = (f"{column} AS {identifier(f'_{column}')}" for column in came)
+    columns = ", ".join([*_columns(slots, came), *origins])
     view = f"CREATE OR REPLACE TEMP VIEW {identifier(name)}"
     connection.execute(f"{view} AS SELECT {columns} FROM {facts}")  # noqa: S608 - all of it is quoted
     return True
@@ -88,9 +91,9 @@ def _numbered(connection: duckdb.DuckDBPyConnection, facts: str) -> list[_Slot]:
     ]
 
 
-def _columns(slots: Sequence[_Slot]) -> list[str]:
+def _columns(slots: Sequence[_Slot], came: Sequence[str]) -> list[str]:
     """Each in SQL; names that SQL does not distinguish get a number."""
-    taken = {f"_{column}" for column in _HOW_IT_CAME}
+    taken = {f"_{column}" for column in came}
     columns = []
     for slot in slots:
         name, again = slot.name or "_", 2

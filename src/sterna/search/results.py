@@ -25,6 +25,7 @@ class Hit(Record, frozen=True, array_like=False, kw_only=True):
     inbound: int  # number of pages that link to it
     fetched: float
     folded: tuple[str, ...]  # URLs of near-duplicates that are not listed themselves
+    collection: str = ""  # which it is from, if several are searched
 
 
 class Found(Record, frozen=True, array_like=False, kw_only=True):
@@ -38,6 +39,7 @@ class Found(Record, frozen=True, array_like=False, kw_only=True):
     limit: int
     seconds: float
     note: str = ""  # which part of the query was not used
+    is_partial: bool = False  # no page has all of the words: the hits have some of them
 
 
 class Searches(Protocol):

@@ -63,6 +63,7 @@ class Searcher:
             limit=limit,
             seconds=time.perf_counter() - began,
             note="; ".join(notes),
+            is_partial=_SOME in notes,
         )
 
     def page_count(self) -> int:

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pycurl
 
 from sterna.errors import FetchError, LineBroken, Refused, WireError
-from sterna.transport.interface import Call, Reply, read_whole
+from sterna.transport.interface import PUBLIC, Call, Reply, read_whole
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlConfig, Multi, connect_to, set_up
 from sterna.web.dns import Resolver, allowed_addresses
@@ -111,11 +111,11 @@ class HttpTransport:
         set_option(pycurl.PIPEWAIT, 1)  # with HTTP/2, wait for a connection that calls can share
         set_option(_SUPPRESS_CONNECT_HEADERS, 1)
         sender = (("From", config.sender),) if config.sender else ()
-        kind = () if call.op == "discover" else (("Content-Type", MEDIA_TYPE),)
+        kind = () if call.op in PUBLIC else (("Content-Type", MEDIA_TYPE),)
         fields = (("User-Agent", config.user_agent), *sender, ("Accept-Encoding", "identity"), *kind)
         headers = [f"{name}: {value}".encode("latin-1", "replace") for name, value in fields]
         set_option(pycurl.HTTPHEADER, [*headers, b"Expect:"])  # "100 Continue" would cost a round trip
-        if call.op != "discover":
+        if call.op not in PUBLIC:
             set_option(pycurl.POST, 1)
             set_option(pycurl.POSTFIELDS, call.body)
         is_discovery = call.op == "discover"

@@ -11,7 +11,8 @@ from sterna.model import Record
 
 REPLY_SECONDS = 60.0  # for a reply that is read whole, even if its bytes come one by one
 
-Op = Literal["discover", "hello", "order", "acknowledge"]
+Op = Literal["discover", "pages", "hello", "order", "acknowledge"]
+PUBLIC: frozenset[Op] = frozenset({"discover", "pages"})  # fetched by GET, without a session
 
 
 class Call(Record, frozen=True):

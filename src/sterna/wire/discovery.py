@@ -43,6 +43,7 @@ class Offer(Record, frozen=True, array_like=False, kw_only=True):
     is_live_only: bool = False  # the host keeps nothing: no resume (a CGI host)
     succession: Annotated[tuple[Text, ...], Meta(max_length=MAX_SUCCESSIONS)] = ()
     max_age: Annotated[int, Meta(ge=0, le=MAX_MAX_AGE)] = DEFAULT_MAX_AGE  # seconds it may be cached
+    lists_pages: bool = False  # below the endpoint, by its own index (`wire.listing`)
 
     @property
     def public_key(self) -> PublicKey:

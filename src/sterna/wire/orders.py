@@ -94,7 +94,13 @@ class Kill(Record, frozen=True, tag="kill"):
     visit: VisitId
 
 
-Order = Send | Resume | Look | Kill
+class Query(Record, frozen=True, tag="query"):
+    """Asks for what a visit's crawler holds. The reply is a Holdings."""
+
+    visit: VisitId
+
+
+Order = Send | Resume | Look | Kill | Query
 
 
 class Acknowledgement(Record, frozen=True):
@@ -143,7 +149,7 @@ class _StateParts(Record, frozen=True):
 
 class _Weighed(Record, frozen=True):
     ticket: msgspec.Raw
-    order: _Parts | Resume | Look | Kill
+    order: _Parts | Resume | Look | Kill | Query
 
 
 _WEIGHED = msgspec.msgpack.Decoder(_Weighed)
@@ -176,7 +182,7 @@ def seal_order(keys: SessionKeys, ticket: bytes, order: Order, *, random: Random
 
 def open_order(keys: SessionKeys, body: bytes, *, max_bytes: int = MAX_UNPACKED_BYTES) -> tuple[bytes, Order]:
     """The ticket and the order; `max_bytes` bounds what they may unpack to."""
-    plain = _unpacked(_unsealed(keys, keys.order, body), max_bytes)
+    plain = _unpacked(unsealed(keys, keys.order, body), max_bytes)
     with malformed("the order"):
         unread = _WEIGHED.decode(plain).order
         if isinstance(unread, _Parts):
@@ -238,7 +244,7 @@ def seal_acknowledgement(
 
 
 def open_acknowledgement(keys: SessionKeys, body: bytes) -> Acknowledgement:
-    plain = _unsealed(keys, keys.acknowledge, body, max_bytes=MAX_SMALL_BYTES)
+    plain = unsealed(keys, keys.acknowledge, body, max_bytes=MAX_SMALL_BYTES)
     with malformed("the acknowledgement"):
         return _ACKNOWLEDGEMENT.decode(plain)
 
@@ -249,12 +255,13 @@ def seal_report(keys: SessionKeys, report: Report, *, random: Random = os.urando
 
 
 def open_report(keys: SessionKeys, body: bytes) -> Report:
-    plain = _unsealed(keys, keys.report, body, max_bytes=MAX_SMALL_BYTES)
+    plain = unsealed(keys, keys.report, body, max_bytes=MAX_SMALL_BYTES)
     with malformed("the report"):
         return _REPORT.decode(plain)
 
 
-def _unsealed(keys: SessionKeys, key: bytes, body: bytes, *, max_bytes: int = sys.maxsize) -> bytes:
+def unsealed(keys: SessionKeys, key: bytes, body: bytes, *, max_bytes: int = sys.maxsize) -> bytes:
+    """What a message of this session says; WireError if it is too large, or not what its sender sealed."""
     if len(body) > max_bytes:
         raise WireError("too-large", f"this message has at most {max_bytes} bytes")
     if session_of(body) != keys.session:

@@ -21,6 +21,7 @@ from sterna.wire.orders import (
     Kill,
     Look,
     Order,
+    Query,
     Report,
     Resume,
     Send,
@@ -149,6 +150,7 @@ class LyingHost:
         refusal = self.refusals.pop(0) if self.refusals else None
         if refusal:
             return refusing(refusal.problem, refusal.detail, retry_after=refusal.retry_after or 0)
+        assert not isinstance(order, Query)
         return Saying(self._stream(order, keys))
 
     async def _stream(self, order: Send | Resume, keys: SessionKeys) -> AsyncIterator[bytes]:

@@ -258,6 +258,15 @@ def test_folders_are_divided_until_they_fit() -> None:
     assert needs_of(starts, NOTHING, room=60) == needs_of(starts, NOTHING) == {"/a/": 60}
 
 
+def test_folders_hold_their_share_of_what_the_ledger_knows_of_a_part() -> None:
+    starts = tuple(target(f"/a/{folder}/{number}", 1) for folder in "bc" for number in range(10))
+    known = Estimate(subtrees=(Subtree("/a/", 0, 400),))
+    assert needs_of(starts, known, room=250) == {"/a/b/": 200, "/a/c/": 200}
+    assert needs_of(starts, known, room=500) == {"/a/": 400}
+    whole = refresh_of([start.url.removeprefix(SITE) for start in starts])
+    assert shape(whole, Budget(pages=250), PLAIN, known).within == ("/a/b/",)
+
+
 def test_estimate_from_earlier_visits_narrows_where_time_is_short() -> None:
     whole = refresh_of(site_of(a=40, b=45))
     assert shape(whole, Budget(seconds=25.0), PLAIN, NOTHING).within == ()

@@ -32,6 +32,7 @@ from sterna.transport.http import HttpConfig, HttpTransport
 from sterna.transport.interface import Call, Transport
 from sterna.web.clock import SystemClock
 from sterna.wire.discovery import Offer, decode_offer
+from sterna.wire.holdings import Holdings
 from sterna.wire.keys import Identity
 from sterna.wire.orders import Look
 
@@ -273,3 +274,38 @@ async def test_only_what_was_asked_for_comes(tmp_path: Path) -> None:
     pages = [page for parcel in outing.parcels for page in parcel.pages]
     assert {page.title for page in pages} >= {"/1", "/2"}
     assert not any(page.text or page.html for page in pages)
+
+
+# -- what a crawler holds ----------------------------------------------------------------------------------
+
+
+async def queried(outing: Outing) -> Holdings:
+    held, ahead_seconds = await outing.courier.lines.to(await outing.offer()).query("v1")
+    assert ahead_seconds == 0.0
+    return held
+
+
+async def test_home_queries_its_crawler(tmp_path: Path) -> None:
+    async with outing_at(tmp_path) as outing:
+        await outing.go()
+        held = await queried(outing)
+    assert (held.report.visit, held.report.state, held.waiting) == ("v1", "finished", ())
+
+
+@pytest.mark.parametrize(
+    ("platform", "why"),
+    [
+        ({"sterna": "0.3.1"}, "it is of an earlier release (0.3.1), which takes no queries"),
+        ({}, "it is of an earlier release, which takes no queries"),
+        ({"queries": "no", "live-only": "yes"}, "it keeps no visits, so its crawlers cannot be queried"),
+    ],
+)
+async def test_home_does_not_query_a_host_that_would_not_understand(
+    tmp_path: Path, platform: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sterna.host.service._platform_of", lambda config, is_live_only: platform)
+    async with outing_at(tmp_path) as outing:
+        await outing.go()
+        with pytest.raises(Refused) as caught:
+            await queried(outing)
+    assert (caught.value.problem, caught.value.detail) == ("version", why)

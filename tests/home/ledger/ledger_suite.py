@@ -10,7 +10,7 @@ from tests.making import parcel
 
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.home.ledger.interface import Ledger
-from sterna.home.ledger.records import WHOLE, Change, Disposal, Lease
+from sterna.home.ledger.records import WHOLE, Change, Disposal, HostRow, Lease, OwnerRow, TrustRow
 from sterna.model import (
     Checkpoint,
     Ended,
@@ -406,6 +406,37 @@ class LedgerSuite:
             b"d",
         )
         assert ledger.counts(now=1001.0).round_pages == 0
+
+    def test_refresh_leaves_out_what_is_spared_unless_it_is_to_be_read_whole(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        pages = (page("/", fetched=100.0), page("/a", fetched=100.0), page("/b", fetched=100.0))
+        found = Checkpoint(found=targets("/a", "/b"))
+        self.commit(ledger, parcel(self.lease(ledger), pages=pages, checkpoint=found, ended=Ended.FINISHED))
+        due = ledger.due(SITE, older_than=500.0)
+        assert {each.fingerprint for each in due} == {each.fingerprint for each in pages}
+        assert {(each.digest, each.fetched) for each in due} == {(b"d", 100.0)}
+        assert (
+            ledger.due(SITE, older_than=100.0)
+            == ledger.due("https://other.example.org", older_than=500.0)
+            == []
+        )
+        spared = {SITE: {fingerprint(f"{SITE}/a"), fingerprint(f"{SITE}/b")}}
+        assert ledger.refresh(older_than=500.0, now=1000.0, spared=spared) == 1
+        ledger.forget_validators()
+        assert ledger.refresh(older_than=500.0, now=1000.0, spared=spared) == 2
+
+    def test_known_hosts_are_those_that_neither_lied_nor_have_an_owner_who_stops_us(
+        self, ledger: Ledger
+    ) -> None:
+        for name in ("a", "b", "c", "d"):
+            site = f"https://{name}.example.org"
+            ledger.seed([Target(f"{site}/")], now=1.0, private_sites=[site] if name == "a" else [])
+            ledger.set_host(HostRow(site=site, offer=b"offer" if name != "d" else b"", key="k"))
+        ledger.trust.set(TrustRow(site="https://b.example.org", bad=1.0, until=20.0))
+        ledger.set_owner(OwnerRow(site="https://c.example.org", until=30.0))
+        assert [(row.site[8], private) for row, private in ledger.known_hosts(now=10.0)] == [("a", True)]
+        assert [row.site[8] for row, _ in ledger.known_hosts(now=25.0)] == ["a", "b"]
+        assert [row.site[8] for row, _ in ledger.known_hosts(now=35.0)] == ["a", "b", "c"]
 
     def test_page_that_was_not_read_well_is_asked_for_without_conditions(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/"), Target(f"{SITE}/gone")], now=1.0)

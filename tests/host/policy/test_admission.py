@@ -108,6 +108,21 @@ def test_crawlers_of_an_author_and_single_programs_are_permitted(tmp_path: Any) 
     assert accepted(tmp_path, terms=of_program, crawler=OWN).crawler == OWN
 
 
+@pytest.mark.parametrize("permitted", [AUTHOR.public.text, program_digest(OWN)])
+def test_permitted_crawler_may_not_bring_whole_responses_too(tmp_path: Any, permitted: str) -> None:
+    terms = msgspec.structs.replace(TERMS, crawlers=(permitted,))
+    greedy = msgspec.structs.replace(by(AUTHOR), keeps_raw=True)
+    with pytest.raises(Refused, match="for what it keeps, not whole responses: leave out --warc"):
+        accepted(tmp_path, terms=terms, crawler=greedy)
+    assert accepted(tmp_path, crawler=greedy).crawler.keeps_raw
+
+
+def test_signature_does_not_hide_that_a_program_differs_by_its_name(tmp_path: Any) -> None:
+    terms = msgspec.structs.replace(TERMS, crawlers=(program_digest(OWN),))
+    with pytest.raises(Refused, match="does not permit crawler 'other'"):
+        accepted(tmp_path, terms=terms, crawler=msgspec.structs.replace(OWN, name="other"))
+
+
 def test_home_may_have_other_crawlers_than_the_rest() -> None:
     policy = Policy(crawlers=("0" * 32,))
     assert terms_of(policy, "ada").crawlers == ("0" * 32,)

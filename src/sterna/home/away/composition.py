@@ -96,7 +96,7 @@ async def open_carrier(
                 welcome=lambda: f"sterna keys allow {identity().public.text} --name NAME",
             )
         finally:
-            progress.crossed = transport.bytes_sent + transport.bytes_received
+            progress.crossed += transport.bytes_sent + transport.bytes_received
 
 
 @asynccontextmanager

@@ -120,7 +120,7 @@ class Hosts:
             return configured.endpoint, True
         named = announced(visit.robots.rules)
         # Any other address could belong to somebody else, and the first contact pins a key.
-        if named and _is_as_safe(visit.site, named):
+        if named and is_as_safe(visit.site, named):
             return named, True
         return visit.site, False
 
@@ -135,7 +135,7 @@ class Hosts:
                 f"the host of {site} has key {offer.public_key.id}, not the pinned one: crawling the site"
                 " from here; if its owner changed the key, set the new one in the configuration"
             )
-        elif not configured.endpoint and not _is_as_safe(site, offer.endpoint):
+        elif not configured.endpoint and not is_as_safe(site, offer.endpoint):
             line = (
                 f"the host of {site} is at another name, {hostname_of(offer.endpoint)}: crawling the site"
                 " from here; if this is intended, set the endpoint in the configuration"
@@ -169,7 +169,7 @@ def _is_closed(visit: Visit) -> bool:
     return not rules.may_fetch(visit.site + WELL_KNOWN)
 
 
-def _is_as_safe(site: str, url: str) -> bool:
+def is_as_safe(site: str, url: str) -> bool:
     """True if the URL has the site's hostname, and HTTPS if the site has."""
     is_as_encrypted = url.startswith("https://") or site.startswith("http://")
     return hostname_of(url) == hostname_of(site) and is_as_encrypted

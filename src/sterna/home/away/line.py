@@ -20,6 +20,7 @@ from sterna.transport.interface import Call, Transport, read_whole
 from sterna.web.clock import Clock
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import MAX_WELCOME_BYTES, Greeting, Session
+from sterna.wire.holdings import MAX_SEALED_BYTES, QUERY_SECONDS, Holdings, open_holdings
 from sterna.wire.keys import Identity
 from sterna.wire.known import Marks, marks_of, pack_known
 from sterna.wire.orders import (
@@ -28,6 +29,7 @@ from sterna.wire.orders import (
     Kill,
     Look,
     Order,
+    Query,
     Report,
     Resume,
     Send,
@@ -158,6 +160,23 @@ class Line:
         async with self._exchange(_order_call(contact.session, order)) as (chunks, _):
             data = await read_whole(chunks, most=MAX_SMALL_BYTES)
         return open_report(contact.session.keys, data)
+
+    async def query(self, visit: str) -> tuple[Holdings, float]:
+        """What a crawler holds, and by how many seconds the host's clock is ahead; LineBroken if too late."""
+        limit, site = QUERY_SECONDS, self._offer.site
+        try:
+            async with asyncio.timeout(limit):
+                contact = await self.contact(Budget())
+                if contact.session.platform.get("queries", "") != "yes":
+                    raise Refused("version", _why_no_query(contact.session.platform))
+                async with self._exchange(_order_call(contact.session, Query(visit))) as (chunks, _):
+                    data = await read_whole(chunks, most=MAX_SEALED_BYTES)
+                holdings = await asyncio.to_thread(open_holdings, contact.session.keys, data)
+                return holdings, contact.ahead_seconds
+        except TimeoutError:
+            raise LineBroken(f"the host of {site} did not answer the query within {limit:g} s") from None
+        except WireError as error:
+            raise HostGone(f"the host of {site} sent a malformed reply: {error}") from error
 
     async def kill(self, visit: str) -> None:
         """Asks the host to end a visit; an unreachable host ends it itself, without a reader."""
@@ -322,6 +341,13 @@ def _packed(visit: Visit) -> tuple[tuple[Target, ...], bytes, Marks]:
 
 def _order_call(session: Session, order: Order) -> Call:
     return Call("order", seal_order(session.keys, session.ticket, order))
+
+
+def _why_no_query(platform: Mapping[str, str]) -> str:
+    if Facts.of(platform).is_live_only:
+        return "it keeps no visits, so its crawlers cannot be queried"
+    release = platform.get("sterna", "")
+    return f"it is of an earlier release{f' ({release[:20]})' if release else ''}, which takes no queries"
 
 
 def _agent(etiquette: Etiquette) -> Agent:

@@ -101,7 +101,8 @@ def room_for(budget: Budget, estimate: Estimate, *, wanted: Budget) -> int:
 def needs_of(starts: tuple[Target, ...], estimate: Estimate, *, room: float = inf) -> dict[str, int]:
     """The pending pages of each part: the start URLs, or more if the ledger knows of more.
 
-    A first directory that exceeds the room is divided into its folders, and these again (Crawlets 7).
+    A first directory that exceeds the room is divided into its folders, and these again (Crawlets 7). Of what
+    the ledger knows to wait there, each folder is taken to have the share that it has of the starts.
     """
     urls = defaultdict[str, list[str]](list)
     for start in starts:
@@ -110,8 +111,10 @@ def needs_of(starts: tuple[Target, ...], estimate: Estimate, *, room: float = in
     known = {each.path: each.waiting for each in estimate.subtrees}
     needs: dict[str, int] = {}
     for part, within in urls.items():
-        folders = _divided(part, within, room)
-        needs |= folders if len(folders) > 1 else {part: max(len(within), known.get(part, 0))}
+        scale = max(known.get(part, 0) / len(within), 1.0)
+        needs |= {
+            folder: round(count * scale) for folder, count in _divided(part, within, room / scale).items()
+        }
     return needs
 
 

@@ -4,13 +4,14 @@ One writer, any number of readers. Every call is one transaction: all or nothing
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Protocol, TypeVar
 
 from sterna.archive.manifest import Segment, WarcPosition
 from sterna.crawler.pack import SavedProgress
 from sterna.home.ledger.records import (
+    NOTHING,
     Again,
     Change,
     Counts,
@@ -25,6 +26,7 @@ from sterna.home.ledger.records import (
     SampleRow,
     SiteFact,
     SiteRow,
+    Stale,
     Standing,
     Stored,
     TrustRow,
@@ -70,8 +72,16 @@ class SitesAndLeases(Protocol):
     def lose(self, visit: str, *, now: float, reason: str = "") -> bool:
         """Ends the lease of a visit that will not come back, and keeps its parcels; False without a lease."""
 
-    def refresh(self, *, older_than: float, now: float) -> int:
-        """Puts older pages back into the frontier: their number. Sites given up are tried again."""
+    def refresh(
+        self, *, older_than: float, now: float, spared: Mapping[str, Collection[int]] = NOTHING
+    ) -> int:
+        """Puts older pages back into the frontier, without those `spared`, by site: their number.
+
+        Sites given up are tried again.
+        """
+
+    def due(self, site: str, *, older_than: float) -> list[Stale]:
+        """The pages of a site that a refresh puts back."""
 
     def follow(
         self, links: Sequence[tuple[str, str]], *, admits: Callable[[Target], bool], now: float
@@ -164,6 +174,12 @@ class HostsAndOutbox(Protocol):
         """What is known of the site's host; None before the first discovery."""
 
     def set_host(self, row: HostRow) -> None: ...
+
+    def known_hosts(self, *, now: float) -> list[tuple[HostRow, bool]]:
+        """Hosts that sites have offered, and whether the site may be private.
+
+        Without those that lied lately, and those of sites whose owner stopped the crawler.
+        """
 
     def forgive_hosts(self, *, and_ask: bool) -> None:
         """Lets failed hosts be tried again, except those that said when they open.

@@ -1,6 +1,8 @@
 """The records of the ledger: the input and output of its methods."""
 
+from collections.abc import Collection, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -10,6 +12,7 @@ from sterna.model import Hold, Known, Parcel, Record, Robots, State, Target
 
 Again = Literal["all", "unkept", "undigested"]  # pages to be fetched again
 WHOLE = "/"  # the part that is a whole site
+NOTHING: Mapping[str, Collection[int]] = MappingProxyType({})
 
 
 class Lease(Record, frozen=True, kw_only=True):
@@ -151,6 +154,14 @@ class HostRow(Record, frozen=True, kw_only=True):
     failed_until: float = 0.0  # no crawler is sent there before
     reason: str = ""  # why there is no host, or why it failed
     priority: int = 0  # of the site in revisits; changed by set_priority() alone
+
+
+class Stale(Record, frozen=True):
+    """A page that a refresh would read again."""
+
+    fingerprint: int
+    digest: bytes
+    fetched: float
 
 
 class OwnerRow(Record, frozen=True, kw_only=True):

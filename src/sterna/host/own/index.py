@@ -11,10 +11,11 @@ from pathlib import Path
 from sterna.errors import UsageError
 from sterna.host.files import Database, Format
 from sterna.host.site.closed import Closed
+from sterna.host.state import OWN_INDEX
 from sterna.model import Record
 from sterna.web.sitemap_file import Listed
 
-NAME = "own.sqlite"  # in the folder of state
+NAME = OWN_INDEX  # in the folder of state
 MAX_PAGES = 1_000_000  # of a survey, unless the owner sets another limit
 OPEN = Closed()  # closed by nothing but the default paths
 
@@ -171,6 +172,14 @@ class Index(Database):
             for url, lastmod in db.execute("SELECT url, lastmod FROM shown ORDER BY id"):
                 if url not in closed:
                     yield Listed(url, lastmod)
+
+    def digests(self, closed: Closed = OPEN, *, seen_since: float) -> Iterator[tuple[int, bytes]]:
+        """The fingerprint and the digest of every page that everybody may see and was there since then."""
+        with self.snapshot() as db:
+            statement = "SELECT url, mark, digest FROM page WHERE missing IS NULL AND seen >= ?"
+            for url, mark, digest in db.execute(statement, (seen_since,)):
+                if url not in closed:
+                    yield mark, digest
 
     def changes(
         self, closed: Closed = OPEN, *, since: float = 0.0, newest_first: bool = False

@@ -1,4 +1,5 @@
-"""The files that a host shows to everybody: sitemap, Atom feed (RFC 4287) and changes as JSON lines.
+"""The files that a host shows to everybody: sitemap, Atom feed (RFC 4287), changes as JSON lines, and a
+listing of all pages with digests, for homes (`wire.listing`).
 
 They are made from the index when first requested, and then kept: from the last survey that ended, without the
 paths that the policy closes now.
@@ -25,27 +26,31 @@ from sterna.host.config import HostConfig
 from sterna.host.own.index import Change, Index, Survey
 from sterna.host.policy.policy import PolicyFile
 from sterna.host.site.closed import Closed
+from sterna.model import Validator
 from sterna.version import __version__
 from sterna.web.sitemap_file import write_sitemap
 from sterna.web.sitemap_file import xml_address as address
 from sterna.web.sitemap_file import xml_text as text
 from sterna.web.sitemap_file import xml_time as time_text
 from sterna.web.urls import path_of
+from sterna.wire.discovery import MEDIA_TYPE
+from sterna.wire.listing import MAX_LISTED, Listing, pack_listing
 from sterna.wire.problems import problem
 
 FOLDER = "shown"  # in the folder of state
-FORMAT = 1  # of the files; files of another format are made again
+FORMAT = 2  # of the files; files of another format are made again
 CHUNK_BYTES = 256 * 1024
 MAX_AGE_SECONDS = 600
 STALE_SECONDS = 3600.0  # after which an unfinished folder was left by a process that is gone
 MOST_LINES = 10_000
 MOST = 1_000  # entries of a feed, the latest ones
-SITEMAP, ATOM, LINES = "sitemap.xml", "changes.atom", "changes.jsonl"
+SITEMAP, ATOM, LINES, PAGES = "sitemap.xml", "changes.atom", "changes.jsonl", "pages"
 
 _TYPES = {
     ".xml": "application/xml",
     ".atom": "application/atom+xml; charset=utf-8",
     ".jsonl": "application/x-ndjson",
+    "": MEDIA_TYPE,
 }
 
 _log = logging.getLogger(__name__)
@@ -99,6 +104,7 @@ class Shelf:
                 )
                 with (beside / ATOM).open("w", encoding="utf-8") as file:
                     file.writelines(feed)
+                (beside / PAGES).write_bytes(pack_listing(listing_of(index, survey, closed, site=site)))
                 with (beside / LINES).open("wb") as lines:
                     lines.writelines(lines_of(islice(index.changes(closed, newest_first=True), MOST_LINES)))
             try:
@@ -109,6 +115,14 @@ class Shelf:
         finally:
             shutil.rmtree(beside, ignore_errors=True)
         _sweep(folder)
+
+
+def listing_of(index: Index, survey: Survey, closed: Closed, *, site: str) -> Listing:
+    """The pages as they were when the survey began, or later."""
+    digests = islice(index.digests(closed, seen_since=survey.began), MAX_LISTED)
+    return Listing(
+        site=site, began=survey.began, pages=tuple(Validator(mark, digest=digest) for mark, digest in digests)
+    )
 
 
 def _sweep(folder: Path) -> None:

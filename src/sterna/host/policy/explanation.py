@@ -79,6 +79,8 @@ def _of_home(home: _Home, policy: Policy, at: float) -> Iterator[str]:
     yield f"  robots    robots.txt is {obeyed}"
     if terms.crawlers:
         yield f"  crawlers  only of these authors and programs: {', '.join(terms.crawlers)}"
+    if not terms.may_query:
+        yield "  query     it may not ask what its crawler holds"
     closed = ", ".join(terms.closed)
     yield f"  closed    {closed or 'nothing'} (and what web servers show to their own machine only)"
 

@@ -13,7 +13,14 @@ from sterna.wire.keys import PublicKey
 
 def why_not_permitted(crawler: Crawler, terms: Terms) -> str:
     """Empty if the owner permits this program, or every crawler of its author, and the signature is valid."""
-    if not terms.crawlers or (digest := program_digest(crawler)) in terms.crawlers:
+    if not terms.crawlers:
+        return ""
+    if crawler.keeps_raw:  # neither signed nor part of the program, and more than it would bring
+        return (
+            f"the site's owner permits crawler {crawler.name!r} for what it keeps, not whole responses:"
+            " leave out --warc"
+        )
+    if (digest := program_digest(crawler)) in terms.crawlers:
         return ""
     if crawler.author not in terms.crawlers:
         who = f"signed by {crawler.author[:80]}" if crawler.author else "not signed"

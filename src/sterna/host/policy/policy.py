@@ -124,6 +124,7 @@ class HomeRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     outside_hours: OutsideHours | None = None
     closed: tuple[str, ...] = ()  # in addition to those closed to all
     crawlers: tuple[str, ...] | None = None
+    may_query: bool | None = None
     never: bool = False
 
 
@@ -144,6 +145,7 @@ class HostLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     level: int = 9  # highest compression level: higher ones take at least twice the memory per stream
     engine_bytes: int = 1024 * MIB  # of memory for all engines, divided by crawlers_at_once
     compressor_bytes: int = 224 * MIB  # of memory for all streams, approximately; more streams get less each
+    query_bytes: int = 16 * MIB  # of facts and parcels in the reply to a query of a crawler that is here
     idle_seconds: float = 60.0  # after the last visit, until its processes end
     readers: int = 2
     connections: int = 32  # to the site, of all visits
@@ -163,6 +165,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     priority: tuple[PriorityRules, ...] = ()
     closed: tuple[str, ...] = ()  # paths that no crawler may read, nor anything below them
     crawlers: tuple[str, ...] = ()  # permitted ones: keys of authors, digests of programs; none: all
+    may_query: bool = True  # a home may ask what its own crawler holds
     obey_robots: bool = True
     robots_name: str = "Sterna"  # of crawlers here, in robots.txt and User-Agent, whatever their homes say
     connections: int = 1  # of one visit: with more of them the site's visitors begin to notice

@@ -51,6 +51,7 @@ class Terms(Record, frozen=True):
     zone: tzinfo = UTC  # of its days
     robots_name: str = "Sterna"
     crawlers: tuple[str, ...] = ()  # permitted ones; none: all
+    may_query: bool = True
 
 
 def terms_of(policy: Policy, name: str, home: HomeRules | None = None, *, priority: int = 0) -> Terms:
@@ -73,6 +74,7 @@ def terms_of(policy: Policy, name: str, home: HomeRules | None = None, *, priori
         zone=zone,
         robots_name=home.robots_name or policy.robots_name,
         crawlers=policy.crawlers if home.crawlers is None else home.crawlers,
+        may_query=policy.may_query if home.may_query is None else home.may_query,
     )
 
 

@@ -9,7 +9,6 @@ import logging
 import os
 import struct
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -120,37 +119,30 @@ class Logbook:
         with self._lock:
             return self._read()
 
+    def look(self) -> Saved:
+        """The same, changing nothing, while another thread or process may be writing; the tally may lag."""
+        return self._opened()[0]
+
     def _read(self) -> Saved:
+        """An incomplete entry at the end, which a crash left, is cut off."""
+        saved, size, whole = self._opened()
+        if whole < size:
+            os.truncate(self._folder / LOG, whole)
+        self.size_bytes = whole
+        return saved
+
+    def _opened(self) -> tuple[Saved, int, int]:
+        """What the log says, its size, and the size of its whole entries."""
         path = self._folder / LOG
+        tally = self._tally()  # before the log, which is never behind it then
         try:
             data = path.read_bytes()
-            entries = list(self._entries(data))
-            saved = _summed(entries, tally=self._tally())
+            entries, whole = _entries(data)
+            return _summed(entries, tally=tally), len(data), whole
         except OSError as error:
             raise StorageError(f"cannot read {path}: {error.strerror}") from error
         except (ValueError, msgspec.MsgspecError, zstandard.ZstdError, RecursionError) as error:
             raise StorageError(f"{path} is damaged: {error}") from error
-        return saved
-
-    def _entries(self, data: bytes) -> Iterator[_Entry]:
-        """The entries; an incomplete one at the end, which a crash left, is cut off."""
-        at = 0
-        while at + _HEAD.size <= len(data):
-            size, digest = _HEAD.unpack_from(data, at)
-            end = at + _HEAD.size + size
-            if size > MAX_ENTRY_BYTES or end > len(data):
-                break
-            payload = data[at + _HEAD.size : end]
-            if _digest(payload) != digest:
-                if end < len(data):
-                    raise ValueError(f"the entry at byte {at} does not match its digest")
-                break
-            plain = zstandard.ZstdDecompressor().decompress(payload, max_output_size=MAX_ENTRY_BYTES)
-            yield _DECODER.decode(plain)
-            at = end
-        if at < len(data):
-            os.truncate(self._folder / LOG, at)
-        self.size_bytes = at
 
     def _tally(self) -> Tally:
         with suppress(FileNotFoundError, struct.error):
@@ -172,6 +164,25 @@ class Logbook:
         write_private(self._folder / LOG, packed)
         self.size_bytes = len(packed)
         self._rewrite_bytes = 2 * self.size_bytes + REWRITE_BYTES
+
+
+def _entries(data: bytes) -> tuple[list[_Entry], int]:
+    """The whole entries, and where they end; ValueError if one in the middle is damaged."""
+    at, entries = 0, list[_Entry]()
+    while at + _HEAD.size <= len(data):
+        size, digest = _HEAD.unpack_from(data, at)
+        end = at + _HEAD.size + size
+        if size > MAX_ENTRY_BYTES or end > len(data):
+            break
+        payload = data[at + _HEAD.size : end]
+        if _digest(payload) != digest:
+            if end < len(data):
+                raise ValueError(f"the entry at byte {at} does not match its digest")
+            break
+        plain = zstandard.ZstdDecompressor().decompress(payload, max_output_size=MAX_ENTRY_BYTES)
+        entries.append(_DECODER.decode(plain))
+        at = end
+    return entries, at
 
 
 def _summed(entries: list[_Entry], *, tally: Tally) -> Saved:

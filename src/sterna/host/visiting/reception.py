@@ -24,6 +24,7 @@ from sterna.host.policy.permission import why_not_permitted
 from sterna.host.policy.terms import Terms, check_open, granted, rationed
 from sterna.host.premises import Premises
 from sterna.host.state import VISITS, Session
+from sterna.host.visiting.holdings import held_in
 from sterna.host.visiting.hosted import HostedVisit
 from sterna.host.visiting.overseer import Overseer
 from sterna.host.visiting.room import RETRY_SECONDS, Streams
@@ -34,9 +35,10 @@ from sterna.runtime.cell.jail import protection
 from sterna.version import __version__
 from sterna.web.urls import Canonical, site_of
 from sterna.wire.handshake import SessionKeys
+from sterna.wire.holdings import MAX_HOLDINGS_BYTES, seal_holdings
 from sterna.wire.keys import PublicKey
 from sterna.wire.known import unpack_known
-from sterna.wire.orders import Acknowledgement, Kill, Look, Order, Resume, Send, seal_report
+from sterna.wire.orders import Acknowledgement, Kill, Look, Order, Query, Resume, Send, seal_report
 from sterna.wire.problems import refusal_of
 from sterna.wire.stream import StreamWriter
 
@@ -74,7 +76,7 @@ class Reception:
     async def take(
         self, order: Order, *, session: Session, keys: SessionKeys, terms: Terms
     ) -> bytes | AsyncIterator[bytes]:
-        """Carries out an order; the answer is a stream for Send and Resume, a report for Look and Kill."""
+        """Carries out an order; the answer is a stream for Send and Resume, otherwise one message."""
         if isinstance(order, Send):
             self._streams.check(session.home)
             hosted = await self._begin(order, session=session, terms=terms)
@@ -86,11 +88,26 @@ class Reception:
             hosted.check_first(order.first)
             self._streams.check(session.home)
             return self._stream(hosted, order.first, order.level, session=session, keys=keys)
+        if isinstance(order, Query):
+            return await self._query(hosted, keys=keys, terms=terms)
         if isinstance(order, Kill):
             await self.visits.kill(hosted)
         else:
             assert isinstance(order, Look)
         return seal_report(keys, hosted.report())
+
+    async def _query(self, hosted: HostedVisit, *, keys: SessionKeys, terms: Terms) -> bytes:
+        if not terms.may_query:
+            raise Refused("refused", "the site's owner does not let your home query its crawlers")
+        await hosted.is_logged.wait()
+        limit = min(self._premises.limits.query_bytes, MAX_HOLDINGS_BYTES // 2)
+        _, holdings = await asyncio.to_thread(held_in, hosted.spool.folder, most_bytes=limit)
+        answer = await asyncio.to_thread(
+            seal_holdings, keys, msgspec.structs.replace(holdings, report=hosted.report())
+        )
+        counts = {"facts": len(holdings.facts), "parcels": len(holdings.parcels), "bytes": len(answer)}
+        self._premises.notes.must("crawler-queried", **hosted.names, **counts)
+        return answer
 
     def acknowledge(self, received: Acknowledgement, *, session: Session) -> None:
         """Deletes the parcels that home has; a host that keeps nothing has nothing to delete."""

@@ -192,15 +192,11 @@ class Spool:
         """The parcel; None if it is no longer kept. StorageError if it is damaged."""
         if number not in self._sizes:
             return None
+        read = read_parcel if self.log else Path.read_bytes
         try:
-            data = await asyncio.to_thread(self._path(number).read_bytes)
+            return await asyncio.to_thread(read, self._path(number))
         except FileNotFoundError:  # acknowledged meanwhile
             return None
-        if self.log is None:
-            return data
-        if _digest(data[DIGEST_BYTES:]) != data[:DIGEST_BYTES]:
-            raise StorageError(f"{self._path(number)} is damaged")
-        return data[DIGEST_BYTES:]
 
     def acknowledge(self, number: int) -> None:
         """Deletes this parcel and all before it, which home has."""
@@ -229,6 +225,14 @@ class Spool:
 
     def _path(self, number: int) -> Path:
         return self.folder / str(number)
+
+
+def read_parcel(path: Path) -> bytes:
+    """A parcel of a host that keeps its visits; StorageError if it is damaged."""
+    data = path.read_bytes()
+    if _digest(data[DIGEST_BYTES:]) != data[:DIGEST_BYTES]:
+        raise StorageError(f"{path} is damaged")
+    return data[DIGEST_BYTES:]
 
 
 def _write_quickly(path: Path, data: bytes) -> None:

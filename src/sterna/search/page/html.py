@@ -140,7 +140,8 @@ def _hit(hit: Hit, words: str) -> str:
     title = _marked(pieces)
     if not any(piece.text.strip() for piece in pieces):
         title = _text(cut(path_shown(hit.url).strip("/") or host_of(hit.url), MAX_TITLE))
-    about = [_text(language_name(hit.language)), _moment(hit.fetched), _same_site(hit, words)]
+    said = [_text(cut(hit.collection, MAX_NAME)), _text(language_name(hit.language))]
+    about = [*said, _moment(hit.fetched), _same_site(hit, words)]
     dot = '<span class="dot" aria-hidden="true"> · </span>'
     return (
         f'<li><p class="where">{_address(hit.url)}</p><h2 dir="auto"{lang}>{_link(hit.url, title)}</h2>'

@@ -52,6 +52,15 @@ class Outbox(Part):
         with self._database.transaction() as db:
             _write_host(db, row)
 
+    def known_hosts(self, *, now: float) -> list[tuple[HostRow, bool]]:
+        condition = (
+            "host WHERE length(offer) > 0 AND site NOT IN (SELECT site FROM trust WHERE until > ?)"
+            " AND site NOT IN (SELECT site FROM owner WHERE until > ?)"
+        )
+        with self._database.reading() as db:
+            private = {site for (site,) in db.execute("SELECT origin FROM site WHERE may_be_private")}
+            return [(row, row.site in private) for row in select(db, HostRow, condition, now, now)]
+
     def _write_hosts(self, db: sqlite3.Connection) -> None:
         for row in self._unwritten.values():
             _write_host(db, row)

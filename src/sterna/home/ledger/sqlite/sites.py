@@ -2,11 +2,11 @@
 
 import sqlite3
 from array import array
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from math import inf, nextafter
 
-from sterna.home.ledger.records import WHOLE, Again, Lease, OwnerRow
+from sterna.home.ledger.records import NOTHING, WHOLE, Again, Lease, OwnerRow, Stale
 from sterna.home.ledger.sqlite.database import Part, count, read_tally, select
 from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, depths_of, put_back, target_of
 from sterna.home.ledger.sqlite.lookup import GREATEST, LEAST, MAX_DEPTH
@@ -123,11 +123,37 @@ class Sites(Part):
         self.wake(now=now)
         return int(moved)
 
-    def refresh(self, *, older_than: float, now: float) -> int:
+    def due(self, site: str, *, older_than: float) -> list[Stale]:
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT fingerprint, digest, fetched FROM page JOIN known USING (site_id, fingerprint)"
+                " WHERE page.site_id = (SELECT id FROM site WHERE origin = ?) AND fetched < ? AND is_done",
+                (site, older_than),
+            )
+            return [Stale(*row) for row in rows]
+
+    def refresh(
+        self, *, older_than: float, now: float, spared: Mapping[str, Collection[int]] = NOTHING
+    ) -> int:
         with self._database.transaction() as db:
+            db.execute(
+                "CREATE TEMP TABLE IF NOT EXISTS spared (site_id INTEGER, fingerprint INTEGER,"
+                " PRIMARY KEY (site_id, fingerprint)) WITHOUT ROWID"
+            )
+            db.execute("DELETE FROM spared")
+            for site, marks in spared.items():
+                db.executemany(
+                    "INSERT INTO spared SELECT id, ? FROM site WHERE origin = ?",
+                    [(mark, site) for mark in marks],
+                )
             _forget_passed(db)
             # A page that was fetched in the future was fetched while the clock was ahead.
-            moved = put_back(db, "(fetched < ? OR fetched > ?)", (older_than, now))
+            is_due = (
+                # Without a digest a page is to be read whole, whatever others say.
+                "(fetched < ? OR fetched > ?) AND (digest = x'' OR (page.site_id, page.fingerprint) NOT IN"
+                " (SELECT site_id, fingerprint FROM spared))"
+            )
+            moved = put_back(db, is_due, (older_than, now))
             db.execute(
                 "UPDATE site SET robots_state = 'unknown', robots_failures = 0, robots_retry_at = 0"
                 " WHERE robots_retry_at >= ?",
