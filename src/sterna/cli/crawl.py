@@ -21,17 +21,12 @@ from sterna.cli.flags import (
     with_flags,
 )
 from sterna.cli.lines import warn
-from sterna.errors import UsageError
-from sterna.home.errand import errand_of
 from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options, is_private_name
 from sterna.home.progress import Progress, Summary
 from sterna.home.settings import OUTPUT, POLITENESS, SCOPE, SETTINGS
-from sterna.web.dns import literal_address
-from sterna.web.urls import hostname_of
 
 if TYPE_CHECKING:
-    from sterna.crawler.pack import PackedCrawler
     from sterna.home.crawl import Run
 
 
@@ -60,7 +55,12 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         ),
     ] = False,
     into: Annotated[
-        Path | None, option("DIR", "The collection's folder. (default: crawls/HOSTNAME)", panel=OUTPUT)
+        Path | None,
+        option(
+            "DIR",
+            "The collection's folder. (default: crawls/HOSTNAME or crawls/HOSTNAME_PORT)",
+            panel=OUTPUT,
+        ),
     ] = None,
     jail: Annotated[
         bool | None,
@@ -87,13 +87,12 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     crawler goes there instead, if that saves enough. Ctrl-C stops cleanly.
     """
     # They are slow to load, and --help should not wait for them.
-    from sterna.api.crawl import gather_options  # noqa: PLC0415
+    from sterna.api.crawl import check_run, default_folder, errand_for, gather_options  # noqa: PLC0415
     from sterna.home.crawl import Run  # noqa: PLC0415
 
-    if max_seconds is not None and not 0 < max_seconds < float("inf"):
-        raise UsageError(f"--max-seconds {max_seconds} is invalid: seconds, more than 0")
+    check_run(max_seconds=max_seconds, refresh_seconds=None)
     packed, starts = crawler_and_urls(urls or ())
-    collection = CollectionFolder(into or _default_folder(starts, packed))
+    collection = CollectionFolder(into or default_folder(starts, packed))
     values = setting_values(flags)
     # --here takes back a remembered --require-host, and the other way round.
     for one, other in (("here", "require_host"), ("require_host", "here")):
@@ -105,22 +104,12 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         refresh_seconds=read_age(refresh) if refresh else None,
         max_seconds=max_seconds,
         unblock=strings(unblock) or (),
-        # Without a crawler the collection continues with its own, unless other fields are wanted.
-        errand=packed if packed or values["keep"] is None else errand_of(options),
+        errand=errand_for(packed, values["keep"], options),
         is_jailed=jail,
         despite_owner=despite_owner,
     )
     display = choose_display(as_json=as_json, quiet=quiet, is_verbose=verbose)
     crawl_and_exit(collection, options, run=run, display=display)
-
-
-def _default_folder(urls: list[str], packed: "PackedCrawler | None") -> Path:
-    if packed:
-        return Path("crawls") / packed.crawler.name
-    if not urls:
-        raise UsageError("no URL to start from: sterna crawl https://www.example.org/")
-    host = hostname_of(Options(seeds=(urls[0],)).seed_urls()[0])
-    return Path("crawls") / (literal_address(host) or host).replace(":", "_")
 
 
 # -- the run -----------------------------------------------------------------------------------------------

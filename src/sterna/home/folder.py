@@ -70,6 +70,13 @@ class CollectionFolder:
         self._marker()
         return self
 
+    def is_collection(self) -> bool:
+        try:
+            self._marker()
+        except CollectionError:
+            return False
+        return True
+
     def check_links(self) -> None:
         """Raises CollectionError if writing into this folder could change files outside of it."""
         refuse_stranger(self.folder)
