@@ -15,6 +15,7 @@ from sterna.api.query import ledger_tables, open_collection
 from sterna.archive.manifest import Batch
 from sterna.archive.rows import page_table
 from sterna.crawler.compiler import compile_query
+from sterna.crawler.grammar import describe
 from sterna.crawler.pack import PackedCrawler
 from sterna.crawler.sql.plan import plan_query
 from sterna.errors import UsageError
@@ -71,6 +72,8 @@ class Question:
         self._errand = PackedCrawler(crawler=compile_query(plan, CRAWLER))
         self.is_streamable = plan.is_streamable
         self.home_sql = plan.home_sql
+        # In words, which URLs are not even fetched.
+        self.passed_over = f"not ({describe(plan.prune)})" if plan.prune else ""
         # Running the query over no pages shows a mistake in it before the crawl.
         self.columns = _run(plan.stream_sql if plan.is_streamable else plan.home_sql, ()).columns
         # Both are counted down by _rows_of().

@@ -21,6 +21,9 @@ from sterna.cli.flags import (
     with_flags,
 )
 from sterna.cli.lines import warn
+from sterna.cli.output import job_of, out_option, write_pages
+from sterna.errors import command
+from sterna.export.job import ExportJob
 from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options, is_private_name
 from sterna.home.progress import Progress, Summary
@@ -62,6 +65,7 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
             panel=OUTPUT,
         ),
     ] = None,
+    out: Annotated[str | None, out_option("the collection's pages", panel=OUTPUT)] = None,
     jail: Annotated[
         bool | None,
         switch(
@@ -92,6 +96,7 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
 
     check_run(max_seconds=max_seconds, refresh_seconds=None)
     packed, starts = crawler_and_urls(urls or ())
+    job = job_of(out) if out else None
     collection = CollectionFolder(into or default_folder(starts, packed))
     values = setting_values(flags)
     # --here takes back a remembered --require-host, and the other way round.
@@ -109,19 +114,29 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         despite_owner=despite_owner,
     )
     display = choose_display(as_json=as_json, quiet=quiet, is_verbose=verbose)
-    crawl_and_exit(collection, options, run=run, display=display)
+    crawl_and_exit(collection, options, run=run, display=display, job=job)
 
 
 # -- the run -----------------------------------------------------------------------------------------------
 
 
-def crawl_and_exit(collection: CollectionFolder, options: Options, *, run: "Run", display: Display) -> None:
+def crawl_and_exit(
+    collection: CollectionFolder,
+    options: Options,
+    *,
+    run: "Run",
+    display: Display,
+    job: ExportJob | None = None,
+) -> None:
     """Runs the crawl under the display and exits with its code; what comes in is indexed and stored."""
     from sterna.api.companion import attended  # noqa: PLC0415 - see above
 
     with attended(collection, options, run=run, warn=display.warn, show=display.wait_for):
         summary = run_under(display, collection, options, run=run)
-    display.finish(summary, report(summary, collection))
+    lines = report(summary, collection)
+    if job and summary.total_pages:
+        lines.append(write_pages(collection, job))
+    display.finish(summary, lines)
     raise typer.Exit(exit_code(summary))
 
 
@@ -159,7 +174,7 @@ async def _run(display: Display, collection: CollectionFolder, options: Options,
                 collection, options, run=run, progress=progress, warn=display.warn, tell=display.tell
             )
         except asyncio.CancelledError:
-            warn(f"ended at once; continue with: sterna crawl --into {collection.folder}")
+            warn(f"ended at once; continue with: {command('crawl', '--into', collection.folder)}")
             raise SystemExit(int(Exit.STOPPED)) from None
 
 

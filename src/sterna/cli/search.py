@@ -16,7 +16,8 @@ from sterna.cli.confinement import keep_to
 from sterna.cli.exits import Exit
 from sterna.cli.flags import FolderArgument, JsonOption, argument, option, switch
 from sterna.cli.flags import listen as listen_on
-from sterna.cli.lines import duration_text, plural, shown, stopped_by_signals, warn
+from sterna.cli.lines import duration_text, plural, say, shown, stopped_by_signals, warn
+from sterna.errors import command
 from sterna.home.folder import CollectionFolder
 from sterna.query.terminal import harmless
 from sterna.web.http_app import is_loopback
@@ -83,16 +84,14 @@ def index(
     with stopped_by_signals() as stop:
         is_whole, rows = bring_up(collection, is_anew=anew, stop=stop, show=_showing)
     if not is_whole:
-        again = "the index is unchanged" if anew else f"continue with: sterna index {folder}"
+        again = "the index is unchanged" if anew else f"continue with: {command('index', folder)}"
         warn(f"stopped; {again}")
         raise typer.Exit(int(Exit.STOPPED))
     seconds = duration_text(time.monotonic() - began)
     with Searcher(collection.index_folder) as searcher:
         pages = plural(searcher.page_count(), "page")
-    sys.stdout.write(
-        f"{plural(rows, 'version')} of pages read in {seconds}; {pages} can be searched:"
-        f" sterna search {folder} WORDS\n"
-    )
+    find = command("search", folder, "WORDS")
+    say(f"{plural(rows, 'version')} of pages read in {seconds}; {pages} can be searched: {find}")
 
 
 def serve(

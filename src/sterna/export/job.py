@@ -55,7 +55,7 @@ def check_job(job: ExportJob) -> None:
     elif job.kind == "wacz" and job.place.suffix != ".wacz":
         raise UsageError(f"--out {job.place}: the name of a WACZ file must end with .wacz")
     elif job.is_folder:
-        check_folder(job.place)
+        check_folder(job.place, force=job.force and job.kind == "markdown")
     else:
         check_file(job.place, force=job.force)
 

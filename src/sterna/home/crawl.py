@@ -355,5 +355,6 @@ class _Home:
             rows=progress.rows,
             cpu_seconds=round(usage.cpu_seconds, 3),
             checked=progress.checked,
+            unmet=dict(progress.unmet.most_common()),
             collection=str(self.collection.folder),
         )

@@ -83,6 +83,7 @@ class Document(Html, frozen=True, kw_only=True):
     extracts: Extracts = ()
     likeness: bytes = b""  # where changes are measured
     is_selected: bool = True  # by the crawler, which reads the document after this
+    unmet: Texts = ()  # if it is not, the conditions that it fails, in words
     cpu_seconds: float = 0.0  # spent on reading; set by the reader
 
 
