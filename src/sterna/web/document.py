@@ -14,6 +14,7 @@ from sterna.web.content_coding import decode_body
 from sterna.web.extraction import Extracts, extract
 from sterna.web.html import Html, Texts, read_html, read_may
 from sterna.web.keywords import keywords_of
+from sterna.web.language import guess_language
 from sterna.web.markup import collapse, language_of
 from sterna.web.robots import text_of
 from sterna.web.signature import change_between, digest_of, is_digest, likeness_of
@@ -124,10 +125,12 @@ def _with_text(document: Document, fetched: Fetched, *, body: bytes) -> Document
         return document
     decoded = decode_text(body, charset_of(fetched.content_type), is_html=False)[0]
     text = collapse(decoded.replace("\0", "\ufffd"))
+    language = document.language or guess_language(text)
     return replace(
         document,
         text=text if "text" in wants else "",
-        keywords=keywords_of("", (), "", text, document.language) if "keywords" in wants else (),
+        language=language,
+        keywords=keywords_of("", (), "", text, language) if "keywords" in wants else (),
     )
 
 
@@ -144,7 +147,7 @@ def _with_html(document: Document, fetched: Fetched, *, body: bytes) -> Document
     )
     return replace(
         document,
-        **asdict(html) | {"language": html.language or document.language},
+        **asdict(html) | {"language": html.language or document.language or guess_language(html.text)},
         marks=_marks(html.links) if html.may_follow else b"",
         html=text.replace("\0", "\ufffd") if "html" in manner.wants and html.may_index else "",
         extracts=extract(text, manner.selectors) if manner.selectors and html.may_index else (),
