@@ -59,24 +59,28 @@ class _Page(Record, frozen=True):
     html: str | None
 
 
-def write_folder(source: Selection, folder: Path) -> int:
+def write_folder(source: Selection, folder: Path, *, is_main: bool = False) -> int:
     """Writes a file for each page with a text, and returns their number."""
     source.check()
     scratch, progress = source.scratch, source.progress
     with (
         Lookup(scratch / "paths") as taken,
+        Lookup(scratch / "names") as names,
         Lookup(scratch / "responses") as places,
         Converter() as converter,
     ):
         if source.warcs and source.count(f"{_IS_READABLE} AND {_IS_HTML} AND html IS NULL"):
             _note_responses(source, places)
         progress.begin("pages", total=source.count(_IS_READABLE), unit="pages")
+        # In order of the URLs, so that each export gives a page the same name.
+        for (url,) in source.engine.run(f"{source.select('url', and_where=_IS_READABLE)} ORDER BY url").rows:
+            names.put_newest(url, take_path(url, taken))
         folder.mkdir()
         count = 0
         for row in progress.of(source.rows(_COLUMNS, and_where=_IS_READABLE)):
             page = _Page(*row)
-            if body := converter.convert(_conversion(page, source.warcs, places)):
-                path = folder / take_path(page.url, taken)
+            if body := converter.convert(_conversion(page, source.warcs, places, is_main=is_main)):
+                path = folder / (names.get(page.url) or take_path(page.url, taken))
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(_front_matter(page) + body, "utf-8", newline="\n")
                 count += 1
@@ -104,13 +108,14 @@ def write_answer(result: Result, folder: Path, *, scratch: Path) -> int:
     return count
 
 
-def _conversion(page: _Page, files: Sequence[WarcFile], places: Lookup) -> Conversion:
+def _conversion(page: _Page, files: Sequence[WarcFile], places: Lookup, *, is_main: bool) -> Conversion:
     return Conversion(
         url=page.url,
         html=page.html or "",
         record=_record(page, files, places) if page.is_html and not page.html else b"",
         text=page.text or "",
         headings=tuple(page.headings or ()),
+        is_main=is_main,
     )
 
 
