@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from sterna.search.results import Found, Piece
 
 DEFAULT_LISTEN = "127.0.0.1:8600"
+QUERY = (sys.executable, "-P", "-m", "sterna", "query")  # -P: no module is taken from the working folder
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 # tantivy and Arrow are slow to load, and --help should not wait for them: the commands load them.
@@ -102,8 +104,9 @@ def serve(
     name: Annotated[
         str, option("NAME", "What the page calls the collection. (default: its folder's name)")
     ] = "",
+    sql: Annotated[bool, switch("Offer a page for queries in SQL, too.", "--sql/--no-sql")] = True,
 ) -> None:
-    """Show a search page for a collection, with a JSON API beside it. Ctrl-C ends it.
+    """Show a search page for a collection, with a page for SQL and a JSON API beside it. Ctrl-C ends it.
 
     What a crawl brings while the page is shown is found a moment later.
     Example: sterna serve crawls/www.example.org
@@ -116,6 +119,7 @@ def serve(
         import uvloop  # noqa: PLC0415
 
         from sterna.search.page.service import make_app, page_server  # noqa: PLC0415
+        from sterna.search.page.sql import Queries  # noqa: PLC0415
         from sterna.search.searcher import Searcher  # noqa: PLC0415
         from sterna.web.http_server import serve_until_signalled  # noqa: PLC0415
 
@@ -132,7 +136,10 @@ def serve(
                 if not is_local:
                     warn(f"warning: other machines may reach {place}: anyone there can read the collection")
 
-            server = page_server(make_app(searcher, name=title, is_local=is_local))
+            # The scratch folder is the only place in which this process and its children may write.
+            environ = {**os.environ, "TMPDIR": tempfile.gettempdir()}
+            queries = Queries(QUERY, str(folder), environ) if sql else None
+            server = page_server(make_app(searcher, name=title, is_local=is_local, queries=queries))
             uvloop.run(serve_until_signalled(server, listener, on_ready=say_ready))
         typer.echo("stopped")
 

@@ -13,7 +13,8 @@ from sterna.web.walk import TEXT, UNSEEN
 
 _FRAMES = frozenset({"aside", "button", "dialog", "footer", "form", "menu", "nav", "search", "select"})
 _ROLES = frozenset({
-    "alert", "alertdialog", "banner", "complementary", "contentinfo", "dialog", "menu", "navigation", "search",
+    "alert", "alertdialog", "banner", "complementary", "contentinfo", "dialog", "menu", "navigation",
+    "search",
 })  # fmt: skip
 # In the class or id of an element that is no part of an article, each as a word of its own.
 _NAMED = re.compile(
