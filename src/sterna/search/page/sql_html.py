@@ -71,7 +71,10 @@ def _rows(table: Table, sql: str) -> str:
         bool(table.rows) and all(_NUMBER.fullmatch(cell) or not cell for cell in column)
         for column in zip(*table.rows, strict=True)
     ] or [False] * len(table.columns)
-    heads = "".join(f'<th scope="col">{text(cut(name, 80))}</th>' for name in table.columns)
+    heads = "".join(
+        f'<th scope="col"{" class=number" if is_number else ""}>{text(cut(name, 80))}</th>'
+        for name, is_number in zip(table.columns, numeric, strict=True)
+    )
     lines = "".join(f"<tr>{''.join(map(_cell, row, numeric))}</tr>\n" for row in table.rows)
     return (
         f'<p class="count" role="status">{shown}: {links}</p>'
