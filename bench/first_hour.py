@@ -21,7 +21,7 @@ MOST_FIRST, MOST_TEN = 30.0, 60.0  # seconds
 COMMANDS = (
     ("scripts/crawl",),
     ("sterna", "query", "crawls/demo", "SELECT title, depth FROM page WHERE text LIKE '%ice%'"),
-    ("sterna", "query", "crawls/demo", "SELECT to_url FROM link JOIN page ON to_url = url WHERE status > 399"),
+    ("sterna", "query", "crawls/demo", "SELECT to_url FROM link JOIN page ON to_url = url WHERE status=404"),
     ("sterna", "search", "crawls/demo", "longest migration", "--limit", "1"),
     ("sterna", "status", "crawls/demo"),
     ("sterna", "list"),
