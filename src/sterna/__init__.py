@@ -8,9 +8,11 @@ from sterna.version import __version__
 if TYPE_CHECKING:
     from sterna.api.ask import ask
     from sterna.api.collection import Collection, Collections
-    from sterna.api.crawl import crawl
+    from sterna.api.crawl import acrawl, crawl, pages
     from sterna.crawler.spec import Budget, Css, Keep, Politeness, Scope, Select, Spec
     from sterna.errors import SternaError
+    from sterna.home.progress import Summary
+    from sterna.model import Page
 
 __all__ = [
     "Budget",
@@ -18,22 +20,30 @@ __all__ = [
     "Collections",
     "Css",
     "Keep",
+    "Page",
     "Politeness",
     "Scope",
     "Select",
     "Spec",
     "SternaError",
+    "Summary",
     "__version__",
+    "acrawl",
     "ask",
     "crawl",
+    "pages",
 ]
 
 _MODULES = {
     "Collection": "sterna.api.collection",
     "Collections": "sterna.api.collection",
+    "Page": "sterna.model",
     "SternaError": "sterna.errors",
+    "Summary": "sterna.home.progress",
+    "acrawl": "sterna.api.crawl",
     "ask": "sterna.api.ask",
     "crawl": "sterna.api.crawl",
+    "pages": "sterna.api.crawl",
 }
 
 
@@ -42,3 +52,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES.get(name, "sterna.crawler.spec")), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "errors"]

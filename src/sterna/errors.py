@@ -27,9 +27,24 @@ SternaError                 base of all errors that Sterna raises; the text is o
  └── ReadError              an unreadable body; `kind` is counted in the summary
 """
 
+import re
+import shlex
 from pathlib import Path
 
 _MAX_LINE = 1_000
+_SPECIAL = re.compile(r'["$`!\\\\]')
+
+
+def command(*words: object) -> str:
+    """A command of Sterna's as a shell takes it, to be shown: a path with a blank is quoted.
+
+    With double quotes where they do, for messages put the whole command into single ones.
+    """
+    shown = []
+    for word in map(str, words):
+        quoted = shlex.quote(word)
+        shown.append(quoted if quoted == word or _SPECIAL.search(word) else f'"{word}"')
+    return " ".join(["sterna", *shown])
 
 
 def one_line(text: str) -> str:
@@ -80,7 +95,9 @@ class IndexUnusable(StorageError):
 
 class DamagedSegment(StorageError):
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"segment '{path}' is damaged ({reason}): run 'sterna repair {path.parent.parent}'")
+        super().__init__(
+            f"segment '{path}' is damaged ({reason}): run '{command('repair', path.parent.parent)}'"
+        )
         self.path = path
         self.reason = reason
 

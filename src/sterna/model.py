@@ -493,6 +493,8 @@ class Parcel(Record, frozen=True, kw_only=True):
     usage: Usage = Usage()
     ended: Ended | None = None
     arrival: Arrival | None = None  # set at home for a parcel of a host; never on the wire
+    # Of the pages that were not wanted, how many failed which condition, in words; never on the wire.
+    unmet: tuple[tuple[str, int], ...] = ()
 
 
 # Takes a parcel; returns when it is stored for good.

@@ -19,20 +19,25 @@ NAMES = [
     "Collections",
     "Css",
     "Keep",
+    "Page",
     "Politeness",
     "Scope",
     "Select",
     "Spec",
     "SternaError",
+    "Summary",
     "__version__",
+    "acrawl",
     "ask",
     "crawl",
+    "pages",
 ]
 
 
 def test_exported_members() -> None:
     assert sterna.__all__ == NAMES == sorted(NAMES)
     assert all(getattr(sterna, name) is not None for name in NAMES)
+    assert set(NAMES) <= set(dir(sterna))
     with pytest.raises(AttributeError, match="no attribute 'craw'"):
         sterna.craw  # noqa: B018
 

@@ -14,7 +14,7 @@ from tests.crawl.running import COMMAND, sterna
 from tests.forking import Forked
 from tests.host.knocking import write_site
 
-from sterna.cli.app import HOST_COMMANDS
+from sterna.cli.commands import HOST_COMMANDS
 from sterna.host.config import read_host_file
 from sterna.host.keyring import Keyring
 from sterna.wire.discovery import WELL_KNOWN, decode_offer

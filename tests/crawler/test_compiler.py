@@ -136,7 +136,7 @@ def test_comment_at_the_end_of_a_condition_hides_nothing() -> None:
         (Spec(name="h", keep=Keep(fields=("url",))), ("links",)),
         (
             Spec(name="h", keep=Keep(fields=("html", "title")), select=Select(languages=("en",))),
-            ("title", "language", "links", "html"),
+            ("title", "text", "language", "links", "html"),
         ),
         (
             Spec(name="h", keep=Keep(fields=()), select=Select(keywords_any=("a",))),

@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import uvloop
 
+from sterna.api.background import Wait, wait_for
 from sterna.api.crawl import gather_options, send
 from sterna.api.query import ledger_tables, open_collection
 from sterna.archive.manifest import Batch
 from sterna.archive.rows import page_table
 from sterna.crawler.compiler import compile_query
+from sterna.crawler.grammar import describe
 from sterna.crawler.pack import PackedCrawler
 from sterna.crawler.sql.plan import plan_query
 from sterna.errors import UsageError
 from sterna.home.crawl import Run
 from sterna.home.folder import CollectionFolder
+from sterna.home.options import given_options
+from sterna.home.progress import Summary
 from sterna.model import Page, Parcel
 from sterna.query.engine import Engine, Result
 from sterna.query.output import distinct
@@ -43,8 +46,13 @@ def ask(
     question = Question(sql, only_matching_urls=only_matching_urls)
     rows: list[Row] = []
     with question_folder(Path(into) if into is not None else None) as folder:
-        chosen = gather_options(folder, urls, flags=options)
-        uvloop.run(send(folder, chosen, run=question.run(rows.append)))
+        chosen = gather_options(folder, urls, flags=given_options(options))
+        run = question.run(rows.append)
+
+        def crawl(wait: Wait[Summary]) -> Summary:
+            return wait(send(folder, chosen, run=run))
+
+        wait_for(crawl, stop=run.stop)
         if not question.is_streamable:
             with open_collection(folder) as engine:
                 rows.extend(engine.run(question.home_sql).rows)
@@ -64,6 +72,8 @@ class Question:
         self._errand = PackedCrawler(crawler=compile_query(plan, CRAWLER))
         self.is_streamable = plan.is_streamable
         self.home_sql = plan.home_sql
+        # In words, which URLs are not even fetched.
+        self.passed_over = f"not ({describe(plan.prune)})" if plan.prune else ""
         # Running the query over no pages shows a mistake in it before the crawl.
         self.columns = _run(plan.stream_sql if plan.is_streamable else plan.home_sql, ()).columns
         # Both are counted down by _rows_of().

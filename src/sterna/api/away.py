@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from sterna.errors import CollectionInUse, Refused, SternaError, UsageError
+from sterna.errors import CollectionInUse, Refused, SternaError, UsageError, command
 from sterna.home.away.composition import lines_of, open_transport
 from sterna.home.away.luggage import unpack
 from sterna.home.folder import CollectionFolder
@@ -64,7 +64,9 @@ def note_kill(collection: CollectionFolder, visit: str | None) -> tuple[list[tup
             if is_alone:
                 ledger.lose(row.visit, now=time.time())
         if visit and not away:
-            raise UsageError(f"no crawler {visit} is away: sterna crawlers {collection.folder} lists them")
+            raise UsageError(
+                f"no crawler {visit} is away: {command('crawlers', collection.folder)} lists them"
+            )
         return away, load(ledger.setting("options"))
 
 

@@ -79,16 +79,26 @@ class Collection:
         base: str = "",
         force: bool = False,
         safe_cells: bool = False,
+        main_content: bool = False,
     ) -> "Exported":
         """Writes the collection for other tools, whole or not at all; `out` is a file or a new folder.
 
         `table` is for jsonl, parquet and csv, `where` a condition in SQL, `base` the URL at which a sitemap
-        will be served. `force` overwrites a file. `safe_cells` makes csv safe for spreadsheets.
+        will be served. `force` overwrites a file, or a folder of Markdown. `safe_cells` makes csv safe for
+        spreadsheets. `main_content` leaves menus and other frames out of markdown.
         """
         from sterna.api.export import export  # noqa: PLC0415
         from sterna.export.job import ExportJob  # noqa: PLC0415
 
-        job = ExportJob(kind=to, place=Path(out), table=table, base=base, force=force, safe_cells=safe_cells)
+        job = ExportJob(
+            kind=to,
+            place=Path(out),
+            table=table,
+            base=base,
+            force=force,
+            safe_cells=safe_cells,
+            main_content=main_content,
+        )
         return export(self._folder, job, where=where, stdout=sys.stdout.buffer)
 
     def status(self) -> "Status":

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import msgspec
 
 from sterna.api.followers import INDEX, Report
+from sterna.errors import command
 from sterna.home.crawl import Run
 from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options
@@ -118,10 +119,10 @@ class _Child:
     def _rest(self) -> str:
         """The commands that would do the same by hand."""
         commands = {
-            f"sterna index {self._collection.folder}": self._is_indexed,
-            f"sterna storage run {self._collection.folder}": self._collection.storage_path.exists(),
+            command("index", self._collection.folder): self._is_indexed,
+            command("storage", "run", self._collection.folder): self._collection.storage_path.exists(),
         }
-        return " and ".join(command for command, is_wanted in commands.items() if is_wanted)
+        return " and ".join(each for each, is_wanted in commands.items() if is_wanted)
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         """Passes on what the process reports, until it ends."""

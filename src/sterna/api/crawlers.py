@@ -1,5 +1,7 @@
 """Crawlers as files: a spec, a packed crawler, or the crawler of a collection with its progress."""
 
+import difflib
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +23,46 @@ from sterna.wire.keys import Identity, PublicKey
 def is_file(text: str) -> bool:
     """True if an argument names a crawler's file, not a URL."""
     return text.endswith((".toml", SUFFIX)) and "://" not in text
+
+
+def check_argument(text: str) -> None:
+    """Raises UsageError for a file or folder that would be taken for a hostname, such as spec.yaml."""
+    if "://" in text or not text.strip():
+        return
+    path, kinds = Path(text), f"a spec ends in .toml, a packed crawler in {SUFFIX}"
+    try:
+        is_there, is_folder = path.is_file(), path.is_dir()
+    except (OSError, ValueError):  # too long for a path, or a NUL
+        return
+    if is_file(text):
+        if not is_there and (near := _nearest(path)):
+            raise UsageError(f"there is no file {text}: did you mean {near}?")
+    elif is_there:
+        raise UsageError(f"{text} is a file, but not a crawler: {kinds}")
+    elif is_folder and "." not in text.partition("/")[0] and CollectionFolder(path).is_collection():
+        command = shlex.join(["sterna", "crawl", "--into", text])
+        raise UsageError(f"{text} is a collection: to continue it: {command}")
+    elif path.suffix.lower() in _NO_DOMAINS and "/" not in text.rstrip("/"):
+        near = _nearest(path)
+        hint = f"did you mean {near}?" if near else kinds
+        raise UsageError(f"there is no file {text}, and no site is called so: {hint}")
+
+
+# Endings of files that are no top-level domains; others, such as .py and .md, are both.
+_NO_DOMAINS = frozenset({
+    ".cfg", ".clp", ".conf", ".csv", ".htm", ".html", ".ini", ".json", ".jsonl", ".parquet", ".sql", ".tml",
+    ".tmol", ".tolm", ".txt", ".warc", ".xml", ".yaml", ".yml",
+})  # fmt: skip
+
+
+def _nearest(path: Path) -> str:
+    """The crawler's file beside it whose name is most like this one; "" if none is."""
+    try:
+        names = [each.name for each in path.parent.iterdir() if is_file(each.name)]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
+    return str(path.with_name(near[0])) if near else ""
 
 
 def read_crawler(path: Path) -> PackedCrawler:
@@ -47,6 +89,8 @@ def signed(packed: PackedCrawler, author: Identity) -> PackedCrawler:
 
 def crawler_and_urls(given: Sequence[str]) -> tuple[PackedCrawler | None, list[str]]:
     """The crawler of the one file among the arguments, if any, and the URLs; UsageError for more files."""
+    for text in given:
+        check_argument(text)
     files = [text for text in given if is_file(text)]
     if len(files) > 1:
         raise UsageError(f"one crawler at a time: {files[0]} or {files[1]}")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from sterna.archive.manifest import Snapshot
-from sterna.errors import ConfigError, EmptyCollection, UsageError
+from sterna.errors import ConfigError, EmptyCollection, UsageError, command
 from sterna.home.folder import CollectionFolder
 from sterna.storage.checks import Finding, check_databases, check_rules
 from sterna.storage.config import Config, check_part, merged, read_config, write_config
@@ -58,7 +58,9 @@ def rules_of(collection: CollectionFolder) -> Config:
     collection.check()
     if not collection.storage_path.exists():
         folder = collection.folder
-        raise UsageError(f"{folder} has no storage rules: 'sterna storage add {folder} FILE' adds some")
+        raise UsageError(
+            f"{folder} has no storage rules: '{command('storage', 'add', folder, 'FILE')}' adds some"
+        )
     return read_config(collection.storage_path)
 
 
@@ -121,9 +123,9 @@ def _snapshot(collection: CollectionFolder) -> Snapshot:
 def _with_folders(config: Config, beside: Path) -> Config:
     """The config with the folder of each Python function, which is relative to the file that names it."""
     commands = dict(config.commands)
-    for name, command in config.commands.items():
-        module = command.call.partition(":")[0].split(".")
+    for name, each in config.commands.items():
+        module = each.call.partition(":")[0].split(".")
         is_beside = beside.joinpath(*module).with_suffix(".py").is_file()
-        if command.call and (command.folder or is_beside):
-            commands[name] = msgspec.structs.replace(command, folder=str(beside / command.folder))
+        if each.call and (each.folder or is_beside):
+            commands[name] = msgspec.structs.replace(each, folder=str(beside / each.folder))
     return msgspec.structs.replace(config, commands=commands)

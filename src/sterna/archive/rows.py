@@ -29,7 +29,7 @@ _CLOCK_ERROR = timedelta(days=1)
 
 def page_table(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = None) -> pa.Table:
     """A row for each page to keep that is new or changed; of an unchanged one the earlier row counts."""
-    positions = [position for position, (_, page) in enumerate(site_pages) if _is_stored(page)]
+    positions = [position for position, (_, page) in enumerate(site_pages) if is_stored(page)]
     pages = [site_pages[position][1] for position in positions]
     columns = _columns(_PAGE_FIELDS, pages)
     columns["site"] = _texts([site_pages[position][0] for position in positions])
@@ -43,7 +43,7 @@ def page_table(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = Non
 
 def link_table(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = None) -> pa.Table:
     """A row for each link of the pages that `page_table` keeps."""
-    pages = [page for _, page in site_pages if page.links.urls and _is_stored(page)]
+    pages = [page for _, page in site_pages if page.links.urls and is_stored(page)]
     urls = _lines([page.links.urls for page in pages])
     parents = pc.list_parent_indices(urls)
     columns = [
@@ -170,7 +170,7 @@ _KINDS: dict[ColumnType, tuple[pa.DataType, Callable[[Sequence[Any], Sequence[An
 # --- columns of links, and where rows came from
 
 
-def _is_stored(page: Page) -> bool:
+def is_stored(page: Page) -> bool:
     return page.is_kept and not page.is_unchanged
 
 

@@ -36,7 +36,7 @@ from sterna.archive.disk import (
 )
 from sterna.archive.manifest import WarcPosition
 from sterna.archive.warc_records import page_records, warcinfo
-from sterna.errors import StorageError
+from sterna.errors import StorageError, command
 from sterna.model import Page
 
 MAX_BYTES = 1 << 30
@@ -201,7 +201,7 @@ class WarcStore:
         if size_bytes < committed_bytes:
             raise StorageError(
                 f"'{path}' has lost data: it holds {size_bytes} of {committed_bytes} bytes; "
-                f"run 'sterna repair {self.folder.parent}'"
+                f"run '{command('repair', self.folder.parent)}'"
             )
         if size_bytes > committed_bytes:
             cut_off(path, committed_bytes, into=self._aside)

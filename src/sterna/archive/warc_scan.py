@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from sterna.errors import StorageError
+from sterna.errors import StorageError, command
 from sterna.model import Record
 
 _PIECE_BYTES = 1 << 16  # inflated at once
@@ -153,5 +153,5 @@ def _field(block: bytes, name: bytes) -> str:
 def _damaged(file: BinaryIO, offset: int, reason: str) -> StorageError:
     folder = Path(file.name).parent.parent
     return StorageError(
-        f"'{file.name}' is damaged at byte {offset:,} ({reason}): run 'sterna repair {folder}'"
+        f"'{file.name}' is damaged at byte {offset:,} ({reason}): run '{command('repair', folder)}'"
     )

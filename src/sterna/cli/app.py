@@ -1,7 +1,9 @@
 """`sterna` and its commands; a command's module is loaded when the command is used or listed."""
 
+import shlex
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -9,50 +11,11 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from sterna.cli.commands import COMMANDS, HOST_COMMANDS
 from sterna.cli.exits import Exit, missing_extra, reported
 from sterna.cli.flags import command_group
+from sterna.errors import UsageError
 from sterna.version import __version__
-
-# Each command by its module and function, each group by its module alone, which has it as `app`. A host must
-# stay light, and the base install lacks what the commands of a home need.
-COMMANDS: dict[str, str] = {
-    "crawl": "crawl.crawl",
-    "ask": "ask.ask",
-    "explain": "explain.explain",
-    "pack": "explain.pack",
-    "inspect": "explain.inspect",
-    "status": "status.status",
-    "repair": "repair.repair",
-    "crawlers": "crawlers.crawlers",
-    "query": "query.query",
-    "export": "export.export",
-    "search": "search.search",
-    "index": "search.index",
-    "serve": "search.serve",
-    "demo": "demo.demo",
-    "doctor": "doctor.doctor",
-    "follow": "follow.follow",
-    "host": "app.host",
-    "keys": "keys.app",
-    "storage": "storage.app",
-    "trust": "trust.app",
-}
-HOST_COMMANDS: dict[str, str] = {
-    "run": "host_run.run",
-    "cgi": "host_run.write_cgi",
-    "check": "host_preview.check",
-    "status": "host_owner.status",
-    "stop": "host_owner.stop",
-    "open": "host_owner.open_doors",
-    "query": "host_query.query",
-    "audit": "host_owner.audit",
-    "receipts": "host_receipts.receipts",
-    "index": "host_own.index",
-    "sitemap": "host_own.sitemap",
-    "changes": "host_own.changes",
-    "search": "host_own.find",
-    "dry-run": "host_preview.dry_run",
-}
 
 
 def _lazy(commands: Mapping[str, str]) -> type[TyperGroup]:
@@ -65,7 +28,20 @@ def _lazy(commands: Mapping[str, str]) -> type[TyperGroup]:
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             return _load(cmd_name, commands[cmd_name]) if cmd_name in commands else None
 
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            if args and args[0] not in commands and not args[0].startswith("-"):
+                raise UsageError(_unknown_command(args[0], ctx.command_path, commands))
+            return super().resolve_command(ctx, args)
+
     return Group
+
+
+def _unknown_command(name: str, group: str, commands: Mapping[str, str]) -> str:
+    if "://" in name:
+        return f"{name} is not a command: to crawl it: {shlex.join(['sterna', 'crawl', name])}"
+    near = get_close_matches(name, commands, n=1)
+    hint = f"did you mean '{group} {near[0]}'?" if near else f"'{group} --help' lists them"
+    return f"there is no command '{group} {name}': {hint}"
 
 
 def _load(name: str, place: str) -> Any:
@@ -136,4 +112,5 @@ def make_app() -> typer.Typer:
 
 def main() -> None:
     with reported():
-        make_app()()
+        code = get_command(make_app()).main(prog_name="sterna", standalone_mode=False)
+        raise SystemExit(code or 0)

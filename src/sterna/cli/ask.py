@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sterna.api.crawlers import check_argument
 from sterna.cli.crawl import exit_code, run_under
-from sterna.cli.display import choose_display
+from sterna.cli.display import choose_display, why_nothing
 from sterna.cli.flags import argument, option, setting_flags, setting_values, switch, with_flags
-from sterna.cli.lines import warn
+from sterna.cli.lines import plural, warn
+from sterna.cli.output import job_of, out_option, write_rows_as_markdown
 from sterna.cli.query import write_answer
 from sterna.home.options import Options
-from sterna.query.terminal import TextFormat
+from sterna.query.terminal import Format, TextFormat
 
 if TYPE_CHECKING:
     from sterna.api.ask import Question
+    from sterna.export.job import ExportJob
+    from sterna.query.engine import Engine
 
 _SETTINGS = ("max_pages", "max_depth", "stay", "delay", "contact")
 
@@ -30,6 +34,7 @@ def ask(
     urls: Annotated[list[str], argument("URL", "Where to start.")],
     into: Annotated[Path | None, option("DIR", "Keep the collection here. (default: it is deleted)")] = None,
     form: Annotated[TextFormat, typer.Option("--format", "-f", help="How to print the rows.")] = "table",
+    out: Annotated[str | None, out_option("the rows")] = None,
     only_matching_urls: Annotated[
         bool,
         switch(
@@ -51,33 +56,65 @@ def ask(
     from sterna.api.crawl import gather_options  # noqa: PLC0415
     from sterna.api.query import open_collection  # noqa: PLC0415
 
+    for url in urls:
+        check_argument(url)
+    job = job_of(out) if out else None
     question = Question(sql, only_matching_urls=only_matching_urls)
-    with question_folder(into) as collection, _writing(question, form) as rows:
+    is_live = question.is_streamable and job is None
+    with question_folder(into) as collection:
         options = gather_options(collection, urls, flags=setting_values(flags))
         display = choose_display(quiet=quiet)
-        summary = run_under(display, collection, options, run=question.run(rows.put))
-        if not question.is_streamable:
+        with _writing(question, form, is_live=is_live) as rows:
+            summary = run_under(display, collection, options, run=question.run(rows.put))
+        count = rows.count
+        if not is_live and summary.total_pages:
             with open_collection(collection, warn=warn) as engine:
-                write_answer(engine, question.home_sql, form=form)
+                count = _write(engine, question.home_sql, form, job)
+        if job and count:
+            display.warn(f"{plural(count, 'row')} -> {job.place}")
+        if not count:
+            for line in why_nothing(summary, collection, question.passed_over):
+                display.warn(line)
     raise typer.Exit(0 if question.is_enough else exit_code(summary))
 
 
+def _write(engine: "Engine", sql: str, form: TextFormat, job: "ExportJob | None") -> int:
+    if job is None:
+        return write_answer(engine, sql, form=form)
+    if job.kind == "markdown":
+        return write_rows_as_markdown(engine, sql, job)
+    kinds: dict[str, Format] = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet"}
+    return write_answer(engine, sql, form=kinds[job.kind], out=job.place)
+
+
+class _Rows:
+    """A queue of rows that counts them."""
+
+    def __init__(self) -> None:
+        self.queue: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
+        self.count = 0
+
+    def put(self, row: tuple[Any, ...]) -> None:
+        self.count += 1
+        self.queue.put(row)
+
+
 @contextmanager
-def _writing(question: "Question", form: TextFormat) -> Iterator["queue.SimpleQueue[tuple[Any, ...] | None]"]:
-    """A queue of rows, which a thread prints; at the end all of them are printed."""
+def _writing(question: "Question", form: TextFormat, *, is_live: bool) -> Iterator[_Rows]:
+    """Rows that a thread prints, if they are to be seen at once; at the end all of them are printed."""
     from sterna.query.engine import Result  # noqa: PLC0415 - see above
     from sterna.query.output import write  # noqa: PLC0415
 
-    rows: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
-    result = Result(question.columns, iter(rows.get, None))
+    rows = _Rows()
+    result = Result(question.columns, iter(rows.queue.get, None))
     thread = threading.Thread(
         target=lambda: write(result, format=form, out=sys.stdout, is_live=True), daemon=True
     )
-    if question.is_streamable:
+    if is_live:
         thread.start()
     try:
         yield rows
     finally:
-        rows.put(None)
-        if question.is_streamable:
+        rows.queue.put(None)
+        if is_live:
             thread.join()

@@ -24,17 +24,15 @@ from sterna.cli.flags import (
     with_flags,
 )
 from sterna.cli.lines import warn
-from sterna.errors import UsageError
-from sterna.home.errand import errand_of
+from sterna.cli.output import job_of, out_option, write_pages
+from sterna.errors import command
+from sterna.export.job import ExportJob
 from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options, is_private_name
 from sterna.home.progress import Progress, Summary
 from sterna.home.settings import OUTPUT, POLITENESS, SCOPE, SETTINGS
-from sterna.web.dns import literal_address
-from sterna.web.urls import hostname_of
 
 if TYPE_CHECKING:
-    from sterna.crawler.pack import PackedCrawler
     from sterna.home.crawl import Run
 
 
@@ -72,8 +70,14 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         ),
     ] = False,
     into: Annotated[
-        Path | None, option("DIR", "The collection's folder. (default: crawls/HOSTNAME)", panel=OUTPUT)
+        Path | None,
+        option(
+            "DIR",
+            "The collection's folder. (default: crawls/HOSTNAME or crawls/HOSTNAME_PORT)",
+            panel=OUTPUT,
+        ),
     ] = None,
+    out: Annotated[str | None, out_option("the collection's pages", panel=OUTPUT)] = None,
     jail: Annotated[
         bool | None,
         switch(
@@ -105,13 +109,13 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     crawler goes there instead, if that saves enough. Ctrl-C stops cleanly.
     """
     # They are slow to load, and --help should not wait for them.
-    from sterna.api.crawl import gather_options  # noqa: PLC0415
+    from sterna.api.crawl import check_run, default_folder, errand_for, gather_options  # noqa: PLC0415
     from sterna.home.crawl import Run  # noqa: PLC0415
 
-    if max_seconds is not None and not 0 < max_seconds < float("inf"):
-        raise UsageError(f"--max-seconds {max_seconds} is invalid: seconds, more than 0")
+    check_run(max_seconds=max_seconds, refresh_seconds=None)
     packed, starts = crawler_and_urls(urls or ())
-    collection = CollectionFolder(into or _default_folder(starts, packed))
+    job = job_of(out) if out else None
+    collection = CollectionFolder(into or default_folder(starts, packed))
     values = setting_values(flags)
     # --here takes back a remembered --require-host, and the other way round.
     for one, other in (("here", "require_host"), ("require_host", "here")):
@@ -125,15 +129,14 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         unblock=strings(unblock) or (),
         asked=tuple(starts),
         retry=retry,
-        # Without a crawler the collection continues with its own, unless other fields are wanted.
-        errand=packed if packed or values["keep"] is None else errand_of(options),
+        errand=errand_for(packed, values["keep"], options),
         is_jailed=jail,
         despite_owner=despite_owner,
     )
     display = choose_display(as_json=as_json, quiet=quiet, is_verbose=verbose)
     run.say = display.note
     with _logged(display) if verbose and not quiet else nullcontext():
-        crawl_and_exit(collection, options, run=run, display=display)
+        crawl_and_exit(collection, options, run=run, display=display, job=job)
 
 
 class _Lines(logging.Handler):
@@ -159,25 +162,26 @@ def _logged(display: Display) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _default_folder(urls: list[str], packed: "PackedCrawler | None") -> Path:
-    if packed:
-        return Path("crawls") / packed.crawler.name
-    if not urls:
-        raise UsageError("no URL to start from: sterna crawl https://www.example.org/")
-    host = hostname_of(Options(seeds=(urls[0],)).seed_urls()[0])
-    return Path("crawls") / (literal_address(host) or host).replace(":", "_")
-
-
 # -- the run -----------------------------------------------------------------------------------------------
 
 
-def crawl_and_exit(collection: CollectionFolder, options: Options, *, run: "Run", display: Display) -> None:
+def crawl_and_exit(
+    collection: CollectionFolder,
+    options: Options,
+    *,
+    run: "Run",
+    display: Display,
+    job: ExportJob | None = None,
+) -> None:
     """Runs the crawl under the display and exits with its code; what comes in is indexed and stored."""
     from sterna.api.companion import attended  # noqa: PLC0415 - see above
 
     with attended(collection, options, run=run, warn=display.warn, show=display.wait_for):
         summary = run_under(display, collection, options, run=run)
-    display.finish(summary, report(summary, collection))
+    lines = report(summary, collection)
+    if job and summary.total_pages:
+        lines.append(write_pages(collection, job))
+    display.finish(summary, lines)
     raise typer.Exit(exit_code(summary))
 
 
@@ -215,7 +219,7 @@ async def _run(display: Display, collection: CollectionFolder, options: Options,
                 collection, options, run=run, progress=progress, warn=display.warn, tell=display.tell
             )
         except asyncio.CancelledError:
-            warn(f"ended at once; continue with: sterna crawl --into {collection.folder}")
+            warn(f"ended at once; continue with: {command('crawl', '--into', collection.folder)}")
             raise SystemExit(int(Exit.STOPPED)) from None
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sterna.cli.hints import runnable
 from sterna.cli.lines import (
     LINE_SECONDS,
     bytes_text,
@@ -16,9 +17,11 @@ from sterna.cli.lines import (
     duration_text,
     every,
     plural,
+    say,
     say_json,
     warn,
 )
+from sterna.errors import command
 from sterna.home.away.place import Placement
 from sterna.home.folder import CollectionFolder
 from sterna.home.progress import Progress, Summary
@@ -74,7 +77,8 @@ class Display:
 
     def finish(self, summary: Summary, lines: list[str]) -> None:
         if summary.total_pages == 0:
-            sys.stderr.write("".join(f"sterna: {line}\n" for line in lines[1:]))
+            for line in lines[1:]:
+                warn(line)
 
 
 def choose_display(*, as_json: bool = False, quiet: bool = False, is_verbose: bool = False) -> Display:
@@ -149,10 +153,10 @@ class LineDisplay(Display):
             self._waited_at = now  # most waits are too short for a line
         elif now - self._waited_at >= LINE_SECONDS:
             self._waited_at = now
-            sys.stderr.write(harmless(text) + "\n")
+            sys.stderr.write(harmless(runnable(text)) + "\n")
 
     def finish(self, summary: Summary, lines: list[str]) -> None:
-        sys.stdout.write("\n".join(lines) + "\n")
+        say(*lines)
 
 
 class LiveDisplay(LineDisplay):
@@ -183,7 +187,7 @@ class LiveDisplay(LineDisplay):
 
     def wait_for(self, text: str) -> None:
         width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r\x1b[2K{harmless(text)[:width]}")
+        sys.stderr.write(f"\r\x1b[2K{harmless(runnable(text))[:width]}")
         sys.stderr.flush()
 
 
@@ -231,7 +235,7 @@ def report(summary: Summary, collection: CollectionFolder) -> list[str]:
         f" {bytes_text(summary.bytes_received)} received, {plural(summary.sites, 'site')} -> {folder}"
     ]
     if summary.kept < summary.pages:
-        lines.append(f"{summary.kept:,} of them were wanted")
+        lines.append(f"{summary.kept:,} of them were wanted{_unmet(summary)}")
     if summary.rows:
         lines.append(f"{plural(summary.rows, 'fact')} sent home by its rules")
     if summary.unchanged:
@@ -245,7 +249,7 @@ def report(summary: Summary, collection: CollectionFolder) -> list[str]:
     if summary.checked:
         lines.append(f"{plural(summary.checked, 'page')} of theirs fetched from here too, to check them")
     if summary.errors:
-        lines.append("errors: " + ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items()))
+        lines.append(_errors(summary))
     if "private_address" in summary.errors:
         lines.append("sites in private networks were not visited; to visit them: --allow-private")
     if summary.ended in LIMITS:
@@ -255,13 +259,43 @@ def report(summary: Summary, collection: CollectionFolder) -> list[str]:
         lines.append(f"the crawler was ended: {reason}")
     lines += _what_is_left(summary, collection)
     if summary.total_pages:
-        example = '"SELECT url, title FROM page LIMIT 10"'
-        lines.append(f"look at it: sterna query {folder} {example}")
+        example = command("query", folder, "SELECT url, title FROM page LIMIT 10")
+        lines.append(f"look at it: {example}")
     return lines
 
 
+def why_nothing(summary: Summary, collection: CollectionFolder, passed_over: str = "") -> list[str]:
+    """Why a question has no row; `passed_over` says in words which URLs it did not fetch."""
+    if not summary.pages:
+        lines = ["no row: not one page could be read"]
+    elif not summary.kept:
+        lines = [f"no row: {plural(summary.pages, 'page')} read, none of them wanted{_unmet(summary)}"]
+    else:
+        met = (
+            f"{summary.kept:,} of {plural(summary.pages, 'page')} met what is checked there{_unmet(summary)}"
+        )
+        lines = [f"no row: {met}; none of them gives a row"]
+    if passed_over:
+        lines.append(f"not fetched: pages for which {passed_over}")
+    if summary.errors:
+        lines.append(_errors(summary))
+    if summary.ended == "limit":
+        lines.append(f"the limit of pages is reached with {summary.pending:,} URLs to go: --max-pages N")
+    return lines + ([] if summary.pages else _troubled_sites(collection))
+
+
+def _unmet(summary: Summary) -> str:
+    """How many of the pages that were not wanted failed which condition."""
+    told = (f"{words} (not of {count:,})" for words, count in summary.unmet.items())
+    return f": {', '.join(told)}" if summary.unmet else ""
+
+
+def _errors(summary: Summary) -> str:
+    return "errors: " + ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items())
+
+
 def _what_is_left(summary: Summary, collection: CollectionFolder) -> list[str]:
-    again = f"sterna crawl --into {collection.folder}"
+    again = command("crawl", "--into", collection.folder)
     if summary.ended == "stopped":
         return [f"stopped cleanly with {summary.pending:,} URLs to go; continue with: {again}"]
     if summary.ended in ("limit", "pages"):
@@ -293,5 +327,5 @@ def _troubled_sites(collection: CollectionFolder) -> list[str]:
         cause = f": its robots.txt could not be fetched ({row.reason})" if is_out else ""
         lines.append(harmless(f"{row.site} {state}{cause}"))
     if len(rows) > MAX_SITES:
-        lines.append(f"and {len(rows) - MAX_SITES:,} more sites: sterna status {collection.folder}")
+        lines.append(f"and {len(rows) - MAX_SITES:,} more sites: {command('status', collection.folder)}")
     return lines

@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from types import FrameType
+from typing import Any
 
+from sterna.cli.hints import runnable
 from sterna.errors import CollectionError, QueryError, SternaError, StorageError, UsageError
+from sterna.query.terminal import harmless
 
 INTERRUPTED = 130  # as shells report a command that Ctrl-C ended
 
@@ -47,6 +50,8 @@ def reported() -> Iterator[None]:
     try:
         with _noting_interrupts(), interruptible():
             yield
+    except _command_line_error() as error:
+        raise _invalid_line(error) from None
     except SternaError as error:
         code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), Exit.NOTHING)
         raise _fail(str(error), code) from None
@@ -58,6 +63,25 @@ def reported() -> Iterator[None]:
         if not (text := missing_extra(error)):
             raise
         raise _fail(text, Exit.USAGE) from None
+
+
+def _command_line_error() -> type[Exception]:
+    """What typer raises for an invalid command line; called after an error, for typer is slow to load."""
+    import typer  # noqa: PLC0415
+
+    # Which module has their base depends on typer's version.
+    return next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
+
+
+def _invalid_line(error: Any) -> SystemExit:
+    """An invalid option or argument, in one line; a group without a command shows its help."""
+    words, context = error.format_message(), getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(f"{words}\n")
+        return SystemExit(int(Exit.USAGE))
+    command = context.command_path if context else "sterna"
+    words = harmless(" ".join(words.split())).rstrip(".")
+    return _fail(f"{words}: see '{command} --help'", Exit.USAGE)
 
 
 @contextmanager
@@ -127,7 +151,7 @@ def leave(code: int) -> None:
 
 
 def _fail(text: str, code: Exit) -> SystemExit:
-    sys.stderr.write(f"sterna: {text}\n")
+    sys.stderr.write(f"sterna: {runnable(text)}\n")
     return SystemExit(int(code))
 
 

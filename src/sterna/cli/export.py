@@ -41,7 +41,12 @@ def export(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     base: Annotated[
         str, option("URL", "Of a sitemap: the URL of the folder in which it will be served.")
     ] = "",
-    force: Annotated[bool, switch("Overwrite the file.", "--force")] = False,
+    main_content: Annotated[
+        bool, switch("Of markdown: leave out menus, banners, footers and lists of links.", "--main-content")
+    ] = False,
+    force: Annotated[
+        bool, switch("Overwrite the file; of markdown, a folder that contains nothing else.", "--force")
+    ] = False,
     safe_cells: SafeCellsOption = False,
     quiet: Annotated[bool, switch("Print only errors.", "--quiet", "-q")] = False,
 ) -> None:
@@ -52,7 +57,15 @@ def export(  # noqa: PLR0913, PLR0917 - each is a flag of the command
     sterna export crawls/www.example.org --to csv --table link --where "rel = 'nofollow'" --out links.csv
     """
     place = out or default_place(to, name=folder.resolve().name, table=table)
-    job = ExportJob(kind=to, place=place, table=table, base=base, force=force, safe_cells=safe_cells)
+    job = ExportJob(
+        kind=to,
+        place=place,
+        table=table,
+        base=base,
+        force=force,
+        safe_cells=safe_cells,
+        main_content=main_content,
+    )
     check_job(job)
     keep_to(folder, out=place)
     # DuckDB is slow to load, and --help should not wait for it.

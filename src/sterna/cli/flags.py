@@ -3,6 +3,7 @@
 import inspect
 import socket
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, get_args
@@ -85,10 +86,14 @@ def setting_flags(names: Collection[str], options: type[msgspec.Struct]) -> Iter
 
 def _setting_flag(name: str, kind: Any, default: str) -> inspect.Parameter:
     setting, flag = SETTINGS[name], flag_of(name)
+    parser = None
     if kind is bool:
         flag = f"{flag}/{setting.negation or flag.replace('--', '--no-')}"
+    elif {int, float}.intersection({kind, *get_args(kind)}):
+        parser = partial(_read_number, name, kind)
     option = typer.Option(
         flag,
+        parser=parser,
         metavar=setting.metavar or None,
         help=setting.help if default in ("", "off") else f"{setting.help} (default: {default})",
         envvar=setting.environment or None,
@@ -105,6 +110,12 @@ def _setting_flag(name: str, kind: Any, default: str) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )
+
+
+def _read_number(name: str, kind: Any, text: str) -> Any:
+    from sterna.home.options import read_value  # noqa: PLC0415 - a host must stay light
+
+    return read_value(name, text, kind, is_text=True)
 
 
 def setting_values(flags: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from types import FrameType
 
 import msgspec
 
+from sterna.cli.hints import runnable
 from sterna.host.owner.status import size_text
 from sterna.query.terminal import harmless
 
@@ -53,7 +54,7 @@ def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list
 
 def say(*lines: str) -> None:
     """Writes lines to stdout, at once and harmless to the terminal."""
-    sys.stdout.write("".join(f"{harmless(line)}\n" for line in lines))
+    sys.stdout.write("".join(f"{harmless(runnable(line))}\n" for line in lines))
     sys.stdout.flush()
 
 
@@ -65,7 +66,7 @@ def say_json(answer: object) -> None:
 def warn(text: str) -> None:
     """Writes a line to stderr; a closed stderr does not end the command."""
     with suppress(OSError):
-        sys.stderr.write(f"sterna: {harmless(text)}\n")
+        sys.stderr.write(f"sterna: {harmless(runnable(text))}\n")
 
 
 @contextmanager

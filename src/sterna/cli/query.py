@@ -4,10 +4,10 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,7 @@ from sterna.export.workbench import check_file, is_stream, whole_file
 from sterna.query.terminal import Format
 
 if TYPE_CHECKING:
-    from sterna.query.engine import Engine
+    from sterna.query.engine import Engine, Result
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)B?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -134,9 +134,22 @@ def write_answer(
     out: Path | None = None,
     parameters: Mapping[str, object] | None = None,
     safe_cells: bool = False,
-) -> None:
-    """Writes the rows of a query to a file, or to stdout, where Ctrl-C ends it at once, even in DuckDB."""
+) -> int:
+    """Writes the rows of a query to a file, or to stdout, where Ctrl-C ends it at once, even in DuckDB.
+
+    Returns the number of rows.
+    """
     from sterna.query.output import write, write_parquet  # noqa: PLC0415 - see above
+
+    count = 0
+
+    def counted(result: "Result") -> "Result":
+        def rows() -> Iterator[tuple[Any, ...]]:
+            nonlocal count
+            for count, row in enumerate(result.rows, 1):  # noqa: B007 - it is what is counted
+                yield row
+
+        return result._replace(rows=rows())
 
     if out == Path("-"):
         out = None
@@ -146,11 +159,12 @@ def write_answer(
         if form == "parquet":
             if file.isatty():
                 raise UsageError("parquet is not for a terminal: add --out FILE, or send it into a pipe")
-            write_parquet(engine.run_arrow(sql, parameters), file)
+            count = write_parquet(engine.run_arrow(sql, parameters), file)
         elif out is None:
             width = shutil.get_terminal_size((_WIDTH, 24)).columns if file.isatty() else _WIDTH
-            result = engine.run(sql, parameters)
+            result = counted(engine.run(sql, parameters))
             write(result, format=form, out=sys.stdout, width=width, safe_cells=safe_cells)
         else:
             with open(file.fileno(), "w", encoding="utf-8", newline="", closefd=False) as text:
-                write(engine.run(sql, parameters), format=form, out=text, safe_cells=safe_cells)
+                write(counted(engine.run(sql, parameters)), format=form, out=text, safe_cells=safe_cells)
+    return count

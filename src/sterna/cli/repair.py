@@ -8,6 +8,7 @@ from sterna.cli.confinement import keep_to
 from sterna.cli.exits import Exit
 from sterna.cli.flags import FolderArgument, JsonOption, switch
 from sterna.cli.lines import plural, say, say_json, shown
+from sterna.errors import command
 
 
 def repair(
@@ -37,7 +38,8 @@ def repair(
     else:
         say(*map(str, made.findings), *(f"lost: {words}" for words in made.lost))
         if made.pages_again:
-            say(f"{plural(made.pages_again, 'page')} will be fetched again: sterna crawl --into {folder}")
+            again = command("crawl", "--into", folder)
+            say(f"{plural(made.pages_again, 'page')} will be fetched again: {again}")
         outcome = "nothing changed" if dry_run else "mended"
         found = f"{plural(len(made.findings), 'finding')}, {outcome}" if made.findings else "in order"
         say(f"{folder}: {found}")

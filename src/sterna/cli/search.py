@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -17,8 +18,8 @@ from sterna.cli.confinement import keep_to
 from sterna.cli.exits import Exit
 from sterna.cli.flags import FolderArgument, JsonOption, argument, option, switch
 from sterna.cli.flags import listen as listen_on
-from sterna.cli.lines import duration_text, plural, shown, stopped_by_signals, warn
-from sterna.errors import UsageError
+from sterna.cli.lines import duration_text, plural, say, shown, stopped_by_signals, warn
+from sterna.errors import UsageError, command
 from sterna.home.folder import MARKER, CollectionFolder, names_of
 from sterna.query.terminal import harmless
 from sterna.web.http_app import is_loopback
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from sterna.search.results import Found, Piece
 
 DEFAULT_LISTEN = "127.0.0.1:8600"
+QUERY = (sys.executable, "-P", "-m", "sterna", "query")  # -P: no module is taken from the working folder
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 # tantivy and Arrow are slow to load, and --help should not wait for them: the commands load them.
@@ -101,16 +103,14 @@ def index(
     with stopped_by_signals() as stop:
         is_whole, rows = bring_up(collection, is_anew=anew, stop=stop, show=_showing)
     if not is_whole:
-        again = "the index is unchanged" if anew else f"continue with: sterna index {folder}"
+        again = "the index is unchanged" if anew else f"continue with: {command('index', folder)}"
         warn(f"stopped; {again}")
         raise typer.Exit(int(Exit.STOPPED))
     seconds = duration_text(time.monotonic() - began)
     with Searcher(collection.index_folder) as searcher:
         pages = plural(searcher.page_count(), "page")
-    sys.stdout.write(
-        f"{plural(rows, 'version')} of pages read in {seconds}; {pages} can be searched:"
-        f" sterna search {folder} WORDS\n"
-    )
+    find = command("search", folder, "WORDS")
+    say(f"{plural(rows, 'version')} of pages read in {seconds}; {pages} can be searched: {find}")
 
 
 def serve(
@@ -121,8 +121,9 @@ def serve(
     name: Annotated[
         str, option("NAME", "What the page calls the collection. (default: the folders' names)")
     ] = "",
+    sql: Annotated[bool, switch("Offer a page for queries in SQL, too.", "--sql/--no-sql")] = True,
 ) -> None:
-    """Show a search page for a collection, with a JSON API beside it. Ctrl-C ends it.
+    """Show a search page for a collection, with a page for SQL and a JSON API beside it. Ctrl-C ends it.
 
     What a crawl brings while the page is shown is found a moment later.
     Example: sterna serve crawls/www.example.org
@@ -136,6 +137,7 @@ def serve(
 
         from sterna.api.search import open_searcher  # noqa: PLC0415
         from sterna.search.page.service import make_app, page_server  # noqa: PLC0415
+        from sterna.search.page.sql import Queries  # noqa: PLC0415
         from sterna.web.http_server import serve_until_signalled  # noqa: PLC0415
 
         if not all(map(_make_index, collections)):
@@ -151,7 +153,10 @@ def serve(
                 if not is_local:
                     warn(f"warning: other machines may reach {place}: anyone there can read the collection")
 
-            server = page_server(make_app(searcher, name=title, is_local=is_local))
+            # The scratch folder is the only place in which this process and its children may write.
+            environ = {**os.environ, "TMPDIR": tempfile.gettempdir()}
+            queries = Queries(QUERY, [str(each) for each in folders], environ) if sql else None
+            server = page_server(make_app(searcher, name=title, is_local=is_local, queries=queries))
             uvloop.run(serve_until_signalled(server, listener, on_ready=say_ready))
         typer.echo("stopped")
 

@@ -7,6 +7,7 @@ from msgspec.structs import asdict
 from sterna.cli.confinement import keep_to
 from sterna.cli.flags import FolderArgument, JsonOption
 from sterna.cli.lines import bytes_text, plural, say, say_json
+from sterna.errors import command
 from sterna.home.away.place import stop_words
 from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.records import OwnerRow
@@ -43,7 +44,7 @@ def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
         f" {counts.waiting_sites:,} sites waiting",
     )
     if counts.away:
-        say(f"  {plural(counts.away, 'crawler')} away at hosts: sterna crawlers {folder}")
+        say(f"  {plural(counts.away, 'crawler')} away at hosts: {command('crawlers', folder)}")
     for owner in found.owners:
         say(*owner_lines(owner, now=time.time()))
     if counts.errors:
@@ -51,13 +52,13 @@ def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
     if index.trouble:
         say(f"  {index.trouble}")
     elif not index.is_there:
-        say(f"  no search index: sterna index {folder}")
+        say(f"  no search index: {command('index', folder)}")
     elif index.pages_left:
-        say(f"  search index: {plural(index.pages_left, 'page')} left: sterna index {folder}")
+        say(f"  search index: {plural(index.pages_left, 'page')} left: {command('index', folder)}")
     else:
-        say(f"  search index: up to date: sterna search {folder} WORDS")
+        say(f"  search index: up to date: {command('search', folder, 'WORDS')}")
     if found.has_storage:
-        say(f"  storage rules: sterna storage status {folder}")
+        say(f"  storage rules: {command('storage', 'status', folder)}")
     for row in sorted(found.sites, key=lambda row: -row.pages)[:MAX_SITES]:
         robots = "" if row.robots != "disqualified" else f", disqualified: {row.reason}"
         say(f"  {row.pages:>9,} pages  {row.errors:>6,} errors  {row.site}{robots}")

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from sterna.cli.flags import FolderArgument, JsonOption, argument, command_group
 from sterna.cli.lines import date_text, plural, say, say_json
-from sterna.errors import UsageError
+from sterna.errors import UsageError, command
 from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.records import TrustRow
 from sterna.trust.judgement import BAD, Judgement
@@ -86,7 +86,7 @@ def _origin(text: str) -> str:
 
 
 def _unknown(folder: Path, origin: str) -> str:
-    return f"no host of {origin} was checked: sterna trust list {folder} lists them"
+    return f"no host of {origin} was checked: {command('trust', 'list', folder)} lists them"
 
 
 def _line(row: TrustRow, now: float) -> str:

@@ -116,6 +116,8 @@ def _with_needs(program: Program) -> Program:
     wanted: set[str] = {*program.keep.fields, *needs_of(program.rules)}
     if program.select:
         wanted |= columns_of(program.select)
+        if "language" in wanted & columns_of(program.select):
+            wanted.add("text")  # of which it is guessed where the page does not say it
     if not program.drives_loading:
         wanted.add("links")
     if program.least_change:

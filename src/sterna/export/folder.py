@@ -7,7 +7,7 @@ Unicode composition are one name on some file systems: the later one gets a hash
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -16,14 +16,19 @@ from urllib.parse import unquote
 
 from sterna.archive.warc_records import DATE_FORMAT
 from sterna.archive.warc_scan import packed_record
+from sterna.errors import UsageError
 from sterna.export.converter import Converter
+from sterna.export.markdown import text_to_markdown
 from sterna.export.markdown_cell import MAX_RECORD_BYTES, Conversion
 from sterna.export.selection import Selection
 from sterna.export.spill import Lookup
 from sterna.export.warc import WarcFile, entries
 from sterna.model import Record
+from sterna.query.engine import Result
+from sterna.query.output import distinct
+from sterna.query.terminal import as_plain
 from sterna.web.sitemap_file import xml_time
-from sterna.web.urls import path_of, site_of
+from sterna.web.urls import Canonical, path_of, site_of
 
 _IS_HTML = "content_type IN ('text/html', 'application/xhtml+xml')"
 _IS_READABLE = f"status = 200 AND (html IS NOT NULL OR text IS NOT NULL OR {_IS_HTML})"
@@ -34,6 +39,7 @@ _MAX_NAME_BYTES = 64
 _MAX_FOLDERS = 10
 _HASH_BYTES = (5, 10, 20)  # more where shorter ones are taken
 
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _UNSAFE = re.compile(r"[^\w.+=,@~-]")
 _PAGE = re.compile(r"\.x?html?\Z", re.IGNORECASE)
 # Devices on Windows, with any extension.
@@ -53,37 +59,63 @@ class _Page(Record, frozen=True):
     html: str | None
 
 
-def write_folder(source: Selection, folder: Path) -> int:
+def write_folder(source: Selection, folder: Path, *, is_main: bool = False) -> int:
     """Writes a file for each page with a text, and returns their number."""
     source.check()
     scratch, progress = source.scratch, source.progress
     with (
         Lookup(scratch / "paths") as taken,
+        Lookup(scratch / "names") as names,
         Lookup(scratch / "responses") as places,
         Converter() as converter,
     ):
         if source.warcs and source.count(f"{_IS_READABLE} AND {_IS_HTML} AND html IS NULL"):
             _note_responses(source, places)
         progress.begin("pages", total=source.count(_IS_READABLE), unit="pages")
+        # In order of the URLs, so that each export gives a page the same name.
+        for (url,) in source.engine.run(f"{source.select('url', and_where=_IS_READABLE)} ORDER BY url").rows:
+            names.put_newest(url, take_path(url, taken))
         folder.mkdir()
         count = 0
         for row in progress.of(source.rows(_COLUMNS, and_where=_IS_READABLE)):
             page = _Page(*row)
-            if body := converter.convert(_conversion(page, source.warcs, places)):
-                path = folder / take_path(page.url, taken)
+            if body := converter.convert(_conversion(page, source.warcs, places, is_main=is_main)):
+                path = folder / (names.get(page.url) or take_path(page.url, taken))
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(_front_matter(page) + body, "utf-8", newline="\n")
                 count += 1
     return count
 
 
-def _conversion(page: _Page, files: Sequence[WarcFile], places: Lookup) -> Conversion:
+def write_answer(result: Result, folder: Path, *, scratch: Path) -> int:
+    """Writes a file for each row of a query: its `url` names it, and after the other columns comes `text`."""
+    names = distinct(result.columns)
+    if not {"url", "text"} <= set(names):
+        raise UsageError("Markdown is made of url and text: write SELECT url, title, text ...")
+    folder.mkdir()
+    count, canonical = 0, Canonical(())
+    with Lookup(scratch / "paths") as taken:
+        for row in result.rows:
+            values = {name: as_plain(value) for name, value in zip(names, row, strict=True)}
+            url, text = canonical(str(values["url"])), values.pop("text")
+            if url is None:
+                raise UsageError(f"{values['url']!r} is not a web address: url must be that of a page")
+            path = folder / take_path(url, taken)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            head = {name: str(value) for name, value in values.items() if value is not None}
+            path.write_text(_front(head) + text_to_markdown(str(text or ""), ()), "utf-8", newline="\n")
+            count += 1
+    return count
+
+
+def _conversion(page: _Page, files: Sequence[WarcFile], places: Lookup, *, is_main: bool) -> Conversion:
     return Conversion(
         url=page.url,
         html=page.html or "",
         record=_record(page, files, places) if page.is_html and not page.html else b"",
         text=page.text or "",
         headings=tuple(page.headings or ()),
+        is_main=is_main,
     )
 
 
@@ -94,7 +126,12 @@ def _front_matter(page: _Page) -> str:
         "fetched": xml_time(page.fetched.timestamp()),
         "language": page.language,
     }
-    lines = [f"{name}: {yaml_text(value)}\n" for name, value in fields.items() if value]
+    return _front({name: value for name, value in fields.items() if value})
+
+
+def _front(fields: Mapping[str, str]) -> str:
+    names = (name if _PLAIN_NAME.fullmatch(name) else yaml_text(name) for name in fields)
+    lines = [f"{name}: {yaml_text(value)}\n" for name, value in zip(names, fields.values(), strict=True)]
     return f"---\n{''.join(lines)}---\n\n"
 
 

@@ -25,6 +25,8 @@ class ExportJob(Record, frozen=True, kw_only=True):
     force: bool = False
     safe_cells: bool = False  # of csv: no spreadsheet takes a text for a formula
 
+    main_content: bool = False  # of markdown: without menus and other frames
+
     @property
     def is_stream(self) -> bool:
         return is_stream(self.place)
@@ -49,13 +51,15 @@ def check_job(job: ExportJob) -> None:
         raise UsageError("--base goes with --to sitemap")
     if job.safe_cells and job.kind != "csv":
         raise UsageError(f"--safe-cells goes with --to csv, not with --to {job.kind}")
+    if job.main_content and job.kind != "markdown":
+        raise UsageError(f"--main-content goes with --to markdown, not with --to {job.kind}")
     if job.is_stream:
         if job.kind in ("wacz", "markdown"):
             raise UsageError(f"--to {job.kind} needs a file or folder, not a pipe: name it with --out")
     elif job.kind == "wacz" and job.place.suffix != ".wacz":
         raise UsageError(f"--out {job.place}: the name of a WACZ file must end with .wacz")
     elif job.is_folder:
-        check_folder(job.place)
+        check_folder(job.place, force=job.force and job.kind == "markdown")
     else:
         check_file(job.place, force=job.force)
 

@@ -34,7 +34,7 @@ def make(source: Selection, job: ExportJob, *, stdout: BinaryIO) -> Exported:
     made = source.scratch / "made"
     with storage_errors(job.place.absolute().parent):
         if job.kind == "markdown":
-            counted = write_folder(source, made), "page"
+            counted = write_folder(source, made, is_main=job.main_content), "page"
         elif job.is_folder:
             counted = raw.write_warcs(source, made)
         else:

@@ -10,6 +10,7 @@ from itertools import islice
 
 from selectolax.lexbor import LexborNode
 
+from sterna.export.main_content import frames_of, root_of
 from sterna.export.markdown_text import (
     BREAK,
     Blocks,
@@ -67,14 +68,18 @@ def _as_words(title: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![^\W_]){re.escape(title)}(?![^\W_])")
 
 
-def to_markdown(html: str, url: str) -> str:
-    """The Markdown of a page from `url`; ReadError if the parser runs out of memory."""
+def to_markdown(html: str, url: str, *, is_main: bool = False) -> str:
+    """The Markdown of a page, or of its main content; ReadError if the parser runs out of memory."""
     tree = parse(html)
     canonical = Canonical(drop_params=())
     stated = tree.css_first("head > base")
     base = stated.attributes.get("href") if stated else None
     writer = _Writer(canonical, base=canonical(base or ".", url) or url)
-    writer.walk(tree.body)
+    root, body = tree.body, tree.body
+    if is_main and body is not None:
+        root = root_of(body)
+        writer.left_out = frames_of(body, root=root)
+    writer.walk(root, is_alone=root is not body)
     return writer.blocks.text()
 
 
@@ -89,6 +94,7 @@ class _Writer:
         self._canonical = canonical
         self._base = base
         self.blocks = Blocks()
+        self.left_out: frozenset[int] = frozenset()  # elements, by their `mem_id`
         self._pieces: list[Piece] = []  # of the paragraph that is open
         self._style = Style.PLAIN
         self._href = ""
@@ -97,8 +103,9 @@ class _Writer:
         self._code: list[str] | None = None  # the text of the block of code that is open
         self._rows: list[list[str]] = []  # of the table of data that is open; none where none is
 
-    def walk(self, body: LexborNode | None) -> None:
-        stack: list[LexborNode | _Element | None] = [body]
+    def walk(self, root: LexborNode | None, *, is_alone: bool = False) -> None:
+        """Writes an element with what it contains; unless it is to be alone, what follows it too."""
+        stack: list[LexborNode | _Element | None] = [root.first_child if is_alone and root else root]
         while stack:
             last = stack.pop()
             if isinstance(last, LexborNode):
@@ -112,7 +119,7 @@ class _Writer:
         if node.tag_id == TEXT:
             self._add(node.text_content or "")
         tag = node.tag or ""
-        if not node.is_element_node or tag in _SKIPPED:
+        if not node.is_element_node or tag in _SKIPPED or (self.left_out and node.mem_id in self.left_out):
             return None, None
         element = None
         if self._code is None:

@@ -30,6 +30,7 @@ class Conversion(Record, frozen=True, kw_only=True):
     record: bytes = b""  # compressed
     text: str = ""
     headings: tuple[str, ...] = ()
+    is_main: bool = False  # without menus and other frames
 
 
 class Converted(Record, frozen=True):
@@ -55,7 +56,7 @@ def convert(page: Conversion) -> str:
     body = ""
     if html:
         with suppress(ReadError):  # the parser gave up; the stored text is used instead
-            body = to_markdown(html, page.url)
+            body = to_markdown(html, page.url, is_main=page.is_main)
     return body or text_to_markdown(page.text, page.headings)
 
 

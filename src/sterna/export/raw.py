@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from sterna.errors import UsageError
+from sterna.errors import UsageError, command
 from sterna.export.cdxj import blocks, index_line, timestamp
 from sterna.export.progress import ExportProgress
 from sterna.export.selection import Selection
@@ -92,7 +92,7 @@ def _begun(source: Selection) -> Iterator[Wants | None]:
     if not source.warcs:
         raise UsageError(
             f"{source.folder} has no WARC files, which a crawl writes with --warc: visit the pages again"
-            f" by 'sterna crawl --into {source.folder} --warc --refresh 1s'"
+            f" by '{command('crawl', '--into', source.folder, '--warc', '--refresh', '1s')}'"
         )
     source.check()
     with Lookup(source.scratch / "wanted") as wanted:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from sterna.archive.manifest import WarcPosition
 from sterna.archive.warc import OPEN
 from sterna.archive.warc_scan import members
-from sterna.errors import StorageError
+from sterna.errors import StorageError, command
 from sterna.export.progress import ExportProgress
 from sterna.model import Record
 
@@ -44,7 +44,7 @@ class WarcFile(Record, frozen=True):
             file.close()
             raise StorageError(
                 f"'{path}' has lost data: it holds {size_bytes} of {self.committed_bytes} bytes;"
-                f" run 'sterna repair {self.folder.parent}'"
+                f" run '{command('repair', self.folder.parent)}'"
             )
         raise StorageError(f"'{self.folder / self.name}' is gone: put it back and run the same command again")
 

@@ -57,13 +57,25 @@ def check_file(path: Path, *, force: bool) -> None:
         raise UsageError(f"{path} exists: name another file with --out, or overwrite it with --force")
 
 
-def check_folder(path: Path) -> None:
-    """UsageError if the path is a file or a folder with contents, which is never replaced."""
+def check_folder(path: Path, *, force: bool = False) -> None:
+    """UsageError if the path is a file, or a folder with contents that must not be replaced.
+
+    With `force` a folder of Markdown alone, as an earlier export made it, may be replaced.
+    """
     _check_parent(path)
     if os.path.lexists(path) and not path.is_dir():
         raise UsageError(f"{path} is a file: name a folder")
-    if path.is_dir() and any(path.iterdir()):
+    if not (path.is_dir() and any(path.iterdir())):
+        return
+    if not force:
         raise UsageError(f"{path} is not empty: name another folder with --out, or remove it first")
+    if other := next((each for each in path.rglob("*") if not _is_markdown(each)), None):
+        raise UsageError(f"{other} is no Markdown of an earlier export: name another folder with --out")
+
+
+def _is_markdown(path: Path) -> bool:
+    mode = path.lstat().st_mode
+    return stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and path.suffix == ".md")
 
 
 def _check_parent(path: Path) -> None:
@@ -112,7 +124,9 @@ def publish(made: Path, place: Path, *, force: bool = False) -> None:
 def _move(made: Path, place: Path, force: bool) -> None:
     with storage_errors(place.parent):
         if made.is_dir():
-            check_folder(place)
+            check_folder(place, force=force)
+            if place.is_dir() and any(place.iterdir()):
+                place.rename(made.with_name("replaced"))  # removed with the bench
         else:
             check_file(place, force=force)
         made.rename(place)

@@ -28,7 +28,7 @@ from sterna.home.dispatch import Borders, Carrier, Dispatch, Plan
 from sterna.home.errand import asks_more, choose_errand
 from sterna.home.errand import load as load_errand
 from sterna.home.folder import CollectionFolder
-from sterna.home.intake import Intake, OnStep
+from sterna.home.intake import Drain, Intake, OnStep, never_full
 from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import NOTHING, UNDER_WAY, Counts
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
@@ -69,6 +69,7 @@ class Run:
     migration: Migration | None = None  # None: crawlers stay here
     # Called after each commit; True stops the run.
     on_parcels: Callable[[tuple[Parcel, ...]], bool] = lambda parcels: False
+    drain: Drain = never_full  # awaited after it, before more is committed
     on_step: OnStep = ignore_step
     say: Callable[[str], None] = _log.info  # what a changed errand means for what is stored
 
@@ -328,7 +329,7 @@ class _Home:
         seed_sites = tuple(sorted(self._ledger.seed_sites()))
         scope = msgspec.structs.replace(
             self.options.scope(),
-            subtrees=crawler.scope.subtrees,
+            subtrees=self.options.subtrees or crawler.scope.subtrees,
             seed_sites=seed_sites if len(seed_sites) > 1 else (),
         )
         return msgspec.structs.replace(crawler, scope=scope, keeps_raw=self.options.warc)
@@ -351,6 +352,7 @@ class _Home:
             admit_outlink=self._borders.admits,
             on_commit=self._note_commit,
             crawler=self._errand.crawler.name,
+            drain=self.run.drain,
             on_step=self.run.on_step,
         )
         self._dispatch = self._make_dispatch(runtime, carrier, intake)
@@ -419,6 +421,7 @@ class _Home:
             rows=progress.rows,
             cpu_seconds=round(usage.cpu_seconds, 3),
             checked=progress.checked,
+            unmet=dict(progress.unmet.most_common()),
             collection=str(self.collection.folder),
         )
 

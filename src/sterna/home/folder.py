@@ -29,6 +29,7 @@ from sterna.errors import (
     NotACollection,
     StorageError,
     UsageError,
+    command,
 )
 from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
@@ -71,6 +72,13 @@ class CollectionFolder:
         self._marker()
         return self
 
+    def is_collection(self) -> bool:
+        try:
+            self._marker()
+        except CollectionError:
+            return False
+        return True
+
     def check_links(self) -> None:
         """Raises CollectionError if writing into this folder could change files outside of it."""
         refuse_stranger(self.folder)
@@ -107,7 +115,9 @@ class CollectionFolder:
 
     def lost(self, reason: str) -> LedgerLost:
         """The error of a collection that must not be touched before it is mended."""
-        return LedgerLost(f"{self.folder}: {reason}; nothing was changed: run 'sterna repair {self.folder}'")
+        return LedgerLost(
+            f"{self.folder}: {reason}; nothing was changed: run '{command('repair', self.folder)}'"
+        )
 
     def has_archive(self) -> bool:
         """True if there are segments or WARC files."""
@@ -171,7 +181,7 @@ class CollectionFolder:
             ) from None
         except (OSError, msgspec.MsgspecError) as error:
             raise NotACollection(
-                f"cannot read {self.folder / MARKER}: {error}; run 'sterna repair {self.folder}'"
+                f"cannot read {self.folder / MARKER}: {error}; run '{command('repair', self.folder)}'"
             ) from error
         if marker.sterna_collection != FORMAT:
             raise CollectionError(
@@ -205,7 +215,7 @@ class CollectionFolder:
     def _complaint(self, usual: str) -> str:
         """What is wrong with a folder without a marker: the usual, unless it was a collection once."""
         if self.has_archive() or self.ledger_path.exists():
-            return f"{self.folder} has lost its file {MARKER}: run 'sterna repair {self.folder}'"
+            return f"{self.folder} has lost its file {MARKER}: run '{command('repair', self.folder)}'"
         return usual
 
     def write_marker(self, id: str = "") -> None:

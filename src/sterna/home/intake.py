@@ -1,7 +1,7 @@
 """Intake: writes the rows of parcels to the archive and commits them to the ledger, each parcel once."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
@@ -22,8 +22,13 @@ MAX_URLS = 100_000  # of a batch, after which it is full: the ledger needs 300 b
 QUEUE_ROOM = 1024
 
 OnStep = Callable[[str], None]
+Drain = Callable[[], Awaitable[None]]
 Admit = Callable[[Target], bool]
 _Queued = tuple[Parcel, asyncio.Future[None]]  # a parcel, and its commit
+
+
+async def never_full() -> None:
+    """The drain of those who take everything at once."""
 
 
 @dataclass(eq=False, repr=False)
@@ -39,6 +44,7 @@ class Intake:
     on_commit: Callable[[tuple[Parcel, ...]], None]
     on_step: OnStep
     crawler: str = "default"
+    drain: Drain = never_full  # awaited after each commit: who takes the pages holds the crawl back
     _queue: asyncio.Queue[_Queued] = field(default_factory=lambda: asyncio.Queue(QUEUE_ROOM))
 
     async def take(self, parcel: Parcel) -> None:
@@ -56,6 +62,7 @@ class Intake:
                 batch.append(self._queue.get_nowait())
                 urls += _url_count(batch[-1][0])
             await self._commit(batch)
+            await self.drain()
 
     async def _commit(self, batch: list[_Queued]) -> None:
         parcels = [parcel for parcel, _ in batch]

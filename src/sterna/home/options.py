@@ -1,5 +1,6 @@
 """The options of a crawl as its user gives them; the ledger keeps them for the next run."""
 
+import difflib
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -10,7 +11,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from sterna.crawler.compiler import crawler_of_fields
-from sterna.crawler.scope import ScopeRules, seed_url
+from sterna.crawler.scope import ScopeRules, seed_url, subtree_path
 from sterna.crawler.spec import GENTLE_SECONDS, CrawlOptions
 from sterna.errors import ConfigError, UsageError, WireError
 from sterna.home.away.hosts import Configured
@@ -29,6 +30,7 @@ _LEAST_DELAY = 1e-3
 class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of a crawl: those that a spec may make, and the rest. `SETTINGS` explains each."""
 
+    subtrees: tuple[str, ...] = ()
     concurrency: int = 100
     limits: Limits | None = None
     keep: str = "all"
@@ -82,6 +84,9 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             _check(text.isprintable(), "--user-agent, --contact", text, "printable characters only")
         is_there = not self.ca_file or Path(self.ca_file).is_file()
         _check(is_there, "--ca-file", self.ca_file, "the name of an existing file")
+        for subtree in self.subtrees:
+            allowed = "write the beginning of a path, such as /docs/"
+            _check(subtree_path(subtree) is not None, "--subtree", subtree, allowed)
         ScopeRules(self.scope())
         self.blocked_names()
         self.seed_urls()
@@ -106,6 +111,7 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             stay=self.stay,
             include=self.include,
             exclude=self.exclude,
+            subtrees=tuple(filter(None, map(subtree_path, self.subtrees))),
             max_depth=self.max_depth,
             drop_params=self.drop_params,
             use_sitemaps=self.sitemaps,
@@ -152,6 +158,33 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return NO_LIMITS
         usual, per_second = Limits(), 1.0 / max(self.delay, _LEAST_DELAY)
         return Limits(*(Rate(max(rate.requests, per_second)) for rate in (usual.address, usual.domain)))
+
+
+def given_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as a Python program gives them, as `Options` holds them; None where one is not given.
+
+    Raises UsageError, in the words of the command, for an unknown name or a value of the wrong type.
+    """
+    fields = {field.name: field for field in msgspec.structs.fields(Options)}
+    if unknown := next((name for name in given if name not in fields), None):
+        near = difflib.get_close_matches(unknown, fields, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "see 'sterna crawl --help' for the options"
+        raise UsageError(f"{unknown!r} is not an option of a crawl: {hint}")
+    return {name: read_value(name, value, fields[name].type) for name, value in given.items()}
+
+
+def read_value(name: str, value: Any, kind: Any, *, is_text: bool = False) -> Any:
+    """The value of a setting; with `is_text` a number may be written in digits."""
+    if value is None:
+        return None
+    if isinstance(value, str) and kind == tuple[str, ...]:
+        value = (value,)
+    elif isinstance(value, Path):
+        value = str(value.absolute())
+    try:
+        return msgspec.convert(value, type=kind, strict=not is_text)
+    except msgspec.ValidationError:
+        raise UsageError(f"{flag_of(name)} {value} is invalid: {SETTINGS[name].wanted(kind)}") from None
 
 
 def read_config(path: Path, over: Options) -> Options:
@@ -258,4 +291,5 @@ def _origin(site: str) -> str | None:
 
 def _check(is_good: bool, option: str, value: object, allowed: str) -> None:
     if not is_good:
-        raise UsageError(f"{option} {value} is invalid: {allowed}")
+        shown = f"{value:g}" if isinstance(value, float) else value
+        raise UsageError(f"{option} {shown} is invalid: {allowed}")

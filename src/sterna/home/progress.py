@@ -42,6 +42,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float = 0.0
     saved: Saved = Saved()
     checked: int = 0  # pages of hosts that were also fetched from here, to check them
+    unmet: dict[str, int] = {}  # of the pages that were read here, how many failed which condition
 
 
 @dataclass(slots=True)
@@ -59,6 +60,7 @@ class Progress:
     fetched_at_hosts: int = 0  # bytes, not included in the usage
     crossed: int = 0  # bytes to and from hosts, headers included; set when the carrier is closed
     checked: int = 0  # pages of hosts that were also fetched from here
+    unmet: Counter[str] = field(default_factory=Counter)
     visits: Counter[str] = field(default_factory=Counter)
     limits: Counter[str] = field(default_factory=Counter)  # that ended visits, by their names
     total_pages: int = 0
@@ -74,6 +76,7 @@ class Progress:
             self.count(usage)
             self.total_pages += usage.pages
             self.rows += len(parcel.rows)
+            self.unmet.update(dict(parcel.unmet))
 
     def count(self, usage: Usage) -> None:
         self.usage = self.usage.plus(usage)

@@ -8,6 +8,7 @@ import math
 import sys
 from dataclasses import dataclass
 from functools import partial
+from typing import get_args
 
 from sterna.wire.keys import DEFAULT_KEYS
 
@@ -45,6 +46,22 @@ class Setting:
         most = f"to {self.most:g}" if self.most < sys.float_info.max else "or more"
         return f"{unit}{self.least:g} {most}"
 
+    def wanted(self, kind: object) -> str:
+        """The valid values in words, where one has the wrong type."""
+        types = [kind, *get_args(kind)]
+        words = next((words for each, words in _TYPES.items() if each in types), "see 'sterna crawl --help'")
+        unit = self.allowed.removeprefix("seconds, ")
+        return self.allowed if self.choices else ", ".join(filter(None, (words, unit)))
+
+
+_TYPES: dict[object, str] = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    tuple[str, ...]: "a text, or several",
+    str: "a text",
+}
+
 
 _scope, _politeness, _network, _hosts, _output = (partial(Setting, panel=panel) for panel in PANELS)
 
@@ -67,6 +84,12 @@ SETTINGS: dict[str, Setting] = {
     ),
     "exclude": _scope(
         metavar="REGEX", default="nothing", help="Never follow URLs that match this regular expression."
+    ),
+    "subtrees": _scope(
+        flag="--subtree",
+        metavar="PATH",
+        default="the whole site",
+        help="Follow only links below this path, such as /docs/. The start pages are fetched in any case.",
     ),
     "sitemaps": _scope(help="Read the sitemaps listed in robots.txt."),
     "drop_params": _scope(

@@ -56,12 +56,15 @@ def write(
                 out.flush()
 
 
-def write_parquet(result: Batches, out: BinaryIO) -> None:
-    """Writes all rows as Parquet; repeated names get a number."""
+def write_parquet(result: Batches, out: BinaryIO) -> int:
+    """Writes all rows as Parquet, and returns their number; repeated names get another one."""
+    count = 0
     schema, batches = with_distinct_names(result)
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
         for batch in batches:
             writer.write_batch(batch)
+            count += batch.num_rows
+    return count
 
 
 def with_distinct_names(result: Batches) -> Batches:

@@ -159,6 +159,7 @@ class Handler:
             page = self._pages.answered(target, reply, error=error.kind)
             return _Found(msgspec.structs.replace(page, size=size))
         self._packer.reading_seconds += document.cpu_seconds
+        self._packer.unmet.update(document.unmet)
         return _Found(self._pages.read(target, reply, document), document)
 
     async def _settle(self, target: Target, found: _Found) -> None:

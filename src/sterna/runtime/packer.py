@@ -40,6 +40,7 @@ class Packer:
         self.robots: Robots | None = None
         self._rows: list[bytes] = []
         self.errors: Counter[str] = Counter()
+        self.unmet: Counter[str] = Counter()  # conditions that pages failed; the handler adds to it
         self._size = self._page_count = 0
 
     @property
@@ -143,6 +144,7 @@ class Packer:
                 sent_bytes=used.sent_bytes - told.sent_bytes,
             ),
             ended=ended,
+            unmet=tuple(self.unmet.items()),
         )
         self._sent_pages += self._page_count
         self._clear()

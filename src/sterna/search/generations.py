@@ -27,7 +27,7 @@ from sterna.archive.disk import (
     storage_errors,
     sync_folder,
 )
-from sterna.errors import CollectionInUse, IndexUnusable
+from sterna.errors import CollectionInUse, IndexUnusable, command
 from sterna.search import schema
 from sterna.toml import stamp
 
@@ -195,7 +195,7 @@ def unusable(folder: Path, reason: str) -> IndexUnusable:
     """The error, with the command that rebuilds the index."""
     return IndexUnusable(
         f"the search index in {folder} is unusable ({reason}): rebuild it with"
-        f" 'sterna index {folder.parent} --anew'",
+        f" '{command('index', folder.parent, '--anew')}'",
         reason,
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from sterna.archive.disk import clean
-from sterna.errors import IndexUnusable
+from sterna.errors import IndexUnusable, command
 from sterna.search import generations, inbound, schema
 from sterna.search.inbound import Inbound
 from sterna.search.queries import Composed, Composer, ParsedQuery, parse
@@ -89,7 +89,7 @@ class Searcher:
         generation = generations.current(self._folder)
         if generation is None:
             folder = self._folder
-            raise IndexUnusable(f"{folder} has no search index yet: run 'sterna index {folder.parent}'")
+            raise IndexUnusable(f"{folder} has no search index yet: run '{command('index', folder.parent)}'")
         is_kept = before is not None and before.generation == generation
         if before is not None and is_kept and before.index_stamp in (None, generations.stamp_of(generation)):
             index, index_stamp = before.index, before.index_stamp

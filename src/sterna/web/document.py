@@ -15,6 +15,7 @@ from sterna.web.content_coding import decode_body, decode_start
 from sterna.web.extraction import Extracts, extract
 from sterna.web.html import Html, Texts, read_html, read_may
 from sterna.web.keywords import keywords_of
+from sterna.web.language import guess_language
 from sterna.web.markup import collapse, language_of
 from sterna.web.signature import change_between, digest_of, is_digest, likeness_of
 from sterna.web.sitemap import read_sitemap
@@ -83,6 +84,7 @@ class Document(Html, frozen=True, kw_only=True):
     extracts: Extracts = ()
     likeness: bytes = b""  # where changes are measured
     is_selected: bool = True  # by the crawler, which reads the document after this
+    unmet: Texts = ()  # if it is not, the conditions that it fails, in words
     cpu_seconds: float = 0.0  # spent on reading; set by the reader
 
 
@@ -135,10 +137,12 @@ def _with_text(document: Document, fetched: Fetched, *, body: bytes) -> Document
         return document
     decoded = decode_text(body, charset_of(fetched.content_type), is_html=False)[0]
     text = collapse(decoded.replace("\0", "\ufffd"))
+    language = document.language or guess_language(text)
     return replace(
         document,
         text=text if "text" in wants else "",
-        keywords=keywords_of("", (), "", text, document.language) if "keywords" in wants else (),
+        language=language,
+        keywords=keywords_of("", (), "", text, language) if "keywords" in wants else (),
     )
 
 
@@ -157,7 +161,7 @@ def _with_html(document: Document, fetched: Fetched, *, body: bytes) -> Document
         document,
         **asdict(html)
         | {
-            "language": html.language or document.language,
+            "language": html.language or document.language or guess_language(html.text),
             "links": html.links if html.may_follow else _unfollowed(html.links),
         },
         marks=_marks(html.links) if html.may_follow else b"",

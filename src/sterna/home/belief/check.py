@@ -50,6 +50,7 @@ from sterna.trust.judgement import (
 from sterna.trust.sampling import ReportedPage, Witness
 from sterna.version import __version__
 from sterna.web.clock import Clock
+from sterna.web.language import guess_language
 from sterna.web.urls import fingerprint
 from sterna.wire.discovery import Offer
 
@@ -257,6 +258,8 @@ class Check:
         ours, second = self._seen.get(mark), self._again.get(mark)
         if excuses.is_excuse(page):
             return excuses.tried(page, ours)
+        if ours and not page.language and _may_be_guessed(ours):
+            ours = replace(ours, language="")  # hosts before 0.4 do not guess
         finding = judge(
             page,
             trimmed(ours, keep) if ours else None,
@@ -281,7 +284,8 @@ class Check:
         if self._select is None or seen.is_unchanged:
             return False
         page = replace(seen, depth=reported.depth, referrer=reported.referrer)
-        return self._select.judge(row_of(page, self.visit.site)) is True
+        readings = [page, replace(page, language="")] if _may_be_guessed(page) else [page]
+        return all(self._select.judge(row_of(each, self.visit.site)) is True for each in readings)
 
     # -- what the host did not mention -------------------------------------------------------------------
 
@@ -406,3 +410,8 @@ def _reader(crawler: Crawler) -> Crawler:
         facts=(),
         keeps_raw=False,
     )
+
+
+def _may_be_guessed(page: Page) -> bool:
+    """Whether the page's language may be a guess of ours, which another version need not make."""
+    return bool(page.language) and guess_language(page.text) == page.language

@@ -46,59 +46,61 @@ class Face(Record, frozen=True, kw_only=True):
 
     name: str
     bounds: Bounds = Bounds()
+    has_sql: bool = False  # there is a page for queries beside the search
 
 
 def start_page(face: Face, *, page_count: int) -> str:
     body = (
         f'<main class="start" id="main" tabindex="-1"><img src="{ICON.path}" alt="" width="88" height="88">'
-        f"<h1>{_text(cut(face.name, MAX_NAME))}</h1>{_form(face, '', is_first=True)}"
+        f"<h1>{text(cut(face.name, MAX_NAME))}</h1>{_form(face, '', is_first=True)}"
         f'<p class="count">{_counted(page_count, "page")} to search</p>{_ways()}</main>'
     )
-    return _document(face, f"Search {face.name}", body)
+    return document(face, f"Search {face.name}", body)
 
 
 def results_page(face: Face, found: Found) -> str:
     number = found.offset // found.limit + 1
     note = f"{found.note[:1].upper()}{found.note[1:]}"
-    said = f'<p class="note" role="note">{_text(cut(note, MAX_SNIPPET))}</p>' if note else ""
+    said = f'<p class="note" role="note">{text(cut(note, MAX_SNIPPET))}</p>' if note else ""
     hits = "\n".join(_hit(hit, found.words) for hit in found.hits)
     listed = f'\n<ol class="hits" role="list" start="{found.offset + 1}">\n{hits}\n</ol>\n'
     body = (
-        f'{_header(face, found.words)}<main id="main" tabindex="-1">{_heading(found)}'
+        f'{header(face, found.words)}<main id="main" tabindex="-1">{_heading(found)}'
         f"{said}{listed if hits else _nothing(found)}{_pager(face, found, number)}</main>"
     )
     place = f" (page {number})" if number > 1 else ""
-    return _document(face, f"{cut(plain(found.words), MAX_TITLE)}{place} - {face.name}", body)
+    return document(face, f"{cut(plain(found.words), MAX_TITLE)}{place} - {face.name}", body)
 
 
 def problem_page(face: Face, title: str, detail: str, *, words: str = "") -> str:
     """An error, and the form for the next search."""
     body = (
-        f'{_header(face, words)}<main id="main" tabindex="-1"><h1>{_text(title)}</h1><p>{_text(detail)}</p>'
+        f'{header(face, words)}<main id="main" tabindex="-1"><h1>{text(title)}</h1><p>{text(detail)}</p>'
         '<p><a href="/">Back to the search page</a></p></main>'
     )
-    return _document(face, f"{title} - {face.name}", body)
+    return document(face, f"{title} - {face.name}", body)
 
 
 # -- the frame ---------------------------------------------------------------------------------------------
 
 
-def _document(face: Face, title: str, body: str) -> str:
+def document(face: Face, title: str, body: str) -> str:
+    more = ' <a href="/sql">Query in SQL</a>.' if face.has_sql else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{_text(title)}</title>"
+        f"<title>{text(title)}</title>"
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><meta name="robots" content="noindex,nofollow">'
         f'<link rel="stylesheet" href="{STYLE.path}">'
         f'<link rel="icon" type="image/svg+xml" href="{ICON.path}">'
         '</head>\n<body><a class="skip" href="#main">Skip to the content</a>\n'
         f"{body}\n<footer><p>Found by Sterna. Programs ask <code>/api/search</code>:"
-        ' <a href="/openapi.json">its description</a>.</p></footer></body></html>\n'
+        f' <a href="/openapi.json">its description</a>.{more}</p></footer></body></html>\n'
     )
 
 
-def _header(face: Face, words: str) -> str:
-    name = _text(cut(face.name, MAX_NAME))
+def header(face: Face, words: str) -> str:
+    name = text(cut(face.name, MAX_NAME))
     home = f'<a class="name" href="/"><img src="{ICON.path}" alt="" width="32" height="32"> {name}</a>'
     return f"<header>{home}{_form(face, words)}</header>\n"
 
@@ -107,14 +109,14 @@ def _form(face: Face, words: str, *, is_first: bool = False) -> str:
     return (
         '<form role="search" action="/" method="get">'
         '<label class="unseen" for="q">Words to search for</label>'
-        f'<input id="q" name="q" type="search" value="{_text(words)}" maxlength="{face.bounds.letters}"'
+        f'<input id="q" name="q" type="search" value="{text(words)}" maxlength="{face.bounds.letters}"'
         ' required autocomplete="off" autocapitalize="none" spellcheck="false" enterkeyhint="search"'
         f'{" autofocus" if is_first else ""}><button type="submit">Search</button></form>'
     )
 
 
 def _ways() -> str:
-    rows = "".join(f"<dt><code>{_text(way)}</code></dt><dd>{_text(meaning)}</dd>" for way, meaning in _WAYS)
+    rows = "".join(f"<dt><code>{text(way)}</code></dt><dd>{text(meaning)}</dd>" for way, meaning in _WAYS)
     heading = '<h2 id="ways">Query syntax</h2>'
     return f'<section aria-labelledby="ways">{heading}<dl class="ways">{rows}</dl></section>'
 
@@ -123,7 +125,7 @@ def _ways() -> str:
 
 
 def _heading(found: Found) -> str:
-    words = f"<q>{_text(cut(found.words, MAX_TITLE))}</q>"
+    words = f"<q>{text(cut(found.words, MAX_TITLE))}</q>"
     if not found.hits:
         said = "No more pages for" if found.total and found.offset else "Nothing found for"
         return f"<h1>{said} {words}</h1>"
@@ -139,12 +141,12 @@ def _hit(hit: Hit, words: str) -> str:
     pieces = cut_pieces(hit.title_pieces or (Piece(hit.title),), MAX_TITLE)
     title = _marked(pieces)
     if not any(piece.text.strip() for piece in pieces):
-        title = _text(cut(path_shown(hit.url).strip("/") or host_of(hit.url), MAX_TITLE))
-    said = [_text(cut(hit.collection, MAX_NAME)), _text(language_name(hit.language))]
+        title = text(cut(path_shown(hit.url).strip("/") or host_of(hit.url), MAX_TITLE))
+    said = [text(cut(hit.collection, MAX_NAME)), text(language_name(hit.language))]
     about = [*said, _moment(hit.fetched), _same_site(hit, words)]
     dot = '<span class="dot" aria-hidden="true"> · </span>'
     return (
-        f'<li><p class="where">{_address(hit.url)}</p><h2 dir="auto"{lang}>{_link(hit.url, title)}</h2>'
+        f'<li><p class="where">{_address(hit.url)}</p><h2 dir="auto"{lang}>{link(hit.url, title)}</h2>'
         f'<p class="snippet" dir="auto"{lang}>{_marked(cut_pieces(hit.snippet, MAX_SNIPPET))}</p>'
         f'<p class="about">{dot.join(filter(None, about))}</p>{_alike(hit.folded)}</li>'
     )
@@ -157,7 +159,7 @@ def _marked(pieces: Iterable[Piece]) -> str:
     return f"{html.removesuffix(_CUT)}&nbsp;{ELLIPSIS}" if html.endswith(_CUT) else html
 
 
-def _link(url: str, html: str) -> str:
+def link(url: str, html: str) -> str:
     """A link if the URL is an HTTP address, the text alone if not."""
     if not is_web(url):
         return html
@@ -166,10 +168,10 @@ def _link(url: str, html: str) -> str:
 
 def _address(url: str) -> str:
     if not is_web(url):
-        return f"<bdi>{_text(cut(url, MAX_ADDRESS))}</bdi>"
+        return f"<bdi>{text(cut(url, MAX_ADDRESS))}</bdi>"
     host, path = host_of(url), path_shown(url).rstrip("/")
     left = max(0, MAX_ADDRESS - len(host))
-    return f'<bdi class="host">{_text(cut(host, MAX_ADDRESS))}</bdi><bdi>{_text(cut(path, left))}</bdi>'
+    return f'<bdi class="host">{text(cut(host, MAX_ADDRESS))}</bdi><bdi>{text(cut(path, left))}</bdi>'
 
 
 def _same_site(hit: Hit, words: str) -> str:
@@ -177,7 +179,7 @@ def _same_site(hit: Hit, words: str) -> str:
     if not host or "site:" in words.lower():
         return ""
     # For screen readers, which would otherwise read the same link ten times.
-    unseen = f'<span class="unseen">{_text(cut(f", {host}", MAX_NAME))}</span>'
+    unseen = f'<span class="unseen">{text(cut(f", {host}", MAX_NAME))}</span>'
     return f'<a href="{_results(f"{words} site:{host}")}" rel="nofollow">Only this site{unseen}</a>'
 
 
@@ -191,7 +193,7 @@ def _moment(seconds: float) -> str:
 def _alike(urls: Sequence[str]) -> str:
     if not urls:
         return ""
-    items = "".join(f"<li>{_link(url, _address(url))}</li>" for url in urls[:MAX_ALIKE])
+    items = "".join(f"<li>{link(url, _address(url))}</li>" for url in urls[:MAX_ALIKE])
     more = len(urls) - MAX_ALIKE
     rest = f"<li>and {more:,} more</li>" if more > 0 else ""
     return f'<details><summary>and {len(urls):,} alike</summary><ul role="list">{items}{rest}</ul></details>'
@@ -200,7 +202,7 @@ def _alike(urls: Sequence[str]) -> str:
 def _nothing(found: Found) -> str:
     if found.total and found.offset:
         return f'<p><a href="{_results(found.words)}">To the first page of results</a></p>'
-    hints = "".join(f"<li>{_text(hint)}</li>" for hint in hints_for(found.words))
+    hints = "".join(f"<li>{text(hint)}</li>" for hint in hints_for(found.words))
     return f"<ul>{hints}</ul>{_ways()}"
 
 
@@ -253,5 +255,5 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _text(value: str) -> str:
+def text(value: str) -> str:
     return escape(plain(value))

@@ -15,6 +15,8 @@ from sterna.errors import SternaError
 from sterna.search.page import api
 from sterna.search.page.api import JSON_TYPE, Bounds, SearchRequest, encode
 from sterna.search.page.html import ICON, STYLE, Face, problem_page, results_page, start_page
+from sterna.search.page.sql import Queries, Schema
+from sterna.search.page.sql_html import sql_page
 from sterna.search.results import Found, Searches
 from sterna.web.http_app import TEXT_TYPE, App, Handler, Headers, HttpError, HttpRequest, HttpResponse
 from sterna.web.http_server import Server, make_server
@@ -26,7 +28,7 @@ GRACE_SECONDS = 6  # longer than a search may take
 RETRY_SECONDS = 5
 
 _POLICY = "style-src 'self'; img-src 'self'; form-action 'self'"
-_FOR_PROGRAMS = ("/api/", "/healthz", "/openapi.json")
+_FOR_PROGRAMS = ("/api/", "/healthz", "/openapi.json", "/sql.")
 _LATER: Headers = (("retry-after", str(RETRY_SECONDS)),)
 _ROBOTS = b"User-agent: *\nDisallow: /\n"  # the links of result pages never end
 
@@ -34,9 +36,17 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def make_app(searcher: Searches, *, name: str, is_local: bool, bounds: Bounds | None = None) -> App:
-    """The app for a collection of this name."""
-    service = _Service(searcher, Face(name=name, bounds=bounds or Bounds()))
+def make_app(
+    searcher: Searches,
+    *,
+    name: str,
+    is_local: bool,
+    bounds: Bounds | None = None,
+    queries: Queries | None = None,
+) -> App:
+    """The app for a collection of this name; with a page for SQL if there are `queries`."""
+    face = Face(name=name, bounds=bounds or Bounds(), has_sql=queries is not None)
+    service = _Service(searcher, face, queries)
     return App(service.routes(), policy=_POLICY, is_local=is_local, show_error=service.show_error)
 
 
@@ -50,17 +60,29 @@ def page_server(app: App) -> Server:
     )
 
 
+def _sql_of(request: HttpRequest) -> str:
+    if not (sql := request.query.get("sql", "").strip()):
+        raise HttpError(400, "sql is missing: write a query, such as sql=SELECT+url+FROM+page")
+    return sql
+
+
 class _Service:
-    def __init__(self, searcher: Searches, face: Face) -> None:
+    def __init__(self, searcher: Searches, face: Face, queries: Queries | None) -> None:
         bounds = face.bounds
         self._searcher = searcher
         self._face = face
+        self._queries = queries
+        self._schema = Schema(queries) if queries else None
         self._free = asyncio.Semaphore(bounds.searches)
         self._waiting = 0  # requests whose search has not begun; changed by `_do` alone
         self._description = msgspec.json.encode(api.describe(face.name, bounds))
 
     def routes(self) -> dict[str, Handler]:
+        sql: dict[str, Handler] = {}
+        if self._queries:
+            sql = {"/sql": self.sql, "/sql.csv": self.sql_csv, "/sql.json": self.sql_json}
         return {
+            **sql,
             "/": self.page,
             "/api/search": self.search_api,
             "/openapi.json": self.description,
@@ -79,6 +101,29 @@ class _Service:
     async def search_api(self, request: HttpRequest) -> HttpResponse:
         wanted = api.api_request(request.query, self._face.bounds)
         return HttpResponse(body=encode(await self._search(wanted)), media_type=JSON_TYPE)
+
+    async def sql(self, request: HttpRequest) -> HttpResponse:
+        assert self._queries and self._schema
+        sql, table, error, status = request.query.get("sql", "").strip(), None, "", 200
+        reading = asyncio.ensure_future(self._schema.tables())
+        if sql:
+            try:
+                table = await self._queries.table(sql)
+            except HttpError as wrong:
+                error, status = wrong.detail, wrong.status
+        tables = await reading
+        page = sql_page(self._face, self._queries.bounds, sql=sql, tables=tables, table=table, error=error)
+        return HttpResponse(status=status, body=page.encode(errors="replace"))
+
+    async def sql_csv(self, request: HttpRequest) -> HttpResponse:
+        assert self._queries
+        body = await self._queries.csv(_sql_of(request))
+        shown = (("content-disposition", 'attachment; filename="query.csv"'),)
+        return HttpResponse(body=body, media_type="text/csv; charset=utf-8", headers=shown)
+
+    async def sql_json(self, request: HttpRequest) -> HttpResponse:
+        assert self._queries
+        return HttpResponse(body=await self._queries.json(_sql_of(request)), media_type=JSON_TYPE)
 
     async def description(self, request: HttpRequest) -> HttpResponse:
         return HttpResponse(body=self._description, media_type=JSON_TYPE)

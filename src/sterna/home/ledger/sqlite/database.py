@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from sterna.errors import CollectionError, EmptyCollection, LedgerLost
+from sterna.errors import CollectionError, EmptyCollection, LedgerLost, command
 from sterna.home.ledger.sqlite import schema
 from sterna.home.ledger.sqlite.lookup import Lookup
 from sterna.model import Record
@@ -108,11 +108,11 @@ class Database:
             self.connection.close()
             raise LedgerLost(
                 f"{self._path} names a file outside of its collection, {str(wrong[0])[:80]!r}: somebody else"
-                f" wrote it; nothing was changed: run 'sterna repair {self._path.parent}'"
+                f" wrote it; nothing was changed: run '{command('repair', self._path.parent)}'"
             )
 
     def _translated(self) -> AbstractContextManager[None]:
-        mend = f"run 'sterna repair {self._path.parent}'"
+        mend = f"run '{command('repair', self._path.parent)}'"
         write = f"make {self._path.parent} writable, or copy it to a folder that is"
         advice = {"malformed": mend, "not a database": mend, "readonly": write, "unable to open": write}
         return translated("ledger", self._path, advice=advice)
