@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from sterna.model import Deliver, Hold, Visit
+from sterna.model import Deliver, Hold, Raw, Visit
 from sterna.runtime.access import Access, Kit, RuntimeConfig
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.readers import Readers
@@ -15,10 +15,12 @@ from sterna.web.bodies import BodyRoom
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlFetcher
 from sterna.web.dns import DnsResolver, Resolver
-from sterna.web.http import Fetcher
+from sterna.web.document import Fetched
+from sterna.web.http import Fetcher, read_head
 from sterna.web.politeness import Gate
 
 MANY_VISITS = 32
+MAX_HEAD_BYTES = 512 * 1024  # of a stranger's response: curl accepts no larger one
 
 
 class Runtime:
@@ -65,6 +67,14 @@ class Runtime:
         """Waits until the caller may make a request to the visit's site; FetchError if it may not."""
         self._kit.gate.restore(visit.holds)
         await Access(self._kit, visit).take_turn(f"{visit.site}/")
+
+    async def digest(self, raw: Raw) -> bytes:
+        """The digest of a stranger's response, decoded in a cell; ReadError if it cannot be decoded."""
+        fields = read_head(raw.response_head[:MAX_HEAD_BYTES])
+        codings = [value for name, value in fields if name == "content-encoding"]
+        # Without a status only the digest is made of a body.
+        fetched = Fetched(url="", status=0, content_encoding=", ".join(codings), body=raw.body)
+        return (await self._kit.readers.read(fetched)).digest
 
     def peak_memory_bytes(self) -> int:
         return self._kit.readers.peak_memory_bytes()

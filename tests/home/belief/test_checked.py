@@ -26,7 +26,7 @@ from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Out, TrustRow
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.progress import Progress
-from sterna.model import Checkpoint, Deliver, Ended, Page, Parcel, Target, Usage, Visit
+from sterna.model import Checkpoint, Deliver, Ended, Page, Parcel, Raw, Target, Usage, Visit
 from sterna.trust.score import DAY, Score, belief
 from sterna.version import __version__
 from sterna.web.signature import digest_of
@@ -74,6 +74,9 @@ class FakeHere:
         pages = [page(int(path[1:])) for path in paths] if self.is_reachable else []
         usage = Usage(requests=len(paths), bytes_received=100 * len(paths))
         await deliver(replace(plain_parcel(1, *pages), usage=usage, ended=Ended.FINISHED))
+
+    async def digest(self, raw: Raw) -> bytes:
+        raise AssertionError("no page has a raw response")
 
 
 @dataclass
