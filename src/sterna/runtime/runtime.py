@@ -11,7 +11,7 @@ from sterna.runtime.engine.client import Engines
 from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
 from sterna.runtime.visit import VisitLoop
-from sterna.web.bodies import BodyRoom
+from sterna.web.bodies import DOCUMENT_ROOM_BYTES, BodyRoom
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlFetcher
 from sterna.web.dns import DnsResolver, Resolver
@@ -50,9 +50,11 @@ class Runtime:
         """
         self._kit.readers.begin()  # while robots.txt is fetched
         config = self._kit.config
-        gate = self._kit.gate if config.shares_holds else Gate(config.limits)
-        fetcher = through(self._kit.fetcher) if through else self._kit.fetcher
-        kit = replace(self._kit, gate=gate, fetcher=fetcher, reins=reins or Reins(self._kit.clock))
+        kit = replace(self._kit, reins=reins or Reins(self._kit.clock))
+        if through:
+            kit = replace(kit, fetcher=through(kit.fetcher))
+        if not config.shares_holds:  # the documents of an owner who does not fetch them stay here
+            kit = replace(kit, gate=Gate(config.limits), documents=BodyRoom(DOCUMENT_ROOM_BYTES))
         kit.gate.restore(visit.holds)
         self._under_way += 1
         is_one_of_many = self._under_way > MANY_VISITS
@@ -99,6 +101,7 @@ async def open_runtime(
             gate=Gate(config.limits),
             slots=asyncio.Semaphore(config.connections),
             bodies=BodyRoom(),
+            documents=BodyRoom(DOCUMENT_ROOM_BYTES),
             readers=await stack.enter_async_context(Readers(config.readers, is_jailed=config.is_jailed)),
             engines=await stack.enter_async_context(Engines(is_jailed=config.is_jailed)),
             config=config,

@@ -11,9 +11,10 @@ from msgspec.structs import asdict
 from sterna.model import Links, Page
 from sterna.web.signature import likeness_of
 from sterna.web.urls import MAX_URL_LENGTH
-from sterna.web.weight import weight_of
+from sterna.web.weight import weight_of, weight_of_texts
 
 COMPARED = ("title", "description", "keywords", "headings", "language", "links", "text", "html")
+LIKE_CHARS = 64 * 1024  # of a text, from its beginning, of which its likeness is made
 LIGHT_BYTES = 256 * 1024  # of memory; two samples of such pages take 30 MB
 
 
@@ -28,11 +29,8 @@ def is_light(page: Page) -> bool:
 
 def weight_of_page(page: Page) -> int:
     """The memory that the texts of a page take."""
-    texts = (page.title, page.description, page.text, page.html, page.content_type, page.modified, page.etag)
-    links = (page.links.urls, page.links.texts, page.links.rels)
-    extracts = (text for name, found in page.extracts for text in (name, *found))
     headers = (text for header in page.headers for text in header)
-    return sum(map(weight_of, (texts, links, page.keywords, page.headings, extracts, headers)))
+    return weight_of_texts(page) + weight_of((page.content_type, page.modified, page.etag, *headers))
 
 
 def sketch_of(page: Page) -> Sketch:
@@ -46,7 +44,8 @@ def sketch_of(page: Page) -> Sketch:
         # Where a redirect leads; if that is longer than a URL can be, it still is.
         "links": Links(page.links.urls[: MAX_URL_LENGTH + 1]),
         "html": blake2b(texts).hexdigest(),
-        "likeness": page.likeness or likeness_of(page.text),
+        # The words of a whole text would take many times its memory.
+        "likeness": likeness_of(page.text[:LIKE_CHARS]) if page.text else page.likeness,
         "raw": None,
     }
     return Sketch(**asdict(page) | small)

@@ -2,6 +2,9 @@
 
 import re
 from collections.abc import Iterable
+from typing import Protocol
+
+from sterna.model import Links
 
 _IS_WIDE = re.compile("[\U00010000-\U0010ffff]").search
 _IS_BROAD = re.compile("[\u0100-\uffff]").search
@@ -14,6 +17,35 @@ _IS_BROAD_UTF8 = re.compile(rb"[\xc4-\xff]").search
 def weight_of(texts: Iterable[str]) -> int:
     """The bytes that the texts take in memory."""
     return sum(len(text) * _width(text) for text in texts)
+
+
+class HasTexts(Protocol):
+    """What a page has in common with the document that is read of a response."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def html(self) -> str: ...
+    @property
+    def keywords(self) -> tuple[str, ...]: ...
+    @property
+    def headings(self) -> tuple[str, ...]: ...
+    @property
+    def links(self) -> Links: ...
+    @property
+    def extracts(self) -> tuple[tuple[str, tuple[str, ...]], ...]: ...
+
+
+def weight_of_texts(page: HasTexts) -> int:
+    """The memory that the texts of a page take, but for what its server said of it."""
+    links = page.links
+    columns = (page.title, page.description, page.text, page.html, links.urls, links.texts, links.rels)
+    extracts = (text for name, found in page.extracts for text in (name, *found))
+    return sum(map(weight_of, (columns, page.keywords, page.headings, extracts)))
 
 
 def weight_of_utf8(data: bytes) -> int:
