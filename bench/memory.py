@@ -10,16 +10,35 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.greedy_host import (
+    Fill,
+    greedy_host,
+    long_html,
+    long_texts,
+    many_links,
+    raw_responses,
+    too_wide,
+    wide_texts,
+)
 from bench.measuring import descendants, pss_bytes
-from tests.servers.bombs import brotli_bomb, gzip_bomb, zstd_bomb
+from tests.servers.bombs import brotli_bomb, gzip_bomb, wide_text, zstd_bomb
 from tests.servers.hostile import HostileServer
 
 LIMIT_BYTES = 400_000_000
 LOOK_SECONDS = 0.05
 MOST_SECONDS = 60
+WIDE_MB = (47, 11, 5, 1)  # too large for a reader's answer, and ever less so
+PARCELS = {
+    "texts of 6 MB with an emoji": wide_texts,
+    "texts of 40 MB with an emoji": too_wide,
+    "two texts of 12 MB": long_texts,
+    "HTML of 24 MB": long_html,
+    "800,000 links": many_links,
+}
 SESSIONS = ("--max-pages", "5000", "--max-depth", "5000")
 
 
@@ -31,6 +50,7 @@ class Case:
     links: Sequence[str] = ()
     flags: Sequence[str] = ()
     robots: bytes = b""
+    fill: Fill | None = None  # the parcels of the site's host, if it has one
 
 
 @dataclass(slots=True)
@@ -53,6 +73,21 @@ def _cases() -> list[Case]:
         Case("400 bodies of 15 MB", [f"/big?mb=15&n={n}" for n in each]),
         Case("400 bodies without an end", [f"/endless?n={n}" for n in each]),
         Case("bombs", [f"/bomb.{kind}?n={n}" for n in range(60) for kind in ("gz", "br", "zst")]),
+        *(
+            Case(f"texts of {mb} MB with an emoji", [f"/wide?mb={mb}&n={n}" for n in range(60)])
+            for mb in WIDE_MB
+        ),
+        Case("400 bodies of 15 MB, --warc", [f"/big?mb=15&n={n}" for n in each], ["--warc"]),
+        Case("60 texts of 5 MB with an emoji, --warc", [f"/wide?mb=5&n={n}" for n in range(60)], ["--warc"]),
+        Case(
+            "60 texts of 15 MB, uncompressed, --warc", [f"/text?mb=15&n={n}" for n in range(60)], ["--warc"]
+        ),
+        Case("60 texts of 15 MB, uncompressed", [f"/text?mb=15&n={n}" for n in range(60)]),
+        Case(
+            "60 pages of 7 MB, their HTML kept",
+            [f"/text.html?mb=7&n={n}" for n in range(60)],
+            ["--keep", "html,text,links"],
+        ),
         Case("40 pages with 300,000 links each", [f"/manylinks?n={300_000 + n}" for n in range(40)]),
         Case("100 pages 100,000 elements deep", [f"/deep?n={n}" for n in range(100)]),
         Case("400 heads of 1 MB", [f"/badheaders?n={n}" for n in each]),
@@ -62,6 +97,17 @@ def _cases() -> list[Case]:
         ),
         Case("robots.txt of 50 MB", robots=b"Disallow: /x*y*z$\n" * 2_800_000),
         Case("400 chains of redirects", [f"/chain/{n}000" for n in each]),
+        *(
+            Case(f"host: {name}{how}", flags=flags, fill=fill)
+            for name, fill in PARCELS.items()
+            for how, flags in (("", ["--check", "none"]), (", held and checked", ["--check", "strict"]))
+        ),
+        Case("host: raw responses of 24 MB", flags=["--check", "none", "--warc"], fill=raw_responses),
+        Case(
+            "host: raw responses of 24 MB, held and checked",
+            flags=["--check", "strict", "--warc"],
+            fill=raw_responses,
+        ),
     ]
 
 
@@ -69,6 +115,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--only", default="", help="only the cases whose names contain this")
     only = parser.parse_args().only
+    for mb in WIDE_MB:
+        wide_text(mb * 1_000_000)
     for make in (gzip_bomb, brotli_bomb, zstd_bomb):
         make()
     print(
@@ -90,16 +138,21 @@ def main() -> None:
 
 def _crawl(case: Case) -> tuple[float, Peak]:
     began, peak = time.monotonic(), Peak()
-    with tempfile.TemporaryDirectory() as folder, HostileServer().run_in_thread() as server:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        server = stack.enter_context(HostileServer().run_in_thread())
         server.links = list(case.links)
         server.robots = (200, {}, case.robots)
         limits = ["--delay", "0", "--max-seconds", str(MOST_SECONDS), "--no-index", "--quiet"]
+        if case.fill:
+            endpoint = stack.enter_context(greedy_host(server.url, case.fill))
+            limits += ["--host", f"{server.url}={endpoint}", "--keys", str(Path(folder) / "keys")]
         command = [sys.executable, "-m", "sterna", "crawl", server.url, "--into", str(Path(folder) / "c")]
         with subprocess.Popen([*command, *limits, *case.flags], stdout=subprocess.DEVNULL) as process:
             while process.poll() is None:
                 peak.look(process.pid)
                 time.sleep(LOOK_SECONDS)
-        if not server.log or process.returncode not in (0, 3, 4):
+        if not (server.log or case.fill) or process.returncode not in (0, 3, 4):
             raise RuntimeError(f"the crawl of {case.name!r} ended with {process.returncode}")
     return time.monotonic() - began, peak
 

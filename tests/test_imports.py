@@ -122,3 +122,73 @@ def test_nothing_imports_the_command_line() -> None:
         and any(room_of(other) == "cli" for other in imports_of(module))
     }
     assert users == set()
+
+
+# Who may import what decodes or parses the bytes of strangers: it runs in cells only.
+READING: dict[str, set[str]] = {
+    "sterna.runtime.reader.serve": set(),  # an entry of cells
+    "sterna.export.markdown_cell.serve": set(),
+    "sterna.export.markdown.to_markdown": {"sterna.export.markdown_cell"},
+    "sterna.web.document.read_document": {"sterna.runtime.reader"},
+    "sterna.web.sitemap.read_sitemap": {"sterna.web.document"},
+    "sterna.web.html.read_html": {"sterna.web.document"},
+    "sterna.web.extraction.extract": {"sterna.web.document"},
+    "sterna.web.tree.parse": {"sterna.web.walk", "sterna.web.extraction", "sterna.export.markdown"},
+    "sterna.web.content_coding.decode_body": {
+        "sterna.web.document",
+        "sterna.web.sitemap",
+        "sterna.export.markdown_cell",
+    },
+}
+# And libraries; of those that have other uses too, the uses are Sterna's own files and messages.
+DECODERS = {
+    "brotli": {"sterna.web.content_coding"},
+    "selectolax": {
+        "sterna.web.tree",
+        "sterna.web.walk",
+        "sterna.web.extraction",
+        "sterna.export.markdown",
+        "sterna.export.main_content",
+    },
+    "xml": {"sterna.web.sitemap"},
+    "zlib": {
+        "sterna.web.content_coding",
+        "sterna.web.signature",  # crc32 alone
+        "sterna.search.generations",  # crc32 alone
+        "sterna.home.belief.quarantine",  # crc32 alone
+        "sterna.archive.warc_scan",  # WARC files of a collection
+        "sterna.host.owner.access_log",  # the owner's own logs
+    },
+    "zstandard": {
+        "sterna.web.content_coding",
+        "sterna.wire.compression",  # messages, after their seal was verified
+        "sterna.wire.known",
+        "sterna.wire.orders",
+        "sterna.crawler.pack",  # crawlers' files
+        "sterna.home.away.luggage",  # files that Sterna wrote
+        "sterna.home.belief.quarantine",
+        "sterna.host.visiting.logbook",
+        "sterna.search.documents",
+    },
+}
+
+
+@pytest.mark.parametrize("function", READING)
+def test_what_reads_the_bytes_of_strangers_is_called_in_cells_only(function: str) -> None:
+    module = function.rpartition(".")[0]
+    users = {
+        other
+        for other, path in modules().items()
+        if {function, module} & set(names_in(path)) and other != module
+    }
+    assert users == READING[function]
+
+
+@pytest.mark.parametrize("library", DECODERS)
+def test_decoders_of_the_bytes_of_strangers_have_known_users(library: str) -> None:
+    users = {
+        module
+        for module, path in modules().items()
+        if any(name.split(".")[0] == library for name in names_in(path))
+    }
+    assert users == DECODERS[library]

@@ -153,6 +153,16 @@ def test_nothing_is_renamed_before_it_is_synced(tmp_path: Path, monkeypatch: pyt
     ]
 
 
+def test_statistics_copy_no_long_texts(tmp_path: Path) -> None:
+    store = SegmentStore(tmp_path)
+    (page, *_) = store.write_pages(pages(0, 3))
+    group = pq.read_metadata(store.path(page.name)).row_group(0)
+    columns = [group.column(position) for position in range(group.num_columns)]
+    told = {each.path_in_schema for each in columns if each.is_stats_set}
+    assert "text" not in told
+    assert {"url", "fetched", "status"} <= told
+
+
 def test_merged_segment_has_the_rows_of_all(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
     parts = [store.write_pages(pages(10 * number, 10))[0] for number in range(4)]

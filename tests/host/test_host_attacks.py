@@ -22,6 +22,7 @@ from tests.servers.pages import Page, PageServer, linking
 from tests.servers.plain import Reply
 
 from sterna.errors import WireError
+from sterna.host.asgi import MAX_CONNECTIONS
 from sterna.model import Budget, Crawler, Program, Source, Target
 from sterna.transport.interface import Call
 from sterna.wire.handshake import Greeting, Session, SessionKeys, seal
@@ -339,12 +340,12 @@ async def test_clients_that_never_read_hold_up_nobody(
         writer.transport.abort()
 
 
-async def test_two_hundred_connections_that_say_a_letter_hold_up_nobody(
+async def test_more_connections_than_there_are_that_say_a_letter_hold_up_nobody(
     host: HostProcess, ada: Attacker
 ) -> None:
     beginnings = (b"P", b"POST /hello HTTP/1.1\r\nHo", head(b"Content-Length: 100") + b"x", b"")
     writers = []
-    for number in range(200):
+    for number in range(3 * MAX_CONNECTIONS // 2):
         _, writer = await asyncio.open_connection("127.0.0.1", host.port)
         writer.write(beginnings[number % len(beginnings)])
         writers.append(writer)

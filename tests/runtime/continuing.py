@@ -18,7 +18,7 @@ from sterna.runtime.access import Kit
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.readers import Readers
 from sterna.runtime.runtime import Runtime
-from sterna.web.bodies import BodyRoom
+from sterna.web.bodies import DOCUMENT_ROOM_BYTES, BodyRoom
 from sterna.web.clock import SystemClock
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.dns import DnsResolver
@@ -100,6 +100,7 @@ async def carry_on(visit: Visit, fetcher: Fetcher) -> list[Parcel]:
             gate=Gate(NO_LIMITS),
             slots=asyncio.Semaphore(4),
             bodies=BodyRoom(),
+            documents=BodyRoom(DOCUMENT_ROOM_BYTES),
             readers=readers,
             engines=engines,
         )

@@ -8,14 +8,14 @@ from typing import Any, TypeVar, cast
 
 from tests import making
 
-from sterna.errors import FetchError, ReadError
+from sterna.errors import FetchError
 from sterna.model import Etiquette, Parcel, Target, Visit
 from sterna.runtime.access import Kit, RuntimeConfig
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.reader import read
-from sterna.runtime.readers import Readers
+from sterna.runtime.readers import Readers, document_of
 from sterna.runtime.runtime import Runtime
-from sterna.web.bodies import BodyRoom
+from sterna.web.bodies import DOCUMENT_ROOM_BYTES, BodyRoom
 from sterna.web.document import Document, Fetched
 from sterna.web.http import Request, Response
 from sterna.web.politeness import NO_LIMITS, Gate, Limits
@@ -206,10 +206,7 @@ class FakeReaders:
         failure = self._failures.get(fetched.url.removeprefix(SITE))
         if failure:
             raise failure
-        outcome = read(fetched)
-        if outcome.document is None:
-            raise ReadError(outcome.kind, outcome.detail)
-        return outcome.document
+        return document_of(read(fetched))
 
     def peak_memory_bytes(self) -> int:
         return 0
@@ -233,6 +230,7 @@ def make_kit(
         gate=Gate(limits),
         slots=asyncio.Semaphore(connections),
         bodies=BodyRoom(),
+        documents=BodyRoom(DOCUMENT_ROOM_BYTES),
         readers=cast(Readers, FakeReaders(read_failures)),
         engines=engines or Engines(is_jailed=False),
         config=RuntimeConfig(proxy=proxy, shares_holds=shares_holds),

@@ -30,9 +30,9 @@ from sterna.runtime.cell import pool, seccomp, workers
 from sterna.runtime.cell.jail import JailLimits, protection
 from sterna.runtime.cell.pool import Cell, Forker
 from sterna.runtime.reader import MAX_OUTCOME_BYTES, MAX_TASK_BYTES, Outcome
-from sterna.runtime.readers import Readers, read_outcome
+from sterna.runtime.readers import HeavyDocument, Readers, read_outcome
 from sterna.runtime.sieve import Sift
-from sterna.web.document import Document, Fetched, Manner, read_document
+from sterna.web.document import MAX_DOCUMENT_BYTES, Document, Fetched, Manner, read_document
 
 Loop = Callable[[Coroutine[Any, Any, None]], None]
 LOOPS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="uvloop")]
@@ -178,6 +178,20 @@ async def test_document_beyond_the_bound_of_a_frame_is_an_error_and_the_reader_g
         assert await kind_of(readers, answer(bytes(MAX_TASK_BYTES))) == "too_large"
         assert (await readers.read(page("after"))).title == "after"
         assert reader_pid(others) == pid
+
+
+async def test_text_that_is_wide_in_memory_is_too_large_though_it_is_short_on_the_way() -> None:
+    def bird(size_bytes: int, **fields: int) -> Fetched:
+        text = "\N{BIRD}".encode() + b"x" * size_bytes
+        plain = answer(brotli.compress(text), content_type="text/plain", content_encoding="br")
+        return replace(plain, **fields)
+
+    async with Readers(1) as readers:
+        assert await kind_of(readers, bird(MAX_DOCUMENT_BYTES // 4)) == "too_large"
+        assert len((await readers.read(bird(MAX_DOCUMENT_BYTES // 4 - 10))).text) > 5_000_000
+        with pytest.raises(HeavyDocument) as heavy:
+            await readers.read(bird(1_000_000, most_bytes=512 * 1024))
+        assert heavy.value.weight == 4 * 1_000_001
 
 
 @pytest.mark.parametrize("field", ["urls", "sitemaps", "headings", "keywords", "extracts"])

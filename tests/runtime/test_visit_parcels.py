@@ -1,5 +1,8 @@
 """The parcels of a visit: when they come, and that none is lost."""
 
+import asyncio
+import gzip
+
 import pytest
 from tests.runtime.fakes import (
     BEGIN,
@@ -9,19 +12,22 @@ from tests.runtime.fakes import (
     Outcome,
     carry_out,
     linking,
+    make_kit,
     polite,
     reply,
+    run,
     visit_of,
 )
 from tests.runtime.hubs import KNOWN_RULES, hub
 
 from sterna.errors import StorageError
-from sterna.model import (
-    Ended,
-    Hold,
-)
+from sterna.model import Crawler, Ended, Hold
 from sterna.runtime import packer, visit
+from sterna.runtime.runtime import Runtime
+from sterna.web.bodies import DOCUMENT_ROOM_BYTES
+from sterna.web.http import Response
 from sterna.web.politeness import site_key
+from sterna.web.weight import weight_of_texts
 
 
 def numbers(outcome: Outcome) -> list[int]:
@@ -96,3 +102,59 @@ def test_home_that_cannot_store_ends_the_visit_with_its_error(
     web = FakeWeb(hub(20), seconds=page_seconds)
     with pytest.raises(StorageError, match="the disk is full"):
         carry_out(visit_of(robots=KNOWN_RULES, etiquette=polite(connections=3)), web, home=home)
+
+
+def plain_text(size_bytes: int, *, is_small: bool) -> Response:
+    text = b"tern " * (size_bytes // 5)
+    if is_small:
+        return reply(200, gzip.compress(text), content_type="text/plain", content_encoding="gzip")
+    return reply(200, text, content_type="text/plain")
+
+
+@pytest.mark.parametrize("is_small", [True, False], ids=["small bodies", "large bodies"])
+@pytest.mark.parametrize("keeps_raw", [False, True])
+def test_large_documents_wait_until_those_before_them_are_at_home(is_small: bool, keeps_raw: bool) -> None:
+    paths = [f"/{n}" for n in range(6)]
+    web = FakeWeb(dict.fromkeys(paths, plain_text(6_000_000, is_small=is_small)))
+    asked = visit_of(
+        *paths,
+        robots=KNOWN_RULES,
+        etiquette=polite(connections=6),
+        crawler=Crawler(keeps_raw=keeps_raw),
+    )
+    outcome = carry_out(asked, web, home=Home(seconds=1.0))
+    assert outcome.pages == dict.fromkeys(paths, (200, ""))
+    weights = [
+        sum(weight_of_texts(page) + (len(page.raw.body) if page.raw else 0) for page in parcel.pages)
+        for parcel in outcome.parcels
+    ]
+    assert max(weights) <= DOCUMENT_ROOM_BYTES < sum(weights)
+
+
+def test_large_raw_responses_that_no_reader_sees_wait_too() -> None:
+    paths = [f"/{n}" for n in range(6)]
+    moved = reply(301, bytes(6_000_000), location="/0/moved")
+    asked = visit_of(
+        *paths, robots=KNOWN_RULES, etiquette=polite(connections=6), crawler=Crawler(keeps_raw=True)
+    )
+    outcome = carry_out(asked, FakeWeb(dict.fromkeys(paths, moved)), home=Home(seconds=1.0))
+    raws = [sum(len(page.raw.body) for page in each.pages if page.raw) for each in outcome.parcels]
+    assert max(raws) <= DOCUMENT_ROOM_BYTES < sum(raws)
+
+
+def test_room_for_documents_comes_back_where_home_takes_none() -> None:
+    """Twice as many visits as there is room for, each of which ends with its large pages untaken."""
+    web = FakeWeb({"/": plain_text(DOCUMENT_ROOM_BYTES // 2, is_small=True)})
+
+    async def main() -> int:
+        kit = make_kit(web)
+        for _ in range(4):
+            with pytest.raises(StorageError):
+                await Runtime(kit).carry_out(
+                    visit_of("/", robots=KNOWN_RULES),
+                    deliver=Home(failure=StorageError("full")).take,
+                    stop=asyncio.Event(),
+                )
+        return kit.documents.left_bytes
+
+    assert run(main()) == DOCUMENT_ROOM_BYTES

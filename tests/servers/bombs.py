@@ -1,4 +1,4 @@
-"""A quarter of a gigabyte of zeros, small on the wire: as gzip, Brotli and Zstandard."""
+"""Bodies that are small on the wire: a quarter of a gigabyte of zeros, in three codings, and wide text."""
 
 import struct
 import zlib
@@ -39,3 +39,12 @@ def zstd_bomb() -> bytes:
     compressor = zstandard.ZstdCompressor().compressobj()
     parts = [compressor.compress(_BLOCK) for _ in range(_BLOCKS)]
     return b"".join(parts) + compressor.flush()
+
+
+@cache
+def wide_text(size_bytes: int) -> bytes:
+    """Brotli of an emoji and so many bytes of ASCII: as a str it takes four bytes for each character."""
+    compressor = brotli.Compressor(quality=3)
+    parts: list[bytes] = [compressor.process("\N{BIRD} ".encode())]
+    parts += [compressor.process(b"tern " * 200_000) for _ in range(size_bytes // 1_000_000)]
+    return b"".join(parts) + bytes(compressor.finish())

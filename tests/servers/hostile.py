@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from html import escape
 
-from tests.servers.bombs import brotli_bomb, gzip_bomb, zstd_bomb
+from tests.servers.bombs import brotli_bomb, gzip_bomb, wide_text, zstd_bomb
 from tests.servers.plain import Listener, ListeningServer, Reply, Request, head, send
 
 GREETING = "Grüße aus Köln, Привет из Москвы, 日本からこんにちは"
@@ -120,6 +120,12 @@ def nested_gzip(server: HostileServer, request: Request) -> Reply:
     return Reply(headers={"Content-Encoding": "gzip, gzip"}, body=gzip.compress(gzip.compress(_LEAF)))
 
 
+def wide(server: HostileServer, request: Request) -> Reply:
+    """/wide?mb=N: plain text, an emoji and N million bytes of ASCII, as Brotli of a few kB."""
+    headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Encoding": "br"}
+    return Reply(headers=headers, body=wide_text(int(request.query["mb"]) * 1_000_000))
+
+
 def lie_gzip(server: HostileServer, request: Request) -> Reply:
     """/lie-gzip: says gzip, is not."""
     return Reply(headers={"Content-Encoding": "gzip"}, body=_LEAF)
@@ -225,6 +231,7 @@ PAGES: dict[str, Callable[[HostileServer, Request], Reply]] = {
     "chain": chain,
     "cut": cut,
     "nested-gzip": nested_gzip,
+    "wide": wide,
     "lie-gzip": lie_gzip,
     "lie-type": lie_type,
     "badheaders": badheaders,
@@ -280,6 +287,15 @@ async def big(server: HostileServer, request: Request, writer: asyncio.StreamWri
         await writer.drain()
 
 
+async def text(server: HostileServer, request: Request, writer: asyncio.StreamWriter) -> None:
+    """/text?mb=N and /text.html?mb=N: N million bytes of words."""
+    count, kind = int(request.query["mb"]), "html" if request.path.endswith("html") else "plain"
+    writer.write(head(200, {"Content-Type": f"text/{kind}", "Content-Length": str(count * 1_000_000)}))
+    for _ in range(count):
+        writer.write(b"tern " * 200_000)
+        await writer.drain()
+
+
 async def stall(server: HostileServer, request: Request, writer: asyncio.StreamWriter) -> None:
     """/stall/ANYTHING?mb=N: all but the last of N times 1,048,576 bytes, then nothing more."""
     count = int(request.query["mb"])
@@ -326,6 +342,8 @@ STREAMS: dict[str, Stream] = {
     "drip": drip,
     "endless": endless,
     "big": big,
+    "text": text,
+    "text.html": text,
     "stall": stall,
     "bomb.gz": _bomb("gzip", gzip_bomb),
     "bomb.br": _bomb("br", brotli_bomb),

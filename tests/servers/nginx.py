@@ -65,7 +65,7 @@ def serve(
     roots = {"/": root} if isinstance(root, Path) else dict(root)
     folder.mkdir(parents=True, exist_ok=True)
     if http2_tls:
-        _make_certificate(folder)
+        make_certificate(folder)
     for attempt in range(_TRIES):
         ports = free_ports(2 if http2_tls else 1)
         conf = folder / "nginx.conf"
@@ -179,7 +179,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def _make_certificate(folder: Path) -> None:
+def make_certificate(folder: Path) -> None:
     """A throw-away authority (ca.pem) and its certificate for 127.0.0.1 and localhost (server.pem)."""
     (folder / "names.cnf").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
     key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"

@@ -7,14 +7,15 @@ import tracemalloc
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
-from tests.servers.nginx import NginxServer, free_ports, serve
+from tests.servers.nginx import NginxServer, free_ports, make_certificate, serve
 from tests.servers.plain import Listener
 from tests.servers.plain import Request as Asked
 from tests.servers.proxy import ForwardProxy
 from tests.transport.serving import Answerer, HttpFace, MemoryTransport, Said, Saying
-from tests.transport.suite import SILENCE_SECONDS, Endless, Join, TransportSuite, always, whole
+from tests.transport.suite import SILENCE_SECONDS, SOON_SECONDS, Endless, Join, TransportSuite, always, whole
 
 from sterna.errors import FetchError, LineBroken, Refused
 from sterna.transport import http
@@ -442,6 +443,56 @@ async def test_long_upload_is_no_silence() -> None:
     async with server, transporting(silence_seconds=1.5) as transport:
         port = server.sockets[0].getsockname()[1]
         assert await whole(transport, f"http://{LOCAL}:{port}", Call("order", bytes(16 * MIB))) == b"ok"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [b"", b"\x17\x03\x03\x00\x40" + bytes(64), b"\x15\x03\x03\x00\x02\x02\x50", b"\x17\x03\x03\x40\x00half"],
+    ids=["end without a notice", "record that does not verify", "plain alert", "half a record"],
+)
+async def test_tls_that_breaks_half_way_through_an_answer_is_a_broken_line(
+    tmp_path: Path, last: bytes
+) -> None:
+    """Between home and host somebody forwards bytes, and then sends these instead and hangs up."""
+    make_certificate(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
+    was_read, is_over = asyncio.Event(), asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+        await is_over.wait()
+        writer.transport.abort()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(2**16):
+            writer.write(data)
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner = await asyncio.open_connection(LOCAL, server.sockets[0].getsockname()[1])
+        pumps = [asyncio.create_task(pump(reader, inner[1])), asyncio.create_task(pump(inner[0], writer))]
+        await was_read.wait()
+        for each in pumps:
+            each.cancel()
+        writer.write(last)
+        writer.close()
+        inner[1].close()
+
+    server = await asyncio.start_server(answer, LOCAL, 0, ssl=tls)
+    between = await asyncio.start_server(forward, LOCAL, 0)
+    async with (
+        server,
+        between,
+        transporting(ca_file=str(tmp_path / "ca.pem"), silence_seconds=600.0) as transport,
+        asyncio.timeout(SOON_SECONDS),
+        transport.exchange(f"https://{LOCAL}:{between.sockets[0].getsockname()[1]}", HELLO) as reply,
+    ):
+        assert await anext(reply.chunks) == b"half"
+        was_read.set()
+        with pytest.raises(LineBroken):
+            await anext(reply.chunks)
+        is_over.set()
 
 
 async def test_address_that_does_not_answer_is_given_up() -> None:

@@ -1,6 +1,5 @@
 """Samples: how many, that each page has the same chance, and what a witness of a visit keeps."""
 
-import gzip
 from collections import Counter
 from random import Random
 from typing import Any
@@ -9,9 +8,10 @@ import pytest
 from tests.home.away.lying import SITE, page, parcel
 from tests.home.belief.lying_sites import detection
 
-from sterna.model import Checkpoint, Ended, Page, Raw, Target
+from sterna.model import Checkpoint, Ended, Links, Page, Raw, Target
 from sterna.trust.sampling import MOST_SAMPLES, Witness, sample_count
 from sterna.trust.score import Belief, Score, belief, counted
+from sterna.trust.sketch import weight_of_page
 from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
 
@@ -113,20 +113,37 @@ def test_what_cannot_be_checked_is_not_drawn() -> None:
     assert (seen.pages, seen.checkable, seen.draw(5)) == (2, 0, [])
 
 
-@pytest.mark.parametrize(
-    ("told", "is_false"),
-    [
-        (with_raw(BODY), False),
-        (with_raw(b"<p>pills"), True),
-        (with_raw(gzip.compress(BODY), b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"), False),
-        (with_raw(gzip.compress(b"<p>pills"), b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n"), True),
-        (with_raw(b"no gzip", b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n"), False),
-        (with_raw(b"", is_unchanged=True), False),
-        (page("/", digest=digest_of(BODY)), False),
-    ],
-)
-def test_raw_response_must_be_what_the_digest_is_of(told: Page, is_false: bool) -> None:
+def test_raw_response_of_a_sampled_page_is_kept_where_it_can_be_compared() -> None:
+    unchanged, plain = with_raw(b"", is_unchanged=True), page("/", digest=digest_of(BODY))
+    for told, raw in ((with_raw(BODY), BODY), (unchanged, None), (plain, None)):
+        seen = witness()
+        seen.see(parcel(1, told))
+        (kept,) = seen.draw(1)
+        assert (kept.raw.body if kept.raw else None, kept.page.raw) == (raw, None)
+
+
+def test_raw_responses_of_a_sample_are_bounded_together_and_the_largest_is_dropped() -> None:
+    mib = 1 << 20
     seen = witness()
-    seen.see(parcel(1, told))
-    (kept,) = seen.draw(1)
-    assert (kept.has_false_raw, kept.page.raw) == (is_false, None)
+    sizes = [9 * mib, mib, 6 * mib, 2 * mib]
+    bodies = [with_raw(bytes(size), url=f"{SITE}/{size}", fingerprint=size) for size in sizes]
+    for number, told in enumerate(bodies):
+        seen.see(parcel(number + 1, told))
+    kept = [each.raw_bytes // mib for each in seen.draw(9) if each.raw]
+    assert (sorted(kept), len(seen.draw(9))) == ([1, 2, 6], 4)
+
+
+def test_sample_of_enormous_pages_takes_little_memory() -> None:
+    """Also those that were not brought, and those that moved: a host can say of them what it likes."""
+    seen = witness()
+    fields: list[dict[str, Any]] = [
+        {},
+        {"status": 0, "error": "timeout"},
+        {"status": 301, "depth": 0, "links": Links("https://other.example/" + "x" * 2_000_000)},
+    ]
+    for number, given in enumerate(fields * 20):
+        text = f"\N{BIRD}{number} " + "tern " * 500_000
+        seen.see(parcel(number + 1, page(f"/{number}", **({"text": text} | given))))
+    kept = [each.page for each in seen.draw(100)] + seen.excuses
+    assert len(kept) > MOST_SAMPLES
+    assert sum(map(weight_of_page, kept)) < 500_000

@@ -74,3 +74,16 @@ async def test_no_more_is_taken_than_there_is_and_everybody_ends(bodies: list[tu
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(result is None or isinstance(result, TimeoutError) for result in results)
     assert (room.left_bytes, len(room.waiting)) == (6 * LARGE, 0)
+
+
+async def test_room_that_is_passed_on_is_given_back_by_its_new_owner() -> None:
+    room = BodyRoom(2 * LARGE)
+    with room.claim() as claim:
+        assert claim.pass_on() is None
+        await claim.wait(LARGE)
+        other = claim.pass_on()
+    assert other
+    assert room.left_bytes == LARGE
+    other.release()
+    other.release()
+    assert room.left_bytes == 2 * LARGE

@@ -9,7 +9,7 @@ import pytest
 from tests import making
 
 from sterna.errors import WireError
-from sterna.model import Known
+from sterna.model import Known, Page
 from sterna.wire import parcels
 from sterna.wire.known import marks_of
 from sterna.wire.parcels import Unpacker
@@ -48,6 +48,10 @@ def array(item: bytes) -> msgspec.Raw:
     return msgspec.Raw(b"\xdd" + count.to_bytes(4, "big") + item * count)
 
 
+def wide(size: int = SIZE) -> str:
+    return "\N{BIRD}" + "x" * size
+
+
 def errors() -> msgspec.Raw:
     """A map with as many names as fit."""
     entries = b"".join(b"\xa4%04x\0" % number for number in range(2**16))
@@ -69,6 +73,12 @@ HEAVY: dict[str, Callable[[], dict[str, Any]]] = {
     "facts that are kept": lambda: {"state": [array(b"\x92\0\xc4\0"), [], None]},
     "facts that are gone": lambda: {"state": [[], array(b"\xce\xff\xff\xff\xff"), None]},
     "kinds of errors": lambda: {"usage": [0, 0, 0, 0, 0, errors()]},
+    "a wide text": lambda: pages(texts=wide()),
+    "wide texts that are not joined": lambda: pages(texts=[wide()]),
+    "a wide list": lambda: pages(keywords=wide()),
+    "texts of several columns": lambda: pages(texts="x" * SIZE, htmls=["y" * SIZE]),
+    "wide URLs": lambda: {"found": [1, wide(), *targets(1)[2:]]},
+    "links that grow": lambda: pages(link_urls="/\n" * (SIZE // 3)),
     "URLs": lambda: {"found": targets(500_000), "outlinks": targets(500_001)},
 }
 
@@ -78,7 +88,7 @@ def test_what_would_fill_the_memory_is_refused_before_it_does(fields: Callable[[
     data = packed(**fields())
     tracemalloc.start()
     try:
-        with pytest.raises(WireError, match="malformed"):
+        with pytest.raises(WireError, match=r"malformed|too-large"):
             Unpacker(VISIT, marks_of(Known())).unpack(data, now=NOW)
         assert tracemalloc.get_traced_memory()[1] < MOST * SIZE
     finally:
@@ -97,3 +107,30 @@ def test_length_of_an_array_is_told_by_its_head(count: int) -> None:
 @pytest.mark.parametrize("other", ["text", "x" * 20, b"bytes", 7, {"a": 1}, None])
 def test_what_is_no_array_has_no_length(other: object) -> None:
     assert array_length(msgspec.Raw(msgspec.msgpack.encode(other))) == 0
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["a" * 10_000_000, "\N{BIRD}", ""],  # joined, the emoji would make all of them wide
+        ["a" * 5_000_000, "\N{BIRD}" * 1_000_000],
+        ["\N{BIRD}" + "a" * 5_000_000],
+        ["a" * 20_000_000],
+        ["ü" * 10_000_000, "short"],
+    ],
+)
+def test_what_a_host_may_read_can_travel(texts: list[str]) -> None:
+    told = tuple(making.page(f"/{n}", fetched=NOW, text=text) for n, text in enumerate(texts))
+    assert unpacked(told) == told
+
+
+def test_page_that_takes_too_much_memory_is_given_up_by_its_host() -> None:
+    pages = [making.page("/small", fetched=NOW), making.page("/large", fetched=NOW, text=wide(8_000_000))]
+    small, large = unpacked(tuple(pages))
+    assert small == pages[0]
+    assert (large.error, large.status, large.text) == ("too_large", 0, "")
+
+
+def unpacked(told: tuple[Page, ...]) -> tuple[Page, ...]:
+    parcel = making.parcel(VISIT, pages=told)
+    return Unpacker(VISIT, marks_of(Known())).unpack(parcels.pack_parcel(parcel, {}), now=NOW).pages

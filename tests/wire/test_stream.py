@@ -115,7 +115,7 @@ def test_parcel_that_is_said_to_be_too_large_is_refused_before_it_comes() -> Non
 def test_home_never_holds_more_than_one_parcel_besides_what_it_was_fed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    largest = MAX_PARCEL_BYTES // 8
+    largest = MAX_PARCEL_BYTES // 4
     monkeypatch.setattr(stream, "MAX_PARCEL_BYTES", largest)
     sent = framed(Squeezer(3).add((largest.to_bytes(4, "big") + bytes(largest)) * 4))
     assert len(sent) < 100_000

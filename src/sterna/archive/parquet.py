@@ -37,7 +37,14 @@ _DICTIONARIES = {
     "link": ["from_url", "to_url", "rel", "crawler", BATCH],
     "fact": ["crawler", "site", "visit", "template", BATCH],
 }
-_OPTIONS = {"compression": "zstd", "write_page_checksum": True}
+# Statistics hold copies of the least and the greatest value. Of long texts they are of no use, and cost six
+# times the memory of the text while it is written.
+_LONG = {"title", "description", "text", "html", "data"}
+_STATISTICS = {
+    table: [field.name for field in schema if field.name not in _LONG and not pa.types.is_nested(field.type)]
+    for table, schema in SCHEMAS.items()
+}
+_OPTIONS: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 
 
 # Arrow's own allocator would keep 100 MB for the next segment.
@@ -81,7 +88,10 @@ def write_segment(
             with temporary.open("xb") as file:
                 on_step("segment-begun")
                 with pq.ParquetWriter(
-                    file, schema, use_dictionary=_DICTIONARIES[table], **_OPTIONS
+                    file,
+                    schema,
+                    use_dictionary=_DICTIONARIES[table],
+                    **({"write_statistics": _STATISTICS[table]} | _OPTIONS),
                 ) as writer:
                     for part in rows:
                         group_rows = max(1, part.num_rows * GROUP_BYTES // max(part.nbytes, 1))

@@ -56,13 +56,16 @@ class Intake:
     async def run(self) -> None:
         """Runs until cancelled."""
         while True:
-            batch = [await self._queue.get()]
-            urls = _url_count(batch[0][0])
-            while len(batch) < MAX_BATCH and urls < MAX_URLS and not self._queue.empty():
-                batch.append(self._queue.get_nowait())
-                urls += _url_count(batch[-1][0])
-            await self._commit(batch)
+            await self._commit(await self._next_batch())  # and does not keep it while there is no other
             await self.drain()
+
+    async def _next_batch(self) -> list[_Queued]:
+        batch = [await self._queue.get()]
+        urls = _url_count(batch[0][0])
+        while len(batch) < MAX_BATCH and urls < MAX_URLS and not self._queue.empty():
+            batch.append(self._queue.get_nowait())
+            urls += _url_count(batch[-1][0])
+        return batch
 
     async def _commit(self, batch: list[_Queued]) -> None:
         parcels = [parcel for parcel, _ in batch]

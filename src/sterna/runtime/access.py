@@ -45,6 +45,7 @@ class Kit:
     gate: Gate
     slots: asyncio.Semaphore
     bodies: BodyRoom
+    documents: BodyRoom  # until they are at home
     readers: Readers
     engines: Engines
     config: RuntimeConfig = field(default_factory=RuntimeConfig)

@@ -13,10 +13,11 @@ from sterna.runtime.frontier import Frontier
 from sterna.runtime.link_router import Following
 from sterna.runtime.packer import Packer
 from sterna.runtime.pages import Pages
+from sterna.runtime.readers import HeavyDocument
 from sterna.runtime.rulings import Rulings
-from sterna.web.bodies import BodyClaim
+from sterna.web.bodies import DOCUMENT_ROOM_BYTES, BodyClaim
 from sterna.web.closed import ClosedPaths
-from sterna.web.document import Document, Fetched
+from sterna.web.document import MAX_DOCUMENT_BYTES, Document, Fetched, weight_of_document
 from sterna.web.http import Response, retry_after_seconds
 from sterna.web.robots import Rules
 from sterna.web.urls import fingerprint
@@ -77,9 +78,10 @@ class Handler:
     async def handle(self, target: Target) -> None:
         """Handles one URL: the result is a page, an error, a redirect, or a retry later."""
         try:
-            found = await self._find(target)
-            if found:
-                await self._settle(target, found)
+            with self._kit.documents.claim() as claim:
+                found = await self._find(target, claim)
+                if found:
+                    await self._settle(target, found, claim)
         except EngineEnded as error:
             self._frontier.put_back(target)  # a later visit may judge it
             self.end_engine(error)
@@ -99,7 +101,7 @@ class Handler:
             _log.warning("%s: the crawler's engine is over: %s", self._visit.site, error)
         self._end(Ended(error.ended))
 
-    async def _find(self, target: Target) -> _Found | None:
+    async def _find(self, target: Target, document: BodyClaim) -> _Found | None:
         """What the URL came to; None if it is not fetched, or tried again later."""
         if forbidden := self._forbidden(target.url):
             return _Found(self._pages.failed(target, forbidden))
@@ -111,9 +113,9 @@ class Handler:
             self._packer.add_done(target)
             return None
         with self._kit.bodies.claim() as claim:
-            return await self._fetch(target, claim)
+            return await self._fetch(target, claim, document)
 
-    async def _fetch(self, target: Target, claim: BodyClaim) -> _Found | None:
+    async def _fetch(self, target: Target, claim: BodyClaim, document: BodyClaim) -> _Found | None:
         known = self._validators.get(fingerprint(target.url))
         if known and self._visit.crawler.keeps_raw and not known.has_raw:
             known = None  # a revisit record would refer to nothing
@@ -126,9 +128,10 @@ class Handler:
         is_failing = status >= 500 and target.attempts + 1 < MAX_TRIES
         if not (300 <= status < 400 or status in (429, 503) or is_failing):
             fetched, reply = self._pages.fetched(target, reply.response, known), self._pages.slim(reply)
-            reading = self._read(target, reply, fetched)
+            reading = self._read(target, reply, fetched, document)
             del fetched  # the body may be large; only the reader needs it
             return await reading
+        await document.wait(len(self._pages.slim(reply).response.body))
         return self._take_special(target, reply, known)
 
     def _forbidden(self, url: str) -> str:
@@ -149,20 +152,43 @@ class Handler:
         self._try_again(target)
         return None
 
-    async def _read(self, target: Target, reply: Reply, fetched: Fetched) -> _Found:
-        size = len(fetched.body)
-        reading = self._kit.readers.read(fetched)
+    async def _read(self, target: Target, reply: Reply, fetched: Fetched, claim: BodyClaim) -> _Found:
+        size, kept = len(fetched.body), len(reply.response.body)
+        reading = self._document(fetched, claim, kept)
         del fetched
         try:
             document = await reading
         except ReadError as error:
             page = self._pages.answered(target, reply, error=error.kind)
+            claim.shrink(kept)
             return _Found(msgspec.structs.replace(page, size=size))
         self._packer.reading_seconds += document.cpu_seconds
         self._packer.unmet.update(document.unmet)
         return _Found(self._pages.read(target, reply, document), document)
 
-    async def _settle(self, target: Target, found: _Found) -> None:
+    async def _document(self, fetched: Fetched, claim: BodyClaim, kept_bytes: int) -> Document:
+        """The document of a response of which so many bytes are kept; a large one waits for room.
+
+        How large it is only a reader can tell, so what is large for its body is read a second time.
+        """
+        weight = MAX_DOCUMENT_BYTES
+        if fetched.most_bytes < weight:
+            try:
+                return await self._kit.readers.read(fetched)
+            except HeavyDocument as error:
+                weight = error.weight
+            fetched = msgspec.structs.replace(fetched, most_bytes=weight)
+        wanted_bytes = min(weight + kept_bytes, DOCUMENT_ROOM_BYTES)
+        if wanted_bytes > self._kit.documents.left_bytes:
+            self._send_soon()  # pages that wait for the next parcel take some of the room
+        await claim.wait(wanted_bytes)
+        reading = self._kit.readers.read(fetched)
+        del fetched  # its body may be large
+        document = await reading
+        claim.shrink(weight_of_document(document) + kept_bytes)  # no more than was wanted
+        return document
+
+    async def _settle(self, target: Target, found: _Found, claim: BodyClaim) -> None:
         """Judges the page, follows what it leads to and sends it home; nothing waits after the judgement.
 
         So a parcel holds either both a page and what the rules made of it, or neither.
@@ -185,7 +211,7 @@ class Handler:
         if verdict:
             self._obey(target, verdict)
             page = self._pages.stripped(page, verdict)
-        self._keep(target, page, rows=verdict.rows if verdict else ())
+        self._keep(target, page, rows=verdict.rows if verdict else (), claim=claim)
 
     def begin(self, first: Verdict) -> None:
         """Does what the rules said before any page: URLs that they load have the depth of a start page."""
@@ -199,10 +225,17 @@ class Handler:
         if verdict.ended:
             self._end(Ended(verdict.ended))
 
-    def _keep(self, target: Target, page: Page, *, rows: tuple[bytes, ...] = ()) -> None:
+    def _keep(
+        self,
+        target: Target,
+        page: Page,
+        *,
+        rows: tuple[bytes, ...] = (),
+        claim: BodyClaim | None = None,
+    ) -> None:
         """A page goes home; a sitemap is only done with."""
         if target.kind == "page":
-            self._packer.add_page(page, target, rows=rows)
+            self._packer.add_page(page, target, rows=rows, claim=claim and claim.pass_on())
             return
         is_good = 200 <= page.status < 400 and not page.error
         self._packer.add_done(target, error="" if is_good else page.error or f"http_{page.status}")

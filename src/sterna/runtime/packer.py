@@ -4,6 +4,7 @@ from collections import Counter
 
 from sterna.model import Checkpoint, Ended, Hold, Page, Parcel, Robots, StateChange, Target, Usage, Visit
 from sterna.runtime.reins import Gauge
+from sterna.web.bodies import BodyClaim
 from sterna.web.urls import fingerprint
 
 FULL_PAGES = 500
@@ -32,6 +33,7 @@ class Packer:
     def _clear(self) -> None:
         self._pages: list[Page] = []
         self._row_counts: list[int] = []  # of these pages
+        self._claims: list[BodyClaim] = []  # the room of large ones
         self._targets: list[Target | None] = []  # of these pages; None for one that is not taken back
         self.found: list[Target] = []  # URLs that are new in the frontier, or have a higher priority
         self.outlinks: list[Target] = []
@@ -60,11 +62,20 @@ class Packer:
             or len(self.found) + len(self.outlinks) >= FULL_URLS
         )
 
-    def add_page(self, page: Page, target: Target | None = None, *, rows: tuple[bytes, ...] = ()) -> None:
+    def add_page(
+        self,
+        page: Page,
+        target: Target | None = None,
+        *,
+        rows: tuple[bytes, ...] = (),
+        claim: BodyClaim | None = None,
+    ) -> None:
         """Adds a page, a redirect or an error, with what rules send home of it: its URL is done.
 
-        With its target, the page can be taken back.
+        With its target, the page can be taken back. A claim is the caller's again with take_claims().
         """
+        if claim:
+            self._claims.append(claim)
         self._pages.append(page)
         self._targets.append(target)
         self._row_counts.append(len(rows))
@@ -85,7 +96,14 @@ class Packer:
         self._pages, self._targets, self._row_counts, self._rows, self._done = [], [], [], [], []
         for page in left:
             self.add_page(page)
+        for claim in self.take_claims():
+            claim.release()
         return taken
+
+    def take_claims(self) -> list[BodyClaim]:
+        """The room of the pages since the last parcel, to be released once they are at home."""
+        claims, self._claims = self._claims, []
+        return claims
 
     def _weigh(self, size_bytes: int) -> None:
         self._size += size_bytes

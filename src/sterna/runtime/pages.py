@@ -7,11 +7,13 @@ from sterna.model import Links, Page, Raw, Target, Validator, Visit
 from sterna.runtime.access import Reply
 from sterna.runtime.engine.messages import PageView, Verdict
 from sterna.runtime.sieve import Sift, gone_fields
+from sterna.web.bodies import SMALL_BYTES
 from sterna.web.clock import Clock
-from sterna.web.document import Document, Fetched, Manner
+from sterna.web.document import MAX_DOCUMENT_BYTES, Document, Fetched, Manner
 from sterna.web.http import Response, head_of
 from sterna.web.urls import fingerprint
 
+LIGHT_BYTES = 512 * 1024  # of a document's memory, for which nothing waits
 _SHOWN = tuple(name for name in PageView.__struct_fields__ if name in Page.__struct_fields__)  # to rules
 
 
@@ -55,6 +57,7 @@ class Pages:
             depth=target.depth,
             referrer=target.referrer,
             sift=self._sift,
+            most_bytes=LIGHT_BYTES if len(response.body) <= SMALL_BYTES else MAX_DOCUMENT_BYTES,
         )
 
     def slim(self, reply: Reply) -> Reply:

@@ -15,21 +15,22 @@ from sterna.runtime.cell.frame import CellLine, message_decoder
 from sterna.runtime.cell.kernel import give_back_memory
 from sterna.runtime.sieve import sift_document
 from sterna.web.charset import load_encodings
-from sterna.web.document import Document, Fetched, read_document
+from sterna.web.document import MAX_DOCUMENT_BYTES, Document, Fetched, read_document, weight_of_document
 from sterna.web.http import MAX_BODY_BYTES
 from sterna.web.keywords import stop_words
 
 MAX_TASK_BYTES = MAX_BODY_BYTES + 4 * 1024**2  # a body, and how it is to be read
-MAX_OUTCOME_BYTES = 3 * MAX_BODY_BYTES  # HTML, text and links of a page, each as long as its body
+MAX_OUTCOME_BYTES = MAX_DOCUMENT_BYTES
 LARGE_BYTES = 1024 * 1024  # of a body whose tree leaves a lot of memory behind
 
 
 class Outcome(Record, frozen=True):
-    """A document, or the kind and the words of what went wrong."""
+    """A document, or the kind and the words of what went wrong, or what too large a one weighs."""
 
     document: Document | None = None
     kind: str = ""
     detail: str = ""
+    weight: int = 0
 
 
 _read_task: Callable[[bytes], Fetched] = message_decoder(Fetched)
@@ -67,6 +68,11 @@ def read(task: Fetched) -> Outcome:
         document = read_document(task)
         if task.sift:
             document = sift_document(document, task)
+        weight = weight_of_document(document)
+        if weight > min(task.most_bytes, MAX_DOCUMENT_BYTES):
+            detail = f"the document takes {weight:,} bytes of memory"
+            is_read_again = weight <= MAX_DOCUMENT_BYTES
+            return Outcome(kind="too_large", detail=detail, weight=weight if is_read_again else 0)
         return Outcome(msgspec.structs.replace(document, cpu_seconds=time.process_time() - began))
     except ReadError as error:
         return Outcome(kind=error.kind, detail=str(error))

@@ -9,7 +9,7 @@ from sterna.runtime.cell.frame import framed, message_decoder
 from sterna.runtime.cell.jail import JailLimits
 from sterna.runtime.cell.workers import Manner, TaskFailed, Workers
 from sterna.runtime.reader import MAX_OUTCOME_BYTES, MAX_TASK_BYTES, Outcome
-from sterna.web.document import Document, Fetched
+from sterna.web.document import MAX_DOCUMENT_BYTES, Document, Fetched
 
 ENTRY = "sterna.runtime.reader:serve"
 # No limit of CPU time: a reader reads as many pages as come, and each page has a deadline.
@@ -48,6 +48,21 @@ class Readers(Workers[Outcome]):
             outcome = await self.answer(frame)
         except TaskFailed as error:
             raise ReadError("parser", str(error)) from error
-        if outcome.document is None:
-            raise ReadError(outcome.kind, outcome.detail)
-        return outcome.document
+        return document_of(outcome)
+
+
+class HeavyDocument(ReadError):
+    """The document takes more memory than its task allows, but not more than any may."""
+
+    def __init__(self, detail: str, weight: int) -> None:
+        super().__init__("too_large", detail)
+        self.weight = weight
+
+
+def document_of(outcome: Outcome) -> Document:
+    """The document; ReadError if there is none."""
+    if outcome.document is None:
+        if 0 < outcome.weight <= MAX_DOCUMENT_BYTES:
+            raise HeavyDocument(outcome.detail, outcome.weight)
+        raise ReadError(outcome.kind, outcome.detail)
+    return outcome.document

@@ -5,20 +5,22 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from sterna.model import Deliver, Hold, Visit
+from sterna.model import Deliver, Hold, Raw, Visit
 from sterna.runtime.access import Access, Kit, RuntimeConfig
 from sterna.runtime.engine.client import Engines
 from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
 from sterna.runtime.visit import VisitLoop
-from sterna.web.bodies import BodyRoom
+from sterna.web.bodies import DOCUMENT_ROOM_BYTES, BodyRoom
 from sterna.web.clock import Clock
 from sterna.web.curl import CurlFetcher
 from sterna.web.dns import DnsResolver, Resolver
-from sterna.web.http import Fetcher
+from sterna.web.document import Fetched
+from sterna.web.http import Fetcher, read_head
 from sterna.web.politeness import Gate
 
 MANY_VISITS = 32
+MAX_HEAD_BYTES = 512 * 1024  # of a stranger's response: curl accepts no larger one
 
 
 class Runtime:
@@ -48,9 +50,11 @@ class Runtime:
         """
         self._kit.readers.begin()  # while robots.txt is fetched
         config = self._kit.config
-        gate = self._kit.gate if config.shares_holds else Gate(config.limits)
-        fetcher = through(self._kit.fetcher) if through else self._kit.fetcher
-        kit = replace(self._kit, gate=gate, fetcher=fetcher, reins=reins or Reins(self._kit.clock))
+        kit = replace(self._kit, reins=reins or Reins(self._kit.clock))
+        if through:
+            kit = replace(kit, fetcher=through(kit.fetcher))
+        if not config.shares_holds:  # the documents of an owner who does not fetch them stay here
+            kit = replace(kit, gate=Gate(config.limits), documents=BodyRoom(DOCUMENT_ROOM_BYTES))
         kit.gate.restore(visit.holds)
         self._under_way += 1
         is_one_of_many = self._under_way > MANY_VISITS
@@ -65,6 +69,14 @@ class Runtime:
         """Waits until the caller may make a request to the visit's site; FetchError if it may not."""
         self._kit.gate.restore(visit.holds)
         await Access(self._kit, visit).take_turn(f"{visit.site}/")
+
+    async def digest(self, raw: Raw) -> bytes:
+        """The digest of a stranger's response, decoded in a cell; ReadError if it cannot be decoded."""
+        fields = read_head(raw.response_head[:MAX_HEAD_BYTES])
+        codings = [value for name, value in fields if name == "content-encoding"]
+        # Without a status only the digest is made of a body.
+        fetched = Fetched(url="", status=0, content_encoding=", ".join(codings), body=raw.body)
+        return (await self._kit.readers.read(fetched)).digest
 
     def peak_memory_bytes(self) -> int:
         return self._kit.readers.peak_memory_bytes()
@@ -89,6 +101,7 @@ async def open_runtime(
             gate=Gate(config.limits),
             slots=asyncio.Semaphore(config.connections),
             bodies=BodyRoom(),
+            documents=BodyRoom(DOCUMENT_ROOM_BYTES),
             readers=await stack.enter_async_context(Readers(config.readers, is_jailed=config.is_jailed)),
             engines=await stack.enter_async_context(Engines(is_jailed=config.is_jailed)),
             config=config,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +17,7 @@ from sterna.runtime.packer import FULL_PAGES, Packer
 from sterna.runtime.qualification import qualify
 from sterna.runtime.reins import Gauge, Spending
 from sterna.runtime.rulings import Rulings
+from sterna.web.bodies import BodyClaim
 from sterna.web.robots import Rules, is_due
 from sterna.web.urls import Canonical
 
@@ -94,6 +95,7 @@ class VisitLoop:
             reins.look = lambda: used  # the reins must not keep the whole visit in memory
             for watch in watches:
                 watch.cancel()
+            _release(self._packer.take_claims())
             if self._handler.rulings:
                 await self._handler.rulings.close()
 
@@ -349,6 +351,7 @@ class VisitLoop:
         async with self._sending:
             state = await self._take_state()
             keys, self._access.held = sorted(self._access.held), set()
+            claims = self._packer.take_claims()
             parcel = self._packer.take(
                 self._spent(),
                 holds=self._kit.gate.holds(keys, self._kit.clock.now()),
@@ -358,7 +361,10 @@ class VisitLoop:
                 ended=self._why_over() if is_last else None,
             )
             self._wake_one()
-            await self._deliver(parcel)
+            try:
+                await self._deliver(parcel)
+            finally:
+                _release(claims)
 
     async def _take_state(self) -> StateChange:
         """The change of the crawler's facts since the last parcel.
@@ -379,6 +385,11 @@ class VisitLoop:
     def _why_over(self) -> Ended:
         """Why the visit is over; it has not finished if an engine's death has just put pages back."""
         return self._ended or (Ended.BUDGET if len(self._frontier) else Ended.FINISHED)
+
+
+def _release(claims: Iterable[BodyClaim]) -> None:
+    for claim in claims:
+        claim.release()
 
 
 def _wake(waiter: asyncio.Future[None]) -> bool:

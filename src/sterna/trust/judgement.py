@@ -12,6 +12,7 @@ from enum import StrEnum
 from msgspec.structs import replace
 
 from sterna.model import Field, Links, Page, Record
+from sterna.trust.sketch import COMPARED, Sketch, sketch_of
 from sterna.web.signature import change_between, likeness_of
 
 RECENT_SECONDS = 600.0  # since the host read it: a change by its author is unlikely
@@ -73,6 +74,7 @@ def is_plain(page: Page) -> bool:
 
 def needs_second_look(reported: Page, seen: Page | None, manner: Manner) -> bool:
     """True if one fetch does not settle it."""
+    reported, seen, _ = _alike(reported, seen, None)
     if seen is None or not (state := state_of(seen)):
         return False
     if _claim(reported) != state:
@@ -149,6 +151,13 @@ def state_of(page: Page) -> str:
     return ""
 
 
+def _alike(reported: Page, seen: Page | None, again: Page | None) -> tuple[Page, Page | None, Page | None]:
+    """The pages, all of them sketches if one is."""
+    if not any(isinstance(page, Sketch) for page in (reported, seen, again)):
+        return reported, seen, again
+    return sketch_of(reported), seen and sketch_of(seen), again and sketch_of(again)
+
+
 def _claim(reported: Page) -> str:
     return "gone" if reported.error in _OWN_REASONS else state_of(reported)
 
@@ -162,7 +171,8 @@ def _same(reported: Page, seen: Page, manner: Manner) -> Finding | None:
     differing = ", ".join(_differences(reported, seen, manner.fields)) if has_text else ""
     if not differing:
         return same
-    if manner.is_from_disk and not _differences(_plain(reported), _plain(seen), manner.fields):
+    is_sketch = isinstance(reported, Sketch)
+    if manner.is_from_disk and (is_sketch or not _differences(_plain(reported), _plain(seen), manner.fields)):
         return Finding(reported.url, Judgement.CHANGED, f"read in another charset: {differing}")
     if not manner.is_same_version and (change(reported, seen) or 0.0) <= OTHER_VERSION:
         return Finding(reported.url, Judgement.CHANGED, f"read by another version of Sterna: {differing}")
@@ -179,6 +189,7 @@ def _of_other_state(
     # The referrer, unmodified since the host read it, has no link to the page.
     is_unlinked = (
         referrer is not None
+        and not isinstance(referrer, Sketch)  # which links it has is not known any more
         and state_of(referrer) == "there"
         and _is_older(referrer, reported.fetched)
         and reported.url not in referrer.links.urls.split("\n")
@@ -255,11 +266,10 @@ def change(one: Page, other: Page) -> float | None:
     return None
 
 
-COMPARED = ("title", "description", "keywords", "headings", "language", "links", "text", "html")
-
-
 def _differences(reported: Page, seen: Page, fields: Container[str]) -> list[str]:
     """The kept fields that differ; headers are not compared, because they always differ."""
+    if isinstance(reported, Sketch):
+        return ["texts"] if reported.html != seen.html else []
     kept = [name for name in COMPARED if name in fields]
     found = [name for name in kept if getattr(reported, name) != getattr(seen, name)]
     return found + ["selectors"] * (reported.extracts != seen.extracts)

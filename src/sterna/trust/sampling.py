@@ -6,22 +6,19 @@ is sampled less, in proportion to the doubt that is left. At most one page in tw
 that checking costs at most a twentieth of ordinary crawling; at least one page is.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from math import ceil, log
 from random import Random
 
 from msgspec.structs import replace
 
-from sterna.errors import ReadError
-from sterna.model import Ended, Page, Parcel, Record, Target
+from sterna.model import Ended, Page, Parcel, Raw, Record, Target
 from sterna.trust.excuses import PUT_OFF, SITEMAP, is_excuse
 from sterna.trust.judgement import is_plain, state_of
 from sterna.trust.refusals import RefusalWitness
 from sterna.trust.runs import RunWitness
 from sterna.trust.score import Belief, Score, belief
-from sterna.web.content_coding import decode_body
-from sterna.web.signature import digest_of
+from sterna.trust.sketch import is_light, sketch_of
 from sterna.web.urls import fingerprint
 
 ALTERED_SHARE = 0.05
@@ -34,8 +31,7 @@ MOST_LATE = 20  # URLs that an honest visit may put off, after requests that fai
 MOST_BLOCKED = 64  # if its site asked for a pause or failed, which ended it: one for each connection
 OFTEN = 3  # times that a URL was put off, from which it is checked in any case
 _UNKNOWN = belief(Score(), 0.0)
-_MAX_RAW_BYTES = 8 * 1024 * 1024
-_CODING = re.compile(rb"^[ \t]*content-encoding[ \t]*:([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
+MAX_RAW_BYTES = 16 * 1024 * 1024  # of all raw responses in a sample; the largest are not compared
 
 
 def sample_count(of: Belief, pages: int, *, is_strict: bool = False) -> int:
@@ -48,10 +44,14 @@ def sample_count(of: Belief, pages: int, *, is_strict: bool = False) -> int:
 
 
 class ReportedPage(Record, frozen=True):
-    """A page as a host reported it, without the raw response, which is compared on arrival."""
+    """A page as a host reported it, a large one as a sketch, and the raw response if it is to be compared."""
 
     page: Page
-    has_false_raw: bool = False  # the raw response does not match the digest
+    raw: Raw | None = None
+
+    @property
+    def raw_bytes(self) -> int:
+        return len(self.raw.body) + len(self.raw.response_head) if self.raw else 0
 
 
 class Witness:
@@ -137,12 +137,23 @@ class Witness:
         self.checkable += 1
         place = self._place(len(self._sample), self.checkable, MOST_SAMPLES)
         if place < MOST_SAMPLES:
-            self._sample[place : place + 1] = [ReportedPage(replace(page, raw=None), _has_false_raw(page))]
+            is_comparable = bool(page.digest) and not page.is_unchanged
+            self._sample[place : place + 1] = [
+                ReportedPage(_light(page), page.raw if is_comparable else None)
+            ]
+            self._bound_raws()
         if is_excused:
             self._excuse_count += 1
             place = self._place(len(self.excuses), self._excuse_count, MOST_EXCUSES)
             if place < MOST_EXCUSES:
-                self.excuses[place : place + 1] = [page]
+                self.excuses[place : place + 1] = [_light(page)]
+
+    def _bound_raws(self) -> None:
+        """Drops the largest raw responses until the others fit."""
+        sample = self._sample
+        while sum(each.raw_bytes for each in sample) > MAX_RAW_BYTES:
+            largest = max(range(len(sample)), key=lambda place: sample[place].raw_bytes)
+            sample[largest] = ReportedPage(sample[largest].page)
 
     def _place(self, kept: int, count: int, most: int) -> int:
         return kept if kept < most else self._random.randrange(count)
@@ -151,7 +162,7 @@ class Witness:
         """Notes a start page that moved to another site: home may follow it there."""
         is_moved = page.depth == 0 and state_of(page) == "moved"
         if is_moved and not page.links.urls.startswith(f"{site}/") and len(self._moves) < MOST_MOVES:
-            self._moves.append(ReportedPage(replace(page, raw=None)))
+            self._moves.append(ReportedPage(_light(page)))
 
     def draw(self, count: int) -> list[ReportedPage]:
         """A uniform sample of the claims kept, and the start pages that moved to other sites."""
@@ -171,14 +182,5 @@ def _unbrought(target: Target, reason: str, *, at: float) -> Page:
     )
 
 
-def _has_false_raw(page: Page) -> bool:
-    """True if the response for the archive does not match the digest."""
-    if page.raw is None or not page.digest or page.is_unchanged:
-        return False
-    found = _CODING.search(page.raw.response_head)
-    coding = found[1].strip().decode("latin-1") if found else ""
-    try:
-        body = decode_body(page.raw.body, coding, max_bytes=_MAX_RAW_BYTES)
-    except ReadError:
-        return False  # too large, or unreadable for a reader too: then the page reports the error
-    return digest_of(body) != page.digest
+def _light(page: Page) -> Page:
+    return replace(page, raw=None) if is_light(page) else sketch_of(page)

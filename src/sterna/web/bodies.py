@@ -1,4 +1,4 @@
-"""The memory that bodies take at once: a small one has its own, a large one waits until all of it fits.
+"""The memory that bodies and documents take at once: a small one has its own, a large one waits for room.
 
 A body claims what it may need before it grows, and never more later, so that those which have begun can end.
 """
@@ -10,7 +10,13 @@ from types import TracebackType
 from typing import Self
 
 SMALL_BYTES = 512 * 1024  # more than any robots.txt
-ROOM_BYTES = 80 * 1024 * 1024  # five of the largest: with their copies home stays below 400 MB (bench.memory)
+ROOM_BYTES = (
+    48 * 1024 * 1024
+)  # three of the largest: with their copies home stays below 400 MB (bench.memory)
+
+
+# For large documents and raw responses until home has stored them: the largest one and some others.
+DOCUMENT_ROOM_BYTES = 22 * 1024 * 1024
 
 
 class BodyRoom:
@@ -62,6 +68,17 @@ class BodyClaim:
             self._room.waiting.append(self)
             self._room.admit()
         return self._is_taken
+
+    def pass_on(self) -> "BodyClaim | None":
+        """The room that it has, for another owner to give back; None if it has none."""
+        if not self._is_taken:
+            return None
+        other = BodyClaim(self._room)
+        other.wanted_bytes, other._is_taken, self._is_taken = self.wanted_bytes, True, False
+        return other
+
+    def release(self) -> None:
+        self.__exit__(None, None, None)
 
     def shrink(self, size_bytes: int) -> None:
         """Gives back what a body that is complete did not need."""

@@ -20,6 +20,7 @@ from sterna.web.markup import collapse, language_of
 from sterna.web.signature import change_between, digest_of, is_digest, likeness_of
 from sterna.web.sitemap import read_sitemap
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
+from sterna.web.weight import weight_of, weight_of_texts
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _UNTOLD_TYPES = frozenset({"", "application/octet-stream"})
@@ -32,6 +33,9 @@ _LOOKS_LIKE_HTML = re.compile(
     rb"|style|title|b|body|br|p)[ >])",
     re.IGNORECASE,
 )
+
+
+MAX_DOCUMENT_BYTES = 20 * 1024 * 1024  # of memory that it takes, and as it travels
 
 
 class Manner(Record, frozen=True, kw_only=True):
@@ -67,6 +71,7 @@ class Fetched(Record, frozen=True, kw_only=True):
     depth: int = 0
     referrer: str = ""
     sift: bytes = b""
+    most_bytes: int = MAX_DOCUMENT_BYTES  # of memory for the document
 
 
 class Document(Html, frozen=True, kw_only=True):
@@ -129,6 +134,12 @@ def _read_robots(fetched: Fetched) -> Document:
     )
     text = robots.text_of(body, is_cut=is_cut)
     return Document(digest=digest_of(body), size=len(body), content_type=fetched.content_type, text=text)
+
+
+def weight_of_document(document: Document) -> int:
+    """The memory that a document takes, about."""
+    found = weight_of(document.urls) + weight_of(document.sitemaps)
+    return weight_of_texts(document) + found + len(document.marks)
 
 
 def _with_text(document: Document, fetched: Fetched, *, body: bytes) -> Document:

@@ -9,7 +9,11 @@ from itertools import accumulate, compress
 from operator import sub
 from typing import TypeVar
 
+import msgspec
+
 from sterna.errors import WireError
+from sterna.web.weight import weight_of_utf8
+from sterna.wire.problems import is_array
 
 ROW, ITEM = "\0", "\n"  # between rows, and between the texts of one row
 
@@ -20,9 +24,31 @@ Numbers = tuple[int, ...]
 Rows = TypeVar("Rows", bound=Sequence[object])
 
 MAX_ITEMS = 1_000_000  # in a column of lists
+JOINED_CHARS = 1024 * 1024  # more of them travel one by one: an emoji would make all of the column wide
+_STR_HEADS = {0xD9: 2, 0xDA: 3, 0xDB: 5}  # bytes before a text of more than 31 bytes
+_RAWS = msgspec.msgpack.Decoder(tuple[msgspec.Raw, ...])
+
+
+def weight_of_texts(column: msgspec.Raw) -> int:
+    """The memory that a column of texts, not yet decoded, takes with its rows."""
+    if not is_array(column):
+        return 2 * _weight_of_text(column)  # the column, and its rows cut out of it
+    return sum(map(_weight_of_text, _RAWS.decode(column)))
+
+
+def weight_of_lists(column: msgspec.Raw) -> int:
+    """The same of texts that may be nested: the heads of lists count as texts."""
+    return 2 * _weight_of_text(column) if not is_array(column) else weight_of_utf8(bytes(column))
+
+
+def _weight_of_text(text: msgspec.Raw) -> int:
+    view = memoryview(text)
+    return weight_of_utf8(bytes(view[_STR_HEADS.get(view[0], 1) :]))
 
 
 def pack_texts(texts: Sequence[str]) -> Texts:
+    if sum(map(len, texts)) > JOINED_CHARS:
+        return tuple(texts)
     joined = ROW.join(texts)
     if joined.count(ROW) >= max(len(texts), 1):
         return tuple(texts)

@@ -68,20 +68,19 @@ class Unsqueezer:
         self._left = max_bytes
         self._stream = zstandard.ZstdDecompressor(max_window_size=2**WINDOW_LOG).decompressobj()
 
-    def add(self, data: bytes, *, max_bytes: int) -> bytes:
+    def add(self, data: bytes, *, max_bytes: int) -> bytearray:
         """What this piece unpacks to; WireError if that is more than `max_bytes`, or not valid zstd."""
         room = min(max_bytes, self._left)
-        pieces: list[bytes] = []
+        whole = bytearray()
         try:
             for at in range(0, len(data), SIP_BYTES):
-                pieces.append(self._stream.decompress(data[at : at + SIP_BYTES]))
-                room -= len(pieces[-1])
-                if room < 0:
+                piece = self._stream.decompress(data[at : at + SIP_BYTES])
+                if len(whole) + len(piece) > room:
                     raise WireError("too-large", "the stream unpacks to more than was agreed")
+                whole += piece
         except zstandard.ZstdError as error:
             raise WireError("malformed", "the stream is not valid zstd") from error
         if self._stream.unused_data:
             raise WireError("malformed", "the compressed stream continues after its end")
-        whole = b"".join(pieces)
         self._left -= len(whole)
         return whole

@@ -140,7 +140,7 @@ def _compressed(data: bytes) -> bytes:
 
 def _decompressed(data: bytes, size: int) -> bytes:
     """Exactly `size` bytes; WireError if there are more or fewer."""
-    whole = Unsqueezer(size).add(data, max_bytes=size)
+    whole = bytes(Unsqueezer(size).add(data, max_bytes=size))
     if len(whole) != size:
         raise WireError("malformed", f"a part of the known pages has {len(whole)} bytes, not {size}")
     return whole

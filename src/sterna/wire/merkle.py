@@ -25,7 +25,9 @@ def leaf_of(page: Page) -> bytes:
 
 
 def leaf_hash(data: bytes) -> bytes:
-    return blake2b(_LEAF + data, digest_size=HASH_BYTES).digest()
+    leaf = blake2b(_LEAF, digest_size=HASH_BYTES)
+    leaf.update(data)  # which may be large
+    return leaf.digest()
 
 
 class Tree:

@@ -29,17 +29,18 @@ from sterna.model import (
     Visit,
 )
 from sterna.web.urls import fingerprint, site_of
+from sterna.web.weight import weight_of_texts
 from sterna.wire import records
 from sterna.wire.columns import pack_places, unpack_places
 from sterna.wire.known import Marks
 from sterna.wire.problems import array_length, malformed, size_of
 
-MAX_PARCEL_BYTES = 64 * 1024 * 1024
+MAX_PARCEL_BYTES = 26 * 1024 * 1024
 CLOCK_SLACK_SECONDS = 120.0  # by which the clocks of home and host may differ
 MAX_ROWS = 1_000_000  # facts that rules send home, or a crawler holds, in one parcel
 MAX_ROW_BYTES = 16 * 1024 * 1024
 MAX_USAGE_BYTES = 256 * 1024
-_ROOM_BYTES = MAX_PARCEL_BYTES - 4 * 1024 * 1024  # for pages; the rest of a parcel needs some too
+_ROOM_BYTES = MAX_PARCEL_BYTES - 2 * 1024 * 1024  # for pages; the rest of a parcel needs some too
 MAX_COUNT = 2**53
 _MAX_CPU_SECONDS = 2**32  # home counts them in microseconds
 _MAX_ERRORS = 1000  # kinds of them
@@ -203,10 +204,10 @@ def _is_news(target: Target, marks: Marks) -> bool:
 
 
 def _fitting(pages: list[Page]) -> list[Page]:
-    """The pages, the largest given up where all together exceed a parcel."""
+    """The pages, the largest given up where all together exceed a parcel, on the way or in memory."""
     if 4 * sum(map(_characters, pages)) <= _ROOM_BYTES:  # no character has more than four bytes
         return pages
-    weights = [len(_encode(page)) for page in pages]
+    weights = [max(len(_encode(page)), weight_of_texts(page)) for page in pages]
     total, fitting = sum(weights), list(pages)
     for place in sorted(range(len(pages)), key=weights.__getitem__, reverse=True):
         if total <= _ROOM_BYTES:

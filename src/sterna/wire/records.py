@@ -37,6 +37,8 @@ from sterna.wire.columns import (
     unpack_numbers,
     unpack_some,
     unpack_texts,
+    weight_of_lists,
+    weight_of_texts,
 )
 from sterna.wire.problems import array_length, is_array, malformed, size_of
 
@@ -44,6 +46,7 @@ MAX_PAGES = 100_000  # in a parcel; unchanged ones not counted
 MAX_TARGETS = 1_000_000  # of one kind in a parcel: a page may lead to as many as its sitemaps name
 MAX_FIELD_CHARS = 256 * 1024  # of a short text: curl accepts no longer header lines
 MAX_LISTS_BYTES = 8 * 1024 * 1024  # of a column with any number of texts in a row, where these are not joined
+MAX_TEXTS_BYTES = 26 * 1024 * 1024  # of memory for the texts of all records of a kind in a parcel
 MAX_STATUS = 999
 MAX_DEPTH = 2**31 - 1
 SLACK_TARGETS = 100_000  # URLs by which the last page may exceed a budget
@@ -130,9 +133,13 @@ class _Rows:
     latest: int = 0
 
     @cached_property
-    def bodies(self) -> list[bytes]:
-        """The HTML as most servers sent it, from which digest and size follow."""
-        return [html.encode() for html in self.htmls]
+    def body_sizes(self) -> list[int]:
+        """The sizes of the HTML as most servers sent it."""
+        return [len(html) if html.isascii() else len(html.encode()) for html in self.htmls]
+
+    def digest(self, place: int) -> bytes:
+        """The digest of the HTML as most servers sent it."""
+        return digest_of(self.htmls[place].encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +170,7 @@ class _Table:
         unread = [(column, msgspec.Raw, msgspec.Raw(b"\x90")) for column, _, _ in columns]
         self._unread = msgspec.msgpack.Decoder(_columns_type(record, unread))
         self._lists = frozenset(column for column, kind, _ in columns if kind in (Lists, _Extracts))
+        self._texts = frozenset(column for column, kind, _ in columns if kind == Texts)
         self._decoder = msgspec.msgpack.Decoder(self.columns)
         self.none = msgspec.msgpack.encode(self.columns())
 
@@ -182,12 +190,19 @@ class _Table:
         count = columns.count
         if not 0 <= count <= self._most:
             raise WireError("malformed", f"a parcel with {count} {self._what} (0 to {self._most:,})")
+        weight = 0
         for name in columns.__struct_fields__[1:]:
             column = getattr(columns, name)
             if (length := array_length(column)) > count:
                 raise WireError("malformed", f"a column of {length} rows among others of {count}")
             if name in self._lists and is_array(column) and size_of(column) > MAX_LISTS_BYTES:
                 raise WireError("malformed", f"{size_of(column):,} bytes of {name} in a parcel")
+            if name in self._texts:
+                weight += weight_of_texts(column)
+            elif name in self._lists:
+                weight += weight_of_lists(column)
+        if weight > MAX_TEXTS_BYTES:
+            raise WireError("too-large", f"texts that take {weight:,} bytes of memory in a parcel")
         return count
 
     def decode(self, packed: msgspec.Raw) -> Columns:
@@ -249,6 +264,9 @@ def _pack_links(links: Sequence[Links], rows: _Rows) -> tuple[Texts, Texts, Text
 
 def _unpack_links(rows: _Rows, urls: Texts, texts: Texts, rels: Texts) -> list[Links]:
     short = unpack_texts(urls, rows.count)
+    longer = sum(text.startswith("/") + text.count(f"{ITEM}/") for text in short) * len(rows.site)
+    if longer > MAX_TEXTS_BYTES:
+        raise WireError("too-large", f"links that take {longer:,} bytes of memory in a parcel")
     whole = [f"{ITEM}{text}".replace(f"{ITEM}/", f"{ITEM}{rows.site}/")[1:] for text in short]
     links = list(map(Links, whole, unpack_texts(texts, rows.count), unpack_texts(rels, rows.count)))
     for each in links:
@@ -323,10 +341,10 @@ def _unpack_pauses(rows: _Rows, column: Numbers) -> list[float]:
 
 def _pack_digests(digests: Sequence[bytes], rows: _Rows) -> tuple[bytes, bytes]:
     kinds, own = bytearray(), []
-    for digest, body in zip(digests, rows.bodies, strict=True):
+    for place, digest in enumerate(digests):
         if not digest:
             kinds.append(_NO_DIGEST)
-        elif body and digest == digest_of(body):
+        elif rows.htmls[place] and digest == rows.digest(place):
             kinds.append(_HTML_DIGEST)
         else:
             kinds.append(_OWN_DIGEST)
@@ -339,7 +357,7 @@ def _unpack_digests(rows: _Rows, kinds: bytes, joined: bytes) -> list[bytes]:
     digests = unpack_some(own, joined, DIGEST_BYTES, count=rows.count)
     for place, kind in enumerate(kinds):
         if kind == _HTML_DIGEST:
-            digests[place] = digest_of(rows.bodies[place])
+            digests[place] = rows.digest(place)
         elif kind not in (_NO_DIGEST, _OWN_DIGEST):
             raise WireError("malformed", f"a digest of kind {kind}")
     return digests
@@ -347,7 +365,7 @@ def _unpack_digests(rows: _Rows, kinds: bytes, joined: bytes) -> list[bytes]:
 
 def _unpack_sizes(rows: _Rows, column: Numbers) -> list[int]:
     beyond = unpack_numbers(column, rows.count, least=-_MAX_SIZE, most=_MAX_SIZE, name="size")
-    sizes = list(map(add, beyond, map(len, rows.bodies)))
+    sizes = list(map(add, beyond, rows.body_sizes))
     if sizes and min(sizes) < 0:
         raise WireError("malformed", "a page with a negative size")
     return sizes
@@ -401,7 +419,7 @@ _CODECS: dict[str, _Codec] = {
     "digest": _Codec((bytes, bytes), _pack_digests, _unpack_digests),
     "size": _Codec(
         (Numbers,),
-        lambda sizes, rows: (pack_numbers(list(map(sub, sizes, map(len, rows.bodies)))),),
+        lambda sizes, rows: (pack_numbers(list(map(sub, sizes, rows.body_sizes))),),
         _unpack_sizes,
     ),
     "texts": _column(Lists, pack_lists, _short_lists),

@@ -161,16 +161,25 @@ class StreamReader:
 
     def _parcels(self, piece: bytes) -> Iterator[ParcelCame]:
         room = _LENGTH_BYTES + MAX_PARCEL_BYTES - len(self._pending)
-        self._pending += self._unsqueezer.add(piece, max_bytes=room)
+        came = self._unsqueezer.add(piece, max_bytes=room)
+        if self._pending:
+            self._pending += came
+        else:
+            self._pending = came
         while len(self._pending) >= _LENGTH_BYTES:
             end = _LENGTH_BYTES + int.from_bytes(self._pending[:_LENGTH_BYTES], "big")
             if end > _LENGTH_BYTES + MAX_PARCEL_BYTES:
                 raise WireError("too-large", f"a parcel of {end} bytes")
             if end > len(self._pending):
                 return
-            packed = bytes(self._pending[_LENGTH_BYTES:end])
-            del self._pending[:end]
-            yield ParcelCame(packed)
+            yield self._cut(end)
+
+    def _cut(self, end: int) -> ParcelCame:
+        """The parcel that ends there; in a function of its own, which does not keep it while it is used."""
+        with memoryview(self._pending) as pending:  # a slice of the array itself would be another copy
+            packed = bytes(pending[_LENGTH_BYTES:end])
+        del self._pending[:end]
+        return ParcelCame(packed)
 
     def _ending(self, payload: bytes) -> Ending:
         if self._pending:

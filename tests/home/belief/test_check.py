@@ -1,7 +1,9 @@
 """The check of a visit: samples are read from here by the real runtime, in virtual time."""
 
 import asyncio
+import gzip
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -53,6 +55,14 @@ def crawler(**fields: object) -> Crawler:
     return Crawler(scope=Scope(), program=Program(**fields))  # type: ignore[arg-type]
 
 
+def large(words: str = "") -> dict[str, str]:
+    """A site of three pages that are kept as sketches."""
+    return {
+        path: text.replace("</p>", f"{' tern' * 100_000} {words if path == '/1' else ''}</p>")
+        for path, text in pages(2).items()
+    }
+
+
 # -- honest hosts ----------------------------------------------------------------------------------------
 
 
@@ -79,6 +89,16 @@ def test_honest_host_is_found_true_whatever_the_crawler_keeps(program: dict[str,
     visit = visit_of(crawler=crawler(**({"needs": needs} | program)))
     report = run(Checking(web_of(pages()), visit=visit).run())
     assert verdicts(report) == {Judgement.SAME: 41}
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_honest_host_of_enormous_pages_is_found_true(share: float) -> None:
+    program = {
+        "keep": Keep(fields=("text", "html", "links"), share=share),
+        "needs": ("text", "html", "links"),
+    }
+    report = run(Checking(web_of(large()), visit=visit_of(crawler=crawler(**program))).run())
+    assert verdicts(report) == {Judgement.SAME: 3}
 
 
 def test_honest_host_of_pages_that_change_at_each_request_is_found_true() -> None:
@@ -422,3 +442,44 @@ def test_known_page_that_a_finished_visit_passed_and_does_not_mention_is_missed(
     checking = known_site(texts, budget_depth=9)
     checking.visit = replace(checking.visit, starts=checking.visit.starts[:-1])
     assert paths(run(checking.run()), Judgement.OMITTED) == {"/c"}
+
+
+# -- large pages and raw responses -----------------------------------------------------------------------
+
+
+def test_text_of_an_enormous_page_that_was_altered_is_found() -> None:
+    def altered(page: Page) -> Page:
+        return falsified(page, text=page.text + " pills") if page.url == f"{SITE}/1" else page
+
+    report = run(Checking(web_of(large()), tamper=each_page(altered)).run())
+    assert paths(report, Judgement.ALTERED) == {"/1"}
+
+
+def test_enormous_page_that_was_edited_meanwhile_is_not_its_hosts_fault() -> None:
+    report = run(Checking(web_of(large("edited"), modified=""), at_host=web_of(large(), modified="")).run())
+    assert verdicts(report) == {Judgement.SAME: 2, Judgement.CHANGED: 1}
+
+
+@pytest.mark.parametrize(
+    ("head", "encode", "is_found"),
+    [
+        (b"", bytes, False),
+        (b"", lambda body: body + b" pills", True),
+        (b"Content-Encoding: gzip\r\n", gzip.compress, False),
+        (b"content-encoding: gzip\r\n", lambda body: gzip.compress(body + b" pills"), True),
+        (b"content-encoding: gzip\r\n", bytes, False),  # unreadable for a reader too
+    ],
+)
+def test_raw_response_must_be_what_the_digest_is_of(
+    head: bytes, encode: Callable[[bytes], bytes], is_found: bool
+) -> None:
+    def recoded(page: Page) -> Page:
+        if page.raw is None:
+            return page
+        body = encode(page.raw.body)
+        return falsified(page, raw=replace(page.raw, response_head=b"HTTP/1.1 200 OK\r\n" + head, body=body))
+
+    visit = visit_of(crawler=replace(crawler(), keeps_raw=True))
+    report = run(Checking(web_of(pages(3)), visit=visit, tamper=each_page(recoded)).run())
+    assert verdicts(report) == {Judgement.ALTERED if is_found else Judgement.SAME: 4}
+    assert all("raw response" in each.detail for each in report.bad)

@@ -34,6 +34,7 @@ from sterna.model import (
     Page,
     Parcel,
     Program,
+    Raw,
     Source,
     State,
     Target,
@@ -88,6 +89,9 @@ class FakeHere:
         pages = [page(int(path[1:])) for path in paths] if self.is_reachable else []
         usage = Usage(requests=len(paths), bytes_received=100 * len(paths))
         await deliver(replace(plain_parcel(1, *pages), usage=usage, ended=Ended.FINISHED))
+
+    async def digest(self, raw: Raw) -> bytes:
+        raise AssertionError("no page has a raw response")
 
 
 @dataclass

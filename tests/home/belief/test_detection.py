@@ -15,7 +15,7 @@ from tests.home.belief.lying_sites import OFFER, Tamper, detection, each_page, h
 from tests.runtime.fakes import SITE, Home, VirtualClock, make_kit, run, visit_of
 
 from sterna.home.belief.check import Check, Report
-from sterna.model import Ended, Links, Page, Parcel, Usage, Visit
+from sterna.model import Ended, Links, Page, Parcel, Raw, Usage, Visit
 from sterna.runtime.runtime import Runtime
 from sterna.trust.sampling import MOST_SAMPLES, Witness
 from sterna.web.signature import digest_of
@@ -50,6 +50,9 @@ class Truth:
         seen = [self._pages.get(start.url) or gone(start.url) for start in visit.starts]
         usage = Usage(requests=len(seen))
         await deliver(making.parcel(visit, pages=tuple(seen), usage=usage, ended=Ended.FINISHED))
+
+    async def digest(self, raw: Raw) -> bytes:
+        raise AssertionError("no page has a raw response")
 
 
 def gone(url: str) -> Page:

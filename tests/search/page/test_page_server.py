@@ -5,6 +5,7 @@ import socket
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from tests.search.page.fakes import FakeSearcher, many_pages
@@ -44,6 +45,19 @@ def test_connection_on_which_no_request_comes_is_closed(address: tuple[str, int]
         began = time.monotonic()
         assert client.recv(100) == b""
         assert 0.1 < time.monotonic() - began < 10
+
+
+def test_slow_heads_of_one_address_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MAX_CONNECTIONS", 64)
+    with ExitStack() as stack:
+        url = stack.enter_context(served(FakeSearcher(many_pages(25))))
+        host, _, port = url.removeprefix("http://").partition(":")
+        for _ in range(2 * 64):
+            slow = stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            slow.sendall(b"GET /?q=se")
+        for _ in range(3):
+            with urllib.request.urlopen(f"{url}/?q=select", timeout=10) as answer:
+                assert answer.status == 200
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ from sterna.home.away.place import (
     stop_words,
 )
 from sterna.home.away.trip import Trip
-from sterna.home.belief import check
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import HostRow, OwnerRow
 from sterna.model import Crawler, Deliver, Ended, Hold, Parcel, Usage, Visit
@@ -44,8 +43,10 @@ ASK_SECONDS = 24 * 3600.0  # after which a host whose owner stopped the crawler 
 T = TypeVar("T")
 
 
-class Here(check.Here, Protocol):
+class Here(Protocol):
     """The runtime here, which waits for a site's turn too."""
+
+    async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None: ...
 
     async def take_turn(self, visit: Visit) -> None: ...
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from sterna.home.away.carrier import Here, Migrating, Stationary
+from sterna.home.away.carrier import Migrating, Stationary
 from sterna.home.away.courier import Courier
 from sterna.home.away.hosts import Hosts
 from sterna.home.away.line import Lines
@@ -19,6 +19,7 @@ from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.options import Options
 from sterna.home.progress import Progress
 from sterna.model import Etiquette
+from sterna.runtime.runtime import Runtime
 from sterna.transport.http import HttpConfig, HttpTransport
 from sterna.web.clock import Clock
 from sterna.web.dns import DnsResolver
@@ -37,7 +38,7 @@ class Migration:
 
 @asynccontextmanager
 async def open_carrier(
-    here: Here,
+    here: Runtime,
     options: Options,
     *,
     etiquette: Etiquette,

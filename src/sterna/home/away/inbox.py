@@ -95,7 +95,10 @@ class Inbox:
         assert self._reader
         for came in self._reader.feed(data):
             if isinstance(came, ParcelCame):
-                yield self._parcel(came.packed, now)
+                parcel = self._parcel(came.packed, now)
+                del came  # both are large, and this is resumed when the parcel is stored
+                yield parcel
+                del parcel
             elif isinstance(came, Ending):
                 self._end(came)
             elif isinstance(came, ProblemCame):

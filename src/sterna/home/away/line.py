@@ -246,6 +246,7 @@ class Line:
             is_silent = True
             while (parcel := await asyncio.to_thread(next, opened, None)) is not None:
                 yield ev.Came(parcel, size)
+                del parcel  # it is stored, and the next one may be as large
                 size, is_silent = 0, False
             while inbox.lines:
                 yield ev.Said(inbox.lines.pop(0))

@@ -14,6 +14,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from sterna.crawler.predicate import Judge, row_of
+from sterna.errors import ReadError
 from sterna.home.away.luggage import luggage
 from sterna.home.belief.refused import ask_again
 from sterna.home.belief.rerun import Rerun, rerun_of
@@ -28,6 +29,7 @@ from sterna.model import (
     Page,
     Parcel,
     Program,
+    Raw,
     Record,
     Robots,
     Target,
@@ -37,7 +39,6 @@ from sterna.model import (
 from sterna.trust import excuses
 from sterna.trust.judgement import (
     BAD,
-    COMPARED,
     GOOD,
     Finding,
     Judgement,
@@ -48,6 +49,7 @@ from sterna.trust.judgement import (
     weighed,
 )
 from sterna.trust.sampling import ReportedPage, Witness
+from sterna.trust.sketch import COMPARED, Sketch, is_light, sketch_of
 from sterna.version import __version__
 from sterna.web.clock import Clock
 from sterna.web.language import guess_language
@@ -68,6 +70,9 @@ class Here(Protocol):
     """The runtime here."""
 
     async def carry_out(self, visit: Visit, *, deliver: Deliver, stop: asyncio.Event) -> None: ...
+
+    async def digest(self, raw: Raw) -> bytes:
+        """The digest of a stranger's response, decoded in a cell; ReadError if it cannot be decoded."""
 
 
 class Report(Record, frozen=True, kw_only=True):
@@ -95,6 +100,7 @@ class Report(Record, frozen=True, kw_only=True):
 class _Read:
     """The result of one of the check's own visits; changed by take() alone."""
 
+    keep: Keep
     pages: dict[int, Page] = field(default_factory=dict)
     found: list[Target] = field(default_factory=list)
     robots: Robots | None = None
@@ -103,7 +109,7 @@ class _Read:
     bytes_received: int = 0
 
     async def take(self, parcel: Parcel) -> None:
-        self.pages.update((page.fingerprint, page) for page in parcel.pages)
+        self.pages.update((page.fingerprint, _light(page, self.keep)) for page in parcel.pages)
         self.found += parcel.checkpoint.found
         self.robots = parcel.robots or self.robots
         self.ended = parcel.ended
@@ -139,6 +145,7 @@ class Check:
         self._as_browser: dict[int, Page] = {}
         self._again: dict[int, Page] = {}
         self._referrers: dict[int, Page] = {}
+        self._false_raws: set[int] = set()  # fingerprints of pages whose raw response is of another body
         self._rules_usage = Usage()  # of rules that were run again
         self._robots = self.visit.robots  # replaced by what the first read finds; hosts do not report it
 
@@ -157,7 +164,7 @@ class Check:
             requests=sum(read.requests for read in self._reads),
             bytes_received=sum(read.bytes_received for read in self._reads),
         ).plus(self._rules_usage)
-        first = self._reads[0] if self._reads else _Read()
+        first = self._reads[0] if self._reads else _Read(self.visit.crawler.program.keep)
         is_cut = first.ended is Ended.BUDGET  # a site may require long delays
         late = sum(each.page.fingerprint not in first.pages for each in sample) if is_cut else 0
         return Report(findings=tuple(weighed(findings)), usage=usage, late=late)
@@ -173,6 +180,7 @@ class Check:
         missed, more = self._missed_starts(), self._more_excuses(pages)
         self._again = (await self._read([*suspects, *missed, *more], halt)).pages
         await self._read_referrers(suspects, halt)
+        self._false_raws = {each.page.fingerprint for each in sample if await self._has_false_raw(each)}
         findings = [self._judged(each) for each in sample]
         findings += [excuses.tried(page, self._again.get(page.fingerprint)) for page in more]
         trouble = self._trouble(pages, more)
@@ -271,7 +279,7 @@ class Check:
         if ours is None or finding.verdict not in GOOD:
             return finding
         if finding.verdict is Judgement.SAME:
-            if reported.has_false_raw:
+            if mark in self._false_raws:
                 detail = "its digest matches, but its raw response does not"
                 return Finding(page.url, Judgement.ALTERED, detail)
             if not page.is_kept and ours.digest == page.digest and self._wants(page, ours):
@@ -281,11 +289,20 @@ class Check:
 
     def _wants(self, reported: Page, seen: Page) -> bool:
         """Whether the crawler selects the page, with the depth and referrer that the visit reported."""
-        if self._select is None or seen.is_unchanged:
+        if self._select is None or seen.is_unchanged or isinstance(seen, Sketch):
             return False
         page = replace(seen, depth=reported.depth, referrer=reported.referrer)
         readings = [page, replace(page, language="")] if _may_be_guessed(page) else [page]
         return all(self._select.judge(row_of(each, self.visit.site)) is True for each in readings)
+
+    async def _has_false_raw(self, reported: ReportedPage) -> bool:
+        """True if the response for the archive does not match the digest."""
+        if reported.raw is None:
+            return False
+        try:
+            return await self.here.digest(reported.raw) != reported.page.digest
+        except ReadError:
+            return False  # too large, or unreadable for a reader too: then the page reports the error
 
     # -- what the host did not mention -------------------------------------------------------------------
 
@@ -340,7 +357,7 @@ class Check:
     async def _read(
         self, pages: Sequence[Page], halt: asyncio.Event, *, etiquette: Etiquette | None = None
     ) -> _Read:
-        read = _Read()
+        read = _Read(self.visit.crawler.program.keep)
         if pages and not halt.is_set():
             self._reads.append(read)
             visit = reading(self.visit, pages, is_first=len(self._reads) == 1)
@@ -386,6 +403,8 @@ def reading(visit: Visit, pages: Sequence[Page], *, is_first: bool) -> Visit:
 
 def trimmed(page: Page, keep: Keep) -> Page:
     """The page as read here, without the fields that a crawler would not have sent home."""
+    if isinstance(page, Sketch):
+        return page  # made of a trimmed page
     is_redirect = 300 <= page.status < 400  # its link is its target, which is always sent home
     gone = {
         name: getattr(_EMPTY, name)
@@ -397,6 +416,10 @@ def trimmed(page: Page, keep: Keep) -> Page:
         return page
     text, html = (text[: round(len(text) * keep.share)] for text in (page.text, page.html))
     return replace(page, text=text, html=html)
+
+
+def _light(page: Page, keep: Keep) -> Page:
+    return page if is_light(page) else sketch_of(trimmed(page, keep))
 
 
 def _reader(crawler: Crawler) -> Crawler:

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from sterna.model import Budget, Known, Page, Parcel, Target, Usage, Visit
 from sterna.trust.excuses import MANY, UNFOUNDED_SHARE, together
-from sterna.trust.judgement import COMPARED, Finding, Judgement
+from sterna.trust.judgement import Finding, Judgement
 from sterna.trust.runs import RuledPage, Run, apply, first_rows, ruled_pages
+from sterna.trust.sketch import COMPARED
 
 READ_SECONDS = 600.0
 NOWHERE = ("\0",)  # the name of no part of a site: what rules load is not fetched

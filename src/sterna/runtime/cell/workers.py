@@ -161,6 +161,7 @@ class _Worker(Generic[_Answer]):
                 done.set_exception(answer)
             else:
                 done.set_result(answer)
+            del answer, done  # they may be large, and the next job may be long in coming
 
     async def _try_again(self, death: Death) -> _Answer | TaskFailed:
         """The answer to the first job, alone in a new cell: a job behind it may have broken the last."""
