@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sterna.errors import Refused, StorageError, WireError
+from sterna.errors import Refused, SternaError, StorageError, WireError
 from sterna.host.calls import Bodies, HostRequest, Reply, Shown, op_of, refusal
 from sterna.host.config import HostConfig
 from sterna.host.owner.audit import AUDIT, Audit, Notes
 from sterna.host.owner.control import Closure, Doors
 from sterna.host.policy.policy import Policy, PolicyFile
-from sterna.host.policy.terms import AllowedHomes, Terms, admit, check_open, rationed
+from sterna.host.policy.terms import AllowedHomes, Terms, admit, check_open, check_welcome, rationed
 from sterna.host.premises import Announce, Premises
 from sterna.host.state import (
     TICKET_SECONDS,
@@ -100,6 +100,7 @@ class Service:
         self._began = wall()
         self.bodies = Bodies(self._sessions, lambda: self._premises.limits)
         self._opening = asyncio.Semaphore(ORDERS_AT_ONCE)
+        self._dismissed: set[str] = set()  # keys of homes; changed by _dismiss() alone
         self._offered: tuple[Policy, Offer, bytes] | None = None  # by _offer(): for which policy, and what
         # Created when first needed.
         self._reception: Reception | None = None
@@ -111,6 +112,7 @@ class Service:
         folder = self._config.state / VISITS
         if not self._premises.is_live_only and folder.is_dir() and any(folder.iterdir()):
             await self._receive().visits.restore()
+        await self._dismiss()
 
     async def respond(self, request: HostRequest) -> Reply:
         """The response to an HTTP request; an invalid one gets a problem."""
@@ -149,6 +151,8 @@ class Service:
         if call.op == "hello":
             return _reply(self._greet(call.body))
         session = self._sessions.find(call.body[:SESSION_BYTES])
+        if (terms := self._premises.terms(session.home)) and terms.is_revoked:
+            check_welcome(terms)
         keys = SessionKeys.decode(session.keys)
         if call.op == "acknowledge":
             await self._acknowledge(call.body, session=session, keys=keys)
@@ -216,6 +220,26 @@ class Service:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self._premises.refresh()
+            try:
+                await self._dismiss()
+            except SternaError as error:
+                _log.error("cannot end the visits of revoked homes: %s", error)
+
+    async def _dismiss(self) -> None:
+        """Ends sessions and visits of homes whose keys were revoked since the last call."""
+        revoked = self._premises.homes.revoked()
+        self._dismissed &= revoked.keys()  # one that is allowed again can be revoked again
+        if not (new := revoked.keys() - self._dismissed):
+            return
+        self._dismissed |= new
+        sessions = self._sessions.end(new)
+        for key in new:
+            home, visits = revoked[key], 0
+            if self._reception:
+                dismiss = self._reception.visits.dismiss
+                visits = await dismiss(key, keeps_parcels=home.keeps_parcels)
+            if visits or sessions:
+                self._premises.notes.note("home-revoked", home=home.name, key=key, visits=visits)
 
     def stop(self) -> None:
         """Asks all visits to pause until the next start; their streams end with them."""

@@ -219,6 +219,16 @@ class Visits:
     async def wait_for_kills(self) -> None:
         await asyncio.gather(*self._killing, return_exceptions=True)
 
+    async def dismiss(self, home: str, *, keeps_parcels: bool) -> int:
+        """Ends the visits of a home; without `keeps_parcels` nothing of them is left. Their number."""
+        own = [(key, hosted) for key, hosted in self._visits.items() if hosted.home == home]
+        await asyncio.gather(*(self.kill(hosted) for _, hosted in own if not hosted.is_over))
+        if not keeps_parcels:
+            for key, hosted in own:
+                if self._visits.get(key) is hosted:  # not swept meanwhile
+                    self._forget(key)
+        return len(own)
+
     def stop(self) -> None:
         """Asks all visits to pause for a restart, or to end if they are not kept; no other begins."""
         self._is_closing = True
