@@ -17,7 +17,7 @@ from sterna.host.owner.audit import AUDIT, Audit, Notes
 from sterna.host.owner.control import Closure, Doors
 from sterna.host.policy.policy import Policy, PolicyFile
 from sterna.host.policy.terms import AllowedHomes, Terms, admit, check_open, check_welcome, rationed
-from sterna.host.premises import Announce, Premises
+from sterna.host.premises import Announce, Commons, Premises
 from sterna.host.state import (
     TICKET_SECONDS,
     VISITS,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from sterna.model import Budget
     from sterna.wire.orders import Order
 
-ORDERS_AT_ONCE = 2  # that are unpacked: each may take some hundred megabytes
 WATCH_SECONDS = 1.0
 OFFER_SECONDS = 3600  # that homes may cache the offer
 
@@ -75,6 +74,7 @@ class Service:
         doors: Doors | None = None,
         meter: "LoadMeter | None" = None,
         wall: Callable[[], float] = time.time,
+        commons: Commons | None = None,
     ) -> None:
         self._config = config
         self._successions = successions
@@ -95,11 +95,12 @@ class Service:
             rations=Rations(state),
             stops=Stops(state),
             announce=announce or _log.info,
+            commons=commons or Commons(),
             is_live_only=is_live_only,
         )
+        self.config = config
         self._began = wall()
         self.bodies = Bodies(self._sessions, lambda: self._premises.limits)
-        self._opening = asyncio.Semaphore(ORDERS_AT_ONCE)
         self._dismissed: set[str] = set()  # keys of homes; changed by _dismiss() alone
         self._offered: tuple[Policy, Offer, bytes] | None = None  # by _offer(): for which policy, and what
         # Created when first needed.
@@ -313,7 +314,7 @@ class Service:
         """Verifies the order before it claims the ticket: a tampered copy must not spend it."""
         from sterna.wire.orders import Send, open_order  # noqa: PLC0415
 
-        async with self._opening:
+        async with self._premises.commons.opening:
             ticket, order = await asyncio.to_thread(open_order, keys, body)
             self._sessions.claim(session, ticket, now=self._premises.clock.now())
             if isinstance(order, Send):  # it takes much memory until it is either a visit or refused
