@@ -50,7 +50,8 @@ class Application:
         """The host that a host.toml describes; ConfigError if it is invalid.
 
         Each process of a server has its own service. So visits are not kept: each ends with its stream, as at
-        a CGI program. With `keeps_visits` they outlive it; the server must have one process then, and threads.
+        a CGI program. With `keeps_visits` they outlive it; the server must have one process then, with
+        threads.
         """
         self._config = read_host_file(Path(settings))
         self._keeps_visits = keeps_visits
