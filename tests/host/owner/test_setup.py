@@ -66,7 +66,7 @@ def test_words_of_a_unit_are_quoted() -> None:
 
 def test_snippets_forward_to_where_the_host_listens(tmp_path: Path) -> None:
     for server in ("nginx", "apache"):
-        setup = setup_in(tmp_path, server=server)  # type: ignore[arg-type]
+        setup = setup_in(tmp_path, server=server)
         text = setup.files()[setup.snippet.name]
         assert "http://127.0.0.1:9470" in text
         assert "8470" not in text
