@@ -121,6 +121,29 @@ def test_wheel_has_the_files_of_deploy(tmp_path: Path, offline: dict[str, str]) 
         assert f"sterna/deploy/{path.name}" in names
 
 
+def test_first_stage_of_the_container_builds_from_what_it_copies(
+    tmp_path: Path, offline: dict[str, str]
+) -> None:
+    text = (ROOT / "deploy/Containerfile").read_text()
+    stage = text[text.index("AS build") : text.rindex("FROM ")]
+    work, opt = tmp_path / "src", tmp_path / "opt/sterna"
+    for copied in re.findall(r"^COPY (.*)$", stage, re.MULTILINE):
+        *sources, target = copied.split()
+        for source in sources:
+            path, to = ROOT / source, work / target
+            if path.is_dir():  # whose contents are copied
+                shutil.copytree(path, to)
+            else:
+                to.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, to)
+    (packages, install) = re.findall(r"^RUN (.*)$", stage, re.MULTILINE)
+    assert packages.startswith("apt-get ")
+
+    run("sh", "-c", f"cd {work} && {install.replace('/opt/sterna', str(opt))}", **offline)
+
+    assert run(opt / "bin/sterna", "--version").startswith("sterna ")
+
+
 # -- the Debian package ------------------------------------------------------------------------------------
 
 
