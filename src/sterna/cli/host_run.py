@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import resource
 import socket
 import stat
 import sys
@@ -16,7 +17,7 @@ from sterna.cli.flags import argument, option, switch, with_flags
 from sterna.cli.flags import listen as listen_on
 from sterna.cli.host_options import HostFlags, about, config_site, host_flags
 from sterna.cli.lines import say, warn
-from sterna.errors import ConfigError, StorageError, UsageError
+from sterna.errors import ConfigError, SternaError, StorageError, UsageError
 from sterna.host.config import SETTINGS, HostConfig, config_of, format_host_file, read_host_file, sites_in
 from sterna.host.keyring import ALLOWED, Keyring, allow
 from sterna.host.owner.audit import AUDIT, Audit
@@ -30,6 +31,7 @@ from sterna.web.http_app import is_loopback
 if TYPE_CHECKING:
     from sterna.host.service import Service
 
+_TOLD_OF_MANY = ("site", "doors", "warning")
 SELF = "this-machine"  # the name under which --allow-self allows the home here
 
 
@@ -83,12 +85,19 @@ def run(  # noqa: PLR0913, PLR0917 - each is a flag
         allow(config.keys / ALLOWED, Keyring(config.keys).read_or_make("home").public, SELF)
     commons = Commons()
     if len(found) > 1:
+        _raise_descriptors()
         commons = Commons(crawlers=max_crawlers, visits=max_visits, engine_bytes=max_memory * MIB)
     with (
         _listener("--listen", listen) as listener,
         _listener("--page", page) if page else nullcontext() as shown,
     ):
         uvloop.run(_serve(found, commons, listener, shown, index_hours=index))
+
+
+def _raise_descriptors() -> None:
+    """Lets this process open more files than is usual: each site takes about five."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _given(flags: dict[str, Any]) -> set[str]:
@@ -157,9 +166,20 @@ async def _serve(
     async with AsyncExitStack() as stack:
         services, lines = [], []
         for config in configs:
-            service, told = await _open_site(config, commons, stack, index_hours=index_hours)
+            try:
+                async with AsyncExitStack() as own:
+                    service, told = await _open_site(config, commons, own, index_hours=index_hours)
+                    stack.push_async_exit(own.pop_all())
+            except SternaError as error:
+                if len(configs) == 1:
+                    raise
+                warn(f"left out: {config.site}: {error}")
+                continue
             services.append(service)
-            lines += told
+            is_short = len(configs) > 1
+            lines += [line for line in told if not is_short or line.startswith(_TOLD_OF_MANY)]
+        if not services:
+            raise ConfigError("no site can be served")
         if page_listener:
             await stack.enter_async_context(_page(services[0], configs[0], page_listener))
             lines.append(f"page      http://{_name_of(page_listener)}/")

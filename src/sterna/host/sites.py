@@ -1,14 +1,17 @@
 """The hosts of many sites in one process: each request goes to the service of the site that it names."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from sterna.errors import ConfigError
+from sterna.errors import ConfigError, SternaError
 from sterna.host.calls import HostRequest, Reply, http_error
 from sterna.host.config import HostConfig
 from sterna.host.service import Service
 from sterna.model import Record
+
+_log = logging.getLogger(__name__)
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -50,7 +53,10 @@ class Sites:
 
     async def restore(self) -> None:
         for each in self._services:
-            await each.restore()
+            try:
+                await each.restore()
+            except SternaError as error:  # the other sites are served all the same
+                _log.error("%s: cannot go on with its visits: %s", each.config.site, error)
 
     async def respond(self, request: HostRequest) -> Reply:
         service = self.find(request.host, request.path)
@@ -59,9 +65,9 @@ class Sites:
         return await service.respond(request)
 
     async def watch(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for each in self._services:
-                tasks.create_task(each.watch())
+        results = await asyncio.gather(*(each.watch() for each in self._services), return_exceptions=True)
+        for each, result in zip(self._services, results, strict=True):
+            _log.error("%s: changes of its policy are no longer seen: %r", each.config.site, result)
 
     def stop(self) -> None:
         for each in self._services:
