@@ -240,3 +240,23 @@ def test_processes_that_a_server_forked_answer_from_one_state(tmp_path: Path) ->
         # Greeting and order may reach different processes.
         assert [face.order(send(visit=f"v{number}"))[0].status for number in range(2)] == [200, 200]
         assert process.wait(60) == 0
+
+
+def test_application_that_could_not_start_starts_once_it_can(tmp_path: Path) -> None:
+    with in_wsgi(tmp_path, keeps_visits=True) as face:
+        key = tmp_path / "keys" / "host.key"
+        beside = key.rename(tmp_path / "aside")
+        assert face.ask("GET", "/").status == 500
+        beside.rename(key)
+        assert face.ask("GET", "/").status == 200
+
+
+def test_closed_application_serves_again(tmp_path: Path) -> None:
+    served_in(tmp_path)
+    application = Application(tmp_path / SETTINGS, keeps_visits=True)
+    told: list[str] = []
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/", "wsgi.input": None}
+    for _ in range(2):
+        b"".join(application(environ, lambda status, _: told.append(status)))
+        application.close()
+    assert told == ["200 OK", "200 OK"]

@@ -98,9 +98,8 @@ class Application:
 
     def _started(self) -> "_Engine":
         with self._starting:
-            if (
-                self._engine is None or self._engine.pid != os.getpid()
-            ):  # or the server forked after a request
+            # Or the server forked after a request, which left the thread behind.
+            if self._engine is None or self._engine.pid != os.getpid():
                 self._engine = _Engine(self._config, keeps_visits=self._keeps_visits)
                 atexit.register(self.close)
             return self._engine
@@ -110,7 +109,8 @@ class _Engine:
     """The service of one process, and the thread in which its loop runs."""
 
     def __init__(self, config: HostConfig, *, keeps_visits: bool) -> None:
-        if keeps_visits and lock(config.state / "lock") is None:
+        self._lock = lock(config.state / "lock") if keeps_visits else None
+        if keeps_visits and self._lock is None:
             raise ConfigError(
                 f"another process serves the host in {config.state}: give the server one process with"
                 " threads, or do not keep visits"
@@ -123,7 +123,7 @@ class _Engine:
         try:
             self.service = self.begin(self._open(config, keeps_visits=keeps_visits)).result()
         except BaseException:
-            self._end()
+            self.close()
             raise
 
     async def _open(self, config: HostConfig, *, keeps_visits: bool) -> Service:
@@ -161,6 +161,8 @@ class _Engine:
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CLOSE_SECONDS)
+        if self._lock is not None:
+            os.close(self._lock)
 
 
 class _Body:
