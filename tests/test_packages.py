@@ -13,7 +13,7 @@ import pytest
 from tests.documents import ROOT, free_port
 from tests.wheelhouse import make_wheels
 
-pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 WHAT_PIP_NEEDS = ("sterna", "hatchling", "editables")
 PYTHON = f"{sys.base_prefix}/bin/python3"
