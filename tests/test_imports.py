@@ -160,6 +160,7 @@ DECODERS = {
         "sterna.host.owner.access_log",  # the owner's own logs
     },
     "zstandard": {
+        "sterna.wire.holdings",  # of a host, sealed
         "sterna.web.content_coding",
         "sterna.wire.compression",  # messages, after their seal was verified
         "sterna.wire.known",

@@ -255,6 +255,7 @@ async def open_home(
     clock: Clock | None = None,
     serving: dict[str, Any] | None = None,
     before: Home | None = None,
+    is_allowed: bool = True,
     **fields: Any,
 ) -> AsyncIterator[Home]:
     """A home that is allowed at a service, with a site of so many pages or the one that is given.
@@ -277,7 +278,8 @@ async def open_home(
         **given,
     )
     home = Home(service, host, before.identity if before else Identity.new())
-    allow(config.keys / ALLOWED, home.identity.public, NAME)
+    if is_allowed:
+        allow(config.keys / ALLOWED, home.identity.public, NAME)
     try:
         await service.restore()
         yield home

@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "trust": "trust.app",
 }
 HOST_COMMANDS: dict[str, str] = {
+    "init": "host_init.init",
     "run": "host_run.run",
     "cgi": "host_run.write_cgi",
     "check": "host_preview.check",

@@ -10,7 +10,7 @@ from typing import Annotated
 from sterna.cli.flags import option
 from sterna.cli.keys import KeysOption, keyring_of
 from sterna.errors import UsageError
-from sterna.host.config import HostConfig, HostFile, config_of
+from sterna.host.config import SETTINGS, HostConfig, HostFile, config_of, read_host_file
 from sterna.host.policy.terms import AllowedHomes
 from sterna.wire.keys import DEFAULT_KEYS, Identity
 
@@ -107,7 +107,9 @@ def only_folder(
 ) -> Path:
     """The folder of the host that is named, or of the only one on this machine; UsageError otherwise."""
     if state or site:
-        return state_of(state, site)
+        folder = state_of(state, site)
+        # In the folder of a site the state may lie elsewhere.
+        return read_host_file(folder / SETTINGS).state if (folder / SETTINGS).exists() else folder
     base = _state_base()
     found = sorted(path for path in base.iterdir() if is_one(path)) if base.is_dir() else []
     if not found:

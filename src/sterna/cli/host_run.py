@@ -1,7 +1,8 @@
-"""`sterna host run` and `sterna host cgi`: a host for a site, as a server or as a CGI program."""
+"""`sterna host run` and `sterna host cgi`: a host for a site or many, as a server or as a CGI program."""
 
 import asyncio
 import logging
+import resource
 import socket
 import stat
 import sys
@@ -15,25 +16,31 @@ import uvloop
 from sterna.cli.flags import argument, option, switch, with_flags
 from sterna.cli.flags import listen as listen_on
 from sterna.cli.host_options import HostFlags, about, config_site, host_flags
-from sterna.cli.lines import say
-from sterna.errors import StorageError, UsageError
-from sterna.host.config import HostConfig, config_of, format_host_file
+from sterna.cli.lines import say, warn
+from sterna.errors import ConfigError, SternaError, StorageError, UsageError
+from sterna.host.config import SETTINGS, HostConfig, config_of, format_host_file, read_host_file, sites_in
 from sterna.host.keyring import ALLOWED, Keyring, allow
 from sterna.host.owner.audit import AUDIT, Audit
 from sterna.host.owner.control import Doors
+from sterna.host.policy.policy import MIB
+from sterna.host.premises import Commons
 from sterna.version import __version__
 from sterna.web.clock import SystemClock
 from sterna.web.http_app import is_loopback
-from sterna.wire.keys import Identity
 
 if TYPE_CHECKING:
     from sterna.host.service import Service
 
+_TOLD_OF_MANY = ("site", "doors", "warning")
 SELF = "this-machine"  # the name under which --allow-self allows the home here
 
 
-@with_flags(host_flags())
-def run(
+@with_flags(host_flags(without=("site",)))
+def run(  # noqa: PLR0913, PLR0917 - each is a flag
+    site: Annotated[str, option("URL", "The site, as visitors know it.")] = "",
+    sites: Annotated[
+        Path | None, option("DIR", "Instead of all flags of a site: its folder, or a folder of many such.")
+    ] = None,
     listen: Annotated[str, option("ADDR", "HOST:PORT, or unix:PATH.")] = "127.0.0.1:8470",
     page: Annotated[str, option("ADDR", "Show a status page there, such as 127.0.0.1:8471.")] = "",
     index: Annotated[
@@ -42,9 +49,21 @@ def run(
     allow_self: Annotated[
         bool, switch("Allow the home of this keys folder: for trials.", "--allow-self")
     ] = False,
+    max_crawlers: Annotated[
+        int, option("N", "Of many sites: crawlers at work in all of them together.", min=1)
+    ] = 8,
+    max_visits: Annotated[
+        int, option("N", "Of many sites: visits at work or waiting in all of them.", min=1)
+    ] = 64,
+    max_memory: Annotated[
+        int, option("MB", "Of many sites: memory of all crawlers' rules together.", min=64)
+    ] = 1024,
     **flags: Any,
 ) -> None:
     """Run a host beside the web server, which passes /sterna and /.well-known/sterna on to it.
+
+    Name the site with --site, or with --sites the folder that 'sterna host init' made: also one with the
+    folders of many sites, each with its own policy, keys, state and audit log.
 
     No home is admitted until its key is allowed: sterna keys allow KEY --name NAME. Ctrl-C stops cleanly.
     """
@@ -54,17 +73,53 @@ def run(
             f"--page {page} is invalid: it must be on this machine, such as 127.0.0.1:8471;"
             " reach it from elsewhere by ssh -L 8471:127.0.0.1:8471"
         )
-    config = config_of(HostFlags(**flags).file())
-    keyring = Keyring(config.keys)
-    identity = keyring.read_or_make("host")
-    if allow_self:
-        allow(config.keys / ALLOWED, keyring.read_or_make("home").public, SELF)
+    if bool(site) == bool(sites):
+        raise UsageError("name the site with --site URL, or its folder with --sites DIR")
+    if sites and (given := [name for name in flags if name in _given(flags)]):
+        raise UsageError(f"--{given[0].replace('_', '-')} is not for --sites: write it into {SETTINGS} there")
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
+    found = _configs(sites) if sites else [config_of(HostFlags(site=site, **flags).file())]
+    if page and len(found) > 1:
+        raise UsageError("--page shows one site: 'sterna host status --state DIR' shows each of many")
+    for config in found if allow_self else ():
+        allow(config.keys / ALLOWED, Keyring(config.keys).read_or_make("home").public, SELF)
+    commons = Commons()
+    if len(found) > 1:
+        _raise_descriptors()
+        commons = Commons(crawlers=max_crawlers, visits=max_visits, engine_bytes=max_memory * MIB)
     with (
         _listener("--listen", listen) as listener,
         _listener("--page", page) if page else nullcontext() as shown,
     ):
-        uvloop.run(_serve(config, identity, keyring, listener, shown, index_hours=index))
+        uvloop.run(_serve(found, commons, listener, shown, index_hours=index))
+
+
+def _raise_descriptors() -> None:
+    """Lets this process open more files than is usual: each site takes about five."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _given(flags: dict[str, Any]) -> set[str]:
+    """The flags of a site that were given; the folder of keys may come from the environment."""
+    defaults = {each.name: each.default for each in host_flags()}
+    return {name for name, value in flags.items() if name != "keys" and value and value != defaults[name]}
+
+
+def _configs(folder: Path) -> list[HostConfig]:
+    """Those of the sites in a folder; one of many that is invalid is left out with a warning."""
+    files = sites_in(folder)
+    if len(files) == 1:
+        return [read_host_file(files[0])]
+    found = []
+    for file in files:
+        try:
+            found.append(read_host_file(file))
+        except ConfigError as error:
+            warn(f"left out: {error}")
+    if not found:
+        raise ConfigError(f"no site in {folder} has valid settings")
+    return found
 
 
 @with_flags(host_flags())
@@ -94,9 +149,8 @@ def write_cgi(file: Annotated[Path, argument("FILE", "The program to write.")], 
 
 
 async def _serve(
-    config: HostConfig,
-    identity: Identity,
-    keyring: Keyring,
+    configs: list[HostConfig],
+    commons: Commons,
     listener: socket.socket,
     page_listener: socket.socket | None,
     *,
@@ -104,14 +158,49 @@ async def _serve(
 ) -> None:
     # The server is slow to load, and --help should not wait for it.
     from sterna.host.asgi import serve  # noqa: PLC0415
+    from sterna.host.sites import Sites  # noqa: PLC0415
+    from sterna.runtime.cell.jail import protection  # noqa: PLC0415
+
+    offered = await asyncio.to_thread(protection)
+    jail = "seccomp" if offered.has_seccomp else "none: crawlers are refused (see sterna doctor)"
+    async with AsyncExitStack() as stack:
+        services, lines = [], []
+        for config in configs:
+            try:
+                async with AsyncExitStack() as own:
+                    service, told = await _open_site(config, commons, own, index_hours=index_hours)
+                    stack.push_async_exit(own.pop_all())
+            except SternaError as error:
+                if len(configs) == 1:
+                    raise
+                warn(f"left out: {config.site}: {error}")
+                continue
+            services.append(service)
+            is_short = len(configs) > 1
+            lines += [line for line in told if not is_short or line.startswith(_TOLD_OF_MANY)]
+        if not services:
+            raise ConfigError("no site can be served")
+        if page_listener:
+            await stack.enter_async_context(_page(services[0], configs[0], page_listener))
+            lines.append(f"page      http://{_name_of(page_listener)}/")
+        lines += [f"jail      {jail}", f"listens   {_name_of(listener)}"]
+        served = services[0] if len(services) == 1 else Sites(services)
+        await serve(served, listener=listener, on_ready=lambda: say(*lines))
+    say("stopped")
+
+
+async def _open_site(
+    config: HostConfig, commons: Commons, stack: AsyncExitStack, *, index_hours: float
+) -> tuple["Service", list[str]]:
+    """The service of a site, with all that belongs to it until the stack is closed; and lines about it."""
     from sterna.host.files import lock  # noqa: PLC0415
     from sterna.host.owner.control import open_control  # noqa: PLC0415
     from sterna.host.service import Service  # noqa: PLC0415
-    from sterna.runtime.cell.jail import protection  # noqa: PLC0415
 
     if lock(config.state / "lock") is None:
         raise UsageError(f"another host runs in {config.state}: name another folder with --state")
-    clock = SystemClock()
+    keyring, clock = Keyring(config.keys), SystemClock()
+    identity = keyring.read_or_make("host")
     audit, doors = Audit(config.state / AUDIT, clock=clock), Doors(config.state)
     service = Service(
         config,
@@ -121,28 +210,20 @@ async def _serve(
         announce=_tell,
         audit=audit,
         doors=doors,
+        commons=commons,
     )
     trouble = await _try_source(config)
-    offered = await asyncio.to_thread(protection)
-    jail = "seccomp" if offered.has_seccomp else "none: crawlers are refused (see sterna doctor)"
     audit.note("host-started", site=config.site, version=__version__, key=identity.public.text)
-    async with AsyncExitStack() as stack:
-        stack.callback(audit.note, "host-stopped")
-        await stack.enter_async_context(open_control(service, config.state))
-        lines = about(config, identity)
-        if closure := doors.closure():
-            lines.append(f"doors     closed ({closure.reason}): sterna host open lets crawlers in again")
-        lines += trouble
-        if page_listener:
-            await stack.enter_async_context(_page(service, config, page_listener))
-            lines.append(f"page      http://{_name_of(page_listener)}/")
-        if index_hours:
-            from sterna.host.own.keeper import keeping  # noqa: PLC0415 - it loads the runtime
+    stack.callback(audit.note, "host-stopped")
+    await stack.enter_async_context(open_control(service, config.state))
+    lines = about(config, identity)
+    if closure := doors.closure():
+        lines.append(f"doors     closed ({closure.reason}): sterna host open lets crawlers in again")
+    if index_hours:
+        from sterna.host.own.keeper import keeping  # noqa: PLC0415 - it loads the runtime
 
-            await stack.enter_async_context(keeping(config, hours=index_hours, announce=_tell))
-        lines += [f"jail      {jail}", f"listens   {_name_of(listener)}"]
-        await serve(service, listener=listener, on_ready=lambda: say(*lines))
-    say("stopped")
+        await stack.enter_async_context(keeping(config, hours=index_hours, announce=_tell))
+    return service, lines + trouble
 
 
 def _page(

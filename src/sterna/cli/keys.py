@@ -6,7 +6,7 @@ from typing import Annotated
 from sterna.cli.flags import argument, command_group, option, switch
 from sterna.cli.lines import say
 from sterna.errors import UsageError, WireError
-from sterna.host.keyring import ALLOWED, Keyring, Who, allow, read_allowed
+from sterna.host.keyring import ALLOWED, REVOKED, Keyring, Who, allow, read_allowed, read_revoked, revoke
 from sterna.wire.keys import DEFAULT_KEYS, PublicKey
 
 WHO: tuple[Who, ...] = ("home", "host")
@@ -64,14 +64,37 @@ def allow_home(
     say(f"{name} may send crawlers here")
 
 
+@app.command("revoke")
+def revoke_home(
+    name: Annotated[str, argument("NAME|KEY", "The home: what you call it, or its public key.")],
+    keep_parcels: Annotated[
+        bool,
+        switch(
+            "Keep what its crawlers found, until it expires, in case you allow it again.", "--keep-parcels"
+        ),
+    ] = False,
+    keys: KeysOption = Path(DEFAULT_KEYS),
+) -> None:
+    """Take no more crawlers of a home: its visits here end, and what they found is deleted.
+
+    A running host sees it within a second. It holds against every policy, until you allow the home again.
+    """
+    kept = "is kept until it expires" if keep_parcels else "is deleted"
+    for key, named in revoke(keyring_of(keys).folder, name, keeps_parcels=keep_parcels).items():
+        say(f"{named} may no longer send crawlers here; what they found {kept}", f"key  {key}")
+
+
 @app.command("list")
 def list_homes(keys: KeysOption = Path(DEFAULT_KEYS)) -> None:
-    """List the homes that the host of this folder admits."""
-    homes = read_allowed(keyring_of(keys).folder / ALLOWED)
+    """List the homes that the host of this folder admits, and those that are revoked."""
+    folder = keyring_of(keys).folder
+    homes = read_allowed(folder / ALLOWED)
     for key, name in homes.items():
         say(f"{key}  {name}")
     if not homes:
         say("no home is allowed: sterna keys allow KEY --name NAME")
+    for key, revoked in read_revoked(folder / REVOKED).items():
+        say(f"{key}  {revoked.name} (revoked)")
 
 
 def keyring_of(folder: Path) -> Keyring:

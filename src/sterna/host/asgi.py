@@ -4,11 +4,11 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from typing import Protocol
 
 import h11
 
-from sterna.host.calls import HostRequest
-from sterna.host.service import Service
+from sterna.host.calls import HostRequest, Reply
 from sterna.web.http_app import Message, Receive, Send
 from sterna.web.http_server import make_server, serve_until_signalled
 
@@ -19,11 +19,25 @@ KEEP_ALIVE_SECONDS = 30
 HEAD_SECONDS = 20.0  # to receive the head of a request
 
 
+class Served(Protocol):
+    """The host of a site, or of many: `Service`, `Sites`."""
+
+    async def restore(self) -> None: ...
+
+    async def respond(self, request: HostRequest) -> Reply: ...
+
+    async def watch(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 class _Gone(Exception):
     """The client went away."""
 
 
-def asgi_app(service: Service) -> Callable[[Message, Receive, Send], Awaitable[None]]:
+def asgi_app(service: Served) -> Callable[[Message, Receive, Send], Awaitable[None]]:
     async def answer(scope: Message, receive: Receive, send: Send) -> None:
         """Answers one request; returns silently if the client goes away."""
         assert scope["type"] == "http"
@@ -34,6 +48,7 @@ def asgi_app(service: Service) -> Callable[[Message, Receive, Send], Awaitable[N
             _body(receive),
             announced=int(announced) if announced.isdigit() else None,
             if_none_match=_header(scope, b"if-none-match").decode("latin-1"),
+            host=_header(scope, b"host").decode("latin-1"),
         )
         try:
             reply = await service.respond(request)
@@ -94,7 +109,7 @@ async def _wait_until_gone(receive: Receive) -> None:
 
 
 async def serve(
-    service: Service, *, listener: socket.socket, on_ready: Callable[[], None] = lambda: None
+    service: Served, *, listener: socket.socket, on_ready: Callable[[], None] = lambda: None
 ) -> None:
     """Serves on the socket until SIGTERM or SIGINT; then visits pause, and their streams end."""
     server = make_server(

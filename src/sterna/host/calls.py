@@ -49,6 +49,7 @@ class HostRequest:
     body: AsyncIterator[bytes]
     announced: int | None  # bytes of the body, if its length is known
     if_none_match: str = ""
+    host: str = ""  # the field Host, by which one of many sites is found
 
 
 def refusal(why: Problem) -> Reply:

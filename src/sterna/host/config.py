@@ -10,6 +10,8 @@ from sterna.errors import ConfigError
 from sterna.host.policy.policy import HostLimits, Policy, read_policy
 from sterna.web.urls import Canonical
 
+SETTINGS = "host.toml"  # the file in the folder of a site
+
 _canonical = Canonical(())
 
 
@@ -36,11 +38,11 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The flags of `sterna host`; the file beside a CGI program holds the same."""
+    """The flags of `sterna host`; the file in a site's folder, or beside a CGI program, holds the same."""
 
     site: str
-    state: str
-    keys: str
+    state: str = ""  # in a file: its own folder
+    keys: str = ""  # in a file: the folder `keys` beside it
     endpoint: str = ""
     root: str = ""
     aliases: dict[str, str] = {}
@@ -52,12 +54,39 @@ class HostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def read_host_file(path: Path) -> HostConfig:
-    """The configuration in a TOML file; ConfigError if it is invalid."""
+    """The configuration in a TOML file; paths are relative to its folder. ConfigError if it is invalid."""
     text, written = toml.read(path)
     try:
-        return config_of(toml.convert(written, HostFile, ()))
+        return config_of(_placed(toml.convert(written, HostFile, ()), path.absolute().parent))
     except toml.Wrong as wrong:
         raise ConfigError(toml.complaint(path, text, wrong)) from wrong
+
+
+def _placed(written: HostFile, folder: Path) -> HostFile:
+    """The same with absolute paths."""
+
+    def place(path: str) -> str:
+        return str(folder / path) if path else ""
+
+    return msgspec.structs.replace(
+        written,
+        root=place(written.root),
+        aliases={url: place(path) for url, path in written.aliases.items()},
+        ca_file=place(written.ca_file),
+        policy=place(written.policy),
+        state=place(written.state or "."),
+        keys=place(written.keys or "keys"),
+    )
+
+
+def sites_in(folder: Path) -> list[Path]:
+    """The settings of the site in a folder, or of the sites in its folders; ConfigError if there are none."""
+    if (folder / SETTINGS).exists():
+        return [folder / SETTINGS]
+    found = sorted(folder.glob(f"*/{SETTINGS}"))
+    if not found:
+        raise ConfigError(f"no site is in {folder}: sterna host init --site URL --into {folder}/NAME")
+    return found
 
 
 def format_host_file(written: HostFile) -> str:

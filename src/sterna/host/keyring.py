@@ -1,14 +1,17 @@
-"""The folder of keys: the identities of home and host, their earlier keys, and the homes that are allowed."""
+"""The folder of keys: the identities of home and host, their earlier keys, and homes allowed and revoked."""
 
 import logging
 import os
 from pathlib import Path
 from typing import Literal
 
-from sterna.errors import KeyFileError, WireError
+from sterna.errors import KeyFileError, UsageError, WireError
+from sterna.model import Record
 from sterna.wire.keys import MAX_SUCCESSIONS, Identity, PublicKey, Succession, read_identity, write_identity
 
 ALLOWED = "allowed"  # the list of homes in the folder of keys
+REVOKED = "revoked"  # the list of those that come no more
+KEPT = "kept"  # after the key of a revoked home: its parcels stay
 MAX_NAME = 64  # characters of a home's name
 
 Who = Literal["home", "host"]
@@ -119,3 +122,60 @@ def allow(path: Path, key: PublicKey, name: str) -> None:
     check_name(name)
     homes = read_allowed(path) | {key.text: name}
     _write_private(path, "".join(f"{text} {named}\n" for text, named in homes.items()))
+    revoked = read_revoked(path.with_name(REVOKED))
+    if revoked.pop(key.text, None):
+        _write_revoked(path.with_name(REVOKED), revoked)
+
+
+# -- revoked homes -----------------------------------------------------------------------------------------
+
+
+class Revoked(Record, frozen=True):
+    """A home that comes no more, even if the policy names its key or is open to everybody."""
+
+    name: str
+    keeps_parcels: bool = False  # until they expire, in case the home is allowed again
+
+
+def revoke(folder: Path, name_or_key: str, *, keeps_parcels: bool = False) -> dict[str, str]:
+    """Revokes the home with this key, or the homes of this name; their names by key.
+
+    Takes effect at once. UsageError if no home of this name is allowed.
+    """
+    homes = read_allowed(folder / ALLOWED)
+    try:
+        key = PublicKey.parse(name_or_key).text
+        found = {key: homes.get(key, "unnamed")}
+    except WireError:
+        found = {key: name for key, name in homes.items() if name == name_or_key}
+    if not found:
+        raise UsageError(
+            f"no home is allowed as {name_or_key[:80]!r}: 'sterna keys list' shows who is; a home that"
+            " only a policy.toml names is revoked by its key"
+        )
+    revoked = read_revoked(folder / REVOKED)
+    revoked |= {key: Revoked(name, keeps_parcels) for key, name in found.items()}
+    _write_revoked(folder / REVOKED, revoked)  # first: whatever happens next, they come no more
+    left = {key: name for key, name in homes.items() if key not in found}
+    _write_private(folder / ALLOWED, "".join(f"{text} {named}\n" for text, named in left.items()))
+    return found
+
+
+def read_revoked(path: Path) -> dict[str, Revoked]:
+    """The revoked homes by key; KeyFileError if the list cannot be read, or a line of it is no key."""
+    try:
+        lines = path.read_text().splitlines()
+        words = [line.split(" ") for line in lines if line]
+        return {
+            PublicKey.parse(key).text: Revoked(" ".join(name) or "unnamed", kept == KEPT)
+            for key, kept, *name in words
+        }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, WireError) as error:
+        raise KeyFileError(f"cannot read {path}: {error}") from error
+
+
+def _write_revoked(path: Path, revoked: dict[str, Revoked]) -> None:
+    lines = (f"{key} {KEPT if each.keeps_parcels else '-'} {each.name}\n" for key, each in revoked.items())
+    _write_private(path, "".join(lines))

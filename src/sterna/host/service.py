@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sterna.errors import Refused, StorageError, WireError
+from sterna.errors import Refused, SternaError, StorageError, WireError
 from sterna.host.calls import Bodies, HostRequest, Reply, Shown, op_of, refusal
 from sterna.host.config import HostConfig
 from sterna.host.owner.audit import AUDIT, Audit, Notes
 from sterna.host.owner.control import Closure, Doors
 from sterna.host.policy.policy import Policy, PolicyFile
-from sterna.host.policy.terms import AllowedHomes, Terms, admit, check_open, rationed
-from sterna.host.premises import Announce, Premises
+from sterna.host.policy.terms import AllowedHomes, Terms, admit, check_open, check_welcome, rationed
+from sterna.host.premises import Announce, Commons, Premises
 from sterna.host.state import (
     OWN_INDEX,
     TICKET_SECONDS,
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from sterna.model import Budget
     from sterna.wire.orders import Order
 
-ORDERS_AT_ONCE = 2  # that are unpacked: each may take some hundred megabytes
 WATCH_SECONDS = 1.0
 OFFER_SECONDS = 3600  # that homes may cache the offer
 
@@ -88,6 +87,7 @@ class Service:
         doors: Doors | None = None,
         meter: "LoadMeter | None" = None,
         wall: Callable[[], float] = time.time,
+        commons: Commons | None = None,
     ) -> None:
         self._config = config
         self._successions = successions
@@ -108,11 +108,13 @@ class Service:
             rations=Rations(state),
             stops=Stops(state),
             announce=announce or _log.info,
+            commons=commons or Commons(),
             is_live_only=is_live_only,
         )
+        self.config = config
         self._began = wall()
         self.bodies = Bodies(self._sessions, lambda: self._premises.limits)
-        self._opening = asyncio.Semaphore(ORDERS_AT_ONCE)
+        self._dismissed: set[str] = set()  # keys of homes; changed by _dismiss() alone
         self._offered: tuple[Policy, Offer, bytes] | None = None  # by _offer(): for which policy, and what
         # Created when first needed.
         self._reception: Reception | None = None
@@ -124,6 +126,7 @@ class Service:
         folder = self._config.state / VISITS
         if not self._premises.is_live_only and folder.is_dir() and any(folder.iterdir()):
             await self._receive().visits.restore()
+        await self._dismiss()
 
     async def respond(self, request: HostRequest) -> Reply:
         """The response to an HTTP request; an invalid one gets a problem."""
@@ -162,6 +165,8 @@ class Service:
         if call.op == "hello":
             return _reply(self._greet(call.body))
         session = self._sessions.find(call.body[:SESSION_BYTES])
+        if (terms := self._premises.terms(session.home)) and terms.is_revoked:
+            check_welcome(terms)
         keys = SessionKeys.decode(session.keys)
         if call.op == "acknowledge":
             await self._acknowledge(call.body, session=session, keys=keys)
@@ -239,6 +244,26 @@ class Service:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self._premises.refresh()
+            try:
+                await self._dismiss()
+            except SternaError as error:
+                _log.error("cannot end the visits of revoked homes: %s", error)
+
+    async def _dismiss(self) -> None:
+        """Ends sessions and visits of homes whose keys were revoked since the last call."""
+        revoked = self._premises.homes.revoked()
+        self._dismissed &= revoked.keys()  # one that is allowed again can be revoked again
+        if not (new := revoked.keys() - self._dismissed):
+            return
+        self._dismissed |= new
+        sessions = self._sessions.end(new)
+        for key in new:
+            home, visits = revoked[key], 0
+            if self._reception:
+                dismiss = self._reception.visits.dismiss
+                visits = await dismiss(key, keeps_parcels=home.keeps_parcels)
+            if visits or sessions:
+                self._premises.notes.note("home-revoked", home=home.name, key=key, visits=visits)
 
     def stop(self) -> None:
         """Asks all visits to pause until the next start; their streams end with them."""
@@ -315,7 +340,7 @@ class Service:
         """Verifies the order before it claims the ticket: a tampered copy must not spend it."""
         from sterna.wire.orders import Query, Send, open_order  # noqa: PLC0415
 
-        async with self._opening:
+        async with self._premises.commons.opening:
             ticket, order = await asyncio.to_thread(open_order, keys, body)
             self._sessions.claim(session, ticket, now=self._premises.clock.now())
             # Both take much memory: until the visit is taken or refused, while its log is read.

@@ -7,7 +7,7 @@ import hmac
 import math
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from datetime import date, timedelta
 from pathlib import Path
@@ -207,6 +207,14 @@ class Sessions:
         with self._database.transaction() as db:
             db.execute("DELETE FROM session WHERE id = ?", (session.id,))
 
+    def end(self, homes: Container[str]) -> int:
+        """Forgets all sessions of these homes; their number."""
+        with self._database.transaction() as db:
+            rows = db.execute("SELECT id, data FROM session").fetchall()
+            ids = [(id,) for id, data in rows if _home_of(data) in homes]
+            db.executemany("DELETE FROM session WHERE id = ?", ids)
+        return len(ids)
+
     def _sweep(self, db: sqlite3.Connection) -> float:
         """Deletes what has expired; returns the time."""
         now = self._now()
@@ -214,6 +222,13 @@ class Sessions:
         for is_spent, seconds in ((0, 2 * TICKET_SECONDS), (1, KEPT_SECONDS)):
             db.execute("DELETE FROM session WHERE is_spent = ? AND used < ?", (is_spent, now - seconds))
         return now
+
+
+def _home_of(data: bytes) -> str:
+    """Whose session it is; "" if another version wrote it."""
+    with suppress(msgspec.MsgspecError):
+        return _DECODER.decode(data).home
+    return ""
 
 
 _RATIONED = DayCaps.__struct_fields__  # also the columns

@@ -215,6 +215,15 @@ async def test_home_that_a_host_does_not_know_learns_how_it_is_let_in(world: Wor
     ]
 
 
+async def test_home_that_a_host_refuses_says_why(world: World) -> None:
+    world.error = Refused("refused", "the site's owner has revoked this home's key")
+    await world.carry(WORTHY)
+    assert world.warnings == [
+        f"the host of {SITE} refused: the site's owner has revoked this home's key:"
+        " crawling the site from here"
+    ]
+
+
 async def test_stopped_run_looks_for_no_host(world: World) -> None:
     stop = asyncio.Event()
 

@@ -151,6 +151,8 @@ class Migrating:
         self._say(site, "here", fault.reason)
         if fault.problem == "unknown-home":
             self.warn(f"the host of {site} does not know this home; ask its owner to run: {self.welcome()}")
+        if fault.problem == "refused" and not self.is_host_required:
+            self.warn(f"the host of {site} {fault.reason}: crawling the site from here")
         if fault.problem == "closed-now" and not self.is_host_required:
             closed = closed_words(fault.seconds)
             self.warn(f"the host of {site} is closed {closed}: crawling the site from here")

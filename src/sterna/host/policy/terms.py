@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from sterna.errors import Refused
-from sterna.host.keyring import ALLOWED, read_allowed
+from sterna.host.keyring import ALLOWED, REVOKED, Revoked, read_allowed, read_revoked
 from sterna.host.policy.hours import Hours, day_end, zone_of
 from sterna.host.policy.policy import (
     Caps,
@@ -47,6 +47,7 @@ class Terms(Record, frozen=True):
     outside_hours: OutsideHours = "refuse"
     closed: tuple[str, ...] = ()
     never: bool = False
+    is_revoked: bool = False  # then `never` holds too
     priority: int = 0  # for which the caps are granted
     zone: tzinfo = UTC  # of its days
     robots_name: str = "Sterna"
@@ -93,11 +94,14 @@ class AllowedHomes:
     """The homes that may send crawlers: those of the policy, and those of the list of keys as it is now."""
 
     def __init__(self, folder: Path, policy: Policy) -> None:
-        self._path = folder / ALLOWED
+        self._path, self._revoked_path = folder / ALLOWED, folder / REVOKED
         self.adopt(policy)
         # Both are changed by _listed() alone.
         self._seen: tuple[int, ...] = ()
         self._list: dict[str, str] = {}
+        # Both are changed by revoked() alone.
+        self._revoked_seen: tuple[int, ...] = ()
+        self._revoked: dict[str, Revoked] = {}
 
     def adopt(self, policy: Policy) -> None:
         self._policy = policy
@@ -107,6 +111,8 @@ class AllowedHomes:
 
     def terms(self, key: PublicKey, *, priority: int = 0) -> Terms | None:
         """The terms of the home with this key; None if it is not allowed."""
+        if revoked := self.revoked().get(key.text):
+            return msgspec.structs.replace(terms_of(self._policy, revoked.name), never=True, is_revoked=True)
         name = self._of_policy.get(key.text)
         is_named = name is not None
         if name is None and (name := self._listed().get(key.text)) is not None:
@@ -128,7 +134,15 @@ class AllowedHomes:
         """The names of all homes that are allowed by name, by key."""
         named = self._listed() | self._of_policy
         never = {name for name, rules in self._homes.items() if rules.never}
-        return {key: name for key, name in named.items() if name not in never}
+        revoked = self.revoked()
+        return {key: name for key, name in named.items() if name not in never and key not in revoked}
+
+    def revoked(self) -> dict[str, Revoked]:
+        """The homes that are revoked, by key; KeyFileError if their list is damaged."""
+        seen = stamp(self._revoked_path)
+        if seen != self._revoked_seen:
+            self._revoked, self._revoked_seen = read_revoked(self._revoked_path), seen
+        return self._revoked
 
     def _listed(self) -> dict[str, str]:
         seen = stamp(self._path)
@@ -143,12 +157,19 @@ def admit(hello: Hello, *, site: str, terms: Terms | None, now: float) -> Budget
         raise Refused("wrong-audience", f"this is the host of {site}")
     if terms is None:
         raise Refused("unknown-home", "the site's owner has not allowed this key")
-    if terms.never:
-        raise Refused("refused", "the site's owner takes no crawlers of this home")
+    check_welcome(terms)
     # Last, so that an unknown home learns nothing of the host's clock.
     if not abs(hello.time - now) <= SKEW_SECONDS:  # the other way round a NaN would pass
         raise Refused("stale", "the clocks differ too much, or the request is old", time=now)
     return granted(hello.wants, terms.caps)
+
+
+def check_welcome(terms: Terms) -> None:
+    """Refused if the owner wants no crawlers of this home."""
+    if terms.is_revoked:
+        raise Refused("refused", "the site's owner has revoked this home's key")
+    if terms.never:
+        raise Refused("refused", "the site's owner takes no crawlers of this home")
 
 
 def granted(asked: Budget, caps: Caps) -> Budget:
@@ -183,6 +204,8 @@ class Decision(Record, frozen=True, kw_only=True):
 
 def decide(terms: Terms | None, left: Left, *, wall: float, busy: str) -> Decision:
     """What a visit that is here does next; `busy` is the reason why the load forbids it to work, if any."""
+    if terms and terms.is_revoked:
+        return Decision(does="end", why="the site's owner has revoked this home's key")
     if terms is None or terms.never:
         return Decision(does="end", why="the site's owner no longer allows it")
     if left.missing:

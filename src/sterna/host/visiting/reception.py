@@ -7,7 +7,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterable
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 
 import msgspec
@@ -132,11 +132,12 @@ class Reception:
         visit = msgspec.structs.replace(visit, budget=rationed(visit.budget, left))
         if not await self._can_jail():
             raise Refused("no-jail", "crawlers are refused: this machine has no seccomp")
-        if premises.is_live_only:
-            take_slot(premises.config.state, premises.limits.crawlers_at_once)
-        self.visits.check(visit, home=home, terms=terms)
-        await asyncio.to_thread(premises.spend, home, terms, Usage(), visits=1)
-        return await self.visits.begin(visit, home=home, terms=terms)
+        with ExitStack() as place:
+            if premises.is_live_only:
+                place.callback(os.close, take_slot(premises.config.state, premises.limits.crawlers_at_once))
+            self.visits.check(visit, home=home, terms=terms)
+            await asyncio.to_thread(premises.spend, home, terms, Usage(), visits=1)
+            return await self.visits.begin(visit, home=home, terms=terms, place=place.pop_all())
 
     async def _can_jail(self) -> bool:
         if self._has_jail is None:
@@ -155,10 +156,14 @@ class Reception:
                 frees=self._premises.is_live_only,
                 understands=session.understands,
             )
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    hosted.count_sent(len(chunk))
-                    yield chunk
+            try:
+                async with aclosing(chunks):
+                    async for chunk in chunks:
+                        hosted.count_sent(len(chunk))
+                        yield chunk
+            finally:
+                if self._premises.is_live_only:  # the process may live on, as that of a WSGI server does
+                    self.visits.drop(hosted)
 
 
 def _sweep_live(folder: Path) -> None:
@@ -170,7 +175,7 @@ def _sweep_live(folder: Path) -> None:
 
 
 def take_slot(folder: Path, count: int) -> int:
-    """One of the slots that all processes of a host share, until this one ends; Refused if none is free."""
+    """One of the slots that all processes of a host share, until it is closed; Refused if none is free."""
     for number in range(count):
         descriptor = lock(folder / f"place-{number}")
         if descriptor is not None:

@@ -24,22 +24,37 @@ LEAST_BYTES = squeezing_bytes(1, memory_bytes=1)
 class Slots:
     """Slots of visits, in a number that may change while they are taken; first come, first served."""
 
-    def __init__(self, count: Callable[[], int]) -> None:
+    def __init__(self, count: Callable[[], int], *, within: "Slots | None" = None) -> None:
+        """Whoever has a slot also has one of those `within` which these are, if they are given."""
         self._count = count
+        self._within = within
         # Both are changed in the loop's thread, by the methods here alone.
         self.holders: set[object] = set()
         self._waiting: deque[tuple[asyncio.Future[None], object]] = deque()
 
     def take_now(self, holder: object) -> bool:
         """True if it has a slot, or one was free and nobody was waiting for it."""
-        if not self._waiting and len(self.holders) < self._count():
-            self.holders.add(holder)
-        return holder in self.holders
+        is_free = not self._waiting and len(self.holders) < self._count()
+        if holder not in self.holders and not is_free:
+            return False
+        if self._within and not self._within.take_now(holder):
+            return False
+        self.holders.add(holder)
+        return True
 
     async def take(self, holder: object) -> None:
         """Waits for a slot, unless it has one."""
         if self.take_now(holder):
             return
+        await self._take_own(holder)
+        if self._within:
+            try:
+                await self._within.take(holder)
+            except asyncio.CancelledError:
+                self.leave(holder)
+                raise
+
+    async def _take_own(self, holder: object) -> None:
         turn = asyncio.get_running_loop().create_future(), holder
         self._waiting.append(turn)
         self.hand_out()
@@ -55,6 +70,8 @@ class Slots:
     def leave(self, holder: object) -> None:
         """Gives its slot, if it has one, to another visit."""
         self.holders.discard(holder)
+        if self._within:
+            self._within.leave(holder)
         self.hand_out()
 
     def hand_out(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -41,7 +42,9 @@ class Visits:
         self._workshop = workshop
         self._receipts = receipts
         self._space = DiskSpace(premises.limits.kept_bytes_total)
-        self.slots = Slots(lambda: premises.limits.crawlers_at_once)
+        slots = premises.commons.slots()
+        self.slots = Slots(lambda: premises.limits.crawlers_at_once, within=slots)
+        premises.commons.counts.append(lambda: len(self.under_way()))
         # Changed in the loop's thread, by begin() and _forget().
         self._visits: dict[tuple[str, str], HostedVisit] = {}
         self._tasks: dict[HostedVisit, asyncio.Task[None]] = {}
@@ -50,8 +53,10 @@ class Visits:
         self._has_garbage = False  # visits have ended since memory was last given back
         self._sweeping = asyncio.create_task(self._sweep())
 
-    async def begin(self, visit: Visit, *, home: PublicKey, terms: Terms) -> HostedVisit:
-        """Takes a visit on; Refused if there is no room for it, or if it is here already."""
+    async def begin(
+        self, visit: Visit, *, home: PublicKey, terms: Terms, place: ExitStack | None = None
+    ) -> HostedVisit:
+        """Takes a visit on, and closes its place at its end; Refused if there is no room, or it is here."""
         premises = self._premises
         is_early = self.check(visit, home=home, terms=terms)
         names = {"visit": visit.id, "home": terms.name, "key": home.text, "crawler": visit.crawler.name}
@@ -74,6 +79,8 @@ class Visits:
             self._defer(hosted, terms)
         self._tasks[hosted] = task = asyncio.create_task(self._carry_out(hosted))
         task.add_done_callback(lambda _: hosted.is_logged.set())  # also if it is cancelled before it begins
+        if place:
+            task.add_done_callback(lambda _: place.close())
         await hosted.is_logged.wait()  # from now on a restart does not lose it
         return hosted
 
@@ -138,6 +145,8 @@ class Visits:
         here = [each for each in under_way if each.state != "waiting"]
         if self._is_closing or len(here) >= limits.crawlers_at_once + limits.queue:
             raise Refused("busy", "the queue is full", retry_after=RETRY_SECONDS)
+        if self._premises.commons.are_full():
+            raise Refused("busy", "the hosts of this machine are full", retry_after=RETRY_SECONDS)
         if sum(each.home == home.text for each in under_way) >= limits.visits_of_a_home:
             detail = f"your home has {limits.visits_of_a_home} visits here, the maximum"
             raise Refused("busy", detail, retry_after=RETRY_SECONDS)
@@ -208,8 +217,31 @@ class Visits:
             killing.add_done_callback(self._killing.discard)
         return len(visits)
 
+    def drop(self, hosted: HostedVisit) -> None:
+        """Starts to end and forget a visit that is not kept, when its stream is over."""
+        dropping = asyncio.create_task(self._drop(hosted))
+        self._killing.add(dropping)
+        dropping.add_done_callback(self._killing.discard)
+
+    async def _drop(self, hosted: HostedVisit) -> None:
+        if not hosted.is_over:
+            await self.kill(hosted)
+        key = (hosted.home, hosted.visit.id)
+        if self._visits.get(key) is hosted:
+            self._forget(key)
+
     async def wait_for_kills(self) -> None:
         await asyncio.gather(*self._killing, return_exceptions=True)
+
+    async def dismiss(self, home: str, *, keeps_parcels: bool) -> int:
+        """Ends the visits of a home; without `keeps_parcels` nothing of them is left. Their number."""
+        own = [(key, hosted) for key, hosted in self._visits.items() if hosted.home == home]
+        await asyncio.gather(*(self.kill(hosted) for _, hosted in own if not hosted.is_over))
+        if not keeps_parcels:
+            for key, hosted in own:
+                if self._visits.get(key) is hosted:  # not swept meanwhile
+                    self._forget(key)
+        return len(own)
 
     def stop(self) -> None:
         """Asks all visits to pause for a restart, or to end if they are not kept; no other begins."""
