@@ -25,6 +25,7 @@ from sterna.home.options import Options, lay_over, load, merge_seeds, read_confi
 from sterna.home.progress import Progress, Summary
 from sterna.host.keyring import Keyring
 from sterna.model import Parcel
+from sterna.web.secrets import Secrets
 from sterna.wire.keys import DEFAULT_KEYS
 
 _log = logging.getLogger(__name__)
@@ -47,15 +48,17 @@ def crawl(
     refresh_seconds: float | None = None,
     max_seconds: float | None = None,
     despite_owner: bool = False,
+    secrets: Secrets | None = None,
     on_parcels: Callable[[tuple[Parcel, ...]], bool] = lambda parcels: False,
     **options: Any,
 ) -> Summary:
     """Sends the spec's crawler out, and returns when it is done; called again it continues.
 
     `into` is the collection's folder, `folder` contains the rules of the spec. `options` are those of
-    `sterna crawl`, such as `delay=0`, and override the spec. `on_parcels` is called with what was just
-    stored, and ends the crawl by returning True. Pages are indexed beside the crawl, unless `index=False`;
-    the call returns when the index is complete. Raises SternaError.
+    `sterna crawl`, such as `delay=0`, and override the spec. `secrets`, made by `read_secrets`, go to the
+    start sites only, and are stored nowhere. `on_parcels` is called with what was just stored, and ends
+    the crawl by returning True. Pages are indexed beside the crawl, unless `index=False`; the call returns
+    when the index is complete. Raises SternaError.
     """
     packed, collection = packed_of(spec, Path(folder)), CollectionFolder(Path(into))
     chosen = gather_options(collection, (), packed=packed, flags=options)
@@ -65,6 +68,7 @@ def crawl(
         max_seconds=max_seconds,
         despite_owner=despite_owner,
         errand=packed,
+        secrets=secrets or Secrets(),
         on_parcels=on_parcels,
     )
     with attended(collection, chosen, run=run, warn=_log.warning, show=_log_wait):

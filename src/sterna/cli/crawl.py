@@ -1,6 +1,7 @@
 """`sterna crawl`: its flags, the run under a display and signals, and its exit code."""
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,8 +27,9 @@ from sterna.home.errand import errand_of
 from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options, is_private_name
 from sterna.home.progress import Progress, Summary
-from sterna.home.settings import OUTPUT, POLITENESS, SCOPE, SETTINGS
+from sterna.home.settings import NETWORK, OUTPUT, POLITENESS, SCOPE, SETTINGS
 from sterna.web.dns import literal_address
+from sterna.web.secrets import read_secrets
 from sterna.web.urls import hostname_of
 
 if TYPE_CHECKING:
@@ -59,6 +61,27 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
             panel=POLITENESS,
         ),
     ] = False,
+    cookies: Annotated[
+        Path | None,
+        option(
+            "FILE",
+            "Send the cookies in this file (cookies.txt) to the start sites only. Never stored.",
+            panel=NETWORK,
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        option("'NAME: VALUE'", "Send this header to the start sites. Never stored.", panel=NETWORK),
+    ] = None,
+    auth: Annotated[
+        str | None,
+        option(
+            "USER:PASSWORD",
+            "Log in to the start sites only, by HTTP Basic. Better in STERNA_AUTH: others on this machine see"
+            " its commands. Never stored.",
+            panel=NETWORK,
+        ),
+    ] = None,
     into: Annotated[
         Path | None, option("DIR", "The collection's folder. (default: crawls/HOSTNAME)", panel=OUTPUT)
     ] = None,
@@ -109,6 +132,9 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         errand=packed if packed or values["keep"] is None else errand_of(options),
         is_jailed=jail,
         despite_owner=despite_owner,
+        secrets=read_secrets(
+            headers=strings(header) or (), auth=auth or os.environ.get("STERNA_AUTH", ""), cookies=cookies
+        ),
     )
     display = choose_display(as_json=as_json, quiet=quiet, is_verbose=verbose)
     crawl_and_exit(collection, options, run=run, display=display)

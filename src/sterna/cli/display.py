@@ -208,6 +208,15 @@ def _fields(progress: Progress, meter: Meter) -> list[tuple[str, str]]:
 # -- after the run -----------------------------------------------------------------------------------------
 
 
+_ODD = {
+    "redirect_loop": "only redirected in a circle; if the site wants a login or consent: --cookies FILE",
+    "scripts": "showed nothing without scripts, which are not run here; look for a sitemap, a feed or an API",
+    "empty": "had neither text nor links; see which: SELECT url FROM page WHERE note = 'empty'",
+    "cut": "came only in part; to fetch them again: --refresh 0",
+    "damaged": "could be decompressed only in part; to fetch them again: --refresh 0",
+}
+
+
 def report(summary: Summary, collection: CollectionFolder) -> list[str]:
     folder = collection.folder
     lines = [
@@ -233,6 +242,7 @@ def report(summary: Summary, collection: CollectionFolder) -> list[str]:
         lines.append("errors: " + ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items()))
     if "private_address" in summary.errors:
         lines.append("sites in private networks were not visited; to visit them: --allow-private")
+    lines += _odd_pages(summary)
     if summary.ended in LIMITS:
         reason = _ENDS.get(Ended(summary.ended), f"its limit of {summary.ended} is reached")
         lines.append(f"the crawler was ended: {reason}")
@@ -241,6 +251,12 @@ def report(summary: Summary, collection: CollectionFolder) -> list[str]:
         example = '"SELECT url, title FROM page LIMIT 10"'
         lines.append(f"look at it: sterna query {folder} {example}")
     return lines
+
+
+def _odd_pages(summary: Summary) -> list[str]:
+    """A line for each kind of page that came without what its visitors see, with what to do."""
+    counts = {**summary.notes, "redirect_loop": summary.errors.get("redirect_loop", 0)}
+    return [f"{plural(counts[kind], 'page')} {told}" for kind, told in _ODD.items() if counts.get(kind)]
 
 
 def _what_is_left(summary: Summary, collection: CollectionFolder) -> list[str]:

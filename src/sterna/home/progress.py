@@ -41,6 +41,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float = 0.0
     saved: Saved = Saved()
     checked: int = 0  # pages of hosts that were also fetched from here, to check them
+    notes: dict[str, int] = {}  # what was odd with pages that were read here, as `note` of `Page` names it
 
 
 @dataclass(slots=True)
@@ -59,6 +60,7 @@ class Progress:
     crossed: int = 0  # bytes to and from hosts, headers included; set when the carrier is closed
     checked: int = 0  # pages of hosts that were also fetched from here
     visits: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)  # of pages
     limits: Counter[str] = field(default_factory=Counter)  # that ended visits, by their names
     total_pages: int = 0
     max_pages: int | None = None
@@ -73,6 +75,7 @@ class Progress:
             self.count(usage)
             self.total_pages += usage.pages
             self.rows += len(parcel.rows)
+            self.notes.update(page.note for page in parcel.pages if page.note)
 
     def count(self, usage: Usage) -> None:
         self.usage = self.usage.plus(usage)

@@ -43,6 +43,7 @@ class Pages:
         return Fetched(
             url=target.url,
             status=response.status,
+            is_cut=response.is_cut,
             content_type=response.header("content-type"),
             content_encoding=response.header("content-encoding"),
             x_robots=response.header("x-robots-tag"),
@@ -110,14 +111,16 @@ class Pages:
     def read(self, target: Target, reply: Reply, document: Document) -> Page:
         page = self.answered(target, reply)
         is_open = document.may_index
+        # Of a part of a page nothing may be asked "if it changed".
+        is_whole = is_open and document.note not in ("cut", "damaged")
         is_unchanged = document.is_unchanged or document.is_alike
         # The archive would store it as identical to the earlier response, which it is not.
         may_archive = document.may_archive and is_open and not document.is_alike
         return msgspec.structs.replace(
             page,
             # A page that must not be indexed has no validators: it is read anew until its author allows it.
-            etag=page.etag if is_open else "",
-            modified=page.modified if is_open else "",
+            etag=page.etag if is_whole else "",
+            modified=page.modified if is_whole else "",
             digest=document.digest if is_open else b"",
             is_unchanged=is_unchanged and is_open and 200 <= page.status < 300,
             content_type=document.content_type,
@@ -134,6 +137,7 @@ class Pages:
             html=document.html,
             extracts=tuple(found for found in document.extracts if found[1]),
             likeness=document.likeness,
+            note=document.note,
         )
 
     def judged(self, page: Page) -> Page:

@@ -8,9 +8,10 @@ from typing import Literal
 import msgspec
 from msgspec.structs import asdict, replace
 
+from sterna.errors import ReadError
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector
 from sterna.web.charset import charset_of, decode_text
-from sterna.web.content_coding import decode_body
+from sterna.web.content_coding import decode
 from sterna.web.extraction import Extracts, extract
 from sterna.web.html import Html, Texts, read_html, read_may
 from sterna.web.keywords import keywords_of
@@ -18,19 +19,14 @@ from sterna.web.markup import collapse, language_of
 from sterna.web.robots import text_of
 from sterna.web.signature import change_between, digest_of, is_digest, likeness_of
 from sterna.web.sitemap import read_sitemap
+from sterna.web.sniffing import type_of
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
 
-_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
-_UNTOLD_TYPES = frozenset({"", "application/octet-stream"})
-
-_ESSENCE_END = re.compile("[;,]")
-
-# The tags by which browsers know a page that comes without a type (MIME sniffing standard 7.1).
-_LOOKS_LIKE_HTML = re.compile(
-    rb"(?:\xef\xbb\xbf)?[\t\n\f\r ]*<(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a"
-    rb"|style|title|b|body|br|p)[ >])",
-    re.IGNORECASE,
-)
+_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml"})
+_SCRIPT = re.compile(r"<script[\s>]", re.IGNORECASE)
+_SAYS_SO = re.compile(r"<noscript[^>]*>[^<]*(?:<(?!/noscript)[^<]*)*\bjavascript\b", re.IGNORECASE)
+_ROOT = re.compile(r"""<(?:div|main)[^>]+id=["']?(?:root|app|__next|__nuxt|svelte|q-app)\b""", re.IGNORECASE)
+_FEW_CHARACTERS = 200  # of text on a page that scripts fill
 
 
 class Manner(Record, frozen=True, kw_only=True):
@@ -53,6 +49,7 @@ class Fetched(Record, frozen=True, kw_only=True):
 
     url: str
     status: int
+    is_cut: bool = False  # only the beginning of the body came
     content_type: str = ""
     content_encoding: str = ""
     x_robots: str = ""
@@ -82,6 +79,8 @@ class Document(Html, frozen=True, kw_only=True):
     html: str = ""
     extracts: Extracts = ()
     likeness: bytes = b""  # where changes are measured
+    note: str = ""  # as of `Page`
+    lost: int = 0  # entries of a sitemap that could not be read
     is_selected: bool = True  # by the crawler, which reads the document after this
     cpu_seconds: float = 0.0  # spent on reading; set by the reader
 
@@ -89,26 +88,30 @@ class Document(Html, frozen=True, kw_only=True):
 def read_document(fetched: Fetched) -> Document:
     """Reads a body; ReadError if it fails to decompress, or if it should be a sitemap and is none."""
     manner = _manner(fetched.manner)
-    body = decode_body(fetched.body, fetched.content_encoding, max_bytes=manner.max_bytes)
+    decoded = decode(fetched.body, fetched.content_encoding, max_bytes=manner.max_bytes)
+    body, note = decoded.body, "cut" if fetched.is_cut else decoded.note
     digest = digest_of(body)
     may = read_may(fetched.x_robots, agent=manner.agent)
     document = Document(
         digest=digest,
         size=len(body),
-        content_type=_type_of(fetched.content_type, body),
+        content_type=type_of(fetched.content_type, body),
         language=language_of(fetched.content_language),
         may_index=may.index,
         may_follow=may.follow,
         may_archive=may.archive,
         is_unchanged=is_digest(fetched.known_digest, digest),
+        note=note,
     )
     if not 200 <= fetched.status < 300:
         return document
     if fetched.kind == "sitemap":
         canonical = _canonical(manner.drop_params)
         sitemap = read_sitemap(body, fetched.url, canonical, max_bytes=manner.max_bytes)
-        return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps)
+        return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps, lost=sitemap.lost)
     if fetched.kind == "robots":
+        if note:
+            raise ReadError("encoding", f"the compressed robots.txt is {note}")  # there may be more rules
         return replace(document, text=text_of(body))
     if document.content_type in _HTML_TYPES:
         return _compared(_with_html(document, fetched, body=body), fetched)
@@ -144,6 +147,7 @@ def _with_html(document: Document, fetched: Fetched, *, body: bytes) -> Document
     return replace(
         document,
         **asdict(html) | {"language": html.language or document.language},
+        note=document.note or (_note_of(html, text) if "text" in manner.wants and html.may_index else ""),
         marks=_marks(html.links) if html.may_follow else b"",
         html=text.replace("\0", "\ufffd") if "html" in manner.wants and html.may_index else "",
         extracts=extract(text, manner.selectors) if manner.selectors and html.may_index else (),
@@ -177,7 +181,10 @@ _manner = lru_cache(maxsize=64)(msgspec.msgpack.Decoder(Manner).decode)
 _canonical = lru_cache(maxsize=64)(Canonical)
 
 
-def _type_of(content_type: str, body: bytes) -> str:
-    essence = _ESSENCE_END.split(content_type, maxsplit=1)[0].strip().lower()
-    is_html = essence in _UNTOLD_TYPES and _LOOKS_LIKE_HTML.match(body)
-    return "text/html" if is_html else essence
+def _note_of(html: Html, text: str) -> str:
+    """What is odd with a page that has no damage: "empty", or "scripts" if it shows nothing without them."""
+    if len(html.text) > _FEW_CHARACTERS:
+        return ""
+    if _SCRIPT.search(text) and (_SAYS_SO.search(text) or _ROOT.search(text)):
+        return "scripts"
+    return "" if html.text or html.title or html.links else "empty"
