@@ -16,9 +16,7 @@ MISSED: dict[str, str] = {
     "chunked-not-chunked": "no browser reads it",
     "transfer-gzip": "no browser reads it; no server is asked for it",
     "coding-zstd-cut": "of a zstd frame only whole blocks can be read, and none came",
-    "type-markdown": _DATA,
     "type-csv": _DATA,
     "type-json": _DATA,
-    "redirect-refresh-header": "a Refresh header is not followed",
     "redirect-script": "scripts are not run",
 }

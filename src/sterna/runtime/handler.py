@@ -18,6 +18,7 @@ from sterna.web.bodies import BodyClaim
 from sterna.web.closed import ClosedPaths
 from sterna.web.document import Document, Fetched
 from sterna.web.http import Response, retry_after_seconds
+from sterna.web.markup import refresh_of
 from sterna.web.robots import Rules
 from sterna.web.urls import fingerprint
 
@@ -169,7 +170,10 @@ class Handler:
         if document.lost:
             _log.warning("%s: %d entries of the sitemap could not be read", target.url, document.lost)
             self._packer.errors["sitemap_entries"] += document.lost
-        return _Found(self._pages.read(target, reply, document), document)
+        page = self._pages.read(target, reply, document)
+        return _Found(
+            page, document, self._refreshed(target, reply.response) if document.may_follow else None
+        )
 
     async def _settle(self, target: Target, found: _Found) -> None:
         """Judges the page, follows what it leads to and sends it home; nothing waits after the judgement.
@@ -233,6 +237,14 @@ class Handler:
             return _Found(self._pages.answered(target, reply, error="redirect_loop"))
         page = self._pages.answered(target, reply, links=Links.of(Link(location, rel="redirect")))
         return _Found(page, onward=onward)
+
+    def _refreshed(self, target: Target, response: Response) -> Target | None:
+        """Where a Refresh header leads, which browsers follow like a redirect."""
+        href = refresh_of(response.header("refresh"))
+        location = self.following.canonical(href, target.url) if href else None
+        if location is None or not 200 <= response.status < 300 or target.hops + 1 > MAX_REDIRECTS:
+            return None
+        return Target(location, target.depth, target.url, target.kind, target.hops + 1)
 
     def _is_loop(self, mark: int) -> bool:
         """True if the redirects from this URL lead back to it."""

@@ -23,6 +23,7 @@ from sterna.web.sniffing import type_of
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml"})
+_TEXT_TYPES = frozenset({"text/plain", "text/markdown"})
 _SCRIPT = re.compile(r"<script[\s>]", re.IGNORECASE)
 _SAYS_SO = re.compile(r"<noscript[^>]*>[^<]*(?:<(?!/noscript)[^<]*)*\bjavascript\b", re.IGNORECASE)
 _ROOT = re.compile(r"""<(?:div|main)[^>]+id=["']?(?:root|app|__next|__nuxt|svelte|q-app)\b""", re.IGNORECASE)
@@ -115,7 +116,7 @@ def read_document(fetched: Fetched) -> Document:
         return replace(document, text=text_of(body))
     if document.content_type in _HTML_TYPES:
         return _compared(_with_html(document, fetched, body=body), fetched)
-    if document.content_type == "text/plain" and document.may_index:
+    if document.content_type in _TEXT_TYPES and document.may_index:
         return _compared(_with_text(document, fetched, body=body), fetched)
     return document
 
