@@ -3,6 +3,7 @@
 import gzip
 import time
 import tracemalloc
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -112,6 +113,17 @@ def test_a_malformed_sitemap_is_recovered_and_what_is_lost_is_counted(
     body: str, urls: tuple[str, ...], lost: int
 ) -> None:
     assert read(body) == Sitemap(urls, (), lost)
+
+
+@pytest.mark.parametrize(
+    "piece", ["<!DOCTYPE[", "<!", "<a'", "<!--", "<![CDATA[", "<urlset>", "</urlset>", "&", "<url><loc>x"]
+)
+def test_recovering_takes_time_in_proportion_to_the_length(piece: str) -> None:
+    for body in (piece * 50_000, "<urlset>" * 20_000 + piece * 20_000):
+        began = time.perf_counter()
+        with suppress(ReadError):
+            read("<urlset>" + body)
+        assert time.perf_counter() - began < 3
 
 
 def test_a_sitemap_that_is_cut_gives_what_stands_before_the_cut() -> None:

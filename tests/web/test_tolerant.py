@@ -1,4 +1,4 @@
-"""The tolerant client: what it makes of malformed answers, and its bounds; more of them are in `tests/odd`."""
+"""The tolerant client: what it makes of malformed answers, and its bounds; `tests/odd` has more."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -10,8 +10,10 @@ from sterna.web.japanese import decode_japanese
 _PRESCAN_BYTES = 1024  # HTML standard 13.2.3.2
 
 _HEAD_BYTES = 64 * 1024  # of a page in whose head a meta may stand behind those
-_META_CHARSET = re.compile(rb"<meta[^>]*charset", re.IGNORECASE)
-_NO_MARKUP = re.compile(rb"<!--.*?-->|<(script|style|title|noscript)\b.*?</\1", re.IGNORECASE | re.DOTALL)
+_META_CHARSET = re.compile(rb"<meta[^<>]*charset", re.IGNORECASE)
+_NO_MARKUP = re.compile(
+    rb"<!--.*?(?:-->|\Z)|<(script|style|title|noscript)\b.*?(?:</\1|\Z)", re.IGNORECASE | re.DOTALL
+)
 _BODY = re.compile(rb"<(?:body|/head|p|div|h[1-6]|table|ul|a)[\t\n\f\r />]", re.IGNORECASE)
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))

@@ -25,8 +25,11 @@ from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml"})
 _TEXT_TYPES = frozenset({"text/plain", "text/markdown"})
 _SCRIPT = re.compile(r"<script[\s>]", re.IGNORECASE)
-_SAYS_SO = re.compile(r"<noscript[^>]*>[^<]*(?:<(?!/noscript)[^<]*)*\bjavascript\b", re.IGNORECASE)
-_ROOT = re.compile(r"""<(?:div|main)[^>]+id=["']?(?:root|app|__next|__nuxt|svelte|q-app)\b""", re.IGNORECASE)
+_SAYS_SO = re.compile(r"<noscript.{0,1000}?\bjavascript\b", re.IGNORECASE | re.DOTALL)
+_ROOT = re.compile(
+    r"""<(?:div|main)[^<>]{1,300}?\bid=["']?(?:root|app|__next|__nuxt|svelte|q-app)\b""", re.IGNORECASE
+)
+_SHOWN_CHARACTERS = 64 * 1024  # of markup in which these are looked for
 _FEW_CHARACTERS = 200  # of text on a page that scripts fill
 
 
@@ -186,6 +189,7 @@ def _note_of(html: Html, text: str) -> str:
     """What is odd with a page that has no damage: "empty", or "scripts" if it shows nothing without them."""
     if len(html.text) > _FEW_CHARACTERS:
         return ""
-    if _SCRIPT.search(text) and (_SAYS_SO.search(text) or _ROOT.search(text)):
+    markup = text[:_SHOWN_CHARACTERS]
+    if _SCRIPT.search(markup) and (_SAYS_SO.search(markup) or _ROOT.search(markup)):
         return "scripts"
     return "" if html.text or html.title or html.links else "empty"

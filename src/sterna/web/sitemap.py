@@ -17,13 +17,15 @@ _MAX_PIECES = 4 * MAX_URL_LENGTH  # of one location; a piece has at least one ch
 # What the recovering reader sees: text that is not markup, a declaration with its subset, a tag.
 _MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z) | <!\[CDATA\[(?P<cdata>.*?)(?:\]\]>|\Z)"
-    r" | <!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?> | <[?!][^>]*>"
-    r" | <(?P<end>/?)(?P<name>[A-Za-z_][\w:.-]*)(?P<attributes>(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)>",
+    r" | <!DOCTYPE[^\[<>]*(?:\[.*?(?:\]\s*>|\Z)|>) | <[?!][^<>]*>"
+    r" | <(?P<end>/?)(?P<name>[A-Za-z_][\w:.-]*)(?P<attributes>(?:[^<>\"']|\"[^<\"]*\"|'[^<']*')*)>",
     re.DOTALL | re.VERBOSE | re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(r"""([\w:.-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # not in XML (1.0, 2.2)
 _ENTITY = re.compile(r"&(?:#[0-9]+|#[Xx][0-9A-Fa-f]+|[A-Za-z_][\w.-]*);")
+
+_MAX_DEPTH = 100  # of elements that malformed XML leaves open
 
 _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "rdf", "feed"})
 
@@ -159,6 +161,8 @@ def _recover(text: str, listing: _Listing) -> None:
         elif name is None:
             continue
         elif not found["end"]:
+            if len(listing.open_names) >= _MAX_DEPTH:
+                continue
             attributes = found["attributes"]
             pairs = {key: _unescaped(one or other) for key, one, other in _ATTRIBUTE.findall(attributes)}
             listing.start(name, pairs)
