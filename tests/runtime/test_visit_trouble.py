@@ -146,6 +146,14 @@ def test_answer_that_is_cut_is_kept_at_the_last_try_and_has_no_validators() -> N
     assert (page.title, page.error, page.note, page.etag) == ("Half", "", "cut", "")
 
 
+def test_site_that_cuts_all_its_answers_is_not_down() -> None:
+    paths = [f"/{n}" for n in range(2 * MAX_FAILURES_IN_A_ROW)]
+    cut = msgspec.structs.replace(reply(body="half"), is_cut=True)
+    web = FakeWeb({path: [FetchError("truncated"), FetchError("truncated"), cut] for path in paths})
+    outcome = carry_out(visit_of(*paths, robots=KNOWN_RULES), web)
+    assert outcome.pages == dict.fromkeys(paths, (200, ""))
+
+
 def test_cookie_goes_back_to_its_site_alone_and_into_no_archive() -> None:
     setting = reply(302, location="/", set_cookie="tern=1; Path=/")
     web = FakeWeb({"/": [setting, linking("/b")], "/b": linking()})

@@ -262,7 +262,7 @@ class Handler:
     def _fail(self, target: Target, kind: str) -> _Found | None:
         if kind not in _PASSING:
             return _Found(self._pages.failed(target, kind))
-        self._failures += 1
+        self._failures += kind != "truncated"  # who sends a part of an answer is there
         if self._failures >= MAX_FAILURES_IN_A_ROW:
             self._frontier.put_back(target)
             self._pause_site(FAILING_PAUSE_SECONDS)
