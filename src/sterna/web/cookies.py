@@ -98,8 +98,10 @@ def read_cookie_file(path: Path) -> tuple[Cookie, ...]:
     """The cookies of a file in Netscape's format, as browsers and curl write it; raises UsageError."""
     try:
         lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--cookies {path}: cannot be read: {error}") from error
+    except OSError as error:
+        raise UsageError(f"--cookies {path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--cookies {path}: cannot be read: it is not a text in UTF-8") from error
     cookies = []
     for number, line in enumerate(lines, start=1):
         written = line.removeprefix("#HttpOnly_")

@@ -5,6 +5,7 @@ import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import certifi
@@ -52,15 +53,18 @@ async def fetch_tolerantly(request: Request, *, ca_file: str = "") -> Response:
     )
 
 
+@lru_cache(maxsize=4)
+def _trusting(ca_file: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca_file)  # which takes longer than a request
+
+
 @asynccontextmanager
 async def _connected(
     request: Request, ca_file: str
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     parts = urlsplit(request.url)
     hostname = (parts.hostname or "").rstrip(".")
-    context = None
-    if parts.scheme == "https":
-        context = ssl.create_default_context(cafile=ca_file or certifi.where())
+    context = _trusting(ca_file or certifi.where()) if parts.scheme == "https" else None
     port = parts.port or (443 if context else 80)
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
