@@ -83,6 +83,21 @@ def test_secrets_go_to_the_start_site_alone_and_are_stored_nowhere(
         assert not any(secret in text for text in told)
 
 
+def test_secrets_go_to_the_sites_of_this_command_and_not_to_earlier_ones(tmp_path: Path) -> None:
+    seen: dict[str, Asked] = {}
+
+    def answered(asked: Asked) -> bytes:
+        seen[asked.host] = asked
+        return html("<title>Page</title>text")
+
+    flags: list[str | Path] = ["--into", tmp_path / "c", "--delay", "0"]
+    with site(start=answered) as first, site(start=answered) as second:
+        sterna("crawl", f"{first}/start", *flags)
+        sterna("crawl", f"{second}/start", *flags, "--refresh", "0", "--header", "X-Token: swordfish")
+        tokens = [seen[url.partition("//")[2]].headers.get("x-token") for url in (first, second)]
+    assert tokens == [None, "swordfish"]
+
+
 def everything_in(folder: Path) -> Iterator[str]:
     for path in folder.rglob("*"):
         if path.suffix == ".gz":

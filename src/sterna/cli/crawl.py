@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from sterna.api.crawlers import crawler_and_urls
@@ -30,7 +31,7 @@ from sterna.home.progress import Progress, Summary
 from sterna.home.settings import NETWORK, OUTPUT, POLITENESS, SCOPE, SETTINGS
 from sterna.web.dns import literal_address
 from sterna.web.secrets import read_secrets
-from sterna.web.urls import hostname_of
+from sterna.web.urls import hostname_of, site_of
 
 if TYPE_CHECKING:
     from sterna.crawler.pack import PackedCrawler
@@ -132,8 +133,12 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         errand=packed if packed or values["keep"] is None else errand_of(options),
         is_jailed=jail,
         despite_owner=despite_owner,
-        secrets=read_secrets(
-            headers=strings(header) or (), auth=auth or os.environ.get("STERNA_AUTH", ""), cookies=cookies
+        secrets=msgspec.structs.replace(
+            read_secrets(
+                headers=strings(header) or (), auth=auth or os.environ.get("STERNA_AUTH", ""), cookies=cookies
+            ),
+            # Start sites of a crawler that somebody else wrote, or of earlier runs, are not meant.
+            sites=frozenset(map(site_of, Options(seeds=tuple(starts)).seed_urls())),
         ),
     )
     display = choose_display(as_json=as_json, quiet=quiet, is_verbose=verbose)

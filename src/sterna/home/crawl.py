@@ -149,8 +149,9 @@ class _Home:
         return self._summary(ended, readers_peak)
 
     def _secrets(self) -> Secrets:
-        sites = frozenset(site_of(url) for url in self.options.seed_urls())
-        return msgspec.structs.replace(self.run.secrets, sites=sites)
+        secrets = self.run.secrets
+        sites = secrets.sites or frozenset(map(site_of, self.options.seed_urls()))
+        return msgspec.structs.replace(secrets, sites=sites)
 
     # -- before ------------------------------------------------------------------------------------------
 

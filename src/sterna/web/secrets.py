@@ -17,11 +17,11 @@ _INSTEAD = {"cookie": "use --cookies FILE", "user-agent": "use --user-agent", "f
 
 
 class Secrets(Record, frozen=True, kw_only=True):
-    """For the sites that the user named as start sites; never for where they redirect."""
+    """For some start sites; never for where they redirect."""
 
     headers: tuple[tuple[str, str], ...] = ()
     cookies: tuple[Cookie, ...] = ()
-    sites: frozenset[str] = frozenset()
+    sites: frozenset[str] = frozenset()  # none: all start sites of the crawl
 
     def __bool__(self) -> bool:
         return bool(self.headers or self.cookies)
