@@ -424,6 +424,9 @@ class Page(Record, frozen=True, kw_only=True):
     ] = ()
     # Of its text, where the crawler asks how much a page changed.
     likeness: Annotated[bytes, Sent("likeness", "has_likeness likenesses")] = b""
+    # What is odd with a page that was read here: "cut", "damaged", "empty" or "scripts" (it needs them). It
+    # does not travel, so that older homes and hosts compute the same leaves of a visit's pages.
+    note: Annotated[str, Stored("text", is_optional=True)] = ""
 
 
 class Checkpoint(Record, frozen=True, kw_only=True):

@@ -45,6 +45,7 @@ def test_every_field_reaches_its_column() -> None:
         html="<p>Some text",
         headers=(("server", "nginx"),),
         extracts=(("price", ("1", "2")), ("none", ())),
+        note="cut",
     )
     assert page_table([(SITE, full)], BATCH).to_pylist() == [
         {
@@ -69,6 +70,7 @@ def test_every_field_reaches_its_column() -> None:
             "html": "<p>Some text",
             "headers": [("server", "nginx")],
             "extracts": [("price", ["1", "2"]), ("none", [])],
+            "note": "cut",
             "visit": "v1",
             "crawler": "health",
             "batch": 7,

@@ -91,7 +91,7 @@ def test_name_without_an_address_disqualifies_after_two_tries() -> None:
     assert robots.reason == "dns: no address found for a.test: scripted"
 
 
-@pytest.mark.parametrize("kind", ["connect", "timeout", "network", "empty", "tls", "protocol", "too_large"])
+@pytest.mark.parametrize("kind", ["connect", "timeout", "network", "empty", "tls", "too_large"])
 def test_low_level_error_tries_every_address_twice_with_a_pause_of_two_seconds(kind: str) -> None:
     robots, web = ask(everywhere(FetchError(kind, "scripted")))
     assert asked(web) == [(0.0, ONE), (0.0, TWO), (0.0, THREE), (2.0, ONE), (2.0, TWO), (2.0, THREE)]

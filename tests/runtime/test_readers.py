@@ -143,6 +143,12 @@ def all_kinds() -> Iterator[Fetched]:
         yield answer(body, kind="sitemap")
     feed = f'<?xml version="1.0" encoding="euc-jp"?><!DOCTYPE x [<!ENTITY y "z">]>{SITEMAP}&y;'
     yield answer(feed.encode(), kind="sitemap")
+    yield answer(f"<!-- x -->{feed}&eacute;\0<url><loc>/&amp;&z;".encode(), kind="sitemap")
+    for codes in (b"\xad\xa1\xfc\xe2\xff", b"\x1b$B-!\x1b(I1\x1b(B"):
+        for label in ("euc-jp", "iso-2022-jp"):
+            yield answer(codes, content_type=f"text/plain; charset={label}", manner=EVERYTHING)
+    yield answer(b"<p>" + b" " * 2000 + b"<meta charset=koi8-r>\xc1", content_type="*/*", manner=EVERYTHING)
+    yield answer(gzip.compress(html)[:-8] + b"\0" * 8, content_encoding="gzip", manner=EVERYTHING)
     for body in (b"User-agent: *\nDisallow: /b", "Disallow: /é".encode("utf-16"), b"\xff\x00\xfe"):
         yield answer(body, kind="robots")
     yield answer(b"<p>" * 100_000 + b"<b>" * 9_000 + b"<p x=1>" * 9_000, manner=EVERYTHING)

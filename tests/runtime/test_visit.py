@@ -89,6 +89,21 @@ def test_pages_of_a_sitemap_are_found() -> None:
     assert done == [fingerprint(f"{SITE}/map.xml")]
 
 
+def test_what_is_lost_of_a_malformed_sitemap_is_counted() -> None:
+    entries = "".join(f"<url><loc>{SITE}/{name}</loc></url>" for name in ("only", "&tern;", "http://"))
+    web = FakeWeb(
+        {
+            "/robots.txt": rules(f"Sitemap: {SITE}/map.xml\n"),
+            "/map.xml": reply(body=f"<urlset>{entries}<url><loc>mailto:a@b.test</loc></url></urlset>"),
+            "/": linking(),
+            "/only": linking(),
+        }
+    )
+    outcome = carry_out(visit_of(), web)
+    assert outcome.pages["/only"] == (200, "")
+    assert outcome.errors["sitemap_entries"] == 2
+
+
 # Budgets
 
 

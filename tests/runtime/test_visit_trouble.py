@@ -1,5 +1,6 @@
 """Visits to sites that ask for pauses, fail, or send elsewhere."""
 
+import msgspec
 import pytest
 from tests.runtime.fakes import (
     BEGIN,
@@ -17,6 +18,7 @@ from tests.runtime.hubs import KNOWN_RULES, SOON, holds_of, hub
 
 from sterna.errors import FetchError, ReadError
 from sterna.model import (
+    Crawler,
     Ended,
     Hold,
     Target,
@@ -117,12 +119,58 @@ def test_failure_that_may_pass_is_tried_again_and_then_told_with_its_kind(kind: 
     assert outcome.errors == {kind: 1}
 
 
-@pytest.mark.parametrize("kind", ["tls", "protocol", "too_large"])
+@pytest.mark.parametrize("kind", ["tls", "too_large"])
 def test_failure_that_stays_is_told_at_once(kind: str) -> None:
     web = FakeWeb({"/": FetchError(kind), "/b": linking()})
     outcome = carry_out(visit_of("/", "/b", robots=KNOWN_RULES), web)
     assert web.paths() == ["/", "/b"]
     assert outcome.pages == {"/": (0, kind), "/b": (200, "")}
+
+
+def test_answer_that_is_malformed_is_asked_for_once_more_and_read_tolerantly() -> None:
+    refused = FetchError("protocol")
+    web = FakeWeb({"/": [refused, linking()], "/b": linking(), "/c": refused})
+    outcome = carry_out(visit_of("/", "/b", "/c", robots=KNOWN_RULES), web)
+    asked = [(sent.path, sent.request.is_tolerant) for sent in web.log]
+    # The site's other answers are likely to be so too.
+    assert asked == [("/", False), ("/", True), ("/b", True), ("/c", True)]
+    assert outcome.pages == {"/": (200, ""), "/b": (200, ""), "/c": (0, "protocol")}
+
+
+def test_answer_that_is_cut_is_kept_at_the_last_try_and_has_no_validators() -> None:
+    cut = msgspec.structs.replace(reply(body="<title>Half</title>half", etag='"x"'), is_cut=True)
+    web = FakeWeb({"/": [FetchError("truncated"), FetchError("truncated"), cut]})
+    outcome = carry_out(visit_of("/", robots=KNOWN_RULES), web)
+    assert [sent.request.is_tolerant for sent in web.log] == [False, False, True]
+    (page,) = [page for parcel in outcome.parcels for page in parcel.pages]
+    assert (page.title, page.error, page.note, page.etag) == ("Half", "", "cut", "")
+
+
+def test_site_that_cuts_all_its_answers_is_not_down() -> None:
+    paths = [f"/{n}" for n in range(2 * MAX_FAILURES_IN_A_ROW)]
+    cut = msgspec.structs.replace(reply(body="half"), is_cut=True)
+    web = FakeWeb({path: [FetchError("truncated"), FetchError("truncated"), cut] for path in paths})
+    outcome = carry_out(visit_of(*paths, robots=KNOWN_RULES), web)
+    assert outcome.pages == dict.fromkeys(paths, (200, ""))
+
+
+def test_cookie_goes_back_to_its_site_alone_and_into_no_archive() -> None:
+    setting = reply(302, location="/", set_cookie="tern=1; Path=/")
+    web = FakeWeb({"/": [setting, linking("/b")], "/b": linking()})
+    outcome = carry_out(visit_of(robots=KNOWN_RULES, crawler=Crawler(keeps_raw=True)), web)
+    assert [(sent.path, dict(sent.request.private).get("Cookie")) for sent in web.log] == [
+        ("/", None),
+        ("/", "tern=1"),
+        ("/b", "tern=1"),
+    ]
+    assert outcome.pages == {"/": (200, ""), "/b": (200, "")}
+    raws = [page.raw for parcel in outcome.parcels for page in parcel.pages if page.raw]
+    assert len(raws) == 2 and not any(b"Cookie" in raw.request_head for raw in raws)
+
+
+def test_refresh_header_leads_on_as_in_browsers() -> None:
+    web = FakeWeb({"/": reply(refresh="0; url=/new"), "/new": reply(refresh="30")})
+    assert carry_out(visit_of(robots=KNOWN_RULES), web).pages == {"/": (200, ""), "/new": (200, "")}
 
 
 def test_other_address_is_asked_where_one_takes_no_connection() -> None:
@@ -207,6 +255,7 @@ def test_loop_of_redirects_is_gone_round_once(script: Script) -> None:
     outcome = carry_out(visit_of(), web)
     assert sorted(web.paths()) == sorted(script)
     assert (outcome.page_count, outcome.last.ended) == (0, Ended.FINISHED)
+    assert outcome.errors == {"redirect_loop": 1}
 
 
 @pytest.mark.parametrize(

@@ -82,12 +82,43 @@ def test_a_declaration_is_found_as_the_standard_scans_for_it(markup: str) -> Non
         "<p title='<meta charset=windows-1251>'>",
         "<metal charset=windows-1251>",
         "<meta content='text/html; charset=windows-1251'>",
-        " " * 1024 + "<meta charset=windows-1251>",
-        " " * 1000 + "<meta charset=iso-8859-15>",  # the scan ends after "iso-8859-1"
+        "<p>" + " " * 1024 + "<meta charset=windows-1251>",
+        "<!--" + " " * 1024 + "<meta charset=windows-1251> -->",
+        "<script>" + " " * 1024 + "'<meta charset=windows-1251>'</script>",
+        " " * 65536 + "<meta charset=windows-1251>",
     ],
 )
-def test_what_is_hidden_late_or_cut_off_declares_nothing(markup: str) -> None:
+def test_what_is_hidden_or_outside_the_head_declares_nothing(markup: str) -> None:
     assert decode_text(markup.encode() + "é".encode(), None) == (markup + "é", "utf-8")
+
+
+@pytest.mark.parametrize("filler", [" " * 1024, f"<!--{'x' * 3000}-->", f"<script>{'x' * 9000}</script>"])
+@pytest.mark.parametrize(
+    "meta",
+    [
+        "<meta charset=windows-1251>",
+        "<meta http-equiv=content-type content='text/html;charset=windows-1251'>",
+    ],
+)
+def test_a_declaration_late_in_the_head_counts_as_in_browsers(filler: str, meta: str) -> None:
+    markup = f"<html><head>{filler}{meta}<title>"
+    assert decode_text((markup + RUSSIAN).encode("cp1251"), None) == (markup + RUSSIAN, "windows-1251")
+
+
+@pytest.mark.parametrize(
+    ("label", "body", "text"),
+    [
+        ("euc-jp", b"\xad\xa1\xad\xb7", "\u2460\u2162"),  # NEC's row 13
+        ("euc-jp", b"\xfc\xe2", "\u9ad9"),  # IBM's rows, where NEC put them
+        ("euc-jp", b"\xa1\xc1\xa1\xc2", "\uff5e\u2225"),  # as Windows and all browsers read them
+        ("euc-jp", b"\x8f\xb0\xa1", "\u4e02"),
+        ("euc-jp", b"\xa9\xa1\xffa", "\ufffd\ufffda"),
+        ("iso-2022-jp", b"\x1b$B-!-7\x1b(B", "\u2460\u2162"),
+        ("iso-2022-jp", b"\x1b(I12\x1b(B", "\uff71\uff72"),
+    ],
+)
+def test_japanese_encodings_have_what_browsers_know_of_them(label: str, body: bytes, text: str) -> None:
+    assert decode_text(body, label)[0] == text
 
 
 @pytest.mark.parametrize(

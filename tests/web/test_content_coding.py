@@ -1,6 +1,7 @@
 """Content codings: everything that was coded comes back, and no more than may."""
 
 import gzip
+import random
 import time
 import tracemalloc
 import zlib
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sterna.errors import ReadError
-from sterna.web.content_coding import decode_body
+from sterna.web.content_coding import Decoded, decode, decode_body
 
 MAX_BYTES = 1_000_000
 
@@ -87,16 +88,35 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(name: str, code: Coder) ->
 
 
 @each_coder
-def test_a_body_that_is_cut_off_is_refused(name: str, code: Coder) -> None:
-    body = code(bytes(range(256)) * 10)
-    for cut in (1, len(body) // 2, len(body) - 1):
-        assert refusal(body[:-cut], name) == "encoding"
+def test_a_body_that_is_cut_off_is_read_as_far_as_it_came_and_marked(name: str, code: Coder) -> None:
+    whole = random.Random(1).randbytes(300_000)
+    body = code(whole)
+    for cut in (1, len(body) // 2):
+        try:
+            decoded = decode(body[:-cut], name, max_bytes=MAX_BYTES)
+        except ReadError as error:
+            assert (name, error.kind) == ("zstd", "encoding")  # which gives whole blocks only
+        else:
+            assert decoded.note == "cut"
+            assert 0 < len(decoded.body) <= len(whole) and whole.startswith(decoded.body)
+    assert refusal(body[:1], name) == "encoding"
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 8, b"\xff" * 5_000])
+def test_a_body_with_a_bad_end_is_read_up_to_it_and_marked(tail: bytes) -> None:
+    whole = random.Random(1).randbytes(100_000)
+    decoded = decode(gzip.compress(whole)[: -len(tail)] + tail, "gzip", max_bytes=MAX_BYTES)
+    assert decoded.note == "damaged"
+    assert whole.startswith(decoded.body[:90_000])
+    assert len(decoded.body) >= len(whole) - 2 * len(tail)
 
 
 @each_coder
-def test_a_body_that_was_never_coded_is_refused(name: str, code: Coder) -> None:
+def test_html_that_was_never_coded_is_taken_and_anything_else_refused(name: str, code: Coder) -> None:
     assert code(b"x") != b"x"
-    assert refusal(b"<!DOCTYPE html><title>Plain</title>", name) == "encoding"
+    page = b"<!DOCTYPE html><title>Plain</title>"
+    assert decode(page, name, max_bytes=MAX_BYTES) == Decoded(page)
+    assert refusal(b"\x89PNG\r\n", name) == "encoding"
 
 
 @pytest.mark.parametrize("coding", ["", "identity", " Identity ", ","])

@@ -110,7 +110,17 @@ def test_an_unchanged_body_is_known_by_its_digest() -> None:
         ("", b"<!DOCTYPE html><title>x</title>", "text/html"),
         ("application/octet-stream", b"\xef\xbb\xbf \n<HTML>", "text/html"),
         ("", b"<!-- x --><p>", "text/html"),
-        ("", b"<htmlx>", ""),
+        ("", b"<htmlx>", "text/plain"),
+        ("", b"\x89PNG\r\n\x00", "application/octet-stream"),
+        ("", b"%PDF-1.7", "application/pdf"),
+        ("*/*", b"<p >", "text/html"),
+        ("unknown/unknown", b"a tern", "text/plain"),
+        ("application/unknown", b"<?xml version='1.0'?><a/>", "text/xml"),
+        ("html", b"<!doctype html><p>", "text/html"),
+        ("text/html charset=utf-8", b"", "text/html"),
+        ("text/plain, text/html", b"", "text/html"),
+        ("application/xml", b"<html xmlns='http://www.w3.org/1999/xhtml'>", "application/xhtml+xml"),
+        ("application/xml", b"<urlset>", "application/xml"),
         ("application/octet-stream", b"\x7fELF<html>", "application/octet-stream"),
         ("text/plain", b"<html>", "text/plain"),
         ("image/png", b"<html>", "image/png"),
@@ -175,10 +185,11 @@ def test_the_language_falls_back_to_the_header() -> None:
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [
-        ({"content_encoding": "gzip"}, "encoding"),
+        ({"content_encoding": "gzip", "body": b"\x1f\x8b"}, "encoding"),
+        ({"kind": "robots", "content_encoding": "gzip", "body": gzip.compress(HTML)[:-8]}, "encoding"),
         ({"manner": Manner(max_bytes=10)}, "bomb"),
         ({"kind": "sitemap"}, "sitemap"),
-        ({"status": 404, "content_encoding": "gzip"}, "encoding"),
+        ({"status": 404, "content_encoding": "gzip", "body": b"\x1f\x8b"}, "encoding"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_kind(changes: dict[str, Any], kind: str) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import time
 import tracemalloc
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -90,10 +91,44 @@ def test_gzip_is_known_by_its_magic_and_bounded() -> None:
     assert refusal(gzip.compress(bytes(2_000_000))) == "bomb"
 
 
-def test_a_broken_sitemap_gives_what_stands_before_the_break() -> None:
+ALL = (f"{SITE}/a", f"{SITE}/b", f"{SITE}/c")
+
+
+@pytest.mark.parametrize(
+    ("body", "urls", "lost"),
+    [
+        (urlset("/a", "/b?x=1&copy=2&y", "/c"), (ALL[0], f"{SITE}/b?x=1&copy=2&y", ALL[2]), 0),
+        ("<!-- by hand -->" + urlset("/a", "/b", "/c"), ALL, 0),
+        (urlset("/a", "/b\x0b", "\x00/c"), ALL, 0),
+        (urlset("/a", "/&eacute;", "/c&#x1;"), (ALL[0], f"{SITE}/%C3%A9", ALL[2]), 0),
+        (urlset("/a", "/&tern;b", "/c"), (ALL[0], ALL[2]), 1),
+        (urlset("/a", "http://", "/b", "mailto:a@b.org", "/c"), ALL, 2),
+        (urlset("/a", "/b", "/c").replace("</url>", "", 1), ALL, 0),
+        (urlset("/a", "/b", "/c").replace("<url>", "<url></lastmod>", 1), ALL, 0),
+        (urlset("/a", "/b", "/c").replace("/c</loc></url></urlset>", "/c</loc>"), ALL, 0),
+        (urlset("/a", "/b", "/c").replace("/b", "<![CDATA[/b]]>&"), (ALL[0], f"{SITE}/b&", ALL[2]), 0),
+    ],
+)
+def test_a_malformed_sitemap_is_recovered_and_what_is_lost_is_counted(
+    body: str, urls: tuple[str, ...], lost: int
+) -> None:
+    assert read(body) == Sitemap(urls, (), lost)
+
+
+@pytest.mark.parametrize(
+    "piece", ["<!DOCTYPE[", "<!", "<a'", "<!--", "<![CDATA[", "<urlset>", "</urlset>", "&", "<url><loc>x"]
+)
+def test_recovering_takes_time_in_proportion_to_the_length(piece: str) -> None:
+    for body in (piece * 50_000, "<urlset>" * 20_000 + piece * 20_000):
+        began = time.perf_counter()
+        with suppress(ReadError):
+            read("<urlset>" + body)
+        assert time.perf_counter() - began < 3
+
+
+def test_a_sitemap_that_is_cut_gives_what_stands_before_the_cut() -> None:
     whole = urlset("/a", "/b", "/c?x=1&amp;y=2")
-    assert read(whole.replace("&amp;", "&")).urls == (f"{SITE}/a", f"{SITE}/b")
-    assert read(whole[: whole.index("/c")]).urls == (f"{SITE}/a", f"{SITE}/b")
+    assert read(whole[: whole.index("/c")]).urls == ALL[:2]
 
 
 def test_a_sitemap_longer_than_the_bound_is_read_up_to_it() -> None:

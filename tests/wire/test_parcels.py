@@ -318,8 +318,9 @@ def test_facts_that_are_too_much_for_any_parcel_are_refused(monkeypatch: pytest.
         pack_parcel(parcel_of(rows=(bytes(1000),)), NO_MARKS)
 
 
-def test_every_field_travels_but_what_home_computes() -> None:
-    assert set(Page.__struct_fields__) - set(marked(Page, Sent)) == {"fingerprint", "is_unchanged"}
+def test_every_field_travels_but_what_home_computes_and_what_is_noted_here() -> None:
+    at_home = {"fingerprint", "is_unchanged", "note"}
+    assert set(Page.__struct_fields__) - set(marked(Page, Sent)) == at_home
     assert list(Target.__struct_fields__) == list(marked(Target, Sent))
 
 

@@ -204,7 +204,8 @@ def test_holdings_are_as_the_page_says() -> None:
 
 def test_leaves_are_as_the_page_says() -> None:
     page = msgspec.structs.replace(vectors.CHANGED, fingerprint=0)
-    assert vector("leaf_changed") == hashed(b"\0" + msgspec.msgpack.encode(page))
+    *fields, _note = msgspec.structs.astuple(page)
+    assert vector("leaf_changed") == hashed(b"\0" + msgspec.msgpack.encode(fields))
     mark = hashed(vectors.KNOWN_URL.encode(), size=8)
     assert vector("leaf_unchanged") == hashed(b"\0=" + mark)
     leaves = [hashed(b"\0" + letter) for letter in (b"a", b"b", b"c")]
@@ -245,7 +246,8 @@ def test_the_page_lists_the_fields_of_every_record() -> None:
     """In their order, which is that on the wire."""
     listed = rows(r"^\| `([\w.]+)`(?: \(a map\))? \| (?:`\w+` \| )?((?:`\w+` ?)+)\|$")
     for name, fields in listed.items():
-        assert re.findall(r"\w+", fields) == list(record(name).__struct_fields__), name
+        travelling = [field for field in record(name).__struct_fields__ if (name, field) != ("Page", "note")]
+        assert re.findall(r"\w+", fields) == travelling, name
     assert len(listed) == 35
 
 

@@ -29,6 +29,7 @@ from sterna.home.progress import Progress, Summary
 from sterna.host.keyring import Keyring
 from sterna.model import Page, Parcel
 from sterna.web.dns import literal_address
+from sterna.web.secrets import Secrets
 from sterna.web.urls import hostname_of, site_of
 from sterna.wire.keys import DEFAULT_KEYS
 
@@ -49,7 +50,7 @@ def _log_wait(text: str) -> None:
 What = Spec | str | Path | Sequence[str]  # a spec, its file, a URL or several
 
 
-def crawl(
+def crawl(  # noqa: PLR0913 - the parameters of a public function have names
     what: What = (),
     into: Path | str | None = None,
     *,
@@ -58,6 +59,7 @@ def crawl(
     max_seconds: float | None = None,
     retry: bool = False,
     despite_owner: bool = False,
+    secrets: Secrets | None = None,
     on_parcels: Callable[[tuple[Parcel, ...]], bool] = lambda parcels: False,
     **options: Any,
 ) -> Summary:
@@ -66,9 +68,10 @@ def crawl(
     `into` is the collection's folder, by default that of the command: crawls/HOSTNAME. Called again it
     continues. `folder` contains the rules of a `Spec`. `options` are those of `sterna crawl`, such as
     `delay=0`, and override the spec. `on_parcels` is called with what was just stored, and ends the crawl
-    by returning True. With `retry`, what failed or waits is asked for at once. Pages are indexed beside
-    the crawl, unless `index=False`; the call returns when the index is complete. Raises SternaError.
-    Inside an event loop, as in a notebook, it blocks like any function.
+    by returning True. With `retry`, what failed or waits is asked for at once. `secrets`, made by
+    `read_secrets`, go to the start sites only, and are stored nowhere. Pages are indexed beside the
+    crawl, unless `index=False`; the call returns when the index is complete. Raises SternaError. Inside
+    an event loop, as in a notebook, it blocks like any function.
     """
     errand = prepare(
         what,
@@ -77,6 +80,7 @@ def crawl(
         refresh_seconds=refresh_seconds,
         max_seconds=max_seconds,
         retry=retry,
+        secrets=secrets,
         despite_owner=despite_owner,
         on_parcels=on_parcels,
         **options,
@@ -104,7 +108,7 @@ def pages(what: What = (), into: Path | str | None = None, **parameters: Any) ->
     return stream.read(lambda: Beside(errand.carry_out, stop=errand.run.stop))
 
 
-def prepare(
+def prepare(  # noqa: PLR0913
     what: What,
     into: Path | str | None,
     *,
@@ -112,6 +116,7 @@ def prepare(
     refresh_seconds: float | None = None,
     max_seconds: float | None = None,
     retry: bool = False,
+    secrets: Secrets | None = None,
     despite_owner: bool = False,
     on_parcels: Callable[[tuple[Parcel, ...]], bool] = lambda parcels: False,
     **options: Any,
@@ -128,6 +133,7 @@ def prepare(
         retry=retry,
         despite_owner=despite_owner,
         errand=errand_for(packed, options.get("keep"), chosen),
+        secrets=secrets or Secrets(),
         on_parcels=on_parcels,
     )
     return Errand(collection, chosen, run)

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from sterna.api.crawlers import crawler_and_urls
@@ -30,7 +32,9 @@ from sterna.export.job import ExportJob
 from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options, is_private_name
 from sterna.home.progress import Progress, Summary
-from sterna.home.settings import OUTPUT, POLITENESS, SCOPE, SETTINGS
+from sterna.home.settings import NETWORK, OUTPUT, POLITENESS, SCOPE, SETTINGS
+from sterna.web.secrets import read_secrets
+from sterna.web.urls import site_of
 
 if TYPE_CHECKING:
     from sterna.home.crawl import Run
@@ -69,6 +73,27 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
             panel=POLITENESS,
         ),
     ] = False,
+    cookies: Annotated[
+        Path | None,
+        option(
+            "FILE",
+            "Send the cookies in this file (cookies.txt) to the start sites only. Never stored.",
+            panel=NETWORK,
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        option("'NAME: VALUE'", "Send this header to the start sites. Never stored.", panel=NETWORK),
+    ] = None,
+    auth: Annotated[
+        str | None,
+        option(
+            "USER:PASSWORD",
+            "Log in to the start sites only, by HTTP Basic. Better in STERNA_AUTH: others on this machine see"
+            " its commands. Never stored.",
+            panel=NETWORK,
+        ),
+    ] = None,
     into: Annotated[
         Path | None,
         option(
@@ -132,6 +157,13 @@ def crawl(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         errand=errand_for(packed, values["keep"], options),
         is_jailed=jail,
         despite_owner=despite_owner,
+        secrets=msgspec.structs.replace(
+            read_secrets(
+                headers=strings(header) or (), auth=auth or os.environ.get("STERNA_AUTH", ""), cookies=cookies
+            ),
+            # Start sites of a crawler that somebody else wrote, or of earlier runs, are not meant.
+            sites=frozenset(map(site_of, Options(seeds=tuple(starts)).seed_urls())),
+        ),
     )
     display = choose_display(as_json=as_json, quiet=quiet, is_verbose=verbose)
     run.say = display.note

@@ -227,6 +227,15 @@ def _fields(progress: Progress, meter: Meter) -> list[tuple[str, str]]:
 # -- after the run -----------------------------------------------------------------------------------------
 
 
+_ODD = {
+    "redirect_loop": "only redirected in a circle; if the site wants a login or consent: --cookies FILE",
+    "scripts": "showed nothing without scripts, which are not run here; look for a sitemap, a feed or an API",
+    "empty": "had neither text nor links; see which: SELECT url FROM page WHERE note = 'empty'",
+    "cut": "came only in part; to fetch them again: --refresh 0",
+    "damaged": "could be decompressed only in part; to fetch them again: --refresh 0",
+}
+
+
 def report(summary: Summary, collection: CollectionFolder) -> list[str]:
     folder = collection.folder
     lines = [
@@ -252,6 +261,7 @@ def report(summary: Summary, collection: CollectionFolder) -> list[str]:
         lines.append(_errors(summary))
     if "private_address" in summary.errors:
         lines.append("sites in private networks were not visited; to visit them: --allow-private")
+    lines += _odd_pages(summary)
     if summary.ended in LIMITS:
         reason = f"its limit of {summary.ended} is reached"
         if not summary.has_own_limit:
@@ -292,6 +302,12 @@ def _unmet(summary: Summary) -> str:
 
 def _errors(summary: Summary) -> str:
     return "errors: " + ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items())
+
+
+def _odd_pages(summary: Summary) -> list[str]:
+    """A line for each kind of page that came without what its visitors see, with what to do."""
+    counts = {**summary.notes, "redirect_loop": summary.errors.get("redirect_loop", 0)}
+    return [f"{plural(counts[kind], 'page')} {told}" for kind, told in _ODD.items() if counts.get(kind)]
 
 
 def _what_is_left(summary: Summary, collection: CollectionFolder) -> list[str]:

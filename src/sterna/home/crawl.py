@@ -41,6 +41,7 @@ from sterna.runtime.cell.kernel import memory_bytes
 from sterna.runtime.runtime import Runtime, open_runtime
 from sterna.version import __version__
 from sterna.web.clock import Clock, SystemClock
+from sterna.web.secrets import Secrets
 from sterna.web.urls import Canonical, site_of
 
 COUNT_SECONDS = 1.0
@@ -65,6 +66,7 @@ class Run:
     retry: bool = False  # whatever failed or waits is asked for at once
     errand: PackedCrawler | None = None  # None: the collection's own
     is_jailed: bool | None = None  # None: if this machine can
+    secrets: Secrets = field(default_factory=Secrets)  # with any, all visits stay here
     despite_owner: bool = False  # crawl although owners of sites asked not to
     migration: Migration | None = None  # None: crawlers stay here
     # Called after each commit; True stops the run.
@@ -112,7 +114,7 @@ class _Home:
                 collection=collection.id(),
                 on_step=run.on_step,
             )
-        self._sends = run.migration is not None and not options.here
+        self._sends = run.migration is not None and not options.here and not run.secrets
 
     async def crawl(self) -> Summary:
         options, clock = self.options, self.run.clock
@@ -137,6 +139,8 @@ class _Home:
             proxy_resolves=options.proxy_resolves,
             ca_file=options.ca_file,
             timeout_seconds=options.timeout,
+            accept_language=options.accept_language,
+            secrets=self._secrets(),
             is_jailed=self.run.is_jailed,
         )
         async with open_runtime(config, clock) as runtime:
@@ -157,6 +161,11 @@ class _Home:
         if self._warc:
             self._ledger.set_warc_positions(self._warc.close())
         return self._summary(ended, readers_peak)
+
+    def _secrets(self) -> Secrets:
+        secrets = self.run.secrets
+        sites = secrets.sites or frozenset(map(site_of, self.options.seed_urls()))
+        return msgspec.structs.replace(secrets, sites=sites)
 
     # -- before ------------------------------------------------------------------------------------------
 
@@ -422,6 +431,7 @@ class _Home:
             cpu_seconds=round(usage.cpu_seconds, 3),
             checked=progress.checked,
             unmet=dict(progress.unmet.most_common()),
+            notes=dict(progress.notes),
             collection=str(self.collection.folder),
         )
 

@@ -40,6 +40,7 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     proxy_resolves: bool = False
     ca_file: str = ""
     timeout: float = 60.0
+    accept_language: str = "*"
     wait: float = 300.0
     strict_robots: bool = False
     robots_keep_hours: float = 24.0
@@ -82,6 +83,8 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             _check(0 <= rate.bytes < math.inf, "limits", rate.bytes, "bytes a second, 0 for no limit")
         for text in (self.user_agent, self.contact, self.sender):
             _check(text.isprintable(), "--user-agent, --contact", text, "printable characters only")
+        is_list = re.fullmatch(r"[A-Za-z0-9*,;=. -]*", self.accept_language) is not None
+        _check(is_list, "--accept-language", repr(self.accept_language), "a list such as de,en;q=0.5")
         is_there = not self.ca_file or Path(self.ca_file).is_file()
         _check(is_there, "--ca-file", self.ca_file, "the name of an existing file")
         for subtree in self.subtrees:

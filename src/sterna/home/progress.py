@@ -43,6 +43,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     saved: Saved = Saved()
     checked: int = 0  # pages of hosts that were also fetched from here, to check them
     unmet: dict[str, int] = {}  # of the pages that were read here, how many failed which condition
+    notes: dict[str, int] = {}  # what was odd with pages that were read here, as `note` of `Page` names it
 
 
 @dataclass(slots=True)
@@ -62,6 +63,7 @@ class Progress:
     checked: int = 0  # pages of hosts that were also fetched from here
     unmet: Counter[str] = field(default_factory=Counter)
     visits: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)  # of pages
     limits: Counter[str] = field(default_factory=Counter)  # that ended visits, by their names
     total_pages: int = 0
     max_pages: int | None = None
@@ -77,6 +79,7 @@ class Progress:
             self.total_pages += usage.pages
             self.rows += len(parcel.rows)
             self.unmet.update(dict(parcel.unmet))
+            self.notes.update(page.note for page in parcel.pages if page.note)
 
     def count(self, usage: Usage) -> None:
         self.usage = self.usage.plus(usage)

@@ -170,6 +170,12 @@ SETTINGS: dict[str, Setting] = {
         " most 64.",
     ),
     "timeout": _network(metavar="SECONDS", least=1, most=3600, help="Timeout of a request, in seconds."),
+    "accept_language": _network(
+        metavar="LIST",
+        default="*, any",
+        help="The languages to ask for, such as de,en;q=0.5, where a site has its pages in several. An empty"
+        " text sends no Accept-Language header.",
+    ),
     "proxy": _network(
         metavar="URL",
         environment="STERNA_PROXY",

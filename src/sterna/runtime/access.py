@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from sterna.errors import FetchError
 from sterna.model import Record, Visit
 from sterna.runtime.engine.client import Engines
@@ -13,10 +15,12 @@ from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
 from sterna.web.bodies import BodyClaim, BodyRoom
 from sterna.web.clock import Clock
+from sterna.web.cookies import CookieJar
 from sterna.web.curl import CurlConfig
 from sterna.web.dns import Resolver, allowed_addresses
 from sterna.web.http import MAX_BODY_BYTES, Fetcher, Request, Response
 from sterna.web.politeness import TOTAL, Gate, Keys, Limits, keys_of, next_delay, site_key
+from sterna.web.secrets import Secrets
 from sterna.web.urls import hostname_of, is_within, site_of
 
 MAX_ADDRESSES = 8  # tried for one page
@@ -29,6 +33,8 @@ class RuntimeConfig(CurlConfig, frozen=True, kw_only=True):
     readers: int = 2
     limits: Limits = Limits()
     timeout_seconds: float = 60.0
+    accept_language: str = "*"  # "": no such header
+    secrets: Secrets = Secrets()
     parcel_bytes: int = FULL_BYTES  # the size of a full parcel, before compression
     ruled_pages: int = FULL_PAGES  # pages in a full parcel, of a crawler with rules
     is_jailed: bool | None = None  # readers and engines; None: if this machine can
@@ -57,6 +63,7 @@ class Reply(Record, frozen=True):
 
     response: Response
     request: Request
+    cookie_changes: int = 0  # of the visit's jar when it was asked
 
 
 class Access:
@@ -67,11 +74,17 @@ class Access:
         self._visit = visit
         self._etiquette = visit.etiquette
         sender = (("From", visit.etiquette.sender),) if visit.etiquette.sender else ()
+        language = kit.config.accept_language
+        secrets = kit.config.secrets
+        self._secrets = secrets if visit.site in secrets.sites else Secrets()
+        self.jar = CookieJar(self._secrets.cookies)
+        self._is_malformed = False  # the site's answers: set once libcurl has refused one of them
         self._headers = (
             ("User-Agent", visit.etiquette.user_agent),
             *sender,
             ("Accept", ACCEPT),
             ("Accept-Encoding", "gzip, br, zstd"),
+            *((("Accept-Language", language),) if language else ()),
         )
         self._crawl_delay = 0.0  # set by obey(), once robots.txt is known
         self._ended_at = 0.0  # of the last request
@@ -127,30 +140,60 @@ class Access:
         max_bytes: int = 0,
         may_cut: bool = False,
         claim: BodyClaim | None = None,
+        is_last: bool = False,
     ) -> Reply:
-        """The response from the first address that accepts the connection."""
+        """The response from the first address that accepts the connection.
+
+        One that is cut off is an error, unless the try `is_last`.
+        """
         found = tuple(addresses) or await self.addresses(url)
         headers = (*self._headers, *validators) if validators else self._headers
         for address in found:
+            cookie_changes = self.jar.changes
             request = Request(
                 url=url,
                 address=address,
                 headers=headers,
+                private=self._private(url),
                 max_bytes=max_bytes or MAX_BODY_BYTES,
                 may_cut=may_cut,
                 timeout_seconds=self._kit.config.timeout_seconds,
                 is_fresh=bool(addresses),
+                is_tolerant=is_last or self._is_malformed,
                 claim=claim,
             )
             try:
-                response = await self._ask(request)
+                response = await self._ask_twice(request)
+                if response.is_cut and not is_last:
+                    raise FetchError("truncated", url)
             except FetchError as error:
                 if error.kind != "connect" or address == found[-1]:
                     raise
             else:
                 self._kit.resolver.prefer(hostname_of(url), address)
-                return Reply(response, request)
+                return Reply(response, request, cookie_changes)
         raise FetchError("connect", url)
+
+    def _private(self, url: str) -> tuple[tuple[str, str], ...]:
+        """The headers that are for the visit's site alone, and that nobody stores."""
+        if site_of(url) != self._visit.site:
+            return ()
+        cookies = self.jar.header(url, now=self._kit.clock.now())
+        return (*self._secrets.headers, *((("Cookie", cookies),) if cookies else ()))
+
+    async def _ask_twice(self, request: Request) -> Response:
+        """The response; one that libcurl refuses is asked for once more, and read as browsers do."""
+        try:
+            response = await self._ask(request)
+        except FetchError as error:
+            if error.kind != "protocol" or request.is_tolerant or self._kit.config.proxy:
+                raise
+            response = await self._ask(msgspec.structs.replace(request, is_tolerant=True))
+            self._is_malformed = True
+        if site_of(request.url) == self._visit.site:
+            fields = [value for name, value in response.headers if name == "set-cookie"]
+            self.jar.note(request.url, fields, now=self._kit.clock.now())
+        return response
 
     async def take_turn(self, url: str) -> None:
         """Waits as a request for the URL would; the caller then makes it. FetchError if it may not."""

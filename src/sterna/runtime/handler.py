@@ -19,12 +19,13 @@ from sterna.web.bodies import DOCUMENT_ROOM_BYTES, BodyClaim
 from sterna.web.closed import ClosedPaths
 from sterna.web.document import MAX_DOCUMENT_BYTES, Document, Fetched, weight_of_document
 from sterna.web.http import Response, retry_after_seconds
+from sterna.web.markup import refresh_of
 from sterna.web.robots import Rules
 from sterna.web.urls import fingerprint
 
 MAX_TRIES = 3
 MAX_BUSY_TRIES = 8
-MAX_REDIRECTS = 10
+MAX_REDIRECTS = 20  # as many as browsers follow
 MAX_FAILURES_IN_A_ROW = 10
 FAILING_PAUSE_SECONDS = 600.0
 BACKOFF_SECONDS = 2.0
@@ -73,6 +74,8 @@ class Handler:
         self.rules: Rules | None = None  # set once robots.txt is known
         self.rulings: Rulings | None = None  # set where the crawler has rules of its own
         self._failures = 0
+        # URLs that redirect: how often cookies had changed when they were asked, and where they lead.
+        self._turned: dict[int, tuple[int, int]] = {}
         self._closed = ClosedPaths(visit.closed) if visit.closed else None
 
     async def handle(self, target: Target) -> None:
@@ -120,7 +123,12 @@ class Handler:
         if known and self._visit.crawler.keeps_raw and not known.has_raw:
             known = None  # a revisit record would refer to nothing
         try:
-            reply = await self._access.get(target.url, validators=_conditions(known), claim=claim)
+            reply = await self._access.get(
+                target.url,
+                validators=_conditions(known),
+                claim=claim,
+                is_last=target.attempts + 1 >= MAX_TRIES,
+            )
         except FetchError as error:
             return self._fail(target, error.kind)
         self._failures = 0
@@ -164,7 +172,13 @@ class Handler:
             return _Found(msgspec.structs.replace(page, size=size))
         self._packer.reading_seconds += document.cpu_seconds
         self._packer.unmet.update(document.unmet)
-        return _Found(self._pages.read(target, reply, document), document)
+        if document.lost:
+            _log.warning("%s: %d entries of the sitemap could not be read", target.url, document.lost)
+            self._packer.errors["sitemap_entries"] += document.lost
+        page = self._pages.read(target, reply, document)
+        return _Found(
+            page, document, self._refreshed(target, reply.response) if document.may_follow else None
+        )
 
     async def _document(self, fetched: Fetched, claim: BodyClaim, kept_bytes: int) -> Document:
         """The document of a response of which so many bytes are kept; a large one waits for room.
@@ -240,21 +254,49 @@ class Handler:
         is_good = 200 <= page.status < 400 and not page.error
         self._packer.add_done(target, error="" if is_good else page.error or f"http_{page.status}")
 
-    def _redirect(self, target: Target, reply: Reply) -> _Found:
+    def _redirect(self, target: Target, reply: Reply) -> _Found | None:
         written = reply.response.location()
         location = self.following.canonical(written, target.url) if written else None
         if location is None or target.hops + 1 > MAX_REDIRECTS:
             return _Found(self._pages.answered(target, reply, error="redirect"))
-        page = self._pages.answered(target, reply, links=Links.of(Link(location, rel="redirect")))
+        mark, to = fingerprint(target.url), fingerprint(location)
+        self._turned[mark] = (reply.cookie_changes, to)
         onward = Target(location, target.depth, target.url, target.kind, target.hops + 1)
+        if to in self._turned and self._access.jar.changes > self._turned[to][0]:
+            # It redirected too, but has not seen the cookies that came since: many sites begin like this.
+            del self._turned[to]
+            self._frontier.put_back(onward)
+            return None if to == mark else _Found(self._pages.answered(target, reply))
+        if self._is_loop(mark):
+            return _Found(self._pages.answered(target, reply, error="redirect_loop"))
+        page = self._pages.answered(target, reply, links=Links.of(Link(location, rel="redirect")))
         return _Found(page, onward=onward)
+
+    def _refreshed(self, target: Target, response: Response) -> Target | None:
+        """Where a Refresh header leads, which browsers follow like a redirect."""
+        href = refresh_of(response.header("refresh"))
+        location = self.following.canonical(href, target.url) if href else None
+        if location is None or not 200 <= response.status < 300 or target.hops + 1 > MAX_REDIRECTS:
+            return None
+        return Target(location, target.depth, target.url, target.kind, target.hops + 1)
+
+    def _is_loop(self, mark: int) -> bool:
+        """True if the redirects from this URL lead back to it."""
+        at = mark
+        for _ in range(MAX_REDIRECTS):
+            if at not in self._turned:
+                return False
+            at = self._turned[at][1]
+            if at == mark:
+                return True
+        return False
 
     # -- what goes wrong ---------------------------------------------------------------------------------
 
     def _fail(self, target: Target, kind: str) -> _Found | None:
         if kind not in _PASSING:
             return _Found(self._pages.failed(target, kind))
-        self._failures += 1
+        self._failures += kind != "truncated"  # who sends a part of an answer is there
         if self._failures >= MAX_FAILURES_IN_A_ROW:
             self._frontier.put_back(target)
             self._pause_site(FAILING_PAUSE_SECONDS)

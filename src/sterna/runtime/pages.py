@@ -45,6 +45,7 @@ class Pages:
         return Fetched(
             url=target.url,
             status=response.status,
+            is_cut=response.is_cut,
             content_type=response.header("content-type"),
             content_encoding=response.header("content-encoding"),
             x_robots=response.header("x-robots-tag"),
@@ -113,6 +114,8 @@ class Pages:
     def read(self, target: Target, reply: Reply, document: Document) -> Page:
         page = self.answered(target, reply)
         is_open = document.may_index
+        # Of a part of a page nothing may be asked "if it changed".
+        is_whole = is_open and document.note not in ("cut", "damaged")
         # A page that hardly changed may still have lost what it was selected for.
         is_unchanged = document.is_unchanged or (document.is_alike and document.is_selected)
         # The archive would store it as identical to the earlier response, which it is not.
@@ -120,8 +123,8 @@ class Pages:
         return msgspec.structs.replace(
             page,
             # A page that must not be indexed has no validators: it is read anew until its author allows it.
-            etag=page.etag if is_open else "",
-            modified=page.modified if is_open else "",
+            etag=page.etag if is_whole else "",
+            modified=page.modified if is_whole else "",
             digest=document.digest if is_open else b"",
             is_unchanged=is_unchanged and is_open and 200 <= page.status < 300,
             content_type=document.content_type,
@@ -138,6 +141,7 @@ class Pages:
             html=document.html,
             extracts=tuple(found for found in document.extracts if found[1]),
             likeness=document.likeness,
+            note=document.note,
         )
 
     def judged(self, page: Page) -> Page:

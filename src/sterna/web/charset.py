@@ -5,7 +5,16 @@ import re
 
 import webencodings
 
+from sterna.web.japanese import decode_japanese
+
 _PRESCAN_BYTES = 1024  # HTML standard 13.2.3.2
+
+_HEAD_BYTES = 64 * 1024  # of a page in whose head a meta may stand behind those
+_META_CHARSET = re.compile(rb"<meta[^<>]*charset", re.IGNORECASE)
+_NO_MARKUP = re.compile(
+    rb"<!--.*?(?:-->|\Z)|<(script|style|title|noscript)\b.*?(?:</\1|\Z)", re.IGNORECASE | re.DOTALL
+)
+_BODY = re.compile(rb"<(?:body|/head|p|div|h[1-6]|table|ul|a)[\t\n\f\r />]", re.IGNORECASE)
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))
 
@@ -39,7 +48,7 @@ def decode_text(body: bytes, http_charset: str | None, *, is_html: bool = True) 
     for bom, name in _BOMS:
         if body.startswith(bom):
             return _decode_as(name, body[len(bom) :]), name
-    declared = _name_of(http_charset or "") or (_prescan(body[:_PRESCAN_BYTES]) if is_html else None)
+    declared = _name_of(http_charset or "") or (_declared_in(body) if is_html else None)
     if declared:
         return _decode_as(declared, body), declared
     try:
@@ -52,6 +61,8 @@ def load_encodings() -> None:
     """Imports the codecs of all encodings, which Python would import with the first page of each."""
     for label in webencodings.LABELS:
         _name_of(label)
+    for name in ("euc-jp", "iso-2022-jp"):
+        decode_japanese(name, b"\xad\xa1")
 
 
 def _decode_as(name: str, body: bytes) -> str:
@@ -60,6 +71,8 @@ def _decode_as(name: str, body: bytes) -> str:
     if name == "replacement":
         # Encodings that can hide markup, such as ISO-2022-KR: one character, whatever the bytes.
         return "\ufffd" if body else ""
+    if name in ("euc-jp", "iso-2022-jp"):
+        return decode_japanese(name, body)
     # The Encoding standard reads GBK with the decoder of its superset.
     encoding = webencodings.lookup("gb18030" if name == "gbk" else name)
     text: str = encoding.codec_info.decode(body, "replace")[0]
@@ -70,6 +83,17 @@ def _name_of(label: str) -> str | None:
     """Returns the name of the encoding that a label means: "latin1" means windows-1252."""
     encoding = webencodings.lookup(label) if label.isascii() else None
     return encoding.name if encoding else None
+
+
+def _declared_in(body: bytes) -> str | None:
+    """What a meta element declares: in the first bytes, or later in the head, as browsers find it."""
+    if found := _prescan(body[:_PRESCAN_BYTES]):
+        return found
+    if len(body) <= _PRESCAN_BYTES or not _META_CHARSET.search(body, 0, _HEAD_BYTES):
+        return None
+    head = _NO_MARKUP.sub(b"", body[:_HEAD_BYTES])
+    end = _BODY.search(head)
+    return _prescan(head[: end.start()] if end else head)
 
 
 def _prescan(head: bytes) -> str | None:

@@ -1,5 +1,6 @@
-"""Content codings undone, with a bound on what comes out of them."""
+"""Content codings undone, with a bound on what comes out; of damaged bodies as much as can be read."""
 
+import re
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from io import BytesIO
@@ -8,6 +9,7 @@ import brotli
 import zstandard
 
 from sterna.errors import ReadError
+from sterna.model import Record
 
 _MAX_CODINGS = 3
 _MAX_MEMBERS = 10_000  # of a gzip body; empty ones cost time and give nothing
@@ -18,21 +20,44 @@ _ZSTD_CHUNK_BYTES = 2**8
 _MAX_ZSTD_WINDOW_BYTES = 2**27
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_BROKEN = (zlib.error, brotli.error, zstandard.ZstdError)
-
+_PLAIN = re.compile(rb"(?:\xef\xbb\xbf)?\s*<[!?a-z]", re.IGNORECASE)
 _GZIP_WBITS, _ZLIB_WBITS, _RAW_WBITS = 31, 15, -15
 
 
+class _CutOff(Exception):
+    """The compressed body ends too early."""
+
+    def __init__(self) -> None:
+        super().__init__("it ends too early")
+
+
+_BROKEN = (_CutOff, zlib.error, brotli.error, zstandard.ZstdError)
+
+
+class Decoded(Record, frozen=True):
+    """A body without its content codings, and what was wrong with it."""
+
+    body: bytes
+    note: str = ""  # "cut": it ended too early; "damaged": what follows is unreadable, or a checksum is wrong
+
+
 def decode_body(body: bytes, content_encoding: str, *, max_bytes: int) -> bytes:
-    """Returns the body without its content codings; ReadError "bomb" where it exceeds `max_bytes`."""
+    """Returns the body without its content codings, as far as it can be read; raises ReadError."""
+    return decode(body, content_encoding, max_bytes=max_bytes).body
+
+
+def decode(body: bytes, content_encoding: str, *, max_bytes: int) -> Decoded:
+    """Undoes the content codings; ReadError "bomb" beyond `max_bytes`, "encoding" if nothing can be read."""
+    note = ""
     for coding in _codings(content_encoding):
         # Others are ignored, as browsers do: "utf-8" and "none" stand here by mistake. And nothing at all,
         # under any coding, is how servers send an empty page.
         if body and coding in _DECODERS:
-            body = _undo(body, coding, max_bytes=max_bytes)
+            undone = _undo(body, coding, max_bytes=max_bytes)
+            body, note = undone.body, note or undone.note
     if len(body) > max_bytes:
         raise _bomb(max_bytes)
-    return body
+    return Decoded(body, note)
 
 
 def decode_start(body: bytes, content_encoding: str, *, max_bytes: int, is_cut: bool) -> tuple[bytes, bool]:
@@ -64,24 +89,25 @@ def _codings(content_encoding: str) -> list[str]:
     return codings[::-1]
 
 
-def _undo(body: bytes, coding: str, *, max_bytes: int) -> bytes:
+def _undo(body: bytes, coding: str, *, max_bytes: int) -> Decoded:
     out = BytesIO()
+    note = ""
     try:
         for piece in _DECODERS[coding](body):
             out.write(piece)
             if out.tell() > max_bytes:
                 raise _bomb(max_bytes)
     except _BROKEN as error:
-        raise ReadError("encoding", f"broken {coding} body: {error}") from error
-    return out.getvalue()
+        if _PLAIN.match(body):
+            return Decoded(body)  # some servers name a coding and send plain HTML
+        if not out.tell():
+            raise ReadError("encoding", f"broken {coding} body: {error}") from error
+        note = "cut" if isinstance(error, _CutOff) else "damaged"
+    return Decoded(out.getvalue(), note)
 
 
 def _bomb(max_bytes: int) -> ReadError:
     return ReadError("bomb", f"more than {max_bytes} bytes when decompressed")
-
-
-def _cut_off() -> ReadError:
-    return ReadError("encoding", "the compressed body ends too early")
 
 
 def _gunzip(body: bytes) -> Iterator[bytes]:
@@ -94,6 +120,9 @@ def _gunzip(body: bytes) -> Iterator[bytes]:
 
 
 def _undeflate(body: bytes) -> Iterator[bytes]:
+    if body.startswith(_GZIP_MAGIC):
+        yield from _gunzip(body)
+        return
     # "deflate" means a zlib stream (RFC 9110 8.4.1.2), but some servers send a raw one, and browsers take it.
     is_zlib = body[0] & 0x0F == 8 and int.from_bytes(body[:2]) % 31 == 0
     yield from _inflate(body, 0, wbits=_ZLIB_WBITS if is_zlib else _RAW_WBITS)
@@ -107,11 +136,25 @@ def _inflate(body: bytes, position: int, *, wbits: int) -> Generator[bytes, None
         if not pending:
             pending = body[position : position + _CHUNK_BYTES]
             position += len(pending)
-        piece = inflater.decompress(pending, _CHUNK_BYTES)
+        before = inflater.copy()
+        try:
+            piece = inflater.decompress(pending, _CHUNK_BYTES)
+        except zlib.error:
+            yield from _salvage(before, pending)
+            raise
         if not piece and not pending:
-            raise _cut_off()
+            raise _CutOff
         yield piece
     return position - len(inflater.unused_data)
+
+
+def _salvage(inflater: "zlib._Decompress", pending: bytes) -> Iterator[bytes]:
+    """What stands before the error, which a single call would lose."""
+    for at in range(len(pending)):
+        try:
+            yield inflater.decompress(pending[at : at + 1], _CHUNK_BYTES)
+        except zlib.error:
+            return
 
 
 def _unbrotli(body: bytes) -> Iterator[bytes]:
@@ -121,7 +164,7 @@ def _unbrotli(body: bytes) -> Iterator[bytes]:
         yield piece
         piece = decoder.process(b"", output_buffer_limit=_CHUNK_BYTES)
     if not decoder.is_finished():
-        raise _cut_off()
+        raise _CutOff
 
 
 def _unzstd(body: bytes) -> Iterator[bytes]:
@@ -136,7 +179,7 @@ def _unzstd(body: bytes) -> Iterator[bytes]:
             yield frame.decompress(rest)
             rest = frame.unused_data
     if not frame.eof:
-        raise _cut_off()
+        raise _CutOff
 
 
 _DECODERS: dict[str, Callable[[bytes], Iterator[bytes]]] = {

@@ -10,6 +10,7 @@ from sterna.errors import FetchError
 from sterna.model import Record
 from sterna.web.bodies import SMALL_BYTES
 from sterna.web.http import Request, Response, read_head
+from sterna.web.tolerant import fetch_tolerantly
 
 CONNECT_SECONDS = 15
 SLOWEST_BYTES_PER_SECOND = 64
@@ -163,6 +164,8 @@ class CurlFetcher:
         self._idle: list[_Transfer] = []  # changed in the loop's thread alone
 
     async def fetch(self, request: Request) -> Response:
+        if request.is_tolerant and not self._config.proxy:  # a proxy tolerates what it does
+            return await fetch_tolerantly(request, ca_file=self._config.ca_file)
         transfer = self._idle.pop() if self._idle else _Transfer(self._config, self._multi.proceed)
         transfer.prepare(request)
         try:
@@ -205,9 +208,10 @@ class _Transfer:
         set_option, last = self.handle.setopt, self._last
         self._last = request
         set_option(pycurl.URL, request.url)
-        if last is None or request.headers != last.headers:
+        if last is None or (request.headers, request.private) != (last.headers, last.private):
             # A validator goes back as it came, and servers do not keep to ASCII.
-            fields = [f"{name}: {value}".encode("latin-1", "replace") for name, value in request.headers]
+            sent = (*request.headers, *request.private)
+            fields = [f"{name}: {value}".encode("latin-1", "replace") for name, value in sent]
             set_option(pycurl.HTTPHEADER, fields)
         if last is None or request.timeout_seconds != last.timeout_seconds:
             self._set_timeout(request.timeout_seconds)
@@ -348,8 +352,10 @@ def _last_head(lines: list[bytes]) -> bytes:
 
 
 def _kind(handle: pycurl.Curl, code: int) -> str:
-    if code == pycurl.E_RECV_ERROR and handle.getinfo(pycurl.SIZE_DOWNLOAD_T) > 0:
-        return "truncated"
     if code == pycurl.E_OPERATION_TIMEDOUT and not handle.getinfo(pycurl.REQUEST_SIZE):
         return "connect"  # nothing was sent yet, so that another address may be asked
+    if code in (pycurl.E_RECV_ERROR, pycurl.E_BAD_CONTENT_ENCODING) and "encoding" in handle.errstr():
+        return "protocol"  # chunks that are none, or a transfer coding that nobody knows
+    if code == pycurl.E_RECV_ERROR and handle.getinfo(pycurl.SIZE_DOWNLOAD_T) > 0:
+        return "truncated"
     return _KINDS.get(code, "network")

@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector
 from sterna.web import robots
 from sterna.web.charset import charset_of, decode_text
-from sterna.web.content_coding import decode_body, decode_start
+from sterna.web.content_coding import decode, decode_start
 from sterna.web.extraction import Extracts, extract
 from sterna.web.html import Html, Texts, read_html, read_may
 from sterna.web.keywords import keywords_of
@@ -19,20 +19,19 @@ from sterna.web.language import guess_language
 from sterna.web.markup import collapse, language_of
 from sterna.web.signature import change_between, digest_of, is_digest, likeness_of
 from sterna.web.sitemap import read_sitemap
+from sterna.web.sniffing import type_of
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
 from sterna.web.weight import weight_of, weight_of_texts
 
-_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
-_UNTOLD_TYPES = frozenset({"", "application/octet-stream"})
-
-_ESSENCE_END = re.compile("[;,]")
-
-# The tags by which browsers know a page that comes without a type (MIME sniffing standard 7.1).
-_LOOKS_LIKE_HTML = re.compile(
-    rb"(?:\xef\xbb\xbf)?[\t\n\f\r ]*<(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a"
-    rb"|style|title|b|body|br|p)[ >])",
-    re.IGNORECASE,
+_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml"})
+_TEXT_TYPES = frozenset({"text/plain", "text/markdown"})
+_SCRIPT = re.compile(r"<script[\s>]", re.IGNORECASE)
+_SAYS_SO = re.compile(r"<noscript.{0,1000}?\bjavascript\b", re.IGNORECASE | re.DOTALL)
+_ROOT = re.compile(
+    r"""<(?:div|main)[^<>]{1,300}?\bid=["']?(?:root|app|__next|__nuxt|svelte|q-app)\b""", re.IGNORECASE
 )
+_SHOWN_CHARACTERS = 64 * 1024  # of markup in which these are looked for
+_FEW_CHARACTERS = 200  # of text on a page that scripts fill
 
 
 MAX_DOCUMENT_BYTES = 20 * 1024 * 1024  # of memory that it takes, and as it travels
@@ -58,6 +57,7 @@ class Fetched(Record, frozen=True, kw_only=True):
 
     url: str
     status: int
+    is_cut: bool = False  # only the beginning of the body came
     content_type: str = ""
     content_encoding: str = ""
     x_robots: str = ""
@@ -88,6 +88,8 @@ class Document(Html, frozen=True, kw_only=True):
     html: str = ""
     extracts: Extracts = ()
     likeness: bytes = b""  # where changes are measured
+    note: str = ""  # as of `Page`
+    lost: int = 0  # entries of a sitemap that could not be read
     is_selected: bool = True  # by the crawler, which reads the document after this
     unmet: Texts = ()  # if it is not, the conditions that it fails, in words
     cpu_seconds: float = 0.0  # spent on reading; set by the reader
@@ -98,28 +100,30 @@ def read_document(fetched: Fetched) -> Document:
     manner = _manner(fetched.manner)
     if fetched.kind == "robots":
         return _read_robots(fetched)
-    body = decode_body(fetched.body, fetched.content_encoding, max_bytes=manner.max_bytes)
+    decoded = decode(fetched.body, fetched.content_encoding, max_bytes=manner.max_bytes)
+    body, note = decoded.body, "cut" if fetched.is_cut else decoded.note
     digest = digest_of(body)
     may = read_may(fetched.x_robots, agent=manner.agent)
     document = Document(
         digest=digest,
         size=len(body),
-        content_type=_type_of(fetched.content_type, body),
+        content_type=type_of(fetched.content_type, body),
         language=language_of(fetched.content_language),
         may_index=may.index,
         may_follow=may.follow,
         may_archive=may.archive,
         is_unchanged=is_digest(fetched.known_digest, digest),
+        note=note,
     )
     if not 200 <= fetched.status < 300:
         return document
     if fetched.kind == "sitemap":
         canonical = _canonical(manner.drop_params)
         sitemap = read_sitemap(body, fetched.url, canonical, max_bytes=manner.max_bytes)
-        return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps)
+        return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps, lost=sitemap.lost)
     if document.content_type in _HTML_TYPES:
         return _compared(_with_html(document, fetched, body=body), fetched)
-    if document.content_type == "text/plain" and document.may_index:
+    if document.content_type in _TEXT_TYPES and document.may_index:
         return _compared(_with_text(document, fetched, body=body), fetched)
     return document
 
@@ -175,6 +179,7 @@ def _with_html(document: Document, fetched: Fetched, *, body: bytes) -> Document
             "language": html.language or document.language or guess_language(html.text),
             "links": html.links if html.may_follow else _unfollowed(html.links),
         },
+        note=document.note or (_note_of(html, text) if "text" in manner.wants and html.may_index else ""),
         marks=_marks(html.links) if html.may_follow else b"",
         html=text.replace("\0", "\ufffd") if "html" in manner.wants and html.may_index else "",
         extracts=extract(text, manner.selectors) if manner.selectors and html.may_index else (),
@@ -213,7 +218,11 @@ _manner = lru_cache(maxsize=64)(msgspec.msgpack.Decoder(Manner).decode)
 _canonical = lru_cache(maxsize=64)(Canonical)
 
 
-def _type_of(content_type: str, body: bytes) -> str:
-    essence = _ESSENCE_END.split(content_type, maxsplit=1)[0].strip().lower()
-    is_html = essence in _UNTOLD_TYPES and _LOOKS_LIKE_HTML.match(body)
-    return "text/html" if is_html else essence
+def _note_of(html: Html, text: str) -> str:
+    """What is odd with a page that has no damage: "empty", or "scripts" if it shows nothing without them."""
+    if len(html.text) > _FEW_CHARACTERS:
+        return ""
+    markup = text[:_SHOWN_CHARACTERS]
+    if _SCRIPT.search(markup) and (_SAYS_SO.search(markup) or _ROOT.search(markup)):
+        return "scripts"
+    return "" if html.text or html.title or html.links else "empty"

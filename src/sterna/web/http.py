@@ -16,19 +16,22 @@ class Request(Record, frozen=True, kw_only=True):
     url: str
     address: str = ""  # "" where a proxy finds it
     headers: tuple[tuple[str, str], ...] = ()
+    private: tuple[tuple[str, str], ...] = ()  # further headers: cookies, passwords; in no archive and no log
     max_bytes: int = MAX_BODY_BYTES
     may_cut: bool = False  # a longer body is cut at max_bytes instead of refused
     timeout_seconds: float = 60.0
     is_fresh: bool = False  # on a connection of its own
+    is_tolerant: bool = False  # read what browsers would of a malformed answer, or of one that is cut
     claim: BodyClaim | None = None  # to the memory for its body; None: no limit but max_bytes
     closed: tuple[ClosedPaths, ...] = ()  # for those who find out by which other path the URL's file is known
 
 
-def head_of(request: Request) -> bytes:
-    """The request's head as HTTP/1.1 spells it, for the archive."""
+def head_of(request: Request, *, is_sent: bool = False) -> bytes:
+    """The request's head as HTTP/1.1 spells it, for the archive; if it `is_sent`, with what is private."""
     host, _, rest = request.url.partition("://")[2].partition("/")
     lines = [f"GET /{rest} HTTP/1.1", f"Host: {host}"]
-    lines += [f"{name}: {value}" for name, value in request.headers]
+    sent = (*request.private, ("Connection", "close")) if is_sent else ()
+    lines += [f"{name}: {value}" for name, value in (*request.headers, *sent)]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
 
@@ -42,6 +45,7 @@ class Response(Record, frozen=True, kw_only=True):
     seconds: float  # from the request's start to the first byte of the answer
     wire_bytes: int
     is_http2: bool = False
+    is_cut: bool = False  # it ended before its end: only of a request that is tolerant
 
     def header(self, name: str) -> str:
         """All values of a header, joined; "" where it is absent."""

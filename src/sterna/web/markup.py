@@ -132,8 +132,14 @@ def _read_meta(page: Findings, attributes: Attributes) -> None:
         page.robots.append(content)
     elif pragma == "content-language":
         page.content_language = page.content_language or language_of(content)
-    elif pragma == "refresh" and (found := _REFRESH.match(content)):
-        page.add_link(found[1] or found[2] or found[3] or "", "refresh")
+    elif pragma == "refresh" and (href := refresh_of(content)):
+        page.add_link(href, "refresh")
+
+
+def refresh_of(content: str) -> str:
+    """Where a Refresh header or meta leads; "" if it only loads the page again."""
+    found = _REFRESH.match(content)
+    return found[1] or found[2] or found[3] or "" if found else ""
 
 
 def read_described_meta(page: Findings, attributes: Attributes) -> None:

@@ -15,13 +15,15 @@ from sterna.model import Page
 HASH_BYTES = 32
 
 _LEAF, _NODE = b"\x00", b"\x01"  # a node must not be accepted as a leaf
+_FIELDS = Page.__struct_fields__.index("note")  # which does not travel
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def leaf_of(page: Page) -> bytes:
     if page.is_unchanged:
         return leaf_hash(b"=" + page.fingerprint.to_bytes(8, "big", signed=True))
-    return leaf_hash(_encode(msgspec.structs.replace(page, fingerprint=0)))
+    fields = msgspec.structs.astuple(msgspec.structs.replace(page, fingerprint=0))
+    return leaf_hash(_encode(fields[:_FIELDS]))
 
 
 def leaf_hash(data: bytes) -> bytes:
