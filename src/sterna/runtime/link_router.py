@@ -80,7 +80,7 @@ class Following:
         unmet = set(marks).difference(self._frontier.seen).difference(self._passed)
         if unmet:
             urls = document.links.urls.split("\n")
-            for mark, url in zip(marks, urls, strict=True):
+            for mark, url in zip(marks, urls, strict=False):  # links to media come last, and have no marks
                 if mark in unmet:
                     priority = wishes.get(url, 0)
                     self.add(Target(url, target.depth + 1, target.url, priority=priority), mark)

@@ -74,7 +74,7 @@ class Document(Html, frozen=True, kw_only=True):
     digest: bytes
     size: int
     content_type: str
-    marks: bytes = b""  # of each link that may be followed its fingerprint, a signed 64-bit integer; else 0
+    marks: bytes = b""  # of each link to a page its fingerprint, a signed 64-bit integer; 0 if not to follow
     urls: Texts = ()
     sitemaps: Texts = ()
     is_unchanged: bool = False
@@ -161,11 +161,11 @@ def _compared(document: Document, fetched: Fetched) -> Document:
 
 
 def _marks(links: Links) -> bytes:
-    if not links.urls:
-        return b""
-    marks = array("q", map(_mark, links.urls.split("\n")))
+    """Returns the marks of links to pages; those to media have none."""
+    urls = links.to_pages()
+    marks = array("q", map(_mark, urls))
     if "nofollow" in links.rels:
-        for at, rel in enumerate(links.rels.split("\n")):
+        for at, rel in enumerate(links.rels.split("\n")[: len(urls)]):
             if "nofollow" in rel:
                 marks[at] = 0
     return marks.tobytes()

@@ -64,7 +64,7 @@ def read_html(
         title=page.title if "title" in shown else "",
         text=page.text if "text" in shown else "",
         language=language,
-        links=join(page.hrefs, base, canonical=canonical),
+        links=join(page.hrefs, page.media, base, canonical=canonical),
         may_index=may.index,
         may_follow=may.follow,
         may_archive=may.archive,
@@ -99,13 +99,20 @@ def read_may(x_robots: str, metas: Iterable[str] = (), *, agent: str = "sterna")
     )
 
 
-def join(hrefs: dict[str, tuple[str, str]], base: str, *, canonical: Canonical) -> Links:
-    """Returns the links as absolute URLs, each once, in columns."""
+def join(
+    hrefs: dict[str, tuple[str, str]], media: dict[str, str], base: str, *, canonical: Canonical
+) -> Links:
+    """Returns the links as absolute URLs in columns: those to pages, each once, then those to media."""
     found: dict[str, tuple[str, str]] = {}
     for href, (text, rel) in hrefs.items():
         url = canonical(href, base)
         if url is not None and (url in found or len(found) < MAX_LINKS):
             found[url] = merge(found.get(url), text, rel)
+    needed: dict[str, str] = {}
+    for href, rel in media.items():
+        url = canonical(href, base)
+        if url is not None and needed.get(url, "srcset") == "srcset":
+            needed[url] = rel
     texts = "\n".join([text for text, _ in found.values()]).rstrip("\n")
-    rels = "\n".join([rel for _, rel in found.values()]).rstrip("\n")
-    return Links("\n".join(found), texts, rels)
+    rels = "\n".join([*(rel for _, rel in found.values()), *needed.values()]).rstrip("\n")
+    return Links("\n".join([*found, *needed]), texts, rels)
