@@ -6,14 +6,15 @@ from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 
-from sterna.archive.manifest import Batch, FactRow
+from sterna.archive.manifest import Batch, FactRow, Original, WarcPosition
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
+from sterna.archive.warc_records import is_revisit, original_of
 from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Change, Disposal
-from sterna.model import Parcel, Target, Usage
+from sterna.model import Page, Parcel, Target, Usage
 from sterna.web.clock import Clock
 
 MAX_BATCH = 256
@@ -90,13 +91,35 @@ class Intake:
             facts = [fact for _, facts in taken for fact in facts]
             batch = self._batch(ledger, new)
             segments = self.segments.write_pages(site_pages, facts=facts, batch=batch)
-            raw = [page for _, page in site_pages if page.raw and page.is_kept]
-            positions = tuple(self.warc.append(raw)) if self.warc and raw else ()
+            positions, originals = self._archive(ledger, site_pages)
             self.on_step("archived")
-            change = Change(parcels=new, segments=tuple(segments), warc=positions, batch=batch.number)
+            change = Change(
+                parcels=new,
+                segments=tuple(segments),
+                warc=positions,
+                originals=originals,
+                batch=batch.number,
+            )
             ledger.commit(change, now=self.clock.now())
             self.on_step("committed")
         return disposals, new
+
+    def _archive(
+        self, ledger: Ledger, site_pages: Sequence[tuple[str, Page]]
+    ) -> tuple[tuple[WarcPosition, ...], tuple[tuple[str, int, Original], ...]]:
+        """Appends raw responses to the WARC files; returns what grew, and what revisits may refer to now."""
+        if self.warc is None:
+            return (), ()
+        pages = [(site, page, page.raw) for site, page in site_pages if page.raw and page.is_kept]
+        before = ledger.originals({(site, page.fingerprint) for site, page, _ in pages if page.is_unchanged})
+        known = [before.get((site, page.fingerprint)) for site, page, _ in pages]
+        positions = self.warc.append([page for _, page, _ in pages], known)
+        new = (
+            (site, page.fingerprint, original_of(page, raw))
+            for (site, page, raw), original in zip(pages, known, strict=True)
+            if 200 <= page.status < 300 and not is_revisit(page, raw, original)
+        )
+        return tuple(positions), tuple(new)
 
     def _taken(self, parcel: Parcel) -> tuple[Parcel, list[FactRow]]:
         """The parcel without outlinks that home does not admit, and its facts; unreadable ones are errors."""

@@ -115,10 +115,11 @@ class Handler:
 
     async def _fetch(self, target: Target, claim: BodyClaim) -> _Found | None:
         known = self._validators.get(fingerprint(target.url))
-        if known and self._visit.crawler.keeps_raw and not known.has_raw:
-            known = None  # a revisit record would refer to nothing
+        # Without a response in the archive, a revisit record would refer to nothing.
+        is_referred = known is not None and (known.has_raw or not self._visit.crawler.keeps_raw)
+        conditions = _conditions(known) if is_referred else ()
         try:
-            reply = await self._access.get(target.url, validators=_conditions(known), claim=claim)
+            reply = await self._access.get(target.url, validators=conditions, claim=claim)
         except FetchError as error:
             return self._fail(target, error.kind)
         self._failures = 0
@@ -129,7 +130,7 @@ class Handler:
             reading = self._read(target, reply, fetched)
             del fetched  # the body may be large; only the reader needs it
             return await reading
-        return self._take_special(target, reply, known)
+        return self._take_special(target, reply, known if conditions else None)
 
     def _forbidden(self, url: str) -> str:
         """The error of a URL that its owner closed to this home, or robots.txt to everybody; else empty."""

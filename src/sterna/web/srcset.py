@@ -11,7 +11,9 @@ _FONT_PIXELS = 16.0
 # Either what separates candidates, or a URL with its descriptors, which may hold commas in parentheses.
 _CANDIDATE = re.compile(r"[\s,]++|(\S*[^\s,])(?:,|\s++((?:[^,(]|\([^)]*+(?:\)|$))*+),?|$)")
 _DESCRIPTOR = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([wx])")
-_SIZE = re.compile(r"\s*((?:\([^()]*\)\s*(?:and\s*)?)*)([0-9]{1,9}(?:\.[0-9]{0,9})?)(px|vw|r?em)\s*", re.IGNORECASE)
+_SIZE = re.compile(
+    r"\s*((?:\([^()]*\)\s*(?:and\s*)?)*)([0-9]{1,9}(?:\.[0-9]{0,9})?)(px|vw|r?em)\s*", re.IGNORECASE
+)
 _WIDTH = re.compile(r"\(\s*(min|max)-width\s*:\s*([0-9]{1,9}(?:\.[0-9]{0,9})?)(px|r?em)\s*\)", re.IGNORECASE)
 
 Candidate = tuple[str, str]  # URL and descriptors
@@ -66,5 +68,8 @@ def _fits(conditions: str, window: int) -> bool:
     stated = _WIDTH.findall(conditions)
     if len(stated) < conditions.count("("):
         return False
-    limits = ((kind.lower(), float(number) * (1.0 if unit == "px" else _FONT_PIXELS)) for kind, number, unit in stated)
+    limits = (
+        (kind.lower(), float(number) * (1.0 if unit == "px" else _FONT_PIXELS))
+        for kind, number, unit in stated
+    )
     return all(window >= limit if kind == "min" else window <= limit for kind, limit in limits)

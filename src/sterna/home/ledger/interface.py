@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from typing import Protocol, TypeVar
 
-from sterna.archive.manifest import Segment, WarcPosition
+from sterna.archive.manifest import Original, Segment, WarcPosition
 from sterna.crawler.pack import SavedProgress
 from sterna.home.ledger.records import (
     Change,
@@ -91,6 +91,9 @@ class PagesAndParcels(Protocol):
 
     def stored(self, pages: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
         """The pages, each a site and a fingerprint, of which an earlier version is stored."""
+
+    def originals(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Original]:
+        """The responses in WARC files to which revisits of these pages may refer."""
 
     def waiting(self, site: str, part: str, *, kinds: Collection[str]) -> list[Target]:
         """The URLs of these kinds in the frontier of a part, in the order in which they are fetched."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from sterna.archive.manifest import Segment, WarcPosition
+from sterna.archive.manifest import Original, Segment, WarcPosition
 from sterna.model import Hold, Known, Parcel, Record, Robots, State, Target
 
 WHOLE = "/"  # the part that is a whole site
@@ -66,6 +66,7 @@ class Change(Record, frozen=True, kw_only=True):
     segments: tuple[Segment, ...] = ()
     batch: int = 0  # the number of its rows; 0: none
     warc: tuple[WarcPosition, ...] = ()
+    originals: tuple[tuple[str, int, Original], ...] = ()  # of sites and fingerprints: see `originals`
 
 
 class Subtree(Record, frozen=True):

@@ -8,7 +8,7 @@ from itertools import chain
 
 from msgspec.structs import astuple
 
-from sterna.archive.manifest import Segment, WarcPosition
+from sterna.archive.manifest import Original, Segment, WarcPosition
 from sterna.home.ledger.records import WHOLE, Change, Disposal
 from sterna.home.ledger.sqlite.database import Part, add_to_tally
 from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, free_at, target_of
@@ -19,6 +19,12 @@ from sterna.model import LIMITS, Ended, Page, Parcel, Target
 from sterna.web.urls import fingerprint, path_of, site_of
 
 BATCHES = "batches"  # the counter whose value is the number of the last batch
+
+
+_ORIGINAL = (
+    "SELECT fetched, payload FROM original"
+    " WHERE site_id = (SELECT id FROM site WHERE origin = ?) AND fingerprint = ?"
+)
 
 
 class Pages(Part):
@@ -38,6 +44,13 @@ class Pages(Part):
             for some in chunks(sorted(pages)):  # neighbours share pages of the table
                 found.update(db.execute(stored_sql(len(some)), list(chain.from_iterable(some))))
             return found
+
+    def originals(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Original]:
+        with self._database.reading() as db:
+            rows = (
+                (page, db.execute(_ORIGINAL, page).fetchone()) for page in sorted(pages)
+            )  # one by one: each is found by its key
+            return {page: Original(*row) for page, row in rows if row}
 
     def waiting(self, site: str, part: str, *, kinds: Collection[str]) -> list[Target]:
         with self._database.reading() as db:
@@ -102,6 +115,7 @@ class Commit:
             self._store_parcel(parcel)
             if parcel.arrival:
                 add_arrival(self.db, parcel, parcel.arrival, now=self.now)
+        self._note_originals(change.originals)
         _add_segments(self.db, change.segments)
         _write_warc(self.db, change.warc)
         if change.batch:
@@ -196,6 +210,17 @@ class Commit:
         self.db.executemany(
             "UPDATE page SET fetched = ? WHERE site_id = ? AND fingerprint = ?",
             [(page.fetched, site_id, page.fingerprint) for page in pages if page.is_unchanged],
+        )
+
+    def _note_originals(self, originals: Sequence[tuple[str, int, Original]]) -> None:
+        self.db.executemany(
+            "INSERT OR REPLACE INTO original SELECT id, ?, ?, ? FROM site WHERE origin = ?",
+            [(mark, original.fetched, original.payload, site) for site, mark, original in originals],
+        )
+        self.db.executemany(  # an unchanged page may be stored whole, if nothing of it was
+            "UPDATE page SET has_raw = 1 WHERE NOT has_raw AND fingerprint = ?"
+            " AND site_id = (SELECT id FROM site WHERE origin = ?)",
+            [(mark, site) for site, mark, _ in originals],
         )
 
     def _try_again(self, site_id: int, part: str, targets: Sequence[Target]) -> None:

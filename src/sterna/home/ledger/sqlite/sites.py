@@ -248,7 +248,9 @@ class LeaseMaker:
         """The URLs to fetch first; one more than `pages` shows that there are more."""
         rows = self.db.execute(
             "SELECT f.url, f.rank, f.referrer, f.kind, f.hops, f.attempts,"
-            " f.fingerprint, p.etag, p.modified, p.digest, p.has_raw, p.likeness"
+            " f.fingerprint, p.etag, p.modified, p.digest,"
+            " p.has_raw AND EXISTS (SELECT 1 FROM original o"
+            " WHERE o.site_id = p.site_id AND o.fingerprint = p.fingerprint), p.likeness"
             # Only good pages get conditional requests: a 304 brings nothing to read. URLs that were never
             # fetched are not looked up, because each lookup would read a page from the disk.
             " FROM frontier f LEFT JOIN page p"
