@@ -290,6 +290,12 @@ class Usage(Record, frozen=True, kw_only=True):
         errors = {kind: self.errors.get(kind, 0) + other.errors.get(kind, 0) for kind in kinds}
         return msgspec.structs.replace(self, errors=errors, **sums)
 
+    def apart(self) -> "Usage":
+        """The usage of a visit for what pages need, beside those for pages: it counts no pages."""
+        count = sum(self.errors.values())
+        errors = {"requisite": count} if count else {}
+        return msgspec.structs.replace(self, pages=0, kept=0, unchanged=0, redirects=0, errors=errors)
+
 
 class State(Record, frozen=True):
     """What a crawler remembers between two pages: its own facts, numbered, and its memory."""
@@ -326,6 +332,8 @@ class StateChange(Record, frozen=True):
     removed: tuple[int, ...] = ()
     memory: bytes | None = None  # None where it is as it was
 
+
+REQUISITES = "requisites"  # the part of a site that is no page, but shown or run by pages
 
 # The rels of links to what a page shows or runs, which is no page itself. `srcset` is an image of which usual
 # screens show another size; `css` is what the page's own CSS names.

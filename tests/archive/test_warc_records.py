@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sterna.archive.warc_records import request_head, response_head
+from sterna.archive.warc_records import response_head
 
 
 def test_head_that_fits_its_body_is_left_as_received() -> None:

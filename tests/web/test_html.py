@@ -364,7 +364,8 @@ def test_the_shapes_of_a_drawing_do_not_count_as_nested() -> None:
 TAGS = st.sampled_from([
     "<a href=x>", "</a>", "<b>", "</b>", "<p>", "</p>", "<div>", "</div>", "<table>", "<td>", "</table>",
     "<svg>", "</svg>", "<title>", "</title>", "<noscript>", "</noscript>", "<script>", "</script>", "x",
-    "<base href=/b>", "<img srcset='a, b 2x'>", "<img src=x>", "<meta name=robots content=none>", "<!--", "-->", "&amp;",
+    "<base href=/b>", "<img srcset='a, b 2x'>", "<img src=x>",
+    "<meta name=robots content=none>", "<!--", "-->", "&amp;",
     "&#0;", "<frameset>", "<template>", "</template>", "<select>", "<option>", "<link rel=next href=n>",
     "\0", "\ud800", "<?", " ",
 ])  # fmt: skip

@@ -74,9 +74,11 @@ def page_records(page: Page, raw: Raw, original: Original | None = None) -> byte
     else:
         described["WARC-Payload-Digest"] = _digest(raw.body)
     kind = WarcRecordType.revisit if is_again else WarcRecordType.response
-    # Of a revisit the head alone: the body is that of the original. Readers replay a 304 as it is, as an empty
-    # page, so its head is left out, and they take the original's.
-    block = b"" if page.status == 304 and is_again else head if is_again else head + raw.body
+    block = head + raw.body
+    if is_again:
+        # Replay takes the body of the original, and its head too where there is none: the head of a 304 would
+        # be replayed as it is, as an empty page.
+        block = b"" if page.status == 304 else head
     answer, record_id = _member(kind, block, headers=described)
     if not raw.request_head.strip():
         return answer

@@ -14,7 +14,7 @@ from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Change, Disposal
-from sterna.model import Page, Parcel, Target, Usage
+from sterna.model import REQUISITES, Page, Parcel, Target, Usage
 from sterna.web.clock import Clock
 
 MAX_BATCH = 256
@@ -38,6 +38,7 @@ class Intake:
     admit_outlink: Admit
     on_commit: Callable[[tuple[Parcel, ...]], None]
     on_step: OnStep
+    admit_requisite: Admit = lambda target: False
     crawler: str = "default"
     _queue: asyncio.Queue[_Queued] = field(default_factory=lambda: asyncio.Queue(QUEUE_ROOM))
 
@@ -87,11 +88,12 @@ class Intake:
         ]
         new = tuple(parcel for parcel, _ in taken)
         if new:
-            site_pages = [(parcel.site, page) for parcel in new for page in parcel.pages]
+            # What pages need is in the WARC files alone: tables, events and search are about pages.
+            of_pages = tuple(parcel for parcel in new if parcel.part != REQUISITES)
             facts = [fact for _, facts in taken for fact in facts]
-            batch = self._batch(ledger, new)
-            segments = self.segments.write_pages(site_pages, facts=facts, batch=batch)
-            positions, originals = self._archive(ledger, site_pages)
+            batch = self._batch(ledger, of_pages)
+            segments = self.segments.write_pages(_site_pages(of_pages), facts=facts, batch=batch)
+            positions, originals = self._archive(ledger, _site_pages(new))
             self.on_step("archived")
             change = Change(
                 parcels=new,
@@ -123,7 +125,8 @@ class Intake:
 
     def _taken(self, parcel: Parcel) -> tuple[Parcel, list[FactRow]]:
         """The parcel without outlinks that home does not admit, and its facts; unreadable ones are errors."""
-        wanted = tuple(target for target in parcel.outlinks if self.admit_outlink(target))
+        admits = self.admit_requisite if parcel.part == REQUISITES else self.admit_outlink
+        wanted = tuple(target for target in parcel.outlinks if admits(target))
         facts, unreadable = emitted(parcel, crawler=self.crawler, received=self.clock.now())
         usage = parcel.usage
         if unreadable:
@@ -155,6 +158,10 @@ def _judge(ledger: Ledger, parcels: list[Parcel]) -> list[Disposal]:
         disposals.append(Disposal.STORED if disposal is Disposal.NEW and key in seen else disposal)
         seen.add(key)
     return disposals
+
+
+def _site_pages(parcels: Sequence[Parcel]) -> list[tuple[str, Page]]:
+    return [(parcel.site, page) for parcel in parcels for page in parcel.pages]
 
 
 def _url_count(parcel: Parcel) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sterna.model import Parcel, Usage
+from sterna.model import REQUISITES, Parcel, Usage
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +41,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float = 0.0
     saved: Saved = Saved()
     checked: int = 0  # pages of hosts that were also fetched from here, to check them
+    requisites: int = 0  # images, styles, scripts and fonts that pages need; they are no pages
+    requisite_bytes: int = 0  # of those received
 
 
 @dataclass(slots=True)
@@ -58,6 +60,8 @@ class Progress:
     fetched_at_hosts: int = 0  # bytes, not included in the usage
     crossed: int = 0  # bytes to and from hosts, headers included; set when the carrier is closed
     checked: int = 0  # pages of hosts that were also fetched from here
+    requisites: int = 0
+    requisite_bytes: int = 0
     visits: Counter[str] = field(default_factory=Counter)
     limits: Counter[str] = field(default_factory=Counter)  # that ended visits, by their names
     total_pages: int = 0
@@ -67,6 +71,10 @@ class Progress:
     def add(self, parcels: Iterable[Parcel]) -> None:
         for parcel in parcels:
             usage = parcel.usage
+            if parcel.part == REQUISITES:
+                self.requisites += usage.pages
+                self.requisite_bytes += usage.bytes_received
+                usage = usage.apart()
             if parcel.visit in self.away:
                 self.fetched_at_hosts += usage.bytes_received
                 usage = msgspec.structs.replace(usage, bytes_received=0)

@@ -67,7 +67,7 @@ class Handler:
         self._end = end
         self._send_soon = send_soon
         self.following = Following(visit, frontier=frontier, packer=packer)
-        self._pages = Pages(visit, kit.clock)
+        self._pages = Pages(visit, kit.clock, reads_css=kit.config.reads_css)
         self._validators = {each.fingerprint: each for each in visit.known.validators}
         self.rules: Rules | None = None  # set once robots.txt is known
         self.rulings: Rulings | None = None  # set where the crawler has rules of its own

@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector
 from sterna.web.charset import charset_of, decode_text
 from sterna.web.content_coding import decode_body
+from sterna.web.css import urls_of_css
 from sterna.web.extraction import Extracts, extract
 from sterna.web.html import Html, Texts, read_html, read_may
 from sterna.web.keywords import keywords_of
@@ -43,6 +44,8 @@ class Manner(Record, frozen=True, kw_only=True):
     wants: tuple[Field, ...] = DEFAULT_FIELDS
     selectors: tuple[Selector, ...] = ()  # each as `extraction.parse_selector` lets it pass
     least_change: float = 0.0  # 0 to 1: a text of which less changed is alike; it must be wanted
+    reads_css: bool = False  # within pages: what it names are links
+    follows_css: bool = False  # in style sheets: what they name is to be fetched
 
     def encoded(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -110,11 +113,20 @@ def read_document(fetched: Fetched) -> Document:
         return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps)
     if fetched.kind == "robots":
         return replace(document, text=text_of(body))
+    if document.content_type == "text/css" and manner.follows_css:
+        document = _with_css(document, fetched, body=body)
     if document.content_type in _HTML_TYPES:
         return _compared(_with_html(document, fetched, body=body), fetched)
     if document.content_type == "text/plain" and document.may_index:
         return _compared(_with_text(document, fetched, body=body), fetched)
     return document
+
+
+def _with_css(document: Document, fetched: Fetched, *, body: bytes) -> Document:
+    canonical = _canonical(_manner(fetched.manner).drop_params)
+    css = decode_text(body, charset_of(fetched.content_type), is_html=False)[0]
+    named = (canonical(written, fetched.url) for written in urls_of_css(css))
+    return replace(document, urls=tuple(dict.fromkeys(filter(None, named))))
 
 
 def _with_text(document: Document, fetched: Fetched, *, body: bytes) -> Document:
@@ -140,6 +152,7 @@ def _with_html(document: Document, fetched: Fetched, *, body: bytes) -> Document
         x_robots=fetched.x_robots,
         agent=manner.agent,
         wants=manner.wants,
+        reads_css=manner.reads_css,
     )
     return replace(
         document,

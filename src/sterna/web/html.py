@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record
+from sterna.web.css import urls_of_page
 from sterna.web.keywords import keywords_of
 from sterna.web.markup import MAX_LINKS, merge
 from sterna.web.scan import scan
@@ -48,10 +49,16 @@ def read_html(
     x_robots: str = "",
     agent: str = "sterna",
     wants: Collection[Field] = DEFAULT_FIELDS,
+    reads_css: bool = False,
 ) -> Html:
-    """Reads a page that came from `url`; `x_robots` is its X-Robots-Tag header, `agent` our name in it."""
+    """Reads a page that came from `url`; `x_robots` is its X-Robots-Tag header, `agent` our name in it.
+
+    What the CSS within the page names counts as a link only where `reads_css` says so.
+    """
     page = scan(text, agent=agent) if WITHOUT_TREE.issuperset(wants) else None
     page = page or read_tree(text, agent=agent, wants=wants)
+    for href in urls_of_page(text) if reads_css else ():
+        page.add_media(href, "css")
     base = (canonical(page.base, url) if page.base else None) or url
     may = read_may(x_robots, page.robots, agent=agent)
     shown = wants if may.index else ()

@@ -45,6 +45,10 @@ class Counts(Record, frozen=True, kw_only=True):
     pending: int = 0  # URLs still to fetch
     pages: int = 0  # good ones, each counted once
     round_pages: int = 0  # fetched since the crawl or its last refresh began
+    requisites: int = 0  # what pages need, and no pages; their bytes are among those received
+    round_requisites: int = 0  # fetched since the crawl or its last refresh began
+    requisite_bytes: int = 0
+    round_requisite_bytes: int = 0
     requests: int = 0
     bytes_received: int = 0
     unchanged: int = 0

@@ -184,7 +184,7 @@ def read_tally(db: sqlite3.Connection) -> dict[str, int]:
     return dict(db.execute("SELECT name, amount FROM tally").fetchall())
 
 
-def count(db: sqlite3.Connection, sql: str, *values: float) -> int:
+def count(db: sqlite3.Connection, sql: str, *values: float | str) -> int:
     return int(db.execute(sql, values).fetchone()[0])
 
 

@@ -15,7 +15,7 @@ from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, free_at, 
 from sterna.home.ledger.sqlite.lookup import Lookup, chunks
 from sterna.home.ledger.sqlite.memory import change_state
 from sterna.home.ledger.sqlite.outbox import add_arrival, end
-from sterna.model import LIMITS, Ended, Page, Parcel, Target
+from sterna.model import LIMITS, REQUISITES, Ended, Page, Parcel, Target
 from sterna.web.urls import fingerprint, path_of, site_of
 
 BATCHES = "batches"  # the counter whose value is the number of the last batch
@@ -138,7 +138,9 @@ class Commit:
     def _add_links(self, parcels: Sequence[Parcel]) -> None:
         """Adds the links of all parcels together: the more there are, the more share a page of the table."""
         found = [(parcel.part, parcel.checkpoint.found) for parcel in parcels]
-        outlinks = [(WHOLE, parcel.outlinks) for parcel in parcels]
+        outlinks = [
+            (REQUISITES if parcel.part == REQUISITES else WHOLE, parcel.outlinks) for parcel in parcels
+        ]
         sites = add_targets(self.db, self.lookup, found + outlinks, now=self.now)
         # Depth 0 is a start page that moved: its new site counts as a seed too, but never as a private one.
         moved = {site_of(target.url) for _, targets in outlinks for target in targets if target.depth == 0}
@@ -149,7 +151,7 @@ class Commit:
         (site_id,) = db.execute("SELECT id FROM site WHERE origin = ?", (parcel.site,)).fetchone()
         self._finish(site_id, part, [page.fingerprint for page in parcel.pages])
         self._finish(site_id, part, parcel.checkpoint.done)
-        self._store_pages(site_id, parcel.pages)
+        self._store_pages(site_id, parcel.pages, is_counted=part != REQUISITES)
         self._try_again(site_id, part, parcel.checkpoint.again)
         change_state(db, site_id, part, parcel.state)
         add_holds(db, parcel.holds)
@@ -175,11 +177,11 @@ class Commit:
         )
         add_to_tally(self.db, {"pending": -max(removed, 0)})
 
-    def _store_pages(self, site_id: int, pages: Sequence[Page]) -> None:
+    def _store_pages(self, site_id: int, pages: Sequence[Page], *, is_counted: bool) -> None:
         """Counts the good pages that were not good before: a page that is visited again counts once."""
         changed = [page for page in pages if not page.is_unchanged]
-        good = sum(200 <= page.status < 300 and not page.error for page in changed)
-        for marks in chunks(page.fingerprint for page in changed):
+        good = sum(200 <= page.status < 300 and not page.error for page in changed) if is_counted else 0
+        for marks in chunks(page.fingerprint for page in changed if is_counted):
             good -= self.db.execute(
                 "SELECT count(*) FROM page WHERE status BETWEEN 200 AND 299 AND error = '' AND site_id = ?"  # noqa: S608
                 f" AND fingerprint IN ({', '.join('?' * len(marks))})",
@@ -250,6 +252,17 @@ class Commit:
             " parcels = ? WHERE id = ?",
             (*used, parcel.number, parcel.visit),
         )
+        if parcel.part == REQUISITES:
+            usage, pages = usage.apart(), usage.pages
+            add_to_tally(
+                self.db,
+                {
+                    "requisites": pages,
+                    "round_requisites": pages,
+                    "requisite_bytes": usage.bytes_received,
+                    "round_requisite_bytes": usage.bytes_received,
+                },
+            )
         add_to_tally(
             self.db,
             {
