@@ -78,7 +78,7 @@ SETTINGS: dict[str, Setting] = {
         help="Fetch at most N of them, counted like --max-pages.",
     ),
     "max_requisite_bytes": _scope(
-        metavar="N", least=1, help="Fetch at most N bytes of them, counted like --max-pages."
+        metavar="N", least=1, default="2 GB", help="Fetch at most N bytes of them, counted like --max-pages."
     ),
     "drop_params": _scope(
         is_flag=False, default="see below", help="Patterns of query parameters to remove from URLs."
