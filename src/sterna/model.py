@@ -306,6 +306,12 @@ class Usage(Record, frozen=True, kw_only=True):
         errors = {kind: self.errors.get(kind, 0) + other.errors.get(kind, 0) for kind in kinds}
         return msgspec.structs.replace(self, errors=errors, **sums)
 
+    def apart(self) -> "Usage":
+        """The usage of a visit for what pages need, beside those for pages: it counts no pages."""
+        count = sum(self.errors.values())
+        errors = {"requisite": count} if count else {}
+        return msgspec.structs.replace(self, pages=0, kept=0, unchanged=0, redirects=0, errors=errors)
+
 
 class State(Record, frozen=True):
     """What a crawler remembers between two pages: its own facts, numbered, and its memory."""
@@ -343,6 +349,13 @@ class StateChange(Record, frozen=True):
     memory: bytes | None = None  # None where it is as it was
 
 
+REQUISITES = "requisites"  # the part of a site that is no page, but shown or run by pages
+
+# The rels of links to what a page shows or runs, which is no page itself. `srcset` is an image of which usual
+# screens show another size; `css` is what the page's own CSS names.
+MEDIA_RELS = frozenset({"css", "font", "icon", "img", "media", "script", "srcset", "stylesheet"})
+
+
 class Link(Record, frozen=True):
     """A link of a page, absolute and canonical."""
 
@@ -354,7 +367,8 @@ class Link(Record, frozen=True):
 class Links(Record, frozen=True):
     """The links of a page in columns of lines: so they travel and are stored without an object for each.
 
-    URLs, texts and rels hold no line breaks; a column that ends early is empty from there on.
+    URLs, texts and rels hold no line breaks; a column that ends early is empty from there on. Links to pages
+    come first, then those to media.
     """
 
     urls: str = ""
@@ -369,6 +383,14 @@ class Links(Record, frozen=True):
 
     def __len__(self) -> int:
         return self.urls.count("\n") + 1 if self.urls else 0
+
+    def to_pages(self) -> list[str]:
+        """The URLs of links to pages."""
+        urls = self.urls.split("\n") if self.urls else []
+        rels = self.rels.split("\n")
+        while urls and len(urls) <= len(rels) and rels[len(urls) - 1] in MEDIA_RELS:
+            urls.pop()
+        return urls
 
     def __iter__(self) -> Iterator[Link]:
         if self.urls:

@@ -17,8 +17,9 @@ from tests import making
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
-from sterna.archive.manifest import WarcPosition
+from sterna.archive.manifest import Original, WarcPosition
 from sterna.archive.warc import WarcStore
+from sterna.archive.warc_records import original_of
 from sterna.errors import StorageError
 from sterna.model import Page, Raw
 
@@ -62,10 +63,10 @@ def answers(data: bytes) -> list[Any]:
     return [record for record in read(data) if record.kind in ("response", "revisit")]
 
 
-def written(folder: Path, *pages: Page) -> list[Any]:
+def written(folder: Path, *pages: Page, originals: Sequence[Original | None] | None = None) -> list[Any]:
     """The records of a file that holds these pages."""
     store = warc_store(folder)
-    store.append(pages)
+    store.append(pages, originals)
     (closed,) = store.close()
     path = store.path(closed.name)
     assert Checker(SimpleNamespace(inputs=[str(path)], verbose=False)).process_all() == 0
@@ -165,23 +166,49 @@ def test_http2_is_written_in_the_form_of_http1_and_named(tmp_path: Path) -> None
 
 def test_not_modified_is_a_revisit(tmp_path: Path) -> None:
     head = b"HTTP/1.1 304 Not Modified\r\nETag: x\r\nContent-Length: 77\r\n\r\n"
-    _, revisit, _ = written(
-        tmp_path, page(status=304, is_unchanged=True, raw=Raw(REQUEST, head, b"", "2001:db8::1"))
+    again = page(status=304, is_unchanged=True, raw=Raw(REQUEST, head, b"", "2001:db8::1"))
+    first = page(fetched=making.NOW - 60)
+    assert first.raw
+    _, response, _, revisit, _ = written(
+        tmp_path, first, again, originals=[None, original_of(first, first.raw)]
     )
     assert revisit.kind == "revisit"
     assert revisit.headers["WARC-Profile"].endswith("/server-not-modified")
     assert revisit.headers["WARC-Refers-To-Target-URI"] == f"{URL}0"
     assert revisit.headers["WARC-IP-Address"] == "2001:db8::1"
-    assert "WARC-Payload-Digest" not in revisit.headers
-    assert (revisit.http.get_header("Content-Length"), revisit.body) == ("77", b"")
+    assert (
+        revisit.headers["WARC-Refers-To-Date"]
+        == response.headers["WARC-Date"]
+        != revisit.headers["WARC-Date"]
+    )
+    assert revisit.headers["WARC-Payload-Digest"] == response.headers["WARC-Payload-Digest"]
+    assert revisit.headers["Content-Length"] == "0"  # browsers would be shown a 304, which is empty
 
 
 def test_known_body_is_a_revisit_with_its_digest(tmp_path: Path) -> None:
-    _, first, _, again, _ = written(tmp_path, page(), page(is_unchanged=True))
+    page_ = page()
+    assert page_.raw
+    originals = [None, original_of(page_, page_.raw)]
+    _, first, _, again, _ = written(tmp_path, page_, page(is_unchanged=True), originals=originals)
     assert (first.kind, again.kind) == ("response", "revisit")
     assert again.headers["WARC-Profile"].endswith("/identical-payload-digest")
     assert again.headers["WARC-Payload-Digest"] == first.headers["WARC-Payload-Digest"]
-    assert again.body == b""
+    assert again.headers["WARC-Refers-To-Date"] == first.headers["WARC-Date"]
+    assert (again.http.get_statuscode(), again.body) == ("200", b"")
+
+
+def test_known_body_in_another_coding_is_stored_whole(tmp_path: Path) -> None:
+    first = page()
+    assert first.raw
+    packed = raw(b"packed")
+    again = page(is_unchanged=True, raw=packed)
+    _, _, _, whole, _ = written(tmp_path, first, again, originals=[None, original_of(first, first.raw)])
+    assert (whole.kind, whole.body) == ("response", b"packed")
+
+
+def test_unchanged_page_of_which_nothing_is_stored_is_stored_whole(tmp_path: Path) -> None:
+    _, whole, _ = written(tmp_path, page(is_unchanged=True))
+    assert whole.kind == "response"
 
 
 def test_what_a_hostile_runtime_sends_cannot_forge_headers(tmp_path: Path) -> None:

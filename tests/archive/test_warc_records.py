@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sterna.archive.warc_records import request_head, response_head
+from sterna.archive.warc_records import response_head
 
 
 def test_head_that_fits_its_body_is_left_as_received() -> None:
@@ -32,21 +32,6 @@ def test_wrong_length_is_corrected_and_kept(stated: bytes) -> None:
 def test_no_length_is_invented() -> None:
     head = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n"
     assert response_head(head, 200, body_bytes=5) == head
-
-
-def test_length_of_a_body_that_was_not_sent_stands() -> None:
-    head = b"HTTP/1.1 304 Not Modified\r\nContent-Length: 1234\r\n\r\n"
-    assert response_head(head, 304, body_bytes=None) == head
-
-
-@pytest.mark.parametrize("version", [b"HTTP/2", b"HTTP/2.0", b"HTTP/3"])
-def test_later_versions_are_written_as_the_first(version: bytes) -> None:
-    assert response_head(version + b" 200 \r\na: b\r\n\r\n", 200, body_bytes=0) == (
-        b"HTTP/1.1 200 \r\na: b\r\n\r\n"
-    )
-    assert request_head(b"GET /HTTP/2 " + version + b"\r\nHost: a\r\n\r\n") == (
-        b"GET /HTTP/2 HTTP/1.1\r\nHost: a\r\n\r\n"
-    )
 
 
 def test_interim_responses_and_trailers_are_left_out() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sterna.model import Link, Links
+from sterna.model import MEDIA_RELS, Link, Links
 from sterna.web.html import Html, May, read_html, read_may
 from sterna.web.markup import MAX_LINKS, language_of
 from sterna.web.urls import Canonical
@@ -134,7 +134,7 @@ def test_language_tags_are_cut_to_language_and_region(tag: str, language: str) -
         ("<body><noscript><a href=a>x</a></noscript>", [("/docs/a", "", "")]),
         ("<svg><a xlink:href=a><text>x</text></a></svg>", [("/docs/a", "", "")]),
         ("<a href=' a\n '>x</a>", [("/docs/a", "x", "")]),
-        ("<a href=a><img src=i.png></a>", [("/docs/a", "", "")]),
+        ("<a href=a><img alt=i></a>", [("/docs/a", "", "")]),
     ],
 )
 def test_links_are_found_where_pages_are_named(markup: str, links: list[tuple[str, str, str]]) -> None:
@@ -144,13 +144,10 @@ def test_links_are_found_where_pages_are_named(markup: str, links: list[tuple[st
 @pytest.mark.parametrize(
     "markup",
     [
-        "<link rel=stylesheet href=a>",
-        "<link rel='alternate stylesheet' href=a>",
-        "<link rel=preload href=a><link rel=icon href=a><link rel='shortcut icon' href=a>",
+        "<link rel=preload href=a><link rel=stylesheet><link rel=icon href=''>",
         "<link rel=dns-prefetch href=//a><link rel=preconnect href=//a><link rel=manifest href=a>",
-        "<link rel=modulepreload href=a><link href=a>",
+        "<link rel=manifest href=a><link href=a>",
         "<link rel=alternate type='application/json+oembed' href=a>",
-        "<img src=a><script src=a></script>",
         "<meta http-equiv=refresh content=5>",
         "<a name=a>x</a><a href='#top'>x</a><a href=''>x</a>",
         "<a href='javascript:x()'>x</a><a href='mailto:a@b'>x</a>",
@@ -164,6 +161,28 @@ def test_what_names_no_other_page_is_no_link(markup: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("markup", "links"),
+    [
+        ("<img src=a>", {"a": "img"}),
+        ("<picture><source srcset='a 2x'><img src=b></picture>", {"a": "img", "b": "img"}),
+        ("<video src=a poster=b><source src=c><track src=d></video>",
+         {"a": "media", "b": "img", "c": "media", "d": "media"}),
+        ("<audio src=a></audio>", {"a": "media"}),
+        ("<script src=a></script><script>x</script>", {"a": "script"}),
+        ("<link rel=stylesheet href=a><link rel='alternate stylesheet' href=b>",
+         {"a": "stylesheet", "b": "stylesheet"}),
+        ("<link rel='shortcut icon' href=a><link rel=apple-touch-icon href=b>", {"a": "icon", "b": "icon"}),
+        ("<link rel=preload as=font href=a><link rel=modulepreload href=b>", {"a": "font", "b": "script"}),
+        ("<link rel=preload href=a><link rel=preconnect href=b>", {}),
+        ("<img src='data:image/png;base64,AA=='><img src=''>", {}),
+        ("<noscript><img src=a></noscript>", {"a": "img"}),
+    ],
+)  # fmt: skip
+def test_links_to_media_are_recorded_with_their_kind(markup: str, links: dict[str, str]) -> None:
+    assert links_of(markup) == [(f"/docs/{path}", "", rel) for path, rel in links.items()]
+
+
+@pytest.mark.parametrize(
     ("srcset", "paths"),
     [
         ("a.jpg, b.jpg 2x", ["a.jpg", "b.jpg"]),
@@ -173,10 +192,24 @@ def test_what_names_no_other_page_is_no_link(markup: str) -> None:
         ("a.jpg (x,y) 2x, b.jpg", ["a.jpg", "b.jpg"]),
     ],
 )
-def test_candidates_of_images_are_links(srcset: str, paths: list[str]) -> None:
-    expected = [(f"/docs/{path}", "", "srcset") for path in paths]
-    assert links_of(f"<img src=i srcset='{srcset}'>") == expected
-    assert links_of(f"<picture><source srcset='{srcset}'></picture>") == expected
+def test_all_candidates_of_images_are_links(srcset: str, paths: list[str]) -> None:
+    expected = [f"/docs/{path}" for path in paths]
+    for markup in (f"<img srcset='{srcset}'>", f"<picture><source srcset='{srcset}'></picture>"):
+        found = links_of(markup)
+        assert [path for path, _, _ in found] == expected
+        assert {rel for _, _, rel in found} <= {"img", "srcset"}
+
+
+def test_candidates_that_usual_screens_do_not_show_are_told_apart() -> None:
+    widths = ", ".join(f"{width}.jpg {width}w" for width in (150, 300, 600, 1024, 1536, 2048))
+    rels = {path: rel for path, _, rel in links_of(f"<img srcset='{widths}' sizes='600px'>")}
+    assert {path for path, rel in rels.items() if rel == "img"} == {"/docs/600.jpg", "/docs/1024.jpg"}
+    assert len(rels) == 6
+
+
+def test_a_link_to_an_image_is_a_link_to_a_page_too() -> None:
+    found = links_of("<a href=a.jpg>x</a><img src=a.jpg><a href=b.jpg rel=img>y</a>")
+    assert found == [("/docs/a.jpg", "x", ""), ("/docs/b.jpg", "y", ""), ("/docs/a.jpg", "", "img")]
 
 
 def test_the_first_base_with_href_holds_for_all_links() -> None:
@@ -197,8 +230,6 @@ def test_a_base_that_is_no_web_page_is_ignored() -> None:
         ("<a href=a>x</a><a href=a rel=nofollow>y</a>", ("/docs/a", "x", "")),
         ("<a href=a rel=nofollow>x</a><a href=/docs/a rel=next>y</a>", ("/docs/a", "x", "next")),
         ("<a href=a rel=nofollow>x</a><a href=/docs/a rel=nofollow>y</a>", ("/docs/a", "x", "nofollow")),
-        ("<img srcset='a 1x'><a href=a>x</a>", ("/docs/a", "x", "")),
-        ("<img srcset='a 1x'><a href=a rel=nofollow>x</a>", ("/docs/a", "x", "srcset")),
     ],
 )
 def test_a_target_is_listed_once_with_the_best_of_its_links(markup: str, link: tuple[str, str, str]) -> None:
@@ -333,7 +364,8 @@ def test_the_shapes_of_a_drawing_do_not_count_as_nested() -> None:
 TAGS = st.sampled_from([
     "<a href=x>", "</a>", "<b>", "</b>", "<p>", "</p>", "<div>", "</div>", "<table>", "<td>", "</table>",
     "<svg>", "</svg>", "<title>", "</title>", "<noscript>", "</noscript>", "<script>", "</script>", "x",
-    "<base href=/b>", "<img srcset='a, b 2x'>", "<meta name=robots content=none>", "<!--", "-->", "&amp;",
+    "<base href=/b>", "<img srcset='a, b 2x'>", "<img src=x>",
+    "<meta name=robots content=none>", "<!--", "-->", "&amp;",
     "&#0;", "<frameset>", "<template>", "</template>", "<select>", "<option>", "<link rel=next href=n>",
     "\0", "\ud800", "<?", " ",
 ])  # fmt: skip
@@ -346,4 +378,4 @@ def test_any_text_is_read(text: str) -> None:
     assert "\0" not in page.text + page.title
     assert (page.text + page.title).encode()[:0] == b""
     assert all(canonical(link.url) == link.url for link in page.links)
-    assert len({link.url for link in page.links}) == len(page.links)
+    assert len({(link.url, link.rel in MEDIA_RELS) for link in page.links}) == len(page.links)

@@ -15,7 +15,7 @@ from sterna.web.charset import decode_text
 from sterna.web.scan import scan
 from sterna.web.walk import read_tree
 
-Said = tuple[str, str, str, list[str], list[tuple[str, str]]]
+Said = tuple[str, str, str, list[str], list[tuple[str, str]], list[tuple[str, str]]]
 
 
 def by_scan(text: str) -> Said | None:
@@ -23,13 +23,13 @@ def by_scan(text: str) -> Said | None:
     if page is None:
         return None
     links = [(href, rel) for href, (_, rel) in page.hrefs.items()]
-    return page.language, page.content_language, page.base, page.robots, links
+    return page.language, page.content_language, page.base, page.robots, links, list(page.media.items())
 
 
 def by_tree(text: str) -> Said:
     page = read_tree(text, agent="sterna")
     links = [(href, rel) for href, (_, rel) in page.hrefs.items()]
-    return page.language, page.content_language, page.base, page.robots, links
+    return page.language, page.content_language, page.base, page.robots, links, list(page.media.items())
 
 
 def is_sure(text: str) -> bool:
@@ -58,6 +58,7 @@ def is_sure(text: str) -> bool:
         '<table><tr><td><a href="x">1</a></td></tr></table><a href="y">2</a>',
         '<meta name="robots" content="noindex"><meta name=STERNA content=nofollow><base href="/b/">',
         '<meta http-equiv="refresh" content="0; url=next"><link rel=next href=n><link rel=icon href=i>',
+        '<a href=x><img src=a srcset="s 1x, t 2x"></a><script src="b"></script><video poster=c></video>',
         '<a href="x">1</a><img srcset="s 1x, t 2x"><map><area href=m alt=n></map>',
         "<body><noscript><a href=x>1</a></noscript>",
         "<p><a href=x>one<p>two</a>three",
@@ -91,7 +92,6 @@ def test_usual_pages_are_read_without_a_tree(text: str) -> None:
         "<frameset><frame src=a></frameset>",
         "<table><tr><td><a href=x>1</a></td><a href=y>2</a></tr></table>",
         "<a href=x><table><tr><td><a href=y>2</a></table>",
-        '<a href=x><img srcset="s 1x"></a>',
         "<html lang=en><html lang=de>",
         '<a href="&#0;&#xD800;">1</a>',
         '<a href="x\ry">1</a>',
@@ -112,7 +112,9 @@ PIECES = [
     "</noscript>", "<svg>", "<path/>", "</svg>", "<math>", "<template>", "</template>", '<iframe src="f">',
     "</iframe>", "<html lang=de>", "<head>", "</head>", "<body>", "</body>", "</html>", '<base href="b/">',
     "<meta name=robots content=noindex>", "<link rel=next href=n>", "<area href=r>",
-    '<img srcset="s 1x,t 2x">', "<img src=i>", "<frameset>", "<frame src=g>", "<xmp>", "<image>",
+    '<img srcset="s 1x,t 2x">', "<img src=i>", '<script src="j">', "<SCRIPT SRC=k>", "<video src=o poster=v>",
+    "<track src=w>", "<source src=w>", "<link rel=icon href=i>", "<link rel=stylesheet href='m'>",
+    "<frameset>", "<frame src=g>", "<xmp>", "<image>",
     "<!-- -->", "<!--", "-->", "--!>", "<!-->", "<!doctype html>", "<?pi>", "<![CDATA[", "]]>", "<", ">",
     "&", '"', "'", "=", "<3", "</3", ' x=y" t="', "&amp;", "&#65;", "&#0;", "text", " ", "\n", "\r",
     "\x00", "\x0b",
@@ -179,6 +181,7 @@ def damage(text: str, dice: random.Random) -> str:
         "<title>", "<svg>", "<svg><path>", "<select>", "<select><option>", "<textarea>", "<iframe>",
         "<table>", "<table><tr><td>", "<table> ", "<div>", '<b x=\'"\' y="<">', "<img srcset=x>",
         '<img title="<">', "&amp", "&#", "<a href=x><img srcset=y>", "<b>",
+        "<script src=x>", "<script src=x></script>", "<video><source src=x>",
     ],
 )  # fmt: skip
 def test_no_page_takes_long(piece: str) -> None:

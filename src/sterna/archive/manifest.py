@@ -77,3 +77,10 @@ class Snapshot(Record, frozen=True, kw_only=True):
 
     tables: dict[str, tuple[Path, ...]]  # page, link, fact: the files, in the order of their names
     batch: int  # the last one, 0 if there is none; later rows in the files are not part of the snapshot
+
+
+class Original(Record, frozen=True):
+    """The response in a WARC file to which later revisits of its URL refer."""
+
+    fetched: float
+    payload: bytes  # SHA-1 of its body, as it came

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path
 
 from sterna.archive.disk import (
@@ -34,7 +35,7 @@ from sterna.archive.disk import (
     storage_errors,
     sync_folder,
 )
-from sterna.archive.manifest import WarcPosition
+from sterna.archive.manifest import Original, WarcPosition
 from sterna.archive.warc_records import page_records, warcinfo
 from sterna.errors import StorageError, command
 from sterna.model import Page
@@ -75,9 +76,18 @@ class WarcStore:
     def __post_init__(self) -> None:
         make_folder(self.folder)
 
-    def append(self, pages: Sequence[Page]) -> list[WarcPosition]:
-        """The files that grew, now durable: the last is open, others are full; none where no page is raw."""
-        members = [page_records(page, page.raw) for page in pages if page.raw is not None]
+    def append(
+        self, pages: Sequence[Page], originals: Sequence[Original | None] | None = None
+    ) -> list[WarcPosition]:
+        """The files that grew, now durable: the last is open, others are full; none where no page is raw.
+
+        `originals` has, for each page, the response to which it refers if it is unchanged.
+        """
+        members = [
+            page_records(page, page.raw, original)
+            for page, original in zip(pages, originals or repeat(None, len(pages)), strict=True)
+            if page.raw is not None
+        ]
         if not members:
             return []
         self._rename_full()

@@ -17,6 +17,7 @@ from fastwarc.stream_io import GzipWriter
 from fastwarc.warc import WarcRecord, WarcRecordType
 
 from sterna.archive.disk import clean, moment
+from sterna.archive.manifest import Original
 from sterna.model import Page, Raw
 
 DATE_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # of WARC-Date, in UTC
@@ -39,27 +40,46 @@ def warcinfo(name: str, fields: Mapping[str, str], *, now: datetime) -> bytes:
     return member
 
 
-def page_records(page: Page, raw: Raw) -> bytes:
-    """The response, or a revisit instead, and the request."""
+def original_of(page: Page, raw: Raw) -> Original:
+    """What a later revisit states of this response."""
+    return Original(page.fetched, _sha1(raw.body))
+
+
+def is_revisit(page: Page, raw: Raw, original: Original | None) -> bool:
+    """Whether the page is stored as a revisit: its body is the one of an earlier record, byte for byte.
+
+    A server may send the same page compressed or not; then its head does not describe the earlier body.
+    """
+    if not page.is_unchanged:
+        return False
+    return page.status == 304 or (original is not None and original.payload == _sha1(raw.body))
+
+
+def page_records(page: Page, raw: Raw, original: Original | None = None) -> bytes:
+    """The response, or a revisit of the original instead, and the request."""
     url = clean(page.url)
     headers = {"WARC-Target-URI": url, "WARC-Date": moment(page.fetched).strftime(DATE_FORMAT)}
     if raw.is_http2:
         headers["WARC-Protocol"] = "h2"
     address = {"WARC-IP-Address": raw.address} if _is_address(raw.address) else {}
-    # A 304 may state the length of the body that it does not send (RFC 9110, 8.6): that is no error.
-    is_not_modified = page.is_unchanged and page.status == 304
-    head = response_head(
-        raw.response_head, page.status, body_bytes=None if is_not_modified else len(raw.body)
-    )
+    is_again = is_revisit(page, raw, original)
+    head = response_head(raw.response_head, page.status, body_bytes=len(raw.body))
     described = headers | address | {"Content-Type": "application/http; msgtype=response"}
-    if page.is_unchanged:
-        profile = "server-not-modified" if is_not_modified else "identical-payload-digest"
+    if is_again:
+        profile = "server-not-modified" if page.status == 304 else "identical-payload-digest"
         described |= {"WARC-Profile": _REVISIT + profile, "WARC-Refers-To-Target-URI": url}
-    if not is_not_modified:
+        if original:
+            described["WARC-Refers-To-Date"] = moment(original.fetched).strftime(DATE_FORMAT)
+            described["WARC-Payload-Digest"] = _written(original.payload)
+    else:
         described["WARC-Payload-Digest"] = _digest(raw.body)
-    # Of a revisit the head alone: the body is the one that an earlier record of this URL holds.
-    kind = WarcRecordType.revisit if page.is_unchanged else WarcRecordType.response
-    answer, record_id = _member(kind, head if page.is_unchanged else head + raw.body, headers=described)
+    kind = WarcRecordType.revisit if is_again else WarcRecordType.response
+    block = head + raw.body
+    if is_again:
+        # Replay takes the body of the original, and its head too where there is none: the head of a 304 would
+        # be replayed as it is, as an empty page.
+        block = b"" if page.status == 304 else head
+    answer, record_id = _member(kind, block, headers=described)
     if not raw.request_head.strip():
         return answer
     headers |= {"WARC-Concurrent-To": record_id, "Content-Type": "application/http; msgtype=request"}
@@ -82,8 +102,16 @@ def _member(kind: WarcRecordType, block: bytes, *, headers: Mapping[str, str]) -
 
 
 def _digest(data: bytes) -> str:
-    # SHA-1 in base 32 is what other tools write and compare; it detects damage, not manipulation.
-    return "sha1:" + base64.b32encode(hashlib.sha1(data, usedforsecurity=False).digest()).decode()
+    return _written(_sha1(data))
+
+
+def _sha1(data: bytes) -> bytes:
+    # It is what other tools write, in base 32, and compare; it detects damage, not manipulation.
+    return hashlib.sha1(data, usedforsecurity=False).digest()
+
+
+def _written(sha1: bytes) -> str:
+    return "sha1:" + base64.b32encode(sha1).decode()
 
 
 def _is_address(text: str) -> bool:
@@ -103,12 +131,12 @@ def request_head(head: bytes) -> bytes:
     return _as_http1(request_line, fields)
 
 
-def response_head(head: bytes, status: int, *, body_bytes: int | None) -> bytes:
-    """The response's head in HTTP/1.1 form; `body_bytes` None where it describes a body that was not sent."""
+def response_head(head: bytes, status: int, *, body_bytes: int) -> bytes:
+    """The response's head in HTTP/1.1 form, for a body of this length."""
     status_line, *fields = _final(head) or [b"HTTP/1.1 %d \r\n" % status]
     kept = [_renamed(field, body_bytes) for field in fields]
     had_length, has_length = (b"content-length" in map(_name, each) for each in (fields, kept))
-    length = [b"Content-Length: %d\r\n" % (body_bytes or 0)] if had_length and not has_length else []
+    length = [b"Content-Length: %d\r\n" % body_bytes] if had_length and not has_length else []
     return _as_http1(status_line, [*length, *kept])
 
 
@@ -123,12 +151,12 @@ def _final(head: bytes) -> list[bytes]:
     return next((block for block in reversed(blocks) if block and block[0].startswith(b"HTTP/")), [])
 
 
-def _renamed(field: bytes, body_bytes: int | None) -> bytes:
+def _renamed(field: bytes, body_bytes: int) -> bytes:
     """The field, under another name if it does not hold for the stored body."""
     name, value = _name(field), field.partition(b":")[2].strip()
     # A valid length has at most 19 digits; int() would accept thousands, and signs.
     stated = int(value) if value.isdigit() and len(value) < 20 else -1
-    is_wrong_length = name == b"content-length" and body_bytes not in (None, stated)
+    is_wrong_length = name == b"content-length" and stated != body_bytes
     return _KEPT_AS + field if name == b"transfer-encoding" or is_wrong_length else field
 
 

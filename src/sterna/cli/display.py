@@ -257,6 +257,11 @@ def report(summary: Summary, collection: CollectionFolder) -> list[str]:
         )
     if summary.checked:
         lines.append(f"{plural(summary.checked, 'page')} of theirs fetched from here too, to check them")
+    if summary.requisites:
+        lines.append(
+            f"{plural(summary.requisites, 'image')}, styles, scripts and fonts of pages fetched too,"
+            f" {bytes_text(summary.requisite_bytes)} of what was received"
+        )
     if summary.errors:
         lines.append(_errors(summary))
     if "private_address" in summary.errors:

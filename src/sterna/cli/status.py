@@ -43,6 +43,9 @@ def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
         f" {plural(counts.visits, 'visit')}, {counts.leased:,} under way,"
         f" {counts.waiting_sites:,} sites waiting",
     )
+    if counts.requisites:
+        received = bytes_text(counts.requisite_bytes)
+        say(f"  {counts.requisites:,} images, styles, scripts and fonts of pages, {received} of it")
     if counts.away:
         say(f"  {plural(counts.away, 'crawler')} away at hosts: {command('crawlers', folder)}")
     for owner in found.owners:

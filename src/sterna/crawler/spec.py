@@ -86,6 +86,11 @@ class Scope(SpecTable, frozen=True):
     pages: Count = None
     sitemaps: Flag = True
     drop_params: Texts = DEFAULT_DROP_PARAMS
+    requisites: Flag = False
+    max_requisites: Annotated[int, Meta(gt=0, le=2**53, description="a whole number, 1 or more")] = 20_000
+    max_requisite_bytes: Annotated[
+        int, Meta(gt=0, le=2**53, description='a number of bytes, 1 or more, or a size such as "64 MB"')
+    ] = 2 * 10**9
 
 
 class Select(SpecTable, frozen=True):
@@ -204,6 +209,9 @@ class CrawlOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_depth: int = _SCOPE.depth
     drop_params: tuple[str, ...] = _SCOPE.drop_params
     sitemaps: bool = _SCOPE.sitemaps
+    requisites: bool = _SCOPE.requisites
+    max_requisites: int = _SCOPE.max_requisites
+    max_requisite_bytes: int = _SCOPE.max_requisite_bytes
     delay: float = _POLITENESS.delay
     response_factor: float = _POLITENESS.response_factor
     gentle: bool = _POLITENESS.gentle

@@ -35,7 +35,7 @@ def index_line(entry: WarcEntry, *, filename: str) -> str | None:
     fields = {
         "url": heads.url,
         "mime": "warc/revisit" if heads.kind == "revisit" else heads.mime,
-        "status": heads.status,
+        "status": heads.status or None,
         "digest": heads.payload_digest,
         "length": str(entry.length),
         "offset": str(entry.offset),

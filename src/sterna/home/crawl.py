@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from random import SystemRandom
 
 import msgspec
@@ -29,13 +30,15 @@ from sterna.home.errand import asks_more, choose_errand
 from sterna.home.errand import load as load_errand
 from sterna.home.folder import CollectionFolder
 from sterna.home.intake import Drain, Intake, OnStep, never_full
-from sterna.home.ledger.interface import LedgerDesk
+from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import NOTHING, UNDER_WAY, Counts
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump, host_name, is_private_name, load, settings_of
 from sterna.home.progress import Progress, Saved, Summary
+from sterna.home.requisites import crawler_of as requisites_crawler_of
+from sterna.home.requisites import targets
 from sterna.home.upkeep import keep_merging, recover, sign_of_age
-from sterna.model import Crawler, Ended, Parcel, Program, Target, Visit
+from sterna.model import REQUISITES, Budget, Crawler, Ended, Parcel, Program, Target, Visit
 from sterna.runtime.access import RuntimeConfig
 from sterna.runtime.cell.kernel import memory_bytes
 from sterna.runtime.runtime import Runtime, open_runtime
@@ -142,6 +145,7 @@ class _Home:
             accept_language=options.accept_language,
             secrets=self._secrets(),
             is_jailed=self.run.is_jailed,
+            reads_css=options.requisites,
         )
         async with open_runtime(config, clock) as runtime:
             await self._check_rules(runtime)
@@ -210,6 +214,7 @@ class _Home:
         self._borders = Borders(
             options.scope().stay, seed_sites=ledger.seed_sites(), blocked=ledger.blocked()
         )
+        self._anywhere = Borders("any", seed_sites=(), blocked=ledger.blocked())
         self._follow_changes()
         ledger.wake(now=now)
         self._etiquette = msgspec.structs.replace(self._etiquette, blocked=tuple(sorted(ledger.blocked())))
@@ -359,6 +364,7 @@ class _Home:
             warc=self._warc,
             clock=clock,
             admit_outlink=self._borders.admits,
+            admit_requisite=lambda target: self._anywhere.may_visit(site_of(target.url)),
             on_commit=self._note_commit,
             crawler=self._errand.crawler.name,
             drain=self.run.drain,
@@ -366,7 +372,7 @@ class _Home:
         )
         self._dispatch = self._make_dispatch(runtime, carrier, intake)
         merging = keep_merging(self.desk, self._segments, clock=clock)
-        main = asyncio.create_task(self._dispatch.run(self.run.stop))
+        main = asyncio.create_task(self._fetch(carrier, intake))
         services = [
             asyncio.create_task(service)
             for service in (intake.run(), merging, self._count(), self._watch_time())
@@ -379,6 +385,59 @@ class _Home:
             return main.result()
         finally:
             await cancel(main, *services)
+
+    async def _fetch(self, carrier: Carrier, intake: Intake) -> str:
+        """Fetches the pages, then what they need; returns why the pages ended."""
+        ended = await self._dispatch.run(self.run.stop)
+        if self.options.requisites and ended != "stopped":
+            counts = await self.desk.do(lambda ledger: ledger.counts(now=self.run.clock.now()))
+            await self._seed_requisites()
+            self._dispatch = self._requisites_dispatch(carrier, intake, counts)
+            self.progress.note = "fetching what the pages need"
+            await self._dispatch.run(self.run.stop)
+            self.progress.note = ""
+        return ended
+
+    async def _seed_requisites(self) -> None:
+        """Adds what the pages since the last time need."""
+        upto, after, names = await self.desk.do(
+            lambda ledger: (ledger.batch(), int(ledger.setting(REQUISITES) or -1), ledger.segments())
+        )
+        paths = [self._segments.path(each.name) for each in names if each.table == "link"]
+        pieces = targets(paths, after=after, upto=upto)
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            found = [each for each in piece if self._anywhere.may_visit(site_of(each.url))]
+            await self.desk.do(partial(self._add_requisites, found, after))
+        await self.desk.do(partial(self._add_requisites, [], upto))
+
+    def _add_requisites(self, found: Sequence[Target], upto: int, ledger: Ledger) -> None:
+        ledger.seed_requisites(found, upto=upto, now=self.run.clock.now())
+
+    def _requisites_dispatch(self, carrier: Carrier, intake: Intake, counts: Counts) -> Dispatch:
+        options = self.options
+        left = max(options.max_requisite_bytes - counts.round_requisite_bytes, 1)
+        plan = Plan(
+            crawler=requisites_crawler_of(self._crawler()),
+            etiquette=self._etiquette,
+            slots=SLOTS_PER_CONNECTION * options.concurrency,
+            max_pages=options.max_requisites,
+            max_bytes=options.max_requisite_bytes,
+            part=REQUISITES,
+            budget=Budget(fetched_bytes=left),
+            wait_seconds=max(options.wait, 2 * self._etiquette.delay_seconds),
+            allow_private=options.allow_private,
+            may_visit=self._anywhere.may_visit,
+        )
+        return Dispatch(
+            self.desk,
+            carrier,
+            plan=plan,
+            clock=self.run.clock,
+            deliver=intake.take,
+            progress=self.progress,
+            round_pages=counts.round_requisites,
+            round_bytes=counts.round_requisite_bytes,
+        )
 
     async def _watch_time(self) -> None:
         if self.run.max_seconds is not None:
@@ -432,6 +491,8 @@ class _Home:
             checked=progress.checked,
             unmet=dict(progress.unmet.most_common()),
             notes=dict(progress.notes),
+            requisites=progress.requisites,
+            requisite_bytes=progress.requisite_bytes,
             collection=str(self.collection.folder),
         )
 

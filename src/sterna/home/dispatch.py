@@ -13,7 +13,7 @@ import msgspec
 from sterna.errors import ParcelRefused
 from sterna.home.away.place import HERE, Place
 from sterna.home.ledger.interface import Ledger, LedgerDesk
-from sterna.home.ledger.records import Lease
+from sterna.home.ledger.records import WHOLE, Counts, Lease
 from sterna.home.progress import Progress
 from sterna.model import LIMITS, Budget, Crawler, Deliver, Etiquette, Parcel, Stay, Target, Usage, Visit
 from sterna.web.clock import Clock
@@ -88,6 +88,8 @@ class Plan:
     wait_seconds: float
     allow_private: bool
     may_visit: Callable[[str], bool]
+    part: str = WHOLE  # of each site that is visited
+    max_bytes: int | None = None
     budget: Budget = field(default_factory=Budget)  # the crawler's own limits at each site, for the whole run
     between: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)  # before sites are chosen
     facts: Callable[[], tuple[bytes, ...]] = tuple  # for the next visit, besides the crawler's own
@@ -104,7 +106,8 @@ class Dispatch:
     clock: Clock
     deliver: Deliver
     progress: Progress
-    round_pages: int  # fetched before; changed by take_note()
+    round_pages: int  # fetched before, as are these bytes; changed by take_note()
+    round_bytes: int = 0
     # Changed by run() and take_note(), in the loop's thread.
     _visits: dict[asyncio.Task[None], str] = field(default_factory=dict)
     _left: set[str] = field(default_factory=set)  # visits without a slot
@@ -118,11 +121,12 @@ class Dispatch:
         """Called after each commit: budgets shrink, and new sites may be due."""
         for parcel in parcels:
             self.round_pages += parcel.usage.pages
+            self.round_bytes += parcel.usage.bytes_received
             if parcel.visit in self._granted:
                 self._granted[parcel.visit] -= parcel.usage.pages
             if self.plan.budget.has_own_limits:
                 self._spent[parcel.site] = self._spent.get(parcel.site, Usage()).plus(parcel.usage)
-            if parcel.ended in LIMITS:
+            if parcel.ended in LIMITS and parcel.part == WHOLE:
                 self.progress.limits[parcel.ended] += 1
         self._news.set()
 
@@ -151,6 +155,8 @@ class Dispatch:
             await asyncio.gather(*self._visits, return_exceptions=True)
 
     def _pages_left(self) -> int:
+        if self.plan.max_bytes is not None and self.round_bytes >= self.plan.max_bytes:
+            return 0
         if self.plan.max_pages is None:
             return VISIT_PAGES * self.plan.slots
         return self.plan.max_pages - self.round_pages - sum(self._granted.values())
@@ -167,7 +173,7 @@ class Dispatch:
     def _lease(self, free: int, left: int, ledger: Ledger) -> tuple[list[Lease], float]:
         """Leases at most `free` parts, for `left` pages in all, and the patience of their visits."""
         now = self.clock.now()
-        due = ledger.due_count(now=now, most=free + 1)
+        due = ledger.due_count(now=now, most=free + 1, part=self.plan.part)
         count = min(free, due, left, LEASES_AT_ONCE)
         if count <= 0:
             return [], 0.0
@@ -177,6 +183,7 @@ class Dispatch:
             pages=min(VISIT_PAGES, left // count),
             host_pages=min(HOST_VISIT_PAGES, left // count),
             max_depth=self.plan.crawler.scope.max_depth,
+            part=self.plan.part,
             may_visit=lambda site: self.plan.may_visit(site) and self.carrier.may_visit(site),
         )
         return leases, PATIENCE_SECONDS if due <= free else CROWDED_PATIENCE_SECONDS
@@ -252,9 +259,12 @@ class Dispatch:
             task.result()  # a visit's own failure, such as a full disk, ends the crawl
         self.progress.active = len(self._visits)
 
+    def _counts(self, ledger: Ledger) -> Counts:
+        return ledger.counts(now=self.clock.now(), part=self.plan.part)
+
     async def _why_idle(self, stop: asyncio.Event) -> str:
         """Why no visit is under way; "" if a site is due soon."""
-        counts = await self.ledger.do(lambda ledger: ledger.counts(now=self.clock.now()))
+        counts = await self.ledger.do(self._counts)
         if stop.is_set():
             return "stopped"
         if self._pages_left() <= 0:

@@ -1,20 +1,21 @@
 """Intake: writes the rows of parcels to the archive and commits them to the ledger, each parcel once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 
-from sterna.archive.manifest import Batch, FactRow
+from sterna.archive.manifest import Batch, FactRow, Original, WarcPosition
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
+from sterna.archive.warc_records import is_revisit, original_of
 from sterna.errors import ParcelRefused
 from sterna.home.facts import emitted
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Change, Disposal, Standing
 from sterna.home.ledger.versions import Fate, as_judged, fate_of, standing_after, tombstone_of
-from sterna.model import Page, Parcel, Target, Usage
+from sterna.model import REQUISITES, Page, Parcel, Target, Usage
 from sterna.web.clock import Clock
 
 MAX_BATCH = 256
@@ -43,6 +44,7 @@ class Intake:
     admit_outlink: Admit
     on_commit: Callable[[tuple[Parcel, ...]], None]
     on_step: OnStep
+    admit_requisite: Admit = lambda target: False
     crawler: str = "default"
     drain: Drain = never_full  # awaited after each commit: who takes the pages holds the crawl back
     _queue: asyncio.Queue[_Queued] = field(default_factory=lambda: asyncio.Queue(QUEUE_ROOM))
@@ -97,23 +99,48 @@ class Intake:
         ]
         new = tuple(parcel for parcel, _ in taken)
         if new:
-            pages = {(parcel.site, page.fingerprint) for parcel in new for page in parcel.pages}
-            sorting = _Sorting(ledger.standings(pages))
-            new = tuple(map(sorting.sorted, new))
+            # What pages need is in the WARC files alone: tables, events and search are about pages.
+            pages = [parcel for parcel in new if parcel.part != REQUISITES]
+            sorting = _Sorting(ledger.standings(set(_keys(pages))))
+            new = tuple(parcel if parcel.part == REQUISITES else sorting.sorted(parcel) for parcel in new)
             facts = [fact for _, facts in taken for fact in facts]
             batch = sorting.batch(number=ledger.batch() + 1, crawler=self.crawler)
             segments = self.segments.write_pages(sorting.rows, facts=facts, batch=batch)
-            raw = [page for _, page in sorting.rows if page.raw and page.is_kept]
-            positions = tuple(self.warc.append(raw)) if self.warc and raw else ()
+            needed = [(each.site, page) for each in new if each.part == REQUISITES for page in each.pages]
+            positions, originals = self._archive(ledger, [*sorting.rows, *needed])
             self.on_step("archived")
-            change = Change(parcels=new, segments=tuple(segments), warc=positions, batch=batch.number)
+            change = Change(
+                parcels=new,
+                segments=tuple(segments),
+                warc=positions,
+                originals=originals,
+                batch=batch.number,
+            )
             ledger.commit(change, now=self.clock.now())
             self.on_step("committed")
         return disposals, new
 
+    def _archive(
+        self, ledger: Ledger, site_pages: Sequence[tuple[str, Page]]
+    ) -> tuple[tuple[WarcPosition, ...], tuple[tuple[str, int, Original], ...]]:
+        """Appends raw responses to the WARC files; returns what grew, and what revisits may refer to now."""
+        if self.warc is None:
+            return (), ()
+        pages = [(site, page, page.raw) for site, page in site_pages if page.raw and page.is_kept]
+        before = ledger.originals({(site, page.fingerprint) for site, page, _ in pages if page.is_unchanged})
+        known = [before.get((site, page.fingerprint)) for site, page, _ in pages]
+        positions = self.warc.append([page for _, page, _ in pages], known)
+        new = (
+            (site, page.fingerprint, original_of(page, raw))
+            for (site, page, raw), original in zip(pages, known, strict=True)
+            if 200 <= page.status < 300 and not is_revisit(page, raw, original)
+        )
+        return tuple(positions), tuple(new)
+
     def _taken(self, parcel: Parcel) -> tuple[Parcel, list[FactRow]]:
         """The parcel without outlinks that home does not admit, and its facts; unreadable ones are errors."""
-        wanted = tuple(target for target in parcel.outlinks if self.admit_outlink(target))
+        admits = self.admit_requisite if parcel.part == REQUISITES else self.admit_outlink
+        wanted = tuple(target for target in parcel.outlinks if admits(target))
         facts, unreadable = emitted(parcel, crawler=self.crawler, received=self.clock.now())
         usage = parcel.usage
         if unreadable:
@@ -157,6 +184,10 @@ class _Sorting:
         return page
 
 
+def _keys(parcels: Iterable[Parcel]) -> Iterator[tuple[str, int]]:
+    return ((parcel.site, page.fingerprint) for parcel in parcels for page in parcel.pages)
+
+
 def _is_good(page: Page) -> bool:
     return not page.error and (page.status == 304 or 200 <= page.status < 300)
 
@@ -170,6 +201,10 @@ def _judge(ledger: Ledger, parcels: list[Parcel]) -> list[Disposal]:
         disposals.append(Disposal.STORED if disposal is Disposal.NEW and key in seen else disposal)
         seen.add(key)
     return disposals
+
+
+def _site_pages(parcels: Sequence[Parcel]) -> list[tuple[str, Page]]:
+    return [(parcel.site, page) for parcel in parcels for page in parcel.pages]
 
 
 def _url_count(parcel: Parcel) -> int:

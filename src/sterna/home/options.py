@@ -73,6 +73,7 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         crawler_of_fields(self.keep)
         if self.here and self.require_host:
             raise UsageError("--here and --require-host exclude each other: choose one")
+        self._check_requisites()
         self.configured_hosts()
         self.priorities_by_site()
         shared = self.shared_limits()
@@ -93,6 +94,14 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ScopeRules(self.scope())
         self.blocked_names()
         self.seed_urls()
+
+    def _check_requisites(self) -> None:
+        if not self.requisites:
+            return
+        if not self.warc:
+            raise UsageError("--requisites stores what pages need in WARC files: add --warc")
+        if self.require_host:
+            raise UsageError("--requisites and --require-host exclude each other: hosts bring only pages")
 
     def blocked_names(self) -> tuple[str, ...]:
         """The block list as hostnames are compared; raises UsageError for what is not a hostname."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sterna.model import Parcel, Usage
+from sterna.model import REQUISITES, Parcel, Usage
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +44,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     checked: int = 0  # pages of hosts that were also fetched from here, to check them
     unmet: dict[str, int] = {}  # of the pages that were read here, how many failed which condition
     notes: dict[str, int] = {}  # what was odd with pages that were read here, as `note` of `Page` names it
+    requisites: int = 0  # images, styles, scripts and fonts that pages need; they are no pages
+    requisite_bytes: int = 0  # of those received
 
 
 @dataclass(slots=True)
@@ -62,6 +64,8 @@ class Progress:
     crossed: int = 0  # bytes to and from hosts, headers included; set when the carrier is closed
     checked: int = 0  # pages of hosts that were also fetched from here
     unmet: Counter[str] = field(default_factory=Counter)
+    requisites: int = 0
+    requisite_bytes: int = 0
     visits: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)  # of pages
     limits: Counter[str] = field(default_factory=Counter)  # that ended visits, by their names
@@ -72,6 +76,10 @@ class Progress:
     def add(self, parcels: Iterable[Parcel]) -> None:
         for parcel in parcels:
             usage = parcel.usage
+            if parcel.part == REQUISITES:
+                self.requisites += usage.pages
+                self.requisite_bytes += usage.bytes_received
+                usage = usage.apart()
             if parcel.visit in self.away:
                 self.fetched_at_hosts += usage.bytes_received
                 usage = msgspec.structs.replace(usage, bytes_received=0)

@@ -92,6 +92,18 @@ SETTINGS: dict[str, Setting] = {
         help="Follow only links below this path, such as /docs/. The start pages are fetched in any case.",
     ),
     "sitemaps": _scope(help="Read the sitemaps listed in robots.txt."),
+    "requisites": _scope(
+        help="Also fetch what the pages need to be shown, from any site: images, styles, scripts and fonts."
+        " They come after the pages, and go into the WARC files alone. Needs --warc."
+    ),
+    "max_requisites": _scope(
+        metavar="N",
+        least=1,
+        help="Fetch at most N of them, counted like --max-pages.",
+    ),
+    "max_requisite_bytes": _scope(
+        metavar="N", least=1, default="2 GB", help="Fetch at most N bytes of them, counted like --max-pages."
+    ),
     "drop_params": _scope(
         is_flag=False, default="see below", help="Patterns of query parameters to remove from URLs."
     ),

@@ -38,6 +38,7 @@ class RuntimeConfig(CurlConfig, frozen=True, kw_only=True):
     parcel_bytes: int = FULL_BYTES  # the size of a full parcel, before compression
     ruled_pages: int = FULL_PAGES  # pages in a full parcel, of a crawler with rules
     is_jailed: bool | None = None  # readers and engines; None: if this machine can
+    reads_css: bool = False  # within pages, for what they need
     shares_holds: bool = True  # False where visits have different owners: each has holds of its own
 
 

@@ -69,7 +69,7 @@ class Handler:
         self._end = end
         self._send_soon = send_soon
         self.following = Following(visit, frontier=frontier, packer=packer)
-        self._pages = Pages(visit, kit.clock)
+        self._pages = Pages(visit, kit.clock, reads_css=kit.config.reads_css)
         self._validators = {each.fingerprint: each for each in visit.known.validators}
         self.rules: Rules | None = None  # set once robots.txt is known
         self.rulings: Rulings | None = None  # set where the crawler has rules of its own
@@ -120,12 +120,13 @@ class Handler:
 
     async def _fetch(self, target: Target, claim: BodyClaim, document: BodyClaim) -> _Found | None:
         known = self._validators.get(fingerprint(target.url))
-        if known and self._visit.crawler.keeps_raw and not known.has_raw:
-            known = None  # a revisit record would refer to nothing
+        # Without a response in the archive, a revisit record would refer to nothing.
+        is_referred = known is not None and (known.has_raw or not self._visit.crawler.keeps_raw)
+        conditions = _conditions(known) if is_referred else ()
         try:
             reply = await self._access.get(
                 target.url,
-                validators=_conditions(known),
+                validators=conditions,
                 claim=claim,
                 is_last=target.attempts + 1 >= MAX_TRIES,
             )
@@ -140,7 +141,7 @@ class Handler:
             del fetched  # the body may be large; only the reader needs it
             return await reading
         await document.wait(len(self._pages.slim(reply).response.body))
-        return self._take_special(target, reply, known)
+        return self._take_special(target, reply, known if conditions else None)
 
     def _forbidden(self, url: str) -> str:
         """The error of a URL that its owner closed to this home, or robots.txt to everybody; else empty."""

@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Mapping
 from functools import lru_cache
 
+from sterna.crawler.media import media_rels
 from sterna.crawler.predicate import Judge
 from sterna.crawler.scope import ScopeRules
 from sterna.model import Target, Visit
@@ -29,6 +30,7 @@ class Following:
         self._program = visit.crawler.program
         self._scope = ScopeRules(visit.crawler.scope)
         self._prune = Judge(self._program.prune) if self._program.prune else None
+        self._media = media_rels(self._program.select)  # the kinds of media that are followed like pages
         self._seed_sites = _site_set(visit.crawler.scope.seed_sites)
         self._within = frozenset(visit.within)
         self.canonical = Canonical(visit.crawler.scope.drop_params)
@@ -61,6 +63,8 @@ class Following:
             self.add(Target(url, target.depth + 1, target.url))
         if verdict.follows_links if verdict else not self._program.drives_loading:
             self._follow_links(target, document, wishes=dict(verdict.priorities) if verdict else _NO_WISHES)
+            if self._media and document.may_follow:
+                self._follow_media(target, document)
 
     def obey(self, target: Target, verdict: Verdict) -> None:
         """Follows the URLs that rules name, and raises the priorities that they raise."""
@@ -80,10 +84,15 @@ class Following:
         unmet = set(marks).difference(self._frontier.seen).difference(self._passed)
         if unmet:
             urls = document.links.urls.split("\n")
-            for mark, url in zip(marks, urls, strict=True):
+            for mark, url in zip(marks, urls, strict=False):  # links to media come last, and have no marks
                 if mark in unmet:
                     priority = wishes.get(url, 0)
                     self.add(Target(url, target.depth + 1, target.url, priority=priority), mark)
+
+    def _follow_media(self, target: Target, document: Document) -> None:
+        for link in document.links:
+            if link.rel in self._media:
+                self.add(Target(link.url, target.depth + 1, target.url))
 
     def add(self, target: Target, mark: int | None = None, *, is_wanted: bool = False) -> None:
         """Adds a link of this site to the frontier; reports one of another site."""

@@ -3,7 +3,7 @@
 import msgspec
 
 from sterna.crawler.predicate import Judge, row_of
-from sterna.model import Links, Page, Raw, Target, Validator, Visit
+from sterna.model import REQUISITES, Links, Page, Raw, Target, Validator, Visit
 from sterna.runtime.access import Reply
 from sterna.runtime.engine.messages import PageView, Verdict
 from sterna.runtime.sieve import Sift, gone_fields
@@ -20,7 +20,7 @@ _SHOWN = tuple(name for name in PageView.__struct_fields__ if name in Page.__str
 class Pages:
     """The pages of one visit."""
 
-    def __init__(self, visit: Visit, clock: Clock) -> None:
+    def __init__(self, visit: Visit, clock: Clock, *, reads_css: bool = False) -> None:
         self._site = visit.site
         self._crawler = visit.crawler
         self._clock = clock
@@ -39,6 +39,8 @@ class Pages:
             wants=program.needs,
             selectors=program.keep.selectors,
             least_change=program.least_change,
+            reads_css=reads_css,
+            follows_css=visit.part == REQUISITES,
         ).encoded()
 
     def fetched(self, target: Target, response: Response, known: Validator | None) -> Fetched:

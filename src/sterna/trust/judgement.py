@@ -286,7 +286,8 @@ def _plain(page: Page) -> Page:
 
 def _words(page: Page) -> set[str]:
     extracts = (text for _, texts in page.extracts for text in texts)
-    named = (page.title, page.description, page.text, page.links.urls)
+    # Versions of Sterna read links to media differently: see CHANGELOG, 0.4.0.
+    named = (page.title, page.description, page.text, *page.links.to_pages())
     return set(" ".join((*named, *page.keywords, *page.headings, *extracts)).lower().split())
 
 

@@ -12,6 +12,7 @@ from sterna.model import DEFAULT_FIELDS, Field, Links, Record, Selector
 from sterna.web import robots
 from sterna.web.charset import charset_of, decode_text
 from sterna.web.content_coding import decode, decode_start
+from sterna.web.css import urls_of_css
 from sterna.web.extraction import Extracts, extract
 from sterna.web.html import Html, Texts, read_html, read_may
 from sterna.web.keywords import keywords_of
@@ -47,6 +48,8 @@ class Manner(Record, frozen=True, kw_only=True):
     wants: tuple[Field, ...] = DEFAULT_FIELDS
     selectors: tuple[Selector, ...] = ()  # each as `extraction.parse_selector` lets it pass
     least_change: float = 0.0  # 0 to 1: a text of which less changed is alike; it must be wanted
+    reads_css: bool = False  # within pages: what it names are links
+    follows_css: bool = False  # in style sheets: what they name is to be fetched
 
     def encoded(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -80,7 +83,7 @@ class Document(Html, frozen=True, kw_only=True):
     digest: bytes
     size: int
     content_type: str
-    marks: bytes = b""  # of each link that may be followed its fingerprint, a signed 64-bit integer; else 0
+    marks: bytes = b""  # of each link to a page its fingerprint, a signed 64-bit integer; 0 if not to follow
     urls: Texts = ()
     sitemaps: Texts = ()
     is_unchanged: bool = False
@@ -121,6 +124,8 @@ def read_document(fetched: Fetched) -> Document:
         canonical = _canonical(manner.drop_params)
         sitemap = read_sitemap(body, fetched.url, canonical, max_bytes=manner.max_bytes)
         return replace(document, urls=sitemap.urls, sitemaps=sitemap.sitemaps, lost=sitemap.lost)
+    if document.content_type == "text/css" and manner.follows_css:
+        document = _with_css(document, fetched, body=body)
     if document.content_type in _HTML_TYPES:
         return _compared(_with_html(document, fetched, body=body), fetched)
     if document.content_type in _TEXT_TYPES and document.may_index:
@@ -144,6 +149,13 @@ def weight_of_document(document: Document) -> int:
     """The memory that a document takes, about."""
     found = weight_of(document.urls) + weight_of(document.sitemaps)
     return weight_of_texts(document) + found + len(document.marks)
+
+
+def _with_css(document: Document, fetched: Fetched, *, body: bytes) -> Document:
+    canonical = _canonical(_manner(fetched.manner).drop_params)
+    css = decode_text(body, charset_of(fetched.content_type), is_html=False)[0]
+    named = (canonical(written, fetched.url) for written in urls_of_css(css))
+    return replace(document, urls=tuple(dict.fromkeys(filter(None, named))))
 
 
 def _with_text(document: Document, fetched: Fetched, *, body: bytes) -> Document:
@@ -171,6 +183,7 @@ def _with_html(document: Document, fetched: Fetched, *, body: bytes) -> Document
         x_robots=fetched.x_robots,
         agent=manner.agent,
         wants=manner.wants,
+        reads_css=manner.reads_css,
     )
     return replace(
         document,
@@ -197,11 +210,11 @@ def _compared(document: Document, fetched: Fetched) -> Document:
 
 
 def _marks(links: Links) -> bytes:
-    if not links.urls:
-        return b""
-    marks = array("q", map(_mark, links.urls.split("\n")))
+    """Returns the marks of links to pages; those to media have none."""
+    urls = links.to_pages()
+    marks = array("q", map(_mark, urls))
     if "nofollow" in links.rels:
-        for at, rel in enumerate(links.rels.split("\n")):
+        for at, rel in enumerate(links.rels.split("\n")[: len(urls)]):
             if "nofollow" in rel:
                 marks[at] = 0
     return marks.tobytes()

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record
+from sterna.web.css import urls_of_page
 from sterna.web.keywords import keywords_of
 from sterna.web.markup import MAX_LINKS, merge
 from sterna.web.scan import scan
@@ -48,10 +49,16 @@ def read_html(
     x_robots: str = "",
     agent: str = "sterna",
     wants: Collection[Field] = DEFAULT_FIELDS,
+    reads_css: bool = False,
 ) -> Html:
-    """Reads a page that came from `url`; `x_robots` is its X-Robots-Tag header, `agent` our name in it."""
+    """Reads a page that came from `url`; `x_robots` is its X-Robots-Tag header, `agent` our name in it.
+
+    What the CSS within the page names counts as a link only where `reads_css` says so.
+    """
     page = scan(text, agent=agent) if WITHOUT_TREE.issuperset(wants) else None
     page = page or read_tree(text, agent=agent, wants=wants)
+    for href in urls_of_page(text) if reads_css else ():
+        page.add_media(href, "css")
     base = (canonical(page.base, url) if page.base else None) or url
     may = read_may(x_robots, page.robots, agent=agent)
     shown = wants if may.index else ()
@@ -64,7 +71,7 @@ def read_html(
         title=page.title if "title" in shown else "",
         text=page.text if "text" in shown else "",
         language=language,
-        links=join(page.hrefs, base, canonical=canonical),
+        links=join(page.hrefs, page.media, base, canonical=canonical),
         may_index=may.index,
         may_follow=may.follow,
         may_archive=may.archive,
@@ -99,13 +106,20 @@ def read_may(x_robots: str, metas: Iterable[str] = (), *, agent: str = "sterna")
     )
 
 
-def join(hrefs: dict[str, tuple[str, str]], base: str, *, canonical: Canonical) -> Links:
-    """Returns the links as absolute URLs, each once, in columns."""
+def join(
+    hrefs: dict[str, tuple[str, str]], media: dict[str, str], base: str, *, canonical: Canonical
+) -> Links:
+    """Returns the links as absolute URLs in columns: those to pages, each once, then those to media."""
     found: dict[str, tuple[str, str]] = {}
     for href, (text, rel) in hrefs.items():
         url = canonical(href, base)
         if url is not None and (url in found or len(found) < MAX_LINKS):
             found[url] = merge(found.get(url), text, rel)
+    needed: dict[str, str] = {}
+    for href, rel in media.items():
+        url = canonical(href, base)
+        if url is not None and needed.get(url, "srcset") == "srcset":
+            needed[url] = rel
     texts = "\n".join([text for text, _ in found.values()]).rstrip("\n")
-    rels = "\n".join([rel for _, rel in found.values()]).rstrip("\n")
-    return Links("\n".join(found), texts, rels)
+    rels = "\n".join([*(rel for _, rel in found.values()), *needed.values()]).rstrip("\n")
+    return Links("\n".join([*found, *needed]), texts, rels)

@@ -4,8 +4,12 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from sterna.model import MEDIA_RELS
+from sterna.web.srcset import candidates_of, shown
+
 MAX_LINKS = 10_000
 MAX_HREFS = 2 * MAX_LINKS  # before they are joined: several can mean one URL, and some mean none
+MAX_MEDIA = 2_000  # links to what a page shows or runs; they take no room from links to pages
 MAX_TITLE_LENGTH = 500
 MAX_DESCRIPTION_LENGTH = 1_000
 MAX_LINK_TEXT_LENGTH = 200
@@ -31,15 +35,15 @@ def language_of(tags: str) -> str:
 
 
 def is_weak(rel: str) -> bool:
-    """Whether a better link to the same target may exist: one to a page, and to follow."""
-    return "nofollow" in rel or rel == "srcset"
+    """Whether a better link to the same target may exist: one to follow."""
+    return "nofollow" in rel
 
 
 def merge(known: tuple[str, str] | None, text: str, rel: str) -> tuple[str, str]:
     """Returns text and rel of a target that is linked twice: it may be followed if one link may be."""
     if known is None:
         return text, rel
-    return known[0] or text, rel if is_weak(known[1]) and "nofollow" not in rel else known[1]
+    return known[0] or text, rel if is_weak(known[1]) else known[1]
 
 
 class Findings:
@@ -55,6 +59,7 @@ class Findings:
     def __init__(self, agent: str) -> None:
         self.agent = agent.lower()
         self.hrefs: dict[str, tuple[str, str]] = {}  # as they are written, with text and rel
+        self.media: dict[str, str] = {}  # as they are written, with rel
         self.robots: list[str] = []
         self.title = ""
         self.text = ""
@@ -68,10 +73,21 @@ class Findings:
         if href and (href in self.hrefs or len(self.hrefs) < MAX_HREFS):
             self.hrefs[href] = merge(self.hrefs.get(href), text, rel)
 
+    def add_media(self, href: str | None, rel: str) -> None:
+        """Adds a link to what the page shows or runs; an image that usual screens show is never `srcset`."""
+        href = (href or "").partition("#")[0].strip()
+        # Data is often written into the page itself.
+        if not href or href[:5].lower() == "data:":
+            return
+        if self.media.get(href, "srcset") == "srcset" and (href in self.media or len(self.media) < MAX_MEDIA):
+            self.media[href] = rel
+
 
 def rel_of(attributes: Attributes) -> str:
+    """Returns the rel of a link to a page; our own words for media say nothing there."""
     rel = attributes.get("rel")
-    return collapse(rel.lower()) if rel else ""
+    rel = collapse(rel.lower()) if rel else ""
+    return "" if rel in MEDIA_RELS else rel
 
 
 def href_of(attributes: Attributes) -> str:
@@ -97,13 +113,31 @@ def _read_html(page: Findings, attributes: Attributes) -> None:
     page.language = language_of(attributes.get("lang") or attributes.get("xml:lang") or "")
 
 
-# Either what separates candidates, or a URL with its descriptors, which may hold commas in parentheses.
-_CANDIDATE = re.compile(r"[\s,]++|(\S*[^\s,])(?:,|\s++(?:[^,(]|\([^)]*+(?:\)|$))*+,?|$)")
-
-
 def _read_image(page: Findings, attributes: Attributes) -> None:
-    for candidate in _CANDIDATE.finditer(attributes.get("srcset") or ""):
-        page.add_link(candidate[1] or "", "srcset")
+    page.add_media(attributes.get("src"), "img")
+    _read_srcset(page, attributes)
+
+
+def _read_srcset(page: Findings, attributes: Attributes) -> None:
+    if written := attributes.get("srcset"):
+        candidates = candidates_of(written)
+        usual = shown(candidates, attributes.get("sizes") or "")
+        for url, _ in candidates:
+            page.add_media(url, "img" if url in usual else "srcset")
+
+
+def _read_source(page: Findings, attributes: Attributes) -> None:
+    page.add_media(attributes.get("src"), "media")
+    _read_srcset(page, attributes)
+
+
+def _read_player(page: Findings, attributes: Attributes) -> None:
+    page.add_media(attributes.get("src"), "media")
+    page.add_media(attributes.get("poster"), "img")
+
+
+def _read_script(page: Findings, attributes: Attributes) -> None:
+    page.add_media(attributes.get("src"), "script")
 
 
 # The relations whose targets are pages of their own; a shortlink is the same page once more.
@@ -114,12 +148,28 @@ _PAGE_RELS = frozenset({
 })  # fmt: skip
 
 
+_ICON_RELS = frozenset({"icon", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon"})
+_PRELOADED = {"font": "font", "image": "img", "script": "script", "style": "stylesheet"}
+
+
 def _read_link(page: Findings, attributes: Attributes) -> None:
-    rel, media_type = rel_of(attributes), attributes.get("type") or ""
+    rel, media_type = collapse((attributes.get("rel") or "").lower()), attributes.get("type") or ""
     rels = set(rel.split())
-    is_data = "stylesheet" in rels or "json" in media_type or "oembed" in media_type
-    if not is_data and rels & _PAGE_RELS:
+    if media := _media_rel(rels, attributes):
+        page.add_media(attributes.get("href"), media)
+    elif rels & _PAGE_RELS and "json" not in media_type and "oembed" not in media_type:
         page.add_link(attributes.get("href") or "", rel)
+
+
+def _media_rel(rels: set[str], attributes: Attributes) -> str:
+    """Returns the rel of a `link` to what the page needs; "" where it leads to something else."""
+    if "stylesheet" in rels:
+        return "stylesheet"
+    if rels & _ICON_RELS:
+        return "icon"
+    if "modulepreload" in rels:
+        return "script"
+    return _PRELOADED.get((attributes.get("as") or "").lower(), "") if "preload" in rels else ""
 
 
 _REFRESH = re.compile(r"""\s*[\d.]+[\s;,]+(?:url\s*=\s*)?(?:"([^"]*)|'([^']*)|(.+))""", re.I | re.S)
@@ -155,7 +205,7 @@ def read_described_meta(page: Findings, attributes: Attributes) -> None:
 
 # Those of `a` and `title` are not here: they have texts, which a tree and a scan find in their own ways.
 READERS: dict[str, Callable[[Findings, Attributes], None]] = {
-    "area": _read_area, "base": _read_base, "frame": _read_frame, "html": _read_html,
+    "area": _read_area, "audio": _read_player, "base": _read_base, "frame": _read_frame, "html": _read_html,
     "iframe": partial(_read_frame, rel="iframe"), "img": _read_image, "link": _read_link, "meta": _read_meta,
-    "source": _read_image,
+    "script": _read_script, "source": _read_source, "track": _read_player, "video": _read_player,
 }  # fmt: skip

@@ -11,7 +11,7 @@ Text is not its business: finding out which tags a parser would ignore takes as 
 import html
 import re
 from html.entities import html5
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from sterna.web.markup import MAX_HREFS, READERS, Findings, href_of, is_weak, rel_of
 
@@ -82,7 +82,7 @@ _SHAPES = (
 _HIDDEN = re.compile(
     rf"""<(?:
         !--(?!-?>)(?:[^-]++|-(?!-!?>))*+(?:-->|())
-        |script{_NAME_END}{_REST}(?:[^<]++|<(?!/?script))*+(?:</script{_W}*+>|())
+        |script{_NAME_END}({_REST})(?:[^<]++|<(?!/?script))*+(?:</script{_W}*+>|())
         |style{_NAME_END}{_REST}(?:[^<]++|<(?!/style))*+(?:</style{_W}*+>|())
         |title{_NAME_END}{_REST}[^<]*+(?:</title{_W}*+>|())
         |svg{_NAME_END}{_REST}
@@ -92,22 +92,31 @@ _HIDDEN = re.compile(
 )
 
 
+_OF_SCRIPT = 2  # the group of a script's attributes; the empty groups are of what does not end
+
+
 def _show(found: re.Match[str]) -> str:
     """Leaves a bare tag: its bracket is noticed where only an attribute looked like something hidden."""
-    if found.lastindex is not None:
+    if found.lastindex is None:
+        return "<!>"
+    if found.lastindex != _OF_SCRIPT:
         raise _Unsure
-    return "<!>" if found[0][1] == "!" else "<script>"
+    rest = found[_OF_SCRIPT]
+    return f"<script{rest}" if "src" in rest.lower() else "<!>"
 
 
 _SPECIAL = (
     "applet|frame|frameset|iframe|image|marquee|math|noembed|noframes|object|plaintext|select|svg|table|template"
     "|textarea|xmp"
 )
+_SAYING = "a|area|audio|base|html|img|link|meta|script|source|track|video"
 # How common names begin that say nothing here; the pattern after it is right without it, but slower.
-_COMMON = r"[cdegjkqruvwyz]|p(?!l)|s[pmtua](?!yle)|t[dhrtbf]|h[1-6re]|l[ai](?!nk)|b(?!a)|i(?=[ >n])"
+_COMMON = (
+    r"[cdegjkqruwyz]|p(?!l)|s[pmtua](?!yle)|t(?:[dhtbf]|r(?!ack))|h[1-6re]|l[ai](?!nk)|b(?!a)|i(?=[ >n])"
+)
 _PLAIN_TAG = (
     rf"(?:/[a-z0-9]++>|(?:{_COMMON})[a-z0-9]*+{_NAME_END}{_REST}"
-    rf"|(?!(?:a|area|base|html|img|link|meta|source|{_SPECIAL}){_NAME_END})/?[a-z][a-z0-9]*+{_NAME_END}{_REST}"
+    rf"|(?!(?:{_SAYING}|{_SPECIAL}){_NAME_END})/?[a-z][a-z0-9]*+{_NAME_END}{_REST}"
     r"|[!?](?!--)[^<>]*+>)"
 )
 _PLAIN_ATTRIBUTE = rf"""{_W}++(?:accesskey|class|id|name|style|target|title)="[^"<>]*+\""""
@@ -117,7 +126,7 @@ _UNCLEAR, _TABLE = "<", "<table"
 _TELLING = re.compile(
     rf"""(?:[^<]*+<{_PLAIN_TAG})*+[^<]*+(?:\Z
         |<a(?:{_PLAIN_ATTRIBUTE})*+{_W}++href="([^"<>]*+)"(?:{_PLAIN_ATTRIBUTE})*+{_W}*+>
-        |<(a|area|base|html|img|link|meta|source|iframe(?=[^>]*+>[^<]*+</iframe>)){_NAME_END}({_REST})
+        |<({_SAYING}|iframe(?=[^>]*+>[^<]*+</iframe>)){_NAME_END}({_REST})
         |<(?:select(?=[^>]*+>(?:[^<]++|</?opt(?:ion|group){_NAME_END}[^>]*+>)*+</select>)
             |textarea(?=[^>]*+>[^<]*+</textarea>)){_NAME_END}{_REST}
         |(<table(?={_NAME_END}{_REST})|<(?!table)(?:{_SPECIAL}){_NAME_END}|<)
@@ -159,14 +168,13 @@ _OF_TABLE = rf"(?:table|t(?:r|d|h|body|head|foot)|caption|col(?:group)?){_NAME_E
 # A tag of a table's frame, and after it something that is none: a parser moves that before the table.
 _MISPLACED = re.compile(
     rf"<(?:table|/?t(?:r|body|head|foot)|/t[dh]|/caption|/?col(?:group)?){_NAME_END}[^>]*+>"
-    rf"(?:{_W}++|<!>|<script>)*+(?!</?{_OF_TABLE}|\Z)"
+    rf"(?:{_W}++|<!>|<script{_NAME_END}[^>]*+>)*+(?!</?{_OF_TABLE}|\Z)"
 )
 _LINK_OR_TABLE = re.compile(rf"<(/?a|table){_NAME_END}")
 
 
-_LINK_OR_OTHER = re.compile(
-    rf"<(?:(/?a)|area|base|iframe|link|meta|(?:img|source)(?=[^>]*?srcset)){_NAME_END}", re.IGNORECASE
-)
+_LINK_OR_OTHER = re.compile(rf"<(?:(/?a)|area|base|iframe|link|meta){_NAME_END}", re.IGNORECASE)
+_MEDIA = frozenset({"audio", "img", "script", "source", "track", "video"})  # told apart from links to pages
 
 
 def _read(page: Findings, tags: _Tags) -> bool:
@@ -189,19 +197,19 @@ def _read(page: Findings, tags: _Tags) -> bool:
                 raise _Unsure  # a second one adds its attributes to the first
             has_root = has_root or name == "html"
             READERS[name](page, _attributes_of(rest))
-            is_mixed = is_mixed or is_after_link
-    if any("\r" in href for href in hrefs):
+            is_mixed = is_mixed or (is_after_link and name not in _MEDIA)
+    if any("\r" in href for href in chain(hrefs, page.media)):
         raise _Unsure  # a parser makes it a line feed
     page.hrefs = {href: ("", rel) for href, (_, rel) in hrefs.items()}
     return is_mixed
 
 
 # Of which something is read only with one of these in it; a reference could be part of such a word.
-_SELDOM = {"img": ("srcset",), "source": ("srcset",), "meta": ("robots", "refresh", "language", "&")}
+_SELDOM = {"meta": ("robots", "refresh", "language", "&")}
 
 
 def _tells(page: Findings, name: str, rest: str) -> bool:
-    """Whether a tag may say something, which most images and metas do not."""
+    """Whether a tag may say something, which most metas do not."""
     if name not in _SELDOM:
         return True
     lower = rest.lower()

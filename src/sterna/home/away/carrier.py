@@ -31,7 +31,7 @@ from sterna.home.away.place import (
 from sterna.home.away.trip import Trip
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import HostRow, OwnerRow
-from sterna.model import Crawler, Deliver, Ended, Hold, Parcel, Usage, Visit
+from sterna.model import REQUISITES, Crawler, Deliver, Ended, Hold, Parcel, Usage, Visit
 from sterna.web.clock import Clock
 from sterna.web.politeness import site_key
 from sterna.wire.discovery import Offer
@@ -108,6 +108,9 @@ class Migrating:
         While the site's owner stops the crawler, its host is asked, and nothing is fetched from here.
         """
         is_halted = await self._is_halted(visit.site)
+        if visit.part == REQUISITES:  # hosts bring pages
+            await self._stay(visit, deliver, stop, is_halted=is_halted)
+            return HERE
         request = self._under_way.pop(visit.id, None)
         if request is None:
             before, planning = visit, self._plan(visit, is_halted=is_halted)
@@ -121,11 +124,14 @@ class Migrating:
                     await self._note_stop(visit.site, until=0.0)  # the host has opened again
                 return Place("host", request.offer.endpoint)
             is_halted = is_halted or bool(trip.stop)
+        await self._stay(visit, deliver, stop, is_halted=is_halted)
+        return HERE
+
+    async def _stay(self, visit: Visit, deliver: Deliver, stop: asyncio.Event, *, is_halted: bool) -> None:
         if is_halted and not self.is_defiant:
             await self._rest(visit, deliver)
         else:
             await self.here.carry_out(visit, deliver=deliver, stop=stop)
-        return HERE
 
     async def _send(
         self, request: TripRequest, *, deliver: Deliver, stop: asyncio.Event, leave: Callable[[], None]

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Protocol, TypeVar
 
-from sterna.archive.manifest import Segment, WarcPosition
+from sterna.archive.manifest import Original, Segment, WarcPosition
 from sterna.crawler.pack import SavedProgress
 from sterna.home.ledger.records import (
     NOTHING,
+    WHOLE,
     Again,
     Change,
     Counts,
@@ -43,6 +44,9 @@ class SitesAndLeases(Protocol):
     def seed(self, targets: Sequence[Target], *, now: float, private_sites: Collection[str] = ()) -> int:
         """Adds start URLs, and returns the number of new ones; `private_sites` may have private addresses."""
 
+    def seed_requisites(self, targets: Sequence[Target], *, upto: int, now: float) -> None:
+        """Adds what pages of the batches up to `upto` need, to the part REQUISITES of their sites."""
+
     def seed_sites(self) -> frozenset[str]:
         """The sites of the user's start URLs, and those that start pages were redirected to."""
 
@@ -54,9 +58,10 @@ class SitesAndLeases(Protocol):
         pages: int,
         max_depth: int,
         host_pages: int = 0,
+        part: str = WHOLE,
         may_visit: Callable[[str], bool] = lambda site: True,
     ) -> list[Lease]:
-        """Leases the parts that are due, each under a new epoch; at most one for each of `visits`.
+        """Leases the parts of this name that are due, under new epochs; at most one for each of `visits`.
 
         Each may fetch `pages`, or `host_pages` if that is more and its site has a known host, and starts from
         the URLs of the highest priority, then of the lowest depth. Sites that `may_visit` rejects are idle
@@ -103,8 +108,8 @@ class SitesAndLeases(Protocol):
     def wake(self, *, now: float) -> None:
         """Gives every idle part with URLs in its frontier a turn: limits may have changed."""
 
-    def due_count(self, *, now: float, most: int) -> int:
-        """The number of parts that are due, counted up to `most`."""
+    def due_count(self, *, now: float, most: int, part: str = WHOLE) -> int:
+        """The number of parts of this name that are due, counted up to `most`."""
 
 
 class AskingAgain(Protocol):
@@ -137,6 +142,9 @@ class PagesAndParcels(Protocol):
 
     def kept_versions(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Stored]:
         """Those of the pages, each a site and a fingerprint, that are kept."""
+
+    def originals(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Original]:
+        """The responses in WARC files to which revisits of these pages may refer."""
 
     def waiting(self, site: str, part: str, *, kinds: Collection[str]) -> list[Target]:
         """The URLs of these kinds in the frontier of a part, in the order in which they are fetched."""
@@ -297,7 +305,8 @@ class HoldsAndSettings(Protocol):
 
     def set_setting(self, name: str, value: str) -> None: ...
 
-    def counts(self, *, now: float) -> Counts: ...
+    def counts(self, *, now: float, part: str = WHOLE) -> Counts:
+        """The counters; `next_turn` is that of the parts of this name."""
 
     def site_rows(self) -> list[SiteRow]: ...
 

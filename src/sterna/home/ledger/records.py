@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from sterna.archive.manifest import Segment, WarcPosition
+from sterna.archive.manifest import Original, Segment, WarcPosition
 from sterna.model import Hold, Known, Parcel, Record, Robots, State, Target
 
 Again = Literal["all", "unkept", "undigested"]  # pages to be fetched again
@@ -68,6 +68,10 @@ class Counts(Record, frozen=True, kw_only=True):
     pending: int = 0  # URLs still to fetch
     pages: int = 0  # good ones, each counted once
     round_pages: int = 0  # fetched since the crawl or its last refresh began
+    requisites: int = 0  # what pages need, and no pages; their bytes are among those received
+    round_requisites: int = 0  # fetched since the crawl or its last refresh began
+    requisite_bytes: int = 0
+    round_requisite_bytes: int = 0
     requests: int = 0
     bytes_received: int = 0
     unchanged: int = 0
@@ -90,6 +94,7 @@ class Change(Record, frozen=True, kw_only=True):
     batch: int = 0  # the number of its rows; 0: none
     warc: tuple[WarcPosition, ...] = ()
     ended: tuple[tuple[str, int], ...] = ()  # site and fingerprint of pages that only get a tombstone
+    originals: tuple[tuple[str, int, Original], ...] = ()  # of sites and fingerprints: see `originals`
 
 
 class Subtree(Record, frozen=True):

@@ -81,6 +81,7 @@ class Database:
         while (version := version_of(self.connection)) in schema.UPGRADES:
             self._apply(schema.UPGRADES[version], version + 1)
         self._check_version(oldest=schema.VERSION)
+        self.connection.executescript(schema.ORIGINALS)
 
     def _apply(self, statements: str, version: int) -> None:
         """Brings the file to this format version in one transaction."""
@@ -183,7 +184,7 @@ def read_tally(db: sqlite3.Connection) -> dict[str, int]:
     return dict(db.execute("SELECT name, amount FROM tally").fetchall())
 
 
-def count(db: sqlite3.Connection, sql: str, *values: float) -> int:
+def count(db: sqlite3.Connection, sql: str, *values: float | str) -> int:
     return int(db.execute(sql, values).fetchone()[0])
 
 

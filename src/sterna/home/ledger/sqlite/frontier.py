@@ -10,8 +10,17 @@ from msgspec.structs import astuple
 
 from sterna.home.ledger.records import WHOLE
 from sterna.home.ledger.sqlite.database import add_to_tally
-from sterna.home.ledger.sqlite.lookup import Lookup, Row, best, chunks, depth_of, priority_of, rank_of
-from sterna.model import Hold, Target
+from sterna.home.ledger.sqlite.lookup import (
+    REQUISITE_RANK,
+    Lookup,
+    Row,
+    best,
+    chunks,
+    depth_of,
+    priority_of,
+    rank_of,
+)
+from sterna.model import REQUISITES, Hold, Target
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER
 from sterna.web.urls import fingerprint, site_of
@@ -28,7 +37,8 @@ def add_targets(
     for part, targets in groups:
         for target in targets:
             origin = site_of(target.url)
-            by_site[origin].append((rank_of(target), target, part, origin))
+            rank = REQUISITE_RANK if part == REQUISITES else rank_of(target)
+            by_site[origin].append((rank, target, part, origin))
     site_ids = ids_of_sites(db, by_site.keys())
     nearest: dict[Key, Waiting] = {}
 
@@ -43,6 +53,14 @@ def add_targets(
 
     changes = lookup(links())
     _insert(db, [((site, mark), *nearest[site, mark]) for site, mark, _, old in changes if old is None])
+    db.executemany(  # what waits as a requisite, and is linked as a page now, becomes one
+        "UPDATE frontier SET part = ?1 WHERE site_id = ?2 AND part = ?3 AND rank = ?4 AND fingerprint = ?5",
+        [
+            (nearest[site, mark][2], site, REQUISITES, old, mark)
+            for site, mark, _, old in changes
+            if old == REQUISITE_RANK
+        ],
+    )
     nearer = [(best(rank, old), site, old, mark) for site, mark, rank, old in changes if old is not None]
     db.executemany(
         "UPDATE frontier SET rank = ?1 WHERE site_id = ?2 AND rank = ?3 AND fingerprint = ?4"
@@ -71,9 +89,9 @@ def put_back(db: sqlite3.Connection, condition: str, values: tuple[float, ...]) 
     """Moves fetched pages back into the frontier: how many. The condition is written in this package only."""
     moved = db.execute(
         "INSERT INTO frontier (site_id, part, rank, fingerprint, url, referrer, kind, hops, is_again)"  # noqa: S608
-        " SELECT page.site_id, ?, known.rank, page.fingerprint, url, '', 'page', 0, 1"
+        " SELECT page.site_id, iif(known.rank = ?, ?, ?), known.rank, page.fingerprint, url, '', 'page', 0, 1"
         f" FROM page JOIN known USING (site_id, fingerprint) WHERE {condition} AND is_done",
-        (WHOLE, *values),
+        (REQUISITE_RANK, REQUISITES, WHOLE, *values),
     ).rowcount
     db.execute(
         "UPDATE known SET is_done = 0 WHERE is_done AND (site_id, fingerprint) IN"  # noqa: S608

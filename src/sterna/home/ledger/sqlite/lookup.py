@@ -21,7 +21,9 @@ LEVELS = 1 << BITS  # depths of one priority
 MAX_DEPTH = LEVELS - 1
 MAX_PRIORITY = 2**31 - 1
 LEAST = -(MAX_PRIORITY << BITS)
-GREATEST = -LEAST + MAX_DEPTH
+# Of what pages need: after all pages, and never at depth 0, which is for start pages.
+REQUISITE_RANK = ((MAX_PRIORITY + 1) << BITS) + 1
+GREATEST = REQUISITE_RANK + MAX_DEPTH
 THREADS = 8
 CHUNK = 256  # rows in one statement: a call for each row would cost more
 Row = tuple[int, int, int]  # site, fingerprint, rank

@@ -8,7 +8,7 @@ from itertools import chain
 
 from msgspec.structs import astuple
 
-from sterna.archive.manifest import Segment, WarcPosition
+from sterna.archive.manifest import Original, Segment, WarcPosition
 from sterna.home.ledger.records import WHOLE, Change, Disposal, Standing, Stored
 from sterna.home.ledger.sqlite.database import Part, add_to_tally
 from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, free_at, target_of
@@ -16,12 +16,18 @@ from sterna.home.ledger.sqlite.lookup import Lookup, chunks
 from sterna.home.ledger.sqlite.memory import change_state
 from sterna.home.ledger.sqlite.outbox import add_arrival, end
 from sterna.home.ledger.versions import Fate, fate_of, standing_after
-from sterna.model import LIMITS, Ended, Page, Parcel, Robots, RobotsState, Target
+from sterna.model import LIMITS, REQUISITES, Ended, Page, Parcel, Robots, RobotsState, Target
 from sterna.web.urls import fingerprint, path_of, site_of
 
 LONGEST_WORD_SECONDS = 24 * 3600.0  # for which a host's word on its robots.txt keeps home away
 UNTOLD_SECONDS = 3600.0  # where it does not say for how long
 BATCHES = "batches"  # the counter whose value is the number of the last batch
+
+
+_ORIGINAL = (
+    "SELECT fetched, payload FROM original"
+    " WHERE site_id = (SELECT id FROM site WHERE origin = ?) AND fingerprint = ?"
+)
 
 
 class Pages(Part):
@@ -53,6 +59,13 @@ class Pages(Part):
                     if is_kept:
                         found[origin, mark] = Stored(status, digest)
             return found
+
+    def originals(self, pages: Collection[tuple[str, int]]) -> dict[tuple[str, int], Original]:
+        with self._database.reading() as db:
+            rows = (
+                (page, db.execute(_ORIGINAL, page).fetchone()) for page in sorted(pages)
+            )  # one by one: each is found by its key
+            return {page: Original(*row) for page, row in rows if row}
 
     def waiting(self, site: str, part: str, *, kinds: Collection[str]) -> list[Target]:
         with self._database.reading() as db:
@@ -117,6 +130,7 @@ class Commit:
             self._store_parcel(parcel)
             if parcel.arrival:
                 add_arrival(self.db, parcel, parcel.arrival, now=self.now)
+        self._note_originals(change.originals)
         _add_segments(self.db, change.segments)
         _write_warc(self.db, change.warc)
         self.db.executemany(
@@ -144,7 +158,9 @@ class Commit:
     def _add_links(self, parcels: Sequence[Parcel]) -> None:
         """Adds the links of all parcels together: the more there are, the more share a page of the table."""
         found = [(parcel.part, parcel.checkpoint.found) for parcel in parcels]
-        outlinks = [(WHOLE, parcel.outlinks) for parcel in parcels]
+        outlinks = [
+            (REQUISITES if parcel.part == REQUISITES else WHOLE, parcel.outlinks) for parcel in parcels
+        ]
         sites = add_targets(self.db, self.lookup, found + outlinks, now=self.now)
         # Depth 0 is a start page that moved: its new site counts as a seed too, but never as a private one.
         moved = {site_of(target.url) for _, targets in outlinks for target in targets if target.depth == 0}
@@ -155,7 +171,7 @@ class Commit:
         (site_id,) = db.execute("SELECT id FROM site WHERE origin = ?", (parcel.site,)).fetchone()
         self._finish(site_id, part, [page.fingerprint for page in parcel.pages])
         self._finish(site_id, part, parcel.checkpoint.done)
-        self._store_pages(site_id, parcel.pages)
+        self._store_pages(site_id, parcel.pages, is_counted=part != REQUISITES)
         self._try_again(site_id, part, parcel.checkpoint.again)
         change_state(db, site_id, part, parcel.state)
         add_holds(db, parcel.holds)
@@ -205,7 +221,7 @@ class Commit:
         )
         add_to_tally(self.db, {"pending": -max(removed, 0)})
 
-    def _store_pages(self, site_id: int, pages: Sequence[Page]) -> None:
+    def _store_pages(self, site_id: int, pages: Sequence[Page], *, is_counted: bool) -> None:
         """Renews what is known of the pages, and counts those that are good: each once."""
         before = self._standings(site_id, [page.fingerprint for page in pages])
         news = [
@@ -215,6 +231,7 @@ class Commit:
         ]
         good = sum(now.is_good for _, now in news)
         good -= sum(before[page.fingerprint].is_good for page, _ in news if page.fingerprint in before)
+        good = good if is_counted else 0
         self.db.execute("UPDATE site SET pages = pages + ? WHERE id = ?", (good, site_id))
         add_to_tally(self.db, {"pages": good})
         self.db.executemany(
@@ -254,6 +271,17 @@ class Commit:
             found |= {mark: Standing(status, error, bool(is_kept)) for mark, status, error, is_kept in rows}
         return found
 
+    def _note_originals(self, originals: Sequence[tuple[str, int, Original]]) -> None:
+        self.db.executemany(
+            "INSERT OR REPLACE INTO original SELECT id, ?, ?, ? FROM site WHERE origin = ?",
+            [(mark, original.fetched, original.payload, site) for site, mark, original in originals],
+        )
+        self.db.executemany(  # an unchanged page may be stored whole, if nothing of it was
+            "UPDATE page SET has_raw = 1 WHERE NOT has_raw AND fingerprint = ?"
+            " AND site_id = (SELECT id FROM site WHERE origin = ?)",
+            [(mark, site) for site, mark, _ in originals],
+        )
+
     def _try_again(self, site_id: int, part: str, targets: Sequence[Target]) -> None:
         self.db.executemany(
             "UPDATE frontier SET attempts = ?, not_before = ?"
@@ -281,6 +309,17 @@ class Commit:
             " parcels = ? WHERE id = ?",
             (*used, parcel.number, parcel.visit),
         )
+        if parcel.part == REQUISITES:
+            usage, pages = usage.apart(), usage.pages
+            add_to_tally(
+                self.db,
+                {
+                    "requisites": pages,
+                    "round_requisites": pages,
+                    "requisite_bytes": usage.bytes_received,
+                    "round_requisite_bytes": usage.bytes_received,
+                },
+            )
         add_to_tally(
             self.db,
             {

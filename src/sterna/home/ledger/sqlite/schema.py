@@ -249,6 +249,17 @@ CREATE TABLE tally (
 ) WITHOUT ROWID;
 """
 
+# Earlier releases pass over this table, so it needs no new format; without its row a page is fetched whole.
+ORIGINALS = """
+CREATE TABLE IF NOT EXISTS original (
+    site_id INTEGER NOT NULL,
+    fingerprint INTEGER NOT NULL,
+    fetched REAL NOT NULL,
+    payload BLOB NOT NULL,
+    PRIMARY KEY (site_id, fingerprint)
+) WITHOUT ROWID;
+"""
+
 # From an older format to the next one. No rows are rewritten: without priorities a rank is a depth.
 UPGRADES = {
     2: f"""

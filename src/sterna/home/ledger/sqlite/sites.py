@@ -12,7 +12,7 @@ from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, depths_of
 from sterna.home.ledger.sqlite.lookup import GREATEST, LEAST, MAX_DEPTH
 from sterna.home.ledger.sqlite.memory import read_state
 from sterna.home.ledger.sqlite.outbox import lose
-from sterna.model import Hold, Known, Record, Robots, RobotsState, Target, Validator
+from sterna.model import REQUISITES, Hold, Known, Record, Robots, RobotsState, Target, Validator
 from sterna.web.politeness import site_key
 from sterna.web.robots import NEVER
 
@@ -45,6 +45,11 @@ class Sites(Part):
             )
             return read_tally(db).get("pending", 0) - before
 
+    def seed_requisites(self, targets: Sequence[Target], *, upto: int, now: float) -> None:
+        with self._database.transaction() as db:
+            add_targets(db, self._database.lookup, [(REQUISITES, targets)], now=now)
+            db.execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (REQUISITES, str(upto)))
+
     def seed_sites(self) -> frozenset[str]:
         with self._database.reading() as db:
             return frozenset(origin for (origin,) in db.execute("SELECT origin FROM site WHERE is_seed"))
@@ -57,12 +62,15 @@ class Sites(Part):
         pages: int,
         max_depth: int,
         host_pages: int = 0,
+        part: str = WHOLE,
         may_visit: Callable[[str], bool] = lambda site: True,
     ) -> list[Lease]:
         leases: list[Lease] = []
         with self._database.transaction() as db:
             depth = min(max_depth, MAX_DEPTH)
-            maker = LeaseMaker(db, now=now, pages=pages, host_pages=max(pages, host_pages), max_depth=depth)
+            maker = LeaseMaker(
+                db, part=part, now=now, pages=pages, host_pages=max(pages, host_pages), max_depth=depth
+            )
             while len(leases) < len(visits) and (due := maker.next_due()):
                 if not may_visit(due.origin):
                     maker.put_off(due, None)
@@ -160,7 +168,7 @@ class Sites(Part):
                 (NEVER,),
             )
             if moved:
-                db.execute("UPDATE tally SET amount = 0 WHERE name = 'round_pages'")
+                db.execute("UPDATE tally SET amount = 0 WHERE name LIKE 'round!_%' ESCAPE '!'")
         self.wake(now=now)
         with self._database.transaction() as db:
             # For a larger budget, a home promises a site that it is visited again sooner. So the sites whose
@@ -182,9 +190,10 @@ class Sites(Part):
                 (now,),
             )
 
-    def due_count(self, *, now: float, most: int) -> int:
+    def due_count(self, *, now: float, most: int, part: str = WHOLE) -> int:
         with self._database.reading() as db:
-            return count(db, "SELECT count(*) FROM (SELECT 1 FROM part WHERE turn <= ? LIMIT ?)", now, most)
+            due = "SELECT 1 FROM part WHERE turn <= ? AND part = ? LIMIT ?"
+            return count(db, f"SELECT count(*) FROM ({due})", now, part, most)  # noqa: S608
 
 
 def _forget_passed(db: sqlite3.Connection) -> None:
@@ -229,6 +238,7 @@ class LeaseMaker:
 
     db: sqlite3.Connection
     _: KW_ONLY
+    part: str  # of each site
     now: float
     pages: int
     host_pages: int  # where the site has a host
@@ -243,8 +253,9 @@ class LeaseMaker:
             " OR EXISTS"
             " (SELECT 1 FROM frontier f WHERE f.site_id = p.site_id AND f.part = p.part AND rank > ?),"
             " EXISTS (SELECT 1 FROM host h WHERE h.site = origin AND length(offer) > 0 AND failed_until <= ?)"
-            " FROM part p JOIN site ON site.id = site_id WHERE turn <= ? ORDER BY turn LIMIT 1",
-            (MAX_DEPTH, self.now, self.now),
+            " FROM part p JOIN site ON site.id = site_id WHERE turn <= ? AND p.part = ?"
+            " ORDER BY turn LIMIT 1",
+            (MAX_DEPTH, self.now, self.now, self.part),
         ).fetchone()
         return Due(*row) if row else None
 
@@ -319,7 +330,9 @@ class LeaseMaker:
         """The URLs to fetch first; one more than `pages` shows that there are more."""
         rows = self.db.execute(
             "SELECT f.url, f.rank, f.referrer, f.kind, f.hops, f.attempts,"
-            " f.fingerprint, p.etag, p.modified, p.digest, p.has_raw, p.likeness"
+            " f.fingerprint, p.etag, p.modified, p.digest,"
+            " p.has_raw AND EXISTS (SELECT 1 FROM original o"
+            " WHERE o.site_id = p.site_id AND o.fingerprint = p.fingerprint), p.likeness"
             # Only good pages get conditional requests: a 304 brings nothing to read. URLs that were never
             # fetched are not looked up, because each lookup would read a page from the disk.
             " FROM frontier f LEFT JOIN page p"

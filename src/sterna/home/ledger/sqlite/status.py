@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sterna.home.ledger.records import Counts, SiteRow, VisitRow
+from sterna.home.ledger.records import WHOLE, Counts, SiteRow, VisitRow
 from sterna.home.ledger.sqlite.database import Part, count, read_tally, select
 from sterna.home.ledger.sqlite.frontier import add_holds
 from sterna.home.ledger.sqlite.pages import BATCHES
@@ -42,7 +42,7 @@ class Status(Part):
         with self._database.transaction() as db:
             db.execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (name, value))
 
-    def counts(self, *, now: float) -> Counts:
+    def counts(self, *, now: float, part: str = WHOLE) -> Counts:
         with self._database.reading() as db:
             tally = read_tally(db)
             tally.pop(BATCHES, None)
@@ -54,7 +54,9 @@ class Status(Part):
                 away=count(db, "SELECT count(*) FROM outbox WHERE over_at IS NULL"),
                 waiting_sites=count(db, "SELECT count(*) FROM part WHERE turn > ?", now),
                 cpu_seconds=tally.pop("cpu_us", 0) / 1e6,
-                next_turn=db.execute("SELECT min(turn) FROM part WHERE turn IS NOT NULL").fetchone()[0],
+                next_turn=db.execute(
+                    "SELECT min(turn) FROM part WHERE turn IS NOT NULL AND part = ?", (part,)
+                ).fetchone()[0],
                 errors={name.removeprefix("error "): amount for name, amount in sorted(tally.items())},
             )
 
