@@ -1,6 +1,7 @@
 """What pages need to be shown is fetched where it is asked for, after the pages and apart from them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.crawl.running import crawl_here, rows, sterna, stored_urls
@@ -100,8 +101,9 @@ def test_what_pages_need_of_other_sites_leads_nowhere(tmp_path: Path) -> None:
 
 def test_requisites_are_bounded_in_number_and_in_bytes_over_all_runs(tmp_path: Path) -> None:
     with PageServer(blog()).run_in_thread() as server:
-        for folder, limit in (("a", {"max_requisites": 7}), ("b", {"max_requisite_bytes": 1})):
-            options = {"warc": True, "requisites": True, **limit}
+        limits: dict[str, dict[str, int]] = {"a": {"max_requisites": 7}, "b": {"max_requisite_bytes": 1}}
+        for folder, limit in limits.items():
+            options: dict[str, Any] = {"warc": True, "requisites": True, **limit}
             first = crawl_here(tmp_path / folder, server.url(A), **options)
             again = crawl_here(tmp_path / folder, server.url(A), **options)
             assert (first.pages, first.ended) == (11, "finished")
@@ -173,6 +175,6 @@ def test_a_selection_of_media_follows_their_links_like_those_to_pages(tmp_path: 
 
 
 @pytest.mark.parametrize("others", [{}, {"warc": True, "require_host": True}])
-def test_requisites_without_a_place_for_them_are_refused(others: dict[str, bool]) -> None:
+def test_requisites_without_a_place_for_them_are_refused(others: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="--requisites"):
         Options(requisites=True, **others).check()

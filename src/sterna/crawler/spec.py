@@ -222,6 +222,9 @@ class CrawlOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     block: tuple[str, ...] = ()
 
 
+_LATER = ("requisites", "max_requisites", "max_requisite_bytes")
+
+
 class Spec(SpecTable, frozen=True):
     """The description of a crawler; a name and seeds are enough."""
 
@@ -289,6 +292,9 @@ class Spec(SpecTable, frozen=True):
         )
         # The environment or the collection may name the operator once for all crawlers.
         silent = {name for name in ("contact", "user_agent", "sender", "block") if not getattr(options, name)}
+        # Earlier releases do not know these, and refuse a crawler that has them.
+        usual = CrawlOptions()
+        silent |= {name for name in _LATER if getattr(options, name) == getattr(usual, name)}
         return {name: value for name, value in msgspec.structs.asdict(options).items() if name not in silent}
 
 

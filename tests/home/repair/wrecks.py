@@ -38,7 +38,9 @@ def page(number: int) -> Page:
         etag=f'"{number}"',
         modified="Tue, 14 Nov 2023 22:13:20 GMT",
         links=Links.of(
-            *(Link(f"{SITE}/{number + step}") for step in (1, 2)), Link(f"{SITE}/no", rel="nofollow")
+            *(Link(f"{SITE}/{number + step}") for step in (1, 2)),
+            Link(f"{SITE}/no", rel="nofollow"),
+            Link(f"{SITE}/no.png", rel="img"),
         ),
         raw=Raw(b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b"body %d" % number * 50, "192.0.2.1"),
     )

@@ -21,7 +21,7 @@ from sterna.home.options import Options, dump, load
 from sterna.home.repair.plan import Base, Plan, positions_of
 from sterna.home.repair.records import RepairProgress
 from sterna.home.repair.survey import Survey
-from sterna.model import Record
+from sterna.model import MEDIA_RELS, Record
 
 _MAX_SEEDS = 10_000
 _PAGE_COLUMNS = ("url", "status", "error", "depth", "fetched", "etag", "modified", "digest", "visit", "batch")
@@ -153,9 +153,11 @@ def _bytes(digits: str | None) -> bytes:
 
 
 def _links(path: Path) -> Iterator[set[tuple[str, str]]]:
-    """The links that may be followed, each from a page to a URL."""
+    """The links to pages that may be followed, each from a page to a URL."""
+    media = pa.array(sorted(MEDIA_RELS))
     for rows in good_rows(path):
-        may_follow = pc.invert(pc.fill_null(pc.match_substring(rows["rel"], "nofollow"), False))
+        is_barred = pc.or_(pc.match_substring(rows["rel"], "nofollow"), pc.is_in(rows["rel"], media))
+        may_follow = pc.invert(pc.fill_null(is_barred, False))
         followed = rows.filter(may_follow)
         pairs = set(zip(followed["from_url"].to_pylist(), followed["to_url"].to_pylist(), strict=True))
         yield {(source, url) for source, url in pairs if source and url}
