@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sterna.archive.manifest import UNWANTED, Batch
 from sterna.archive.segments import SegmentStore
 from sterna.crawler.grammar import PageRow
+from sterna.crawler.media import media_rels
 from sterna.crawler.predicate import Judge
 from sterna.crawler.scope import ScopeRules
 from sterna.errors import DamagedSegment
@@ -19,7 +20,7 @@ from sterna.home.changes import Changes, Errand
 from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.records import Change, Stored
 from sterna.home.ledger.versions import tombstone_of
-from sterna.model import Page, Target
+from sterna.model import MEDIA_RELS, Page, Target
 from sterna.web.urls import Canonical, fingerprint, site_of
 
 LINKS_AT_ONCE = 20_000
@@ -85,9 +86,11 @@ class CatchingUp:
 
     def _links(self, canonical: Canonical) -> Iterator[tuple[str, str]]:
         """The links that may be followed, each from a page to a URL."""
+        barred = MEDIA_RELS - media_rels(self.errand.program.select)
         for rows in self._rows("link", _LINK_COLUMNS):
             for source, written, rel in rows:
-                if source and written and "nofollow" not in (rel or "") and (url := canonical(written)):
+                is_barred = rel in barred or "nofollow" in (rel or "")
+                if source and written and not is_barred and (url := canonical(written)):
                     yield source, url
 
     # -- pages -------------------------------------------------------------------------------------------

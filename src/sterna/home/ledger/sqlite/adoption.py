@@ -12,7 +12,7 @@ from sterna.archive.manifest import UNWANTED, Segment, WarcPosition
 from sterna.home.ledger.records import WHOLE
 from sterna.home.ledger.sqlite.database import Database, count
 from sterna.home.ledger.sqlite.frontier import add_targets, depths_of, ids_of_sites, put_back
-from sterna.home.ledger.sqlite.lookup import chunks
+from sterna.home.ledger.sqlite.lookup import REQUISITE_RANK, chunks
 from sterna.home.ledger.sqlite.pages import BATCHES
 from sterna.model import Target
 from sterna.web.urls import fingerprint, path_of, site_of
@@ -44,6 +44,7 @@ _TAKE = (
     " ON CONFLICT DO UPDATE SET is_done = 1",
     "DELETE FROM came",
 )
+_REQUISITES = f"site_id, fingerprint FROM known WHERE rank = {REQUISITE_RANK}"
 # A site without a part never gets a turn.
 _PARTS = (
     "INSERT OR IGNORE INTO part (site_id, part)"
@@ -147,7 +148,9 @@ class Adopter:
             conditions = ["fingerprint IN (SELECT fingerprint FROM torn)"]
             if is_all_noted:
                 stored = "(SELECT fingerprint, digest FROM stored)"
-                conditions.append(f"is_kept AND (fingerprint, digest) NOT IN {stored}")
+                # What pages need has no rows.
+                is_page = f"(site_id, fingerprint) NOT IN (SELECT {_REQUISITES})"
+                conditions.append(f"is_kept AND {is_page} AND (fingerprint, digest) NOT IN {stored}")
             db.execute(
                 "INSERT INTO lost SELECT site_id, fingerprint FROM page WHERE "  # noqa: S608
                 + " OR ".join(conditions)
