@@ -17,6 +17,7 @@ from typing import IO, Any, Literal, NoReturn
 import pytest
 
 Group = list[pytest.Item]
+UNTOLD_SECONDS = 60.0  # of a test that is marked as slow and was not measured
 _NUMBER = struct.Struct("=I")
 
 
@@ -55,9 +56,9 @@ def _group(items: list[pytest.Item]) -> list[Group]:
 
 
 def _seconds(item: pytest.Item) -> float:
-    """What the test took when it was last measured; 0 if it was quick."""
+    """What the test took when it was last measured; 0 if it was quick, much if it says itself that it is slow."""
     mark = item.get_closest_marker("slow")
-    return float(mark.kwargs["seconds"]) if mark else 0.0
+    return float(mark.kwargs.get("seconds", UNTOLD_SECONDS)) if mark else 0.0
 
 
 def _queue(length: int) -> int:
