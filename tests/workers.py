@@ -56,7 +56,7 @@ def _group(items: list[pytest.Item]) -> list[Group]:
 
 
 def _seconds(item: pytest.Item) -> float:
-    """What the test took when it was last measured; 0 if it was quick, much if it says itself that it is slow."""
+    """What the test took when it was last measured; 0 if it was quick."""
     mark = item.get_closest_marker("slow")
     return float(mark.kwargs.get("seconds", UNTOLD_SECONDS)) if mark else 0.0
 
