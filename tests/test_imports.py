@@ -134,11 +134,9 @@ READING: dict[str, set[str]] = {
     "sterna.web.html.read_html": {"sterna.web.document"},
     "sterna.web.extraction.extract": {"sterna.web.document"},
     "sterna.web.tree.parse": {"sterna.web.walk", "sterna.web.extraction", "sterna.export.markdown"},
-    "sterna.web.content_coding.decode_body": {
-        "sterna.web.document",
-        "sterna.web.sitemap",
-        "sterna.export.markdown_cell",
-    },
+    "sterna.web.content_coding.decode": {"sterna.web.document"},
+    "sterna.web.content_coding.decode_start": {"sterna.web.document"},
+    "sterna.web.content_coding.decode_body": {"sterna.web.sitemap", "sterna.export.markdown_cell"},
 }
 # And libraries; of those that have other uses too, the uses are Sterna's own files and messages.
 DECODERS = {

@@ -144,7 +144,7 @@ def test_query_warns_once_and_answers(collection: CollectionFolder) -> None:
     result = sterna("query", collection.folder, "SELECT count(*) AS n FROM page", "--format", "csv")
     assert (result.returncode, result.stdout.split()) == (0, ["n", "15"])
     assert result.stderr.count(bad.name) == 1
-    assert ask(collection.folder, "SELECT count(*) AS n FROM link") == [{"n": 60}]
+    assert ask(collection.folder, "SELECT count(*) AS n FROM link") == [{"n": 80}]
 
 
 def test_folder_that_is_no_collection_is_refused(tmp_path: Path) -> None:

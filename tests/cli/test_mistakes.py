@@ -55,7 +55,7 @@ MISTAKES = {
     "query {c}": "give the query either as SQL or by --file FILE",
     "query {c} 'SELECT 1' --memory lots": "--memory lots is invalid: a size such as 500MB or 2GB",
     "query {c} 'DELETE FROM page'": "only SELECT and its like are allowed",
-    "search {c}": "Missing argument 'WORDS...'",
+    "search {c}": "give words to search for, such as: sterna search",
     "serve {c} --listen eighty": "--listen eighty is invalid: write it as 127.0.0.1:8600",
     "export {c}": "Missing option '--to'",
     "export {c} --to xlsx": "'xlsx' is not one of 'jsonl', 'parquet', 'csv'",

@@ -44,6 +44,12 @@ def test_query_of_several_says_where_each_row_is_from(folders: tuple[Path, Path]
     assert visits.stdout.splitlines()[1:] == ["birds,1", "fish,2"]
 
 
+def test_long_query_is_not_taken_for_a_path(folders: tuple[Path, Path]) -> None:
+    long = f"SELECT count(*) AS n FROM page WHERE title <> '{'x' * 5_000}'"
+    assert json.loads(sterna("query", *folders, long, "-f", "json").stdout) == [{"n": 4}]
+    assert sterna("search", *folders, "x" * 300).returncode == 1
+
+
 def test_query_from_a_file_takes_several_collections(folders: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "q.sql").write_text("SELECT count(DISTINCT collection) AS n FROM page")
     result = sterna("query", *folders, "--file", tmp_path / "q.sql", "-f", "json")

@@ -16,5 +16,5 @@ def test_page_names_every_form() -> None:
 
 def test_page_names_every_option() -> None:
     names = set(inspect.signature(export).parameters) - {"folder"}
-    assert len(names) == 8
+    assert len(names) == 9
     assert [name for name in names if f"--{name.replace('_', '-')}" not in PAGE] == []

@@ -70,7 +70,7 @@ def test_json_is_one_object_of_ascii(site: NginxServer, tmp_path: Path) -> None:
     assert (answer["words"], answer["total"], answer["offset"], answer["limit"]) == ("sing", 3, 1, 1)
     assert set(answer["hits"][0]) == {
         *("url", "site", "title", "language", "snippet", "title_pieces"),
-        *("score", "inbound", "fetched", "folded"),
+        *("score", "inbound", "fetched", "folded", "collection"),
     }
 
 

@@ -231,7 +231,7 @@ def gather_options(
     base = read_config(config, over=kept) if config else kept
     seeds = merge_seeds(kept.seeds, merge_seeds(base.seeds, (*seeds_of(packed), *urls)))
     own: dict[str, Any] = dict(packed.options) if packed else {}
-    if packed and packed.crawler.scope.subtrees:
+    if packed:
         own["subtrees"] = packed.crawler.scope.subtrees
     options = msgspec.structs.replace(lay_over(base, own, flags), seeds=seeds)
     options.check()

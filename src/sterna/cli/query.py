@@ -1,5 +1,6 @@
 """`sterna query`: SQL over a collection, also while it is crawled, or over a crawler's file."""
 
+import os
 import re
 import shutil
 import signal
@@ -91,10 +92,10 @@ def _asked(words: Sequence[str], file: Path | None) -> tuple[list[Path], str]:
     """What is queried, and the SQL: the last word, unless a file has it."""
     if file is None:
         *folders, sql = words
-        if not folders or Path(sql).is_dir():
+        if not folders or os.path.isdir(sql):  # noqa: PTH112 - of a long query Path would raise OSError
             raise UsageError("give the query either as SQL or by --file FILE, after the collection")
         return [Path(folder) for folder in folders], sql
-    if len(words) > 1 and not Path(words[-1]).exists():
+    if len(words) > 1 and not os.path.exists(words[-1]):  # noqa: PTH110
         raise UsageError("give the query either as SQL or by --file FILE")
     try:
         return [Path(folder) for folder in words], file.read_text("utf-8")

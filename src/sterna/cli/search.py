@@ -77,7 +77,7 @@ def search(
 def _split(what: Sequence[str]) -> tuple[list[Path], Sequence[str]]:
     """The collections, the first of which need not be one, and the words after them."""
     count = 1
-    while count < len(what) and (Path(what[count]) / MARKER).is_file():
+    while count < len(what) and os.path.isfile(Path(what[count]) / MARKER):  # noqa: PTH113 - a long word is no path
         count += 1
     if count == len(what):
         raise UsageError(f"give words to search for, such as: sterna search {' '.join(what)} tern")

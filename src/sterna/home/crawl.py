@@ -500,5 +500,5 @@ class _Home:
 def _as_compared(packed: PackedCrawler, options: Options) -> Errand:
     """The errand with the scope that its runs have."""
     crawler = packed.crawler
-    scope = msgspec.structs.replace(options.scope(), subtrees=crawler.scope.subtrees)
+    scope = msgspec.structs.replace(options.scope(), subtrees=options.subtrees or crawler.scope.subtrees)
     return Errand(crawler.name, scope, crawler.program)

@@ -11,7 +11,7 @@ from sterna.model import Field, fields_among
 PAGE_COLUMNS = (
     "url", "site", "status", "error", "content_type", "title", "text", "language", "digest", "size", "depth",
     "fetched", "modified", "etag", "referrer", "description", "keywords", "headings", "html", "headers",
-    "extracts", "visit", "crawler",
+    "extracts", "note", "visit", "crawler",
 )  # fmt: skip
 TABLES: dict[str, tuple[str, ...]] = {
     "page": PAGE_COLUMNS,

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ _INVALID = 2  # the exit code of `sterna query` for a mistake in the query
 _CHUNK = 64 * 1024
 _END_SECONDS = 5.0  # beyond the time of a query, for its process to begin and to end
 csv.field_size_limit(2**31 - 1)
+
+_log = logging.getLogger(__name__)
 
 
 class SqlBounds(Record, frozen=True, kw_only=True):
@@ -118,7 +121,7 @@ class Queries:
             env=self.environ,
         )
         assert process.stdout and process.stderr
-        told = asyncio.create_task(process.stderr.read(_CHUNK))
+        told = asyncio.create_task(_beginning(process.stderr))
         try:
             found = bytearray()
             while (chunk := await process.stdout.read(_CHUNK)) and len(found) <= most_bytes:
@@ -135,8 +138,16 @@ class Queries:
         if code == _INVALID:
             raise HttpError(400, words_of_error.removeprefix("sterna: ").rstrip())
         if code:
+            _log.warning("query: %s", words_of_error.removeprefix("sterna: ").rstrip())
             raise HttpError(503, "The collection cannot be queried now.", _LATER)
         return Output(found.decode(errors="replace"), is_cut)
+
+
+async def _beginning(stream: asyncio.StreamReader) -> bytes:
+    data = bytearray()
+    while len(data) < _CHUNK and (some := await stream.read(_CHUNK)):
+        data += some
+    return bytes(data)
 
 
 @dataclass(eq=False, repr=False)
