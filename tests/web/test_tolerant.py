@@ -66,6 +66,13 @@ async def test_what_browsers_read_of_a_malformed_answer_is_read(
     assert response.head.startswith(OK) or b"ab" in response.head
 
 
+async def test_blank_lines_and_digits_without_an_end_are_refused_or_cut() -> None:
+    assert await failure(b"\r\n" * 1_000, then_hang=True, timeout_seconds=20.0) == "protocol"
+    async with saying(OK + b"Content-Length: " + b"9" * 5_000 + b"\r\n\r\nok") as (url, _):
+        response = await fetch_tolerantly(Request(url=url, address="127.0.0.1"))
+    assert (response.body, response.is_cut) == (b"ok", True)
+
+
 async def test_the_request_has_its_headers_and_those_that_are_private() -> None:
     async with saying(OK + b"\r\nok") as (url, asked):
         request = Request(url=url, headers=(("User-Agent", "tern"),), private=(("Cookie", "a=b"),))

@@ -18,6 +18,8 @@ CONNECT_SECONDS = 15.0
 _MAX_HEAD_BYTES = 256 * 1024
 _PIECE_BYTES = 64 * 1024
 _MAX_INTERIM = 16
+_MAX_BLANKS = 16  # lines before the status
+_MAX_DIGITS = 18  # of a length
 
 # Browsers look for the status line behind up to four bytes of junk, and are not strict about what it says.
 _STATUS = re.compile(rb".{0,4}?(?:HTTP(?:/[0-9.]*)?|ICY)[ \t]+(\d{3})(?!\d)", re.IGNORECASE)
@@ -89,8 +91,8 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[bytes, int]:
     """The final head, and its status."""
     for _ in range(_MAX_INTERIM):
         line = await _read_line(reader)
-        while line in (b"\r\n", b"\n"):
-            line = await _read_line(reader)
+        for _ in range(_MAX_BLANKS):
+            line = await _read_line(reader) if line in (b"\r\n", b"\n") else line
         status = _STATUS.match(line)
         if not status:
             raise FetchError("protocol" if line else "empty", "the answer does not begin with a status")
@@ -161,7 +163,8 @@ async def _read_body(reader: asyncio.StreamReader, head: bytes, *, request: Requ
 def _length_of(fields: tuple[tuple[str, str], ...]) -> int | None:
     """The stated length; None where none is valid. Two that differ are how responses are smuggled."""
     values = {part.strip() for name, value in fields if name == "content-length" for part in value.split(",")}
-    lengths = {int(value) for value in values if value.isascii() and value.isdigit()}
+    digits = (value for value in values if value.isascii() and value.isdigit())
+    lengths = {int(value[:_MAX_DIGITS]) for value in digits}
     if len(lengths) > 1:
         raise FetchError("protocol", "two lengths that differ")
     return lengths.pop() if lengths else None
