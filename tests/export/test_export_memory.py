@@ -13,7 +13,7 @@ from sterna.archive.segments import SegmentStore
 PAGES, TEXT = 1_000, "tern " * 1_500  # of a segment; of a page
 MORE_BYTES = 52_000_000
 
-FEW, MANY = 8, 22  # segments; of fewer than eight not all are read at once
+FEW, MANY = 16, 32  # segments; of fewer not all buffers are in use yet
 
 # Exports as many of the segments as it is asked to, each time in a forked process; this tells the number of
 # rows and the most memory that it ever had.
