@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sterna.archive.parquet import batches_of, damage_named, filled
-from sterna.archive.rows import BATCH, SCHEMAS
+from sterna.archive.parquet import batches_of, damage_named, filled, schema_of
+from sterna.archive.rows import BATCH
 
 
 class _Group(NamedTuple):
@@ -84,7 +84,7 @@ def _ranges(path: Path) -> tuple[tuple[int, int, int], ...]:
 
 def _read(path: Path, group: int, *, columns: Sequence[str]) -> pa.Table:
     """These columns of a row group, sorted by batch, as nearly all are already."""
-    schema = pa.schema([SCHEMAS[path.name.split(".")[-2]].field(name) for name in columns])
+    schema = schema_of(path, columns)
     with damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         present = set(file.schema_arrow.names)
         rows = file.read_row_group(group, columns=[name for name in columns if name in present])

@@ -143,14 +143,24 @@ def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def rows_of(path: Path, columns: Sequence[str]) -> Iterator[Iterator[tuple[Any, ...]]]:
-    """The values of these columns, a row group at a time; None where the file lacks a column."""
-    schema = pa.schema([SCHEMAS[path.name.split(".")[-2]].field(name) for name in columns])
+    """The values of these columns, in pieces of some thousand rows; None where the file lacks a column."""
+    for rows in tables_in(path, columns):
+        yield zip(*(rows[name].to_pylist() for name in columns), strict=True)
+
+
+def tables_in(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """These columns, NULL where the file lacks one, in pieces of some thousand rows."""
+    schema = schema_of(path, columns)
     with damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         present = set(file.schema_arrow.names)
         wanted = [name for name in columns if name in present]
         for rows in file.iter_batches(_ROWS_AT_ONCE, columns=wanted):
-            whole = filled(pa.Table.from_batches([rows]), schema)
-            yield zip(*(whole[name].to_pylist() for name in columns), strict=True)
+            yield filled(pa.Table.from_batches([rows]), schema)
+
+
+def schema_of(path: Path, columns: Sequence[str]) -> pa.Schema:
+    """These columns of the table that a segment is of."""
+    return pa.schema([SCHEMAS[path.name.split(".")[-2]].field(name) for name in columns])
 
 
 @contextmanager

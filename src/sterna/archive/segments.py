@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sterna.archive.disk import (
     ASIDE,
@@ -28,6 +28,8 @@ from sterna.model import Page
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sterna.runtime.cell.confined import Confined
+
 FAN_IN = 16  # segments that are merged into one
 MAX_SEGMENT_BYTES = 512 << 20  # of a merged one
 _SUFFIX = ".parquet"
@@ -42,10 +44,13 @@ class SegmentStore:
         folder: Path,
         *,
         origin: Origin = NO_ORIGIN,
+        confined: "Confined | None" = None,
         on_step: OnStep = ignore_step,
         make_id: Callable[[], str] = new_id,
     ) -> None:
+        """With `confined` its processes read segments; without it this one does."""
         self._folder = folder
+        self._confined = confined
         self._origin = origin
         self._on_step = on_step
         self._make_id = make_id
@@ -80,12 +85,17 @@ class SegmentStore:
         """One durable segment of the next tier with all rows, in the order of their batches; removes none."""
         if len({segment.table for segment in segments}) != 1:
             raise ValueError("a merge needs segments of one table")
-        from sterna.archive.parquet import contents_of, merged  # noqa: PLC0415 - see there
-
         table, tier = segments[0].table, max(segment.tier for segment in segments) + 1
         paths = [self.path(segment.name) for segment in segments]
-        schema, rows = merged(table, paths)
-        return self.write(table, rows, schema=schema, tier=tier, contents=contents_of(paths))
+        if self._confined:
+            from sterna.archive import confined  # noqa: PLC0415 - see there
+
+            schema, rows, contents = confined.merged(self._confined, table, paths)
+        else:
+            from sterna.archive.parquet import contents_of, merged  # noqa: PLC0415 - see there
+
+            (schema, rows), contents = merged(table, paths), contents_of(paths)
+        return self.write(table, rows, schema=schema, tier=tier, contents=contents)
 
     def sweep(self, known: Collection[str]) -> list[str]:
         """Sets aside what a crash left: temporary files and segments that the manifest does not know."""
@@ -103,9 +113,36 @@ class SegmentStore:
 
     def last_batch(self, name: str) -> int:
         """The highest batch of a segment, as its footer says; 0 if it has none or cannot be read."""
+        if self._confined:
+            from sterna.archive import confined  # noqa: PLC0415 - see there
+
+            return confined.last_batch(self._confined, self.path(name))
         from sterna.archive.parquet import last_batch  # noqa: PLC0415 - see there
 
         return last_batch(self.path(name))
+
+    def rows(self, name: str, columns: Sequence[str]) -> Iterator[Iterator[tuple[Any, ...]]]:
+        """The values of these columns of a segment, in bounded pieces; None where it lacks a column."""
+        if self._confined:
+            from sterna.archive import confined  # noqa: PLC0415 - see there
+
+            return confined.rows_of(self._confined, self.path(name), columns)
+        from sterna.archive.parquet import rows_of  # noqa: PLC0415 - see there
+
+        return rows_of(self.path(name), columns)
+
+    def arrivals(
+        self, names: Sequence[str], *, after: int, upto: int, columns: Sequence[str]
+    ) -> "Iterator[pa.Table]":
+        """The rows of these segments that came with the batches after < batch <= upto, in their order."""
+        paths = list(map(self.path, names))
+        if self._confined:
+            from sterna.archive import confined  # noqa: PLC0415 - see there
+
+            return confined.arrivals(self._confined, paths, after=after, upto=upto, columns=columns)
+        from sterna.archive.arrivals import arrivals  # noqa: PLC0415 - see there
+
+        return arrivals(paths, after=after, upto=upto, columns=columns)
 
     def path(self, name: str) -> Path:
         return self._folder / name

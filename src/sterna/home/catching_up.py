@@ -152,12 +152,10 @@ class CatchingUp:
 
     def _rows(self, table: str, columns: Sequence[str]) -> Iterator[Iterator[tuple[Any, ...]]]:
         """The rows of the table by pieces of its segments; a damaged segment is said and left out."""
-        from sterna.archive.parquet import rows_of  # noqa: PLC0415 - Arrow takes a while to load
-
         for segment in self.ledger.segments():
             if segment.table == table:
                 try:
-                    yield from rows_of(self.segments.path(segment.name), columns)
+                    yield from self.segments.rows(segment.name, columns)
                 except DamagedSegment as error:
                     self.say(f"{error}; its rows are left out")
 

@@ -35,11 +35,12 @@ from sterna.home.ledger.records import NOTHING, UNDER_WAY, Counts
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump, host_name, is_private_name, load, settings_of
 from sterna.home.progress import Progress, Saved, Summary
+from sterna.home.requisites import COLUMNS, targets
 from sterna.home.requisites import crawler_of as requisites_crawler_of
-from sterna.home.requisites import targets
 from sterna.home.upkeep import keep_merging, recover, sign_of_age
 from sterna.model import REQUISITES, Budget, Crawler, Ended, Parcel, Program, Target, Visit
 from sterna.runtime.access import RuntimeConfig
+from sterna.runtime.cell.confined import Confined
 from sterna.runtime.cell.kernel import memory_bytes
 from sterna.runtime.runtime import Runtime, open_runtime
 from sterna.version import __version__
@@ -84,11 +85,13 @@ async def crawl(collection: CollectionFolder, options: Options, *, run: Run, pro
     with (
         collection.open_for_crawl(),
         closing(SqliteLedger(collection.ledger_path)) as ledger,
+        closing(Confined(collection.segments_folder)) as confined,
         ThreadPoolExecutor(1) as thread,
     ):
         collection.claim(ledger)
         desk = LedgerDesk(ledger, thread)
-        return await _Home(collection, options, desk=desk, run=run, progress=progress).crawl()
+        home = _Home(collection, options, desk=desk, confined=confined, run=run, progress=progress)
+        return await home.crawl()
 
 
 @dataclass(eq=False, repr=False)
@@ -99,6 +102,7 @@ class _Home:
     options: Options
     _: KW_ONLY
     desk: LedgerDesk
+    confined: Confined  # reads the segments of earlier runs
     run: Run
     progress: Progress
 
@@ -107,7 +111,9 @@ class _Home:
         self._ledger = self.desk.ledger
         self._etiquette = options.etiquette(__version__)
         origin = Origin(collection.id(), settings_of(options, blocked=self._ledger.blocked()))
-        self._segments = SegmentStore(collection.segments_folder, origin=origin, on_step=run.on_step)
+        self._segments = SegmentStore(
+            collection.segments_folder, origin=origin, confined=self.confined, on_step=run.on_step
+        )
         self._warc: WarcStore | None = None
         if options.warc:
             self._warc = WarcStore(
@@ -403,8 +409,8 @@ class _Home:
         upto, after, names = await self.desk.do(
             lambda ledger: (ledger.batch(), int(ledger.setting(REQUISITES) or -1), ledger.segments())
         )
-        paths = [self._segments.path(each.name) for each in names if each.table == "link"]
-        pieces = targets(paths, after=after, upto=upto)
+        links = [each.name for each in names if each.table == "link"]
+        pieces = targets(self._segments.arrivals(links, after=after, upto=upto, columns=COLUMNS))
         while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
             found = [each for each in piece if self._anywhere.may_visit(site_of(each.url))]
             await self.desk.do(partial(self._add_requisites, found, after))

@@ -4,22 +4,25 @@ They are the links to media of the pages that came since the last time, at any s
 them but what their style sheets name. They go into the WARC files, and into no table.
 """
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from sterna.archive.arrivals import arrivals
 from sterna.model import Crawler, Keep, Program, Scope, Target
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = ("from_url", "to_url", "rel")
 # All links to media but videos, sound, and the sizes of images that usual screens do not show.
 NEEDED = ("css", "font", "icon", "img", "script", "stylesheet")
 
 
-def targets(paths: Sequence[Path], *, after: int, upto: int) -> Iterator[list[Target]]:
-    """Yields what the pages of these batches need, in bounded pieces; `paths` are the files of links."""
-    for rows in arrivals(paths, after=after, upto=upto, columns=["from_url", "to_url", "rel"]):
+def targets(links: "Iterable[pa.Table]") -> Iterator[list[Target]]:
+    """Yields what pages need, for each table of their links; it has COLUMNS."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to load
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    for rows in links:
         needed = rows.filter(pc.is_in(rows["rel"], pa.array(NEEDED)))
         pairs = zip(needed["to_url"].to_pylist(), needed["from_url"].to_pylist(), strict=True)
         yield [Target(url, 1, referrer or "") for url, referrer in pairs if url]

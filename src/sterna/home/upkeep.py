@@ -8,13 +8,14 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from sterna.archive.manifest import Segment
 from sterna.archive.segments import SegmentStore, choose_merges
 from sterna.archive.warc import WarcStore
-from sterna.errors import DamagedSegment
+from sterna.errors import DamagedSegment, JailError
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.model import Hold
 from sterna.web.clock import Clock
 from sterna.web.politeness import TOTAL, Limits
 
 LOOK_SECONDS = 5.0
+REST_SECONDS = 600.0  # after the process that reads segments was killed again and again
 READER_GRACE_SECONDS = 120.0  # a query that began before a merge may still read the old segments
 
 _log = logging.getLogger(__name__)
@@ -65,6 +66,9 @@ async def keep_merging(ledger: LedgerDesk, segments: SegmentStore, *, clock: Clo
             except DamagedSegment as error:
                 damaged.add(error.path.name)
                 _log.warning("%s", error)
+            except JailError as error:
+                _log.warning("small segments are not merged for a while: %s", error)
+                await asyncio.sleep(REST_SECONDS)
 
 
 async def merge(

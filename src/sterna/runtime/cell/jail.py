@@ -224,6 +224,12 @@ def _lower(kind: int, soft: int, hard: int | None = None) -> None:
     resource.setrlimit(kind, wanted if most < 0 else (min(wanted[0], most), min(wanted[1], most)))
 
 
+def python_environment() -> dict[str, str]:
+    """What Python needs to find the same modules, and nothing that a process could leak."""
+    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONHOME") if name in os.environ}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **kept}
+
+
 def bubblewrap() -> tuple[str, ...]:
     """The command to run a warm parent in, if it is installed; a confined process cannot use it."""
     path = None if _confined else shutil.which("bwrap")

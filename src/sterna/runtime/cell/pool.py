@@ -16,7 +16,7 @@ import msgspec
 from sterna.errors import JailError
 from sterna.model import Record
 from sterna.runtime.cell import forker
-from sterna.runtime.cell.jail import JailLimits, bubblewrap
+from sterna.runtime.cell.jail import JailLimits, bubblewrap, python_environment
 from sterna.runtime.cell.kernel import memory_bytes
 
 _log = logging.getLogger(__name__)
@@ -325,9 +325,6 @@ class _KilledAtStart(ConnectionError):
 
 async def _spawn(command: tuple[str, ...]) -> _Parent:
     """A warm parent that has imported its module; OSError if it fails to start or ends before."""
-    # What Python needs to find the same modules, and nothing that a cell could leak.
-    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONHOME") if name in os.environ}
-    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **kept}
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     try:
@@ -335,7 +332,7 @@ async def _spawn(command: tuple[str, ...]) -> _Parent:
             *command,
             stdin=theirs.fileno(),
             stdout=asyncio.subprocess.DEVNULL,
-            env=environment,
+            env=python_environment(),
             start_new_session=True,
         )
     except BaseException:

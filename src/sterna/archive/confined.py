@@ -1,0 +1,161 @@
+"""Segments read by a confined process, which parses Parquet; here come Arrow tables, which are checked.
+
+The functions are those of `archive/parquet` and `archive/arrivals`; the works at the end are what runs there.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from sterna.archive import arrivals as segments_arrivals
+from sterna.archive import parquet
+from sterna.archive.manifest import Contents
+from sterna.archive.rows import SCHEMAS
+from sterna.errors import StorageError
+from sterna.model import Record
+from sterna.runtime.cell.confined import Confined
+
+FRAME_BYTES = 16 << 20  # of Arrow's columns in one frame, unless a single row has more
+
+_T = TypeVar("_T")
+_HERE = __name__
+
+
+class _Merge(Record, frozen=True):
+    table: str
+    paths: tuple[str, ...]
+
+
+class _Merging(Record, frozen=True):
+    names: tuple[str, ...]  # of the columns
+    contents: Contents
+
+
+class _Rows(Record, frozen=True):
+    path: str
+    columns: tuple[str, ...]
+
+
+class _Arrivals(Record, frozen=True):
+    paths: tuple[str, ...]
+    after: int
+    upto: int
+    columns: tuple[str, ...]
+
+
+# --- for the process that asks
+
+
+def merged(
+    confined: Confined, table: str, paths: Sequence[Path]
+) -> tuple[pa.Schema, Iterator[pa.Table], Contents]:
+    """The columns and rows of parquet.merged(), and what the labels of these files say together."""
+    frames = confined.stream(f"{_HERE}:merged_frames", packed(_Merge(table, _texts(paths))))
+    try:
+        said = unpacked(next(frames), _Merging)
+        schema = pa.schema([field for field in SCHEMAS[table] if field.name in said.names])
+    except BaseException:
+        frames.close()
+        raise
+    return schema, (table_of(frame, schema) for frame in frames), said.contents
+
+
+def last_batch(confined: Confined, path: Path) -> int:
+    return unpacked(confined.call(f"{_HERE}:last_batch_frame", packed(str(path))), int)
+
+
+def rows_of(confined: Confined, path: Path, columns: Sequence[str]) -> Iterator[Iterator[tuple[Any, ...]]]:
+    """The values of these columns, in bounded pieces; None where the file lacks a column."""
+    schema = parquet.schema_of(path, columns)
+    for frame in confined.stream(f"{_HERE}:rows_frames", packed(_Rows(str(path), tuple(columns)))):
+        whole = table_of(frame, schema)
+        yield zip(*(whole[name].to_pylist() for name in columns), strict=True)
+
+
+def arrivals(
+    confined: Confined, paths: Sequence[Path], *, after: int, upto: int, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The rows of the batches after < batch <= upto, in the order of their batches, in bounded pieces."""
+    if not paths or after >= upto:
+        return
+    schema = parquet.schema_of(paths[0], columns)
+    asked = _Arrivals(_texts(paths), after, upto, tuple(columns))
+    for frame in confined.stream(f"{_HERE}:arrivals_frames", packed(asked)):
+        yield table_of(frame, schema)
+
+
+def table_of(frame: bytes, schema: pa.Schema) -> pa.Table:
+    """The table in a frame; StorageError unless it is whole, and has this schema."""
+    table = read_table(frame)
+    if not table.schema.equals(schema):
+        raise StorageError(f"a confined process sent the columns {table.schema.names}, asked {schema.names}")
+    return table
+
+
+def read_table(frame: bytes) -> pa.Table:
+    """The table in a frame, whatever its columns; StorageError unless it is whole."""
+    try:
+        with pa.ipc.open_stream(frame) as stream:
+            table = stream.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise StorageError(f"a confined process sent a malformed table: {error}") from error
+    return table
+
+
+def unpacked(frame: bytes, kind: type[_T]) -> _T:
+    """The message in a frame; StorageError if it is malformed."""
+    try:
+        return msgspec.msgpack.decode(frame, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StorageError(f"a confined process sent a malformed answer: {error}") from error
+
+
+def _texts(paths: Sequence[Path]) -> tuple[str, ...]:
+    return tuple(str(path.absolute()) for path in paths)
+
+
+# --- works
+
+
+def merged_frames(request: bytes) -> Iterator[bytes]:
+    asked = msgspec.msgpack.decode(request, type=_Merge)
+    paths = [Path(path) for path in asked.paths]
+    schema, tables = parquet.merged(asked.table, paths)
+    yield packed(_Merging(tuple(schema.names), parquet.contents_of(paths)))
+    yield from frames_of(tables)
+
+
+def last_batch_frame(request: bytes) -> Iterator[bytes]:
+    yield packed(parquet.last_batch(Path(msgspec.msgpack.decode(request, type=str))))
+
+
+def rows_frames(request: bytes) -> Iterator[bytes]:
+    asked = msgspec.msgpack.decode(request, type=_Rows)
+    yield from frames_of(parquet.tables_in(Path(asked.path), asked.columns))
+
+
+def arrivals_frames(request: bytes) -> Iterator[bytes]:
+    asked = msgspec.msgpack.decode(request, type=_Arrivals)
+    paths = [Path(path) for path in asked.paths]
+    yield from frames_of(
+        segments_arrivals.arrivals(paths, after=asked.after, upto=asked.upto, columns=asked.columns)
+    )
+
+
+def packed(message: object) -> bytes:
+    return msgspec.msgpack.encode(message)
+
+
+def frames_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
+    """The tables as Arrow streams, in pieces of bounded size."""
+    for table in tables:
+        rows = max(1, table.num_rows * FRAME_BYTES // max(table.nbytes, 1))
+        for start in range(0, table.num_rows, rows):
+            out = pa.BufferOutputStream()
+            with pa.ipc.new_stream(out, table.schema) as stream:
+                stream.write_table(table.slice(start, rows))
+            yield out.getvalue().to_pybytes()
