@@ -6,14 +6,13 @@ from pathlib import Path
 
 from tests.killing import fork_on_demand
 
+from sterna.api.storage import open_manager
 from sterna.home.folder import CollectionFolder
-from sterna.storage.manager import Manager
 
 
 def store(folder: Path) -> None:
     collection, stop = CollectionFolder(folder), threading.Event()
-    manager = Manager(folder, collection=collection.id(), take=collection.snapshot, environ=os.environ)
-    with manager:
+    with open_manager(collection, environ=os.environ, warn=print) as manager:
         while True:
             manager.catch_up(collection.snapshot(), stop=stop)
             stop.wait(0.01)

@@ -82,6 +82,7 @@ class Stock:
         return Manager(
             self.folder,
             collection=self.collection.id(),
+            segments=self.collection.segments_folder,
             take=self.collection.snapshot,
             environ=environ or {},
             only=only,

@@ -16,6 +16,7 @@ from tests.storage.places import PostgresPlace
 from tests.storage.stock import Stock, page, pages
 
 from sterna.query.engine import Engine
+from sterna.storage import chunks
 from sterna.storage.commands import SqlCommand
 from sterna.storage.postgres import Copier, ManyInserter
 from sterna.storage.rows import ColumnRows
@@ -71,7 +72,15 @@ def connection(place: PostgresPlace) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def reads_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries run in this process, where a test can change how."""
+    monkeypatch.setattr(
+        "sterna.storage.sink.read_chunks", lambda _, *given, **named: chunks.read_chunks(*given, **named)
+    )
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch, reads_here: None) -> list[int]:
     """How many rows were written in columns, time after time; all queries are asked over all batches."""
     counts: list[int] = []
     as_csv = ColumnRows.as_csv
@@ -81,7 +90,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return as_csv(rows, places)
 
     monkeypatch.setattr(ColumnRows, "as_csv", counted)
-    monkeypatch.setattr("sterna.storage.chunks.is_by_row", lambda _: True)
+    monkeypatch.setattr(chunks, "is_by_row", lambda _: True)
     return counts
 
 
@@ -210,11 +219,12 @@ def test_row_with_nul_waits_alone(stock: Stock, place: PostgresPlace, written: l
     assert waiting[0] == waiting[1]
 
 
+@pytest.mark.usefixtures("reads_here")
 def test_many_pieces_and_a_refused_row_in_each(
     stock: Stock, place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sterna.storage.chunks.CHUNK_ROWS", 40)
-    monkeypatch.setattr("sterna.storage.chunks._FETCHED_ROWS", 20)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 40)
+    monkeypatch.setattr(chunks, "_FETCHED_ROWS", 20)
     for name in ("quick", "slow"):
         place.run(f"CREATE TABLE {name} (url text, size int CHECK (size % 40 <> 7))")
     stock.put(pages(0, 200))

@@ -213,9 +213,8 @@ def open_followers(
         if not collection.storage_path.exists():
             return None
         collection.check_links()
-        from sterna.storage.manager import Manager  # noqa: PLC0415 - slow to load
+        from sterna.api.storage import open_manager  # noqa: PLC0415 - slow to load
 
-        take = collection.snapshot
-        return Manager(collection.folder, collection=collection.id(), take=take, environ=environ, warn=warn)
+        return open_manager(collection, environ=environ, warn=warn)
 
     return {STORAGE: open_storage} | ({INDEX: open_index} if is_indexed else {})

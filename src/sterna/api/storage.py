@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import msgspec
 from sterna.archive.manifest import Snapshot
 from sterna.errors import ConfigError, EmptyCollection, UsageError, command
 from sterna.home.folder import CollectionFolder
+from sterna.runtime.cell.confined import Confined
 from sterna.storage.checks import Finding, check_databases, check_rules
 from sterna.storage.config import Config, check_part, merged, read_config, write_config
 from sterna.storage.manager import Manager
@@ -34,12 +35,11 @@ def add_rules(collection: CollectionFolder, file: Path) -> tuple[list[Change], l
     Raises ConfigError, and changes nothing, if anything in the file is wrong.
     """
     collection.check()
-    folder = collection.folder
     old = read_config(collection.storage_path) if collection.storage_path.exists() else Config()
     new = _with_folders(read_config(file, is_part=True), file.absolute().parent)
     config = merged(old, new)
     check_part(file, config)
-    findings = list(check_rules(config, folder=folder, snapshot=_snapshot(collection)))
+    findings = _checked_rules(config, collection)
     wrong = [each for each in findings if each.fault and not each.may_come]
     if wrong:
         raise ConfigError(f"{file}: {wrong[0].what}: {wrong[0].fault}")
@@ -68,7 +68,7 @@ def check_storage(collection: CollectionFolder, *, environ: Mapping[str, str]) -
     config, folder = rules_of(collection), collection.folder
     return [
         *check_databases(config, folder=folder, environ=environ),
-        *check_rules(config, folder=folder, snapshot=_snapshot(collection)),
+        *_checked_rules(config, collection),
     ]
 
 
@@ -101,9 +101,7 @@ def run_rules(
     """Stores what is not stored yet, and returns how far it came; `is_following` goes on until `stop`."""
     rules_of(collection)
     collection.check_links()
-    id, take = collection.id(), collection.snapshot
-    manager = Manager(collection.folder, collection=id, take=take, environ=environ, warn=warn, only=rule)
-    with manager:
+    with open_manager(collection, environ=environ, warn=warn, only=rule) as manager:
         if is_again:
             manager.forget()
         with show(manager):
@@ -111,6 +109,28 @@ def run_rules(
             while is_following and not stop.wait(LOOK_SECONDS):
                 manager.catch_up(collection.snapshot(), stop=stop)
     return manager.standings()
+
+
+def open_manager(
+    collection: CollectionFolder, *, environ: Mapping[str, str], warn: Callable[[str], None], only: str = ""
+) -> Manager:
+    """What applies the rules of a collection, or one of them, as a context."""
+    return Manager(
+        collection.folder,
+        collection=collection.id(),
+        segments=collection.segments_folder,
+        take=collection.snapshot,
+        environ=environ,
+        warn=warn,
+        only=only,
+    )
+
+
+def _checked_rules(config: Config, collection: CollectionFolder) -> list[Finding]:
+    with closing(Confined(collection.segments_folder)) as confined:
+        return list(
+            check_rules(config, folder=collection.folder, snapshot=_snapshot(collection), confined=confined)
+        )
 
 
 def _snapshot(collection: CollectionFolder) -> Snapshot:

@@ -10,9 +10,10 @@ from sqlalchemy.exc import DBAPIError
 from sterna.archive.manifest import Snapshot
 from sterna.errors import QueryError, UnknownTable
 from sterna.model import Record
-from sterna.storage.chunks import columns_of
+from sterna.runtime.cell.confined import Confined
 from sterna.storage.commands import Command, Functions, SqlCommand, command_of
 from sterna.storage.config import Config, RuleSpec
+from sterna.storage.confined import columns_of
 from sterna.storage.connections import Database, Fault
 from sterna.storage.statements import Statement, statements_of
 
@@ -28,8 +29,8 @@ class Finding(Record, frozen=True, kw_only=True):
     may_come: bool = False  # it may work later: no crawler has sent such a template yet
 
 
-def check_rules(config: Config, *, folder: Path, snapshot: Snapshot) -> Iterator[Finding]:
-    """Checks commands and queries without any database."""
+def check_rules(config: Config, *, folder: Path, snapshot: Snapshot, confined: Confined) -> Iterator[Finding]:
+    """Checks commands and queries without any database; `confined` runs these."""
     functions, commands = Functions(), dict[str, Command]()
     for name, spec in config.commands.items():
         commands[name] = command_of(name, spec, folder=folder, functions=functions)
@@ -39,7 +40,7 @@ def check_rules(config: Config, *, folder: Path, snapshot: Snapshot) -> Iterator
         for number, store in enumerate(rule.store):
             what = f"rule {name}, store {number + 1}" if len(rule.store) > 1 else f"rule {name}"
             needed = [commands[each] for each in store.commands]
-            yield _found(what, _check_store, rule, number, needed, snapshot)
+            yield _found(what, _check_store, confined, rule, number, needed, snapshot)
 
 
 def check_databases(config: Config, *, folder: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -67,8 +68,10 @@ def _found(what: str, look: Callable[..., None], *given: object) -> Finding:
     return Finding(what=what)
 
 
-def _check_store(rule: RuleSpec, number: int, commands: list[Command], snapshot: Snapshot) -> None:
-    columns = columns_of(rule, number, snapshot=snapshot)
+def _check_store(
+    confined: Confined, rule: RuleSpec, number: int, commands: list[Command], snapshot: Snapshot
+) -> None:
+    columns = columns_of(confined, rule, number, snapshot=snapshot)
     twice = sorted({column for column in columns if columns.count(column) > 1})
     if twice:
         raise Fault(f"the query gives {twice[0]!r} twice: rename one of them with AS")

@@ -1,8 +1,9 @@
-"""What a rule's queries answer for a range of batches, in chunks of bounded size."""
+"""What a rule's queries answer for a range of batches, in chunks of bounded size.
+
+Runs in a confined process: see storage/confined.
+"""
 
 from collections.abc import Collection, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain, islice
@@ -66,15 +67,8 @@ def read_chunks(
         spans = [(batch - 1, batch) for batch in _batches(rule.crawler, snapshot, after=after, upto=upto)]
         in_columns = ()  # for few rows, asking for their types costs more than it saves
     for first, last in spans:
-        with (
-            _engine(rule, snapshot, after=first, upto=last) as engine,
-            closing(_answers(engine, rule, steps, batch=last, in_columns=in_columns)) as answers,
-            ThreadPoolExecutor(1) as maker,
-        ):
-            coming = maker.submit(next, answers, None)
-            while chunk := coming.result():
-                coming = maker.submit(next, answers, None)  # read while a database stores this one
-                yield chunk
+        with _engine(rule, snapshot, after=first, upto=last) as engine:
+            yield from _answers(engine, rule, steps, batch=last, in_columns=in_columns)
 
 
 def columns_of(rule: RuleSpec, step: int, *, snapshot: Snapshot) -> tuple[str, ...]:

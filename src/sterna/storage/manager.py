@@ -15,6 +15,7 @@ from typing import Self
 
 from sterna.archive.manifest import Snapshot
 from sterna.errors import ConfigError, SternaError, UsageError
+from sterna.runtime.cell.confined import Confined
 from sterna.storage import config
 from sterna.storage.commands import Functions
 from sterna.storage.config import Config, ConfigFile
@@ -39,6 +40,7 @@ class Manager:
     folder: Path
     _: KW_ONLY
     collection: str
+    segments: Path  # the folder of what is stored
     take: Callable[[], Snapshot]  # gives a new snapshot of the collection
     environ: Mapping[str, str]
     warn: Callable[[str], None] = lambda _text: None
@@ -48,6 +50,7 @@ class Manager:
         self._file = ConfigFile(self.folder / config.NAME)
         self._board = Board(self.folder / STATUS_NAME)
         self._functions = Functions()
+        self._confined = Confined(self.segments)
         # Changed by the thread that calls catch_up().
         self._workers: list[Worker] = []
         self._left: list[Worker] = []  # asked to end, possibly still in a transaction
@@ -61,6 +64,7 @@ class Manager:
         self._leave_all()
         for worker in self._left:
             worker.join(_LEAVE_SECONDS)
+        self._confined.close()
         self._board.write(is_last=True)
 
     @property
@@ -125,7 +129,13 @@ class Manager:
             name: Database(name, spec, folder=self.folder, environ=self.environ)
             for name, spec in config.connections.items()
         }
-        make = partial(Sink, collection=self.collection, folder=self.folder, functions=self._functions)
+        make = partial(
+            Sink,
+            collection=self.collection,
+            folder=self.folder,
+            functions=self._functions,
+            confined=self._confined,
+        )
         return [
             make(rule, config, databases[connection])
             for rule in ([self.only] if self.only else config.rules)

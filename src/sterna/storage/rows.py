@@ -134,10 +134,10 @@ class ColumnRows(Sequence[Row]):
     """The rows of an Arrow table, the same as DuckDB itself would give; made on demand."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._table = table
+        self.table = table  # read-only
 
     def __len__(self) -> int:
-        return int(self._table.num_rows)
+        return int(self.table.num_rows)
 
     def __getitem__(self, index: Any) -> Any:
         return self._rows[index]
@@ -149,17 +149,17 @@ class ColumnRows(Sequence[Row]):
     def _rows(self) -> list[Row]:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'").fetchall()
-            return connection.from_arrow(self._table).fetchall()
+            return connection.from_arrow(self.table).fetchall()
 
     def kinds(self, places: Sequence[int]) -> list[type] | None:
         """The Python types of these columns, apart from NULL; None if one of them has no single type."""
-        columns = [self._table.column(place) for place in places]
+        columns = [self.table.column(place) for place in places]
         return [_KINDS[column.type] for column in columns] if all(map(_is_regular, columns)) else None
 
     def as_csv(self, places: Sequence[int]) -> memoryview:
         """These columns as CSV; NULL is an empty field, everything else is quoted."""
         out = pa.BufferOutputStream()
-        csv.write_csv(self._table.select(list(places)), out, _AS_CSV)
+        csv.write_csv(self.table.select(list(places)), out, _AS_CSV)
         return memoryview(out.getvalue())
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from sterna.archive.manifest import Snapshot
+from sterna.runtime.cell.confined import Confined
 from sterna.storage import position
-from sterna.storage.chunks import Chunk, read_chunks
+from sterna.storage.chunks import Chunk
 from sterna.storage.commands import Command, Functions, command_of
 from sterna.storage.config import Config
+from sterna.storage.confined import read_chunks
 from sterna.storage.connections import Database, Fault, FaultKind
 from sterna.storage.position import Key, Position, RefusedRow, RefusedRows
 from sterna.storage.postgres import NotApplicable
@@ -46,6 +48,7 @@ class Sink:
     collection: str
     folder: Path
     functions: Functions
+    confined: Confined  # reads the archive
 
     def __post_init__(self) -> None:
         # As last read from the database; changed by the worker's thread.
@@ -151,6 +154,7 @@ class Sink:
         # They store whole columns as long as no row is refused.
         plain = [step for step, commands in self._steps.items() if all(each.is_plain for each in commands)]
         chunks = read_chunks(
+            self.confined,
             self._rule,
             list(self._steps),
             snapshot=snapshot,
