@@ -1,4 +1,4 @@
-"""The child that follows a crawl, as the crawl sees it; here programs of a few lines stand for it."""
+"""The children that follow a crawl, as the crawl sees them; here programs of a few lines stand for them."""
 
 import asyncio
 import os
@@ -16,10 +16,11 @@ from sterna.home.crawl import Run
 from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options
 
-# Each begins by noting its own process and what it was started with.
+# Each begins by noting its own process, what it was started with, and what of its environment it sees.
 BEGIN = """
 import os, pathlib, signal, sys, time
-pathlib.Path({note!r}).write_text(f"{{os.getpid()}} {{' '.join(sys.argv[1:])}}")
+what, secret = sys.argv[1], os.environ.get("DATABASE_PASSWORD", "-")
+pathlib.Path({note!r} + what).write_text(f"{{os.getpid()}} {{secret}} {{' '.join(sys.argv[1:])}}")
 """
 TO_THE_END = "sys.stdin.read()"
 DEAF = """signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -40,17 +41,24 @@ def told() -> Told:
 
 @pytest.fixture
 def note(tmp_path: Path) -> Path:
-    return tmp_path / "note"
+    """The one of the child that indexes."""
+    return tmp_path / "note-index"
+
+
+@pytest.fixture
+def storage_note(tmp_path: Path) -> Path:
+    return tmp_path / "note-storage"
 
 
 @pytest.fixture
 def run(
-    tmp_path: Path, told: Told, note: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, told: Told, note: Path, storage_note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., None]]:
-    """Runs a crawl of a few commits, with such a program for its child."""
+    """Runs a crawl of a few commits, with such a program for its children."""
 
     def run(program: str, during: Callable[[], None] = lambda: None, *, index: bool = True) -> None:
-        code = BEGIN.format(note=str(note)) + program
+        monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")
+        code = BEGIN.format(note=str(tmp_path / "note-")) + program
         monkeypatch.setattr(module, "COMMAND", (sys.executable, "-c", code))
         options = Options(index=index)
         crawl = Run(stop=asyncio.Event())
@@ -66,8 +74,8 @@ def run(
             assert not crawl.on_parcels(())
 
     yield run
-    if note.exists():
-        assert not is_alive(pid_of(note)), "a child is left behind"
+    for each in (note, storage_note):
+        assert not each.exists() or not is_alive(pid_of(each)), "a child is left behind"
 
 
 def pid_of(note: Path) -> int:
@@ -97,7 +105,7 @@ def test_child_starts_with_the_first_commit_and_ends_when_its_input_is_closed(
     run: Callable[..., None], told: Told, note: Path, tmp_path: Path
 ) -> None:
     run(TO_THE_END, begun(note))
-    assert note.read_text().split()[1:] == ["--parent", str(os.getpid()), "--", str(tmp_path)]
+    assert note.read_text().split()[1:] == ["-", "index", "--parent", str(os.getpid()), "--", str(tmp_path)]
     assert (told.warnings, told.shown) == ([], [""])
 
 
@@ -106,29 +114,42 @@ def test_without_an_index_and_without_storage_there_is_no_child(run: Callable[..
     assert not note.exists()
 
 
-def test_storage_rules_that_come_later_start_it_without_the_index(
-    run: Callable[..., None], note: Path, tmp_path: Path
+def test_storage_rules_that_come_later_start_another_which_has_the_passwords(
+    run: Callable[..., None], note: Path, storage_note: Path, tmp_path: Path
 ) -> None:
-    run(TO_THE_END, lambda: (tmp_path / "storage.toml").write_text(""), index=False)
-    assert "--no-index" in note.read_text()
+    run(TO_THE_END, lambda: (tmp_path / "storage.toml").write_text(""))
+    assert note.read_text().split()[1:3] == ["-", "index"]
+    assert storage_note.read_text().split()[1:3] == ["hunter2", "storage"]
 
 
-def test_what_it_says_is_handed_on(run: Callable[..., None], told: Told, tmp_path: Path) -> None:
+def test_what_they_say_is_handed_on_together(run: Callable[..., None], told: Told, tmp_path: Path) -> None:
     (tmp_path / "storage.toml").touch()
     said = (
         '{"warning": "index: the disk is full"}',
         "some library: hello",
-        '{"left": {"index": 1200}}',
-        '{"left": {"index": 1, "storage": 3}}',
-        '{"left": {"index": 0}}',
+        '{"left": 1200}',
+        '{"left": 1}',
+        '{"left": 0}',
     )
-    run(f"print({chr(10).join(said)!r})")
+    # The one that stores speaks once the other has spoken.
+    spoken = tmp_path / "spoken"
+    run(f"""
+spoken = pathlib.Path({str(spoken)!r})
+if what == "index":
+    print({chr(10).join(said)!r}, flush=True)
+    spoken.touch()
+else:
+    while not spoken.exists(): time.sleep(0.01)
+    time.sleep(0.2)
+    print('{{"left": 3}}')
+""")
     by_hand = f"sterna index {tmp_path} and sterna storage run {tmp_path}"
     assert told.warnings == ["index: the disk is full"]
     assert told.shown == [
         f"indexing: 1,200 pages left (Ctrl-C leaves the rest to: {by_hand})",
-        f"indexing: 1 page left, storing: 3 to go (Ctrl-C leaves the rest to: {by_hand})",
+        f"indexing: 1 page left (Ctrl-C leaves the rest to: {by_hand})",
         f"indexing: nearly done (Ctrl-C leaves the rest to: {by_hand})",
+        f"indexing: nearly done, storing: 3 to go (Ctrl-C leaves the rest to: {by_hand})",
         "",
     ]
 
@@ -143,7 +164,7 @@ def test_death_is_one_warning_and_the_crawl_goes_on(
 
     run(TO_THE_END, kill)
     assert told.warnings == [
-        f"pages are no longer indexed and stored (exit code -9); afterwards: sterna index {tmp_path}"
+        f"pages are no longer indexed (exit code -9); afterwards: sterna index {tmp_path}"
     ]
 
 

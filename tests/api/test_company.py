@@ -13,7 +13,7 @@ from sterna.home.folder import CollectionFolder
 from sterna.home.ledger.records import Change
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
-# A company of one follower, which takes each batch and says so, or never comes back.
+# A follower that takes each batch and says so, or never comes back.
 PROGRAM = """
 import os, signal, sys, threading
 from pathlib import Path
@@ -40,7 +40,7 @@ class One:
         self.batch = snapshot.batch
 
 collection = CollectionFolder(Path(folder))
-company = Company(collection, {"storage": One}, say=say_json, parent=int(parent) or os.getppid())
+company = Company("storage", collection, One, say=say_json, parent=int(parent) or os.getppid())
 signal.signal(signal.SIGTERM, lambda *_: company.stop())
 is_good = company.run()
 sys.exit(0 if is_good else 1)
@@ -75,7 +75,7 @@ def test_it_tells_what_is_left_after_the_end_of_the_crawl(folder: Path) -> None:
     process = start(folder, "slow")
     out, _ = process.communicate(timeout=30)
     said = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    assert said[0] == {"left": {"storage": 2}}
+    assert said[0] == {"left": 2}
 
 
 def test_without_its_parent_it_ends_at_once_though_its_input_is_open(folder: Path) -> None:

@@ -108,6 +108,19 @@ def test_run_with_nothing_to_fetch_completes_the_index_that_a_killed_one_left(
     assert index_of(folder) == {"is_there": True, "pages_left": 0, "trouble": ""}
 
 
+def test_process_that_indexes_is_confined_and_has_nothing_of_the_environment(
+    server: PageServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")
+    process, follower = slow_crawl(server, tmp_path / "c")
+    status = Path(f"/proc/{follower}/status").read_text()
+    environment = Path(f"/proc/{follower}/environ").read_bytes()
+    kill(process)
+    assert "NoNewPrivs:\t1\n" in status
+    assert "Seccomp:\t2\n" in status
+    assert b"hunter2" not in environment
+
+
 def test_killed_follower_is_one_warning_and_the_crawl_goes_on(server: PageServer, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     process, follower = slow_crawl(server, folder)

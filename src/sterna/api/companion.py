@@ -1,8 +1,11 @@
-"""The child process beside a crawl that indexes and stores what comes in, as the crawl sees it.
+"""The child processes beside a crawl that index and store what comes in, as the crawl sees them.
 
-It starts with the first commit, or at the end of a run without one: an earlier run may have been killed
-before its own child was done. It ends after the crawl. If it fails, the crawl continues; the rest is done by
-the next crawl or by hand.
+The one that indexes parses what may be a stranger's, and is confined to the collection; the one that stores
+has the databases' passwords, and runs if there are rules for it.
+
+Each starts with the first commit that has work for it, or at the end of a run without one: an earlier run
+may have been killed before its own children were done. They end after the crawl. If one fails, the crawl
+continues; the rest is done by the next crawl or by hand.
 """
 
 import os
@@ -14,12 +17,13 @@ from contextlib import contextmanager
 
 import msgspec
 
-from sterna.api.followers import INDEX, Report
+from sterna.api.followers import INDEX, STORAGE, Report
 from sterna.errors import command
 from sterna.home.crawl import Run
 from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options
 from sterna.model import Parcel
+from sterna.runtime.cell.confined import environment
 
 LEAVE_SECONDS = 10.0
 LOOK_SECONDS = 0.5
@@ -33,96 +37,158 @@ Tell = Callable[[str], None]
 def attended(
     collection: CollectionFolder, options: Options, *, run: Run, warn: Tell, show: Tell
 ) -> Iterator[None]:
-    """Starts the process with the first commit of the run, and waits at the end for what is left.
+    """Starts the processes with the first commit of the run, and waits at the end for what is left.
 
     Ctrl-C, or an error of the crawl, leaves the rest for the next time.
     """
-    child = _Child(collection, is_indexed=options.index, warn=warn, show=show)
+    children = _Children(collection, is_indexed=options.index, warn=warn, show=show)
     on_parcels = run.on_parcels
 
     def take(parcels: tuple[Parcel, ...]) -> bool:
-        child.note_commit()
+        children.note_commit()
         return on_parcels(parcels)
 
     run.on_parcels = take
     try:
         yield
     except BaseException:
-        child.leave()
+        children.leave()
         raise
-    child.finish()
+    children.finish()
 
 
-class _Child:
+class _Children:
+    """The processes of one crawl, and the line that shows how much they have left."""
+
     def __init__(self, collection: CollectionFolder, *, is_indexed: bool, warn: Tell, show: Tell) -> None:
         self._collection = collection
         self._is_indexed = is_indexed
         self._warn = warn
         self._show = show
-        self._has_begun = False
+        self._begun: dict[str, _Child] = {}
+        self._lock = threading.Lock()
+        self._left: dict[str, int] = {}  # as last reported; under the lock
+
+    def note_commit(self) -> None:
+        """Starts those that have something to do, each once."""
+        for name, rest in self._rest().items():
+            if name not in self._begun:
+                self._begun[name] = _Child(name, self._collection, rest, warn=self._warn, show=self._take)
+
+    def finish(self) -> None:
+        """Waits until everything is done, also what an earlier run left; Ctrl-C leaves the rest."""
+        if self._rest().keys() - self._begun and self._collection.snapshot().batch:
+            self.note_commit()
+        if not self._begun:
+            return
+        try:
+            for child in self._begun.values():
+                child.close()
+            for child in self._begun.values():
+                child.wait()
+        except KeyboardInterrupt:
+            self._show("")
+            self.leave()
+            self._warn(f"left for the next time: {self._by_hand()}")
+            return
+        self._show("")
+
+    def leave(self) -> None:
+        for child in self._begun.values():
+            child.terminate()
+        for child in self._begun.values():
+            child.end()
+
+    def _rest(self) -> dict[str, str]:
+        """The commands that would do by hand what is to be done."""
+        rest = {}
+        if self._is_indexed:
+            rest[INDEX] = command("index", self._collection.folder)
+        if self._collection.storage_path.exists():
+            rest[STORAGE] = command("storage", "run", self._collection.folder)
+        return rest
+
+    def _by_hand(self) -> str:
+        return " and ".join(self._rest().values())
+
+    def _take(self, name: str, left: int) -> None:
+        """Shows what is left of all; the reports come in threads."""
+        with self._lock:
+            self._left[name] = left
+            shown = ", ".join(
+                f"{_WORK[each]}: {_amount(each, self._left[each])}" for each in sorted(self._left)
+            )
+            self._show(f"{shown} (Ctrl-C leaves the rest to: {self._by_hand()})")
+
+
+_WORK = {INDEX: "indexing", STORAGE: "storing"}
+_DONE = {INDEX: "indexed", STORAGE: "stored"}
+
+
+def _amount(name: str, left: int) -> str:
+    if not left:
+        return "nearly done"
+    if name != INDEX:
+        return f"{left:,} to go"
+    return "1 page left" if left == 1 else f"{left:,} pages left"
+
+
+class _Child:
+    """A process that is started at once; a thread listens to it."""
+
+    def __init__(
+        self,
+        name: str,
+        collection: CollectionFolder,
+        rest: str,
+        *,
+        warn: Tell,
+        show: Callable[[str, int], None],
+    ) -> None:
+        self._name = name
+        self._rest = rest
+        self._warn = warn
+        self._show = show
         self._process: subprocess.Popen[bytes] | None = None
         # Set by the listening thread. Its join() would not do: Ctrl-C in it makes a thread count as ended.
         self._ended = threading.Event()
         self._is_left = False
         self._has_warned = False  # changed by the thread alone
-
-    def note_commit(self) -> None:
-        """Starts the process, once and if there is anything for it to do."""
-        if self._has_begun or not self._rest():
-            return
-        self._has_begun = True
-        command = [*COMMAND, "--parent", str(os.getpid()), *([] if self._is_indexed else ["--no-index"])]
         try:
             # A process group of its own: Ctrl-C goes to the crawl, which ends this process in time.
             self._process = subprocess.Popen(  # noqa: S603 - our own
-                [*command, "--", str(self._collection.folder)],
+                [*COMMAND, name, "--parent", str(os.getpid()), "--", str(collection.folder)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                env=None if name == STORAGE else environment(),  # which may have passwords
                 process_group=0,
             )
         except OSError as error:
-            self._warn(f"pages are not indexed and stored ({error.strerror}); afterwards: {self._rest()}")
+            self._ended.set()
+            self._warn(f"pages are not {_DONE[name]} ({error.strerror}); afterwards: {rest}")
             return
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
 
-    def finish(self) -> None:
-        """Waits until everything is done, also what an earlier run left; Ctrl-C leaves the rest."""
-        if not self._has_begun and self._rest() and self._collection.snapshot().batch:
-            self.note_commit()
-        if self._process is None:
-            return
-        try:
-            self._close()
-            while not self._ended.wait(LOOK_SECONDS):
-                pass  # a Ctrl-C that arrives just before the wait is noticed only when it wakes
-        except KeyboardInterrupt:
-            self._show("")
-            self.leave()
-            self._warn(f"left for the next time: {self._rest()}")
-            return
-        self._show("")
-
-    def leave(self) -> None:
-        if self._process is None:
-            return
-        self._is_left = True
-        self._close()
-        self._process.terminate()
-        if not self._ended.wait(LEAVE_SECONDS):
-            self._process.kill()
-
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Tells it that the crawl is over."""
         if self._process and self._process.stdin:
             self._process.stdin.close()
 
-    def _rest(self) -> str:
-        """The commands that would do the same by hand."""
-        commands = {
-            command("index", self._collection.folder): self._is_indexed,
-            command("storage", "run", self._collection.folder): self._collection.storage_path.exists(),
-        }
-        return " and ".join(each for each, is_wanted in commands.items() if is_wanted)
+    def wait(self) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            pass  # a Ctrl-C that arrives just before the wait is noticed only when it wakes
+
+    def terminate(self) -> None:
+        """Has it leave the rest."""
+        self._is_left = True
+        self.close()
+        if self._process:
+            self._process.terminate()
+
+    def end(self) -> None:
+        if self._process and not self._ended.wait(LEAVE_SECONDS):
+            self._process.kill()
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         """Passes on what the process reports, until it ends."""
@@ -138,7 +204,7 @@ class _Child:
             is_known = self._is_left or (self._has_warned and code > 0)
             if code and not is_known:
                 reason = f"exit code {code}" + (f": {last_words}" if last_words else "")
-                self._warn(f"pages are no longer indexed and stored ({reason}); afterwards: {self._rest()}")
+                self._warn(f"pages are no longer {_DONE[self._name]} ({reason}); afterwards: {self._rest}")
         finally:
             self._ended.set()
 
@@ -146,13 +212,5 @@ class _Child:
         if report.warning:
             self._has_warned = True
             self._warn(report.warning)
-        shown = []
-        for name, count in report.left.items():
-            if name == INDEX:
-                amount = "1 page left" if count == 1 else f"{count:,} pages left"
-            else:
-                amount = f"{count:,} to go"
-            work = "indexing" if name == INDEX else "storing"
-            shown.append(f"{work}: {amount if count else 'nearly done'}")
-        if shown:
-            self._show(f"{', '.join(shown)} (Ctrl-C leaves the rest to: {self._rest()})")
+        if report.left is not None:
+            self._show(self._name, report.left)

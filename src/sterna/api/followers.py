@@ -1,4 +1,4 @@
-"""The followers of a collection: they index and store what a crawl brings in, in a process beside it."""
+"""The followers of a collection: they index and store what a crawl brings in, each in a process beside it."""
 
 import os
 import select
@@ -26,7 +26,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line that the process writes for the crawl that started it."""
 
     warning: str = ""
-    left: dict[str, int] = {}  # pages to be indexed, batches to be stored; 0: about to end
+    left: int | None = None  # pages to be indexed, or batches to be stored; 0: about to end
 
 
 class Follower(Protocol):
@@ -48,7 +48,7 @@ Open = Callable[[], AbstractContextManager[Follower] | None]  # None: there is n
 
 @dataclass(slots=True, eq=False)
 class Pursuit:
-    """Runs one follower, in a thread of its own, so that none delays another."""
+    """Runs a follower, in a thread, until the crawl is over."""
 
     name: str
     open_follower: Open
@@ -115,106 +115,89 @@ class Pursuit:
 
 
 class Company:
-    """The followers of a collection, each in a thread of its own, until the crawl is over."""
+    """Keeps a follower beside a crawl, and ends it when the crawl is over or was killed."""
 
     def __init__(
         self,
+        name: str,
         collection: CollectionFolder,
-        openers: Mapping[str, Open],
+        open_follower: Open,
         *,
         say: Callable[[Report], None],
         parent: int | None,
     ) -> None:
-        """`parent` is the process id of the crawl: if it dies, the followers stop at once."""
+        """`parent` is the process id of the crawl: if it dies, the follower stops at once."""
         self._collection = collection
         self._say = say
         self._parent = parent
         self._over = threading.Event()  # the crawl is
         self._stopped = threading.Event()
-        self._pursuits = [
-            Pursuit(
-                name,
-                open_follower,
-                take=collection.snapshot,
-                wait=self._over.wait,
-                stop=self._stopped,
-                warn=lambda text: say(Report(warning=text)),
-            )
-            for name, open_follower in openers.items()
-        ]
-        self._threads = [threading.Thread(target=each.run, daemon=True) for each in self._pursuits]
+        self._pursuit = Pursuit(
+            name,
+            open_follower,
+            take=collection.snapshot,
+            wait=self._over.wait,
+            stop=self._stopped,
+            warn=lambda text: say(Report(warning=text)),
+        )
+        self._thread = threading.Thread(target=self._pursuit.run, daemon=True)
 
     def stop(self) -> None:
-        """Ends all of them; what is left is done the next time."""
+        """Ends it; what is left is done the next time."""
         self._stopped.set()
         self._over.set()
 
     def run(self) -> bool:
-        """Returns when all of them are done; False if one failed unexpectedly."""
-        for thread in self._threads:
-            thread.start()
-        while self._is_at_work() and not self._over.is_set():
+        """Returns when it is done; False if it failed unexpectedly."""
+        self._thread.start()
+        while self._thread.is_alive() and not self._over.is_set():
             ready, _, _ = select.select([0], [], [], LOOK_SECONDS)
             if ready and not os.read(0, 4096):
                 self._over.set()  # standard input is closed
             self._check_parent()
         told_at = time.monotonic()
-        while self._is_at_work() and not self._stopped.is_set():
-            self._join(LOOK_SECONDS)
+        while self._thread.is_alive() and not self._stopped.is_set():
+            self._thread.join(LOOK_SECONDS)
             self._check_parent()
             if time.monotonic() - told_at >= TELL_SECONDS:
                 self._tell_left()
                 told_at = time.monotonic()
-        self._join(STOP_SECONDS)
-        if self._is_at_work():
-            os._exit(1)  # one hangs; what it has not committed does not count
-        return not any(pursuit.is_broken for pursuit in self._pursuits)
+        self._thread.join(STOP_SECONDS)
+        if self._thread.is_alive():
+            os._exit(1)  # it hangs; what it has not committed does not count
+        return not self._pursuit.is_broken
 
     def _check_parent(self) -> None:
         """A crawl that was killed closes standard input too, but nothing waits for the rest."""
         if self._parent is not None and os.getppid() != self._parent:
             self.stop()
 
-    def _is_at_work(self) -> bool:
-        return any(thread.is_alive() for thread in self._threads)
-
-    def _join(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        for thread in self._threads:
-            thread.join(max(until - time.monotonic(), 0))
-
     def _tell_left(self) -> None:
         from sterna.archive.arrivals import count  # noqa: PLC0415 - Arrow takes a while to load
 
-        left = {}
+        if not (self._thread.is_alive() and self._pursuit.follower):
+            return
         with suppress(SternaError):  # only a report; the follower itself reports what is wrong
-            for each, thread in zip(self._pursuits, self._threads, strict=True):
-                snapshot = self._collection.snapshot()
-                if not (thread.is_alive() and each.follower):
-                    continue
-                left[each.name] = snapshot.batch - each.batch
-                if each.name == INDEX:
-                    pages = snapshot.tables["page"]
-                    left[INDEX] = count(pages, after=each.batch, upto=snapshot.batch)
+            snapshot, batch = self._collection.snapshot(), self._pursuit.batch
+            left = snapshot.batch - batch
+            if self._pursuit.name == INDEX:
+                left = count(snapshot.tables["page"], after=batch, upto=snapshot.batch)
             self._say(Report(left=left))
 
 
-def open_followers(
-    collection: CollectionFolder, *, is_indexed: bool, environ: Mapping[str, str], warn: Callable[[str], None]
-) -> dict[str, Open]:
-    """The followers of a collection by their names; each is opened when it is first needed."""
+def open_index(collection: CollectionFolder) -> AbstractContextManager[Follower]:
+    from sterna.search.indexer import Indexer  # noqa: PLC0415 - slow to load
 
-    def open_index() -> AbstractContextManager[Follower]:
-        from sterna.search.indexer import Indexer  # noqa: PLC0415 - slow to load
+    return Indexer(collection.index_folder)
 
-        return Indexer(collection.index_folder)
 
-    def open_storage() -> AbstractContextManager[Follower] | None:
-        if not collection.storage_path.exists():
-            return None
-        collection.check_links()
-        from sterna.api.storage import open_manager  # noqa: PLC0415 - slow to load
+def open_storage(
+    collection: CollectionFolder, *, environ: Mapping[str, str], warn: Callable[[str], None]
+) -> AbstractContextManager[Follower] | None:
+    """What applies the rules of storage; None without any."""
+    if not collection.storage_path.exists():
+        return None
+    collection.check_links()
+    from sterna.api.storage import open_manager  # noqa: PLC0415 - slow to load
 
-        return open_manager(collection, environ=environ, warn=warn)
-
-    return {STORAGE: open_storage} | ({INDEX: open_index} if is_indexed else {})
+    return open_manager(collection, environ=environ, warn=warn)

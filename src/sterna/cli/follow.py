@@ -1,13 +1,15 @@
-"""`sterna follow`: the process beside a crawl that indexes and stores; `sterna crawl` starts it."""
+"""`sterna follow`: a process beside a crawl that indexes or stores; `sterna crawl` starts it."""
 
 import os
 import signal
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Literal
 
 import typer
 
-from sterna.api.followers import Company, Report, open_followers
-from sterna.cli.flags import FolderArgument, option, switch
+from sterna.api.followers import INDEX, Company, Open, Report, open_index, open_storage
+from sterna.cli.confinement import keep_to
+from sterna.cli.flags import FolderArgument, option
 from sterna.cli.lines import say_json
 from sterna.home.folder import CollectionFolder
 
@@ -15,17 +17,21 @@ NICE = 5  # the crawl comes first
 
 
 def follow(
+    what: Annotated[Literal["index", "storage"], typer.Argument(help="What is done.")],
     folder: FolderArgument,
-    index: Annotated[bool, switch("Index pages, or only store.", "--index/--no-index")] = True,
     parent: Annotated[int | None, option("PID", "End at once when this is no longer the parent.")] = None,
 ) -> None:
-    """Index and store what a crawl brings in, until standard input is closed."""
+    """Index or store what a crawl brings in, until standard input is closed."""
     collection = CollectionFolder(folder).check()
+    opened: Open
     os.nice(NICE)
-    openers = open_followers(
-        collection, is_indexed=index, environ=os.environ, warn=lambda text: say_json(Report(warning=text))
-    )
-    company = Company(collection, openers, say=say_json, parent=parent)
+    if what == INDEX:
+        keep_to(folder)
+        opened = partial(open_index, collection)
+    else:
+        warn = lambda text: say_json(Report(warning=text))  # noqa: E731
+        opened = partial(open_storage, collection, environ=os.environ, warn=warn)
+    company = Company(what, collection, opened, say=say_json, parent=parent)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: company.stop())
     raise typer.Exit(0 if company.run() else 1)

@@ -157,7 +157,6 @@ class _Process:
         ours, theirs = socket.socketpair()
         # -P keeps the working directory off the path, so that nothing in it is imported.
         command = (sys.executable, "-P", "-m", __name__, str(theirs.fileno()))
-        kept = {name: os.environ[name] for name in ("TMPDIR", "TZ") if name in os.environ}
         try:
             with theirs:
                 # A group of its own: Ctrl-C is for the caller, which then ends it.
@@ -165,7 +164,7 @@ class _Process:
                     command,
                     stdin=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env=python_environment() | kept,
+                    env=environment(),
                     pass_fds=[theirs.fileno()],
                     process_group=0,
                 )
@@ -250,7 +249,13 @@ def _rebuilt(words: Sequence[str]) -> Exception:
     return kind(text, more) if more else kind(text)
 
 
-# --- where files of Python and temporary ones lie
+# --- what such a process has: variables, files of Python, temporary ones
+
+
+def environment() -> dict[str, str]:
+    """The environment of such a process: nothing that is the user's alone, such as a password."""
+    kept = ("TMPDIR", "TZ")
+    return python_environment() | {name: os.environ[name] for name in kept if name in os.environ}
 
 
 def python_paths() -> list[Path]:
