@@ -19,8 +19,8 @@ import duckdb
 import uvloop
 from tests.forking import Forked
 
-import sterna as sterna_package
 from sterna.api import companion
+from sterna.api.query import open_collection
 from sterna.archive.disk import ignore_step
 from sterna.cli.app import main
 from sterna.home.crawl import Run, crawl
@@ -130,8 +130,9 @@ def summary_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def ask(folder: Path, sql: str) -> list[dict[str, Any]]:
     """The rows of a query over a collection."""
-    with sterna_package.Collection(folder).query(sql) as answer:
-        return list(answer)
+    with open_collection(CollectionFolder(folder)) as engine:
+        answer = engine.run(sql)
+        return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
 
 def segment_paths(folder: Path, table: str) -> list[str]:

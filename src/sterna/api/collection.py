@@ -1,9 +1,11 @@
 """`sterna.Collection`: the results of a crawl, which may be running: to query, search and export."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from weakref import finalize
 
 from sterna.errors import UsageError
 from sterna.home.folder import CollectionFolder, names_of
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from sterna.export.making import Exported
     from sterna.export.progress import ExportFormat
     from sterna.query.answer import Answer
+    from sterna.runtime.cell.confined import Confined
     from sterna.search.results import Found
 
 EventKind = Literal["created", "updated", "deleted"]
@@ -24,11 +27,12 @@ class Collection:
     # DuckDB, Arrow and tantivy are slow to load: each method loads what it needs.
 
     def __init__(self, folder: Path | str) -> None:
-        self._folder = CollectionFolder(Path(folder)).check()
+        self.folder = CollectionFolder(Path(folder)).check().folder
+        self._path = self.folder.absolute()
 
-    @property
-    def folder(self) -> Path:
-        return self._folder.folder
+    @cached_property
+    def _confined(self) -> "Confined":
+        return _confined_to(self, [self._path])
 
     def query(
         self,
@@ -43,15 +47,17 @@ class Collection:
 
         `$name` in the query is the parameter `name`. With `visit` tables hold only what that visit brought.
         """
-        from sterna.api.query import open_collection  # noqa: PLC0415
-        from sterna.query.answer import Answer  # noqa: PLC0415
+        from sterna.api import confined  # noqa: PLC0415
 
-        engine = open_collection(self._folder, visit=visit, memory_bytes=memory_bytes, seconds=seconds)
-        try:
-            return Answer(engine, engine.run_arrow(sql, parameters))
-        except BaseException:
-            engine.close()
-            raise
+        question = confined.Question(
+            folders=(self._path,),
+            is_one=True,
+            sql=sql,
+            visit=visit,
+            memory_bytes=memory_bytes,
+            seconds=seconds,
+        )
+        return confined.query(self._confined, question, parameters)
 
     def events(self, kind: EventKind | None = None, *, site: str | None = None) -> "Answer":
         """Pages that were created, updated or deleted, as visits found it, in the order of time."""
@@ -63,11 +69,9 @@ class Collection:
 
     def search(self, words: str, *, limit: int = 10, offset: int = 0) -> "Found":
         """The pages that match best; the index is created first if there is none."""
-        from sterna.api.search import bring_up, has_index, search  # noqa: PLC0415
+        from sterna.api import confined  # noqa: PLC0415
 
-        if not has_index(self._folder):
-            bring_up(self._folder)
-        return search(self._folder, words, limit=limit, offset=offset)
+        return confined.search(self._confined, [self._path], words, limit=limit, offset=offset)
 
     def export(
         self,
@@ -87,7 +91,7 @@ class Collection:
         will be served. `force` overwrites a file, or a folder of Markdown. `safe_cells` makes csv safe for
         spreadsheets. `main_content` leaves menus and other frames out of markdown.
         """
-        from sterna.api.export import export  # noqa: PLC0415
+        from sterna.api.confined import export  # noqa: PLC0415
         from sterna.export.job import ExportJob  # noqa: PLC0415
 
         job = ExportJob(
@@ -99,13 +103,13 @@ class Collection:
             safe_cells=safe_cells,
             main_content=main_content,
         )
-        return export(self._folder, job, where=where, stdout=sys.stdout.buffer)
+        return export(self._path, job, where=where, stdout=sys.stdout.buffer)
 
     def status(self) -> "Status":
         """Where the crawl stands: counts, sites, and how far the search index is."""
-        from sterna.api.status import status  # noqa: PLC0415
+        from sterna.api.confined import status  # noqa: PLC0415
 
-        return status(self._folder)
+        return status(self._confined, self._path)
 
 
 class Collections:
@@ -118,8 +122,13 @@ class Collections:
     def __init__(self, *folders: Path | str) -> None:
         if not folders:
             raise UsageError("name at least one folder of a collection")
-        self._folders = [CollectionFolder(Path(folder)).check() for folder in folders]
-        self.names = names_of(self._folders)
+        checked = [CollectionFolder(Path(folder)).check() for folder in folders]
+        self.names = names_of(checked)
+        self._paths = tuple(each.folder.absolute() for each in checked)
+
+    @cached_property
+    def _confined(self) -> "Confined":
+        return _confined_to(self, self._paths)
 
     def query(
         self,
@@ -130,22 +139,24 @@ class Collections:
         seconds: float = 60.0,
     ) -> "Answer":
         """The result of a query: rows as dicts, or a table of Arrow, pandas or polars."""
-        from sterna.api.query import open_collections  # noqa: PLC0415
-        from sterna.query.answer import Answer  # noqa: PLC0415
+        from sterna.api import confined  # noqa: PLC0415
 
-        engine = open_collections(self._folders, memory_bytes=memory_bytes, seconds=seconds)
-        try:
-            return Answer(engine, engine.run_arrow(sql, parameters))
-        except BaseException:
-            engine.close()
-            raise
+        question = confined.Question(
+            folders=self._paths, is_one=False, sql=sql, memory_bytes=memory_bytes, seconds=seconds
+        )
+        return confined.query(self._confined, question, parameters)
 
     def search(self, words: str, *, limit: int = 10, offset: int = 0) -> "Found":
         """The pages that match best; indexes that are not there are created first."""
-        from sterna.api.search import bring_up, has_index, search  # noqa: PLC0415
+        from sterna.api import confined  # noqa: PLC0415
 
-        for folder in self._folders:
-            if not has_index(folder):
-                bring_up(folder)
-        first, *others = self._folders
-        return search(first, words, *others, limit=limit, offset=offset)
+        return confined.search(self._confined, self._paths, words, limit=limit, offset=offset)
+
+
+def _confined_to(owner: object, folders: Sequence[Path]) -> "Confined":
+    """What reads the folders for as long as its owner exists."""
+    from sterna.runtime.cell.confined import Confined  # noqa: PLC0415
+
+    confined = Confined(writable=folders)
+    finalize(owner, confined.close)
+    return confined

@@ -26,7 +26,7 @@ _HERE = __name__
 
 class _Merge(Record, frozen=True):
     table: str
-    paths: tuple[str, ...]
+    paths: tuple[Path, ...]
 
 
 class _Merging(Record, frozen=True):
@@ -35,12 +35,12 @@ class _Merging(Record, frozen=True):
 
 
 class _Rows(Record, frozen=True):
-    path: str
+    path: Path
     columns: tuple[str, ...]
 
 
 class _Arrivals(Record, frozen=True):
-    paths: tuple[str, ...]
+    paths: tuple[Path, ...]
     after: int
     upto: int
     columns: tuple[str, ...]
@@ -53,7 +53,7 @@ def merged(
     confined: Confined, table: str, paths: Sequence[Path]
 ) -> tuple[pa.Schema, Iterator[pa.Table], Contents]:
     """The columns and rows of parquet.merged(), and what the labels of these files say together."""
-    frames = confined.stream(f"{_HERE}:merged_frames", packed(_Merge(table, _texts(paths))))
+    frames = confined.stream(f"{_HERE}:merged_frames", packed(_Merge(table, _whole(paths))))
     try:
         said = unpacked(next(frames), _Merging)
         schema = pa.schema([field for field in SCHEMAS[table] if field.name in said.names])
@@ -64,13 +64,13 @@ def merged(
 
 
 def last_batch(confined: Confined, path: Path) -> int:
-    return unpacked(confined.call(f"{_HERE}:last_batch_frame", packed(str(path))), int)
+    return unpacked(confined.call(f"{_HERE}:last_batch_frame", packed(path.absolute())), int)
 
 
 def rows_of(confined: Confined, path: Path, columns: Sequence[str]) -> Iterator[Iterator[tuple[Any, ...]]]:
     """The values of these columns, in bounded pieces; None where the file lacks a column."""
     schema = parquet.schema_of(path, columns)
-    for frame in confined.stream(f"{_HERE}:rows_frames", packed(_Rows(str(path), tuple(columns)))):
+    for frame in confined.stream(f"{_HERE}:rows_frames", packed(_Rows(path.absolute(), tuple(columns)))):
         whole = table_of(frame, schema)
         yield zip(*(whole[name].to_pylist() for name in columns), strict=True)
 
@@ -82,7 +82,7 @@ def arrivals(
     if not paths or after >= upto:
         return
     schema = parquet.schema_of(paths[0], columns)
-    asked = _Arrivals(_texts(paths), after, upto, tuple(columns))
+    asked = _Arrivals(_whole(paths), after, upto, tuple(columns))
     for frame in confined.stream(f"{_HERE}:arrivals_frames", packed(asked)):
         yield table_of(frame, schema)
 
@@ -109,45 +109,55 @@ def read_table(frame: bytes) -> pa.Table:
 def unpacked(frame: bytes, kind: type[_T]) -> _T:
     """The message in a frame; StorageError if it is malformed."""
     try:
-        return msgspec.msgpack.decode(frame, type=kind)
+        return msgspec.msgpack.decode(frame, type=kind, dec_hook=_from_text)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StorageError(f"a confined process sent a malformed answer: {error}") from error
 
 
-def _texts(paths: Sequence[Path]) -> tuple[str, ...]:
-    return tuple(str(path.absolute()) for path in paths)
+def _from_text(kind: type, value: Any) -> Any:
+    if kind is not Path:
+        raise TypeError(f"no message has values of {kind}")
+    return Path(value)
+
+
+def _whole(paths: Sequence[Path]) -> tuple[Path, ...]:
+    return tuple(path.absolute() for path in paths)
 
 
 # --- works
 
 
 def merged_frames(request: bytes) -> Iterator[bytes]:
-    asked = msgspec.msgpack.decode(request, type=_Merge)
-    paths = [Path(path) for path in asked.paths]
-    schema, tables = parquet.merged(asked.table, paths)
-    yield packed(_Merging(tuple(schema.names), parquet.contents_of(paths)))
+    asked = unpacked(request, _Merge)
+    schema, tables = parquet.merged(asked.table, asked.paths)
+    yield packed(_Merging(tuple(schema.names), parquet.contents_of(asked.paths)))
     yield from frames_of(tables)
 
 
 def last_batch_frame(request: bytes) -> Iterator[bytes]:
-    yield packed(parquet.last_batch(Path(msgspec.msgpack.decode(request, type=str))))
+    yield packed(parquet.last_batch(unpacked(request, Path)))
 
 
 def rows_frames(request: bytes) -> Iterator[bytes]:
-    asked = msgspec.msgpack.decode(request, type=_Rows)
-    yield from frames_of(parquet.tables_in(Path(asked.path), asked.columns))
+    asked = unpacked(request, _Rows)
+    yield from frames_of(parquet.tables_in(asked.path, asked.columns))
 
 
 def arrivals_frames(request: bytes) -> Iterator[bytes]:
-    asked = msgspec.msgpack.decode(request, type=_Arrivals)
-    paths = [Path(path) for path in asked.paths]
+    asked = unpacked(request, _Arrivals)
     yield from frames_of(
-        segments_arrivals.arrivals(paths, after=asked.after, upto=asked.upto, columns=asked.columns)
+        segments_arrivals.arrivals(asked.paths, after=asked.after, upto=asked.upto, columns=asked.columns)
     )
 
 
 def packed(message: object) -> bytes:
-    return msgspec.msgpack.encode(message)
+    return msgspec.msgpack.encode(message, enc_hook=_to_text)
+
+
+def _to_text(value: Any) -> str:
+    if not isinstance(value, Path):
+        raise TypeError(f"no message has values of {type(value)}")
+    return str(value)
 
 
 def frames_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:

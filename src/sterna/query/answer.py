@@ -1,22 +1,21 @@
 """The result of a query for Python programs: rows one by one, or all as Arrow, pandas or polars."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from types import ModuleType
 from typing import Any, Self
 
 import pyarrow as pa
 
 from sterna.errors import QueryError
-from sterna.query.engine import Batches, Engine
-from sterna.query.output import with_distinct_names
 
 
 class Answer:
     """Rows can be streamed once, in little memory; `arrow` reads and keeps all of them."""
 
-    def __init__(self, engine: Engine, result: Batches) -> None:
-        self._engine = engine
-        self._schema, self._batches = with_distinct_names(result)
+    def __init__(self, schema: pa.Schema, tables: Generator[pa.Table]) -> None:
+        """`tables` has the rows; to close it ends the query."""
+        self._schema = schema
+        self._tables = tables
         self._table: pa.Table | None = None  # set by `arrow`
         self._is_begun = False  # the stream was read or closed
 
@@ -37,7 +36,6 @@ class Answer:
         """All rows as an Arrow table."""
         if self._table is None:
             self._table = pa.Table.from_batches(list(self._read()), self._schema)
-            self.close()
         return self._table
 
     def pandas(self) -> Any:
@@ -58,19 +56,13 @@ class Answer:
     def close(self) -> None:
         """Ends the query and frees its memory; rows that were read by `arrow` stay."""
         self._is_begun = True
-        self._engine.close()
+        self._tables.close()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         if self._is_begun:
             raise QueryError("the rows were read already: run the query again, or read all rows with arrow()")
         self._is_begun = True
-        return self._stream()
-
-    def _stream(self) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from self._batches
-        finally:
-            self._engine.close()
+        return (batch for table in self._tables for batch in table.to_batches())
 
 
 def _needed(name: str) -> ModuleType:

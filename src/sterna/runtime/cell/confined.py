@@ -91,6 +91,7 @@ class Confined:
         self._lock = threading.Lock()
         self._idle: list[_Process] = []  # changed under the lock
         self._is_closed = False
+        self._owner = os.getpid()
 
     def call(self, work: str, request: bytes, *, warn: Warn = _log.warning) -> bytes:
         """The only frame of a call."""
@@ -138,6 +139,8 @@ class Confined:
 
     def _take(self) -> "_Process":
         with self._lock:
+            if self._owner != os.getpid():  # this one was forked: those are the other's
+                self._owner, self._idle = os.getpid(), []
             if self._idle:
                 return self._idle.pop()
         return _Process(self._setup)
@@ -289,6 +292,8 @@ def _serve(sock: socket.socket) -> None:
     """Confines this process, and answers calls until the caller closes its end."""
     global _warn_here  # noqa: PLW0603 - there is one caller
     line: CellLine[Any] = CellLine(sock, message_decoder(Any), most_in=MOST_BYTES, most_out=MOST_BYTES)
+    # Arrow and DuckDB load these wherever they are installed, for half a second; None makes an import fail.
+    sys.modules.update(dict.fromkeys(("numpy", "pandas")))  # type: ignore[arg-type]
     _warn_here = lambda text: line.send(_Reply("warning", words=(text,)))  # noqa: E731
     setup = msgspec.convert(line.receive(), Setup)
     try:
