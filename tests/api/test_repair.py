@@ -11,7 +11,8 @@ from tests.home.repair import wrecks
 from tests.home.repair.wrecks import aside, flip, segment
 
 from sterna.api.repair import repair
-from sterna.api.search import bring_up, index_state, search
+from sterna.api.search import bring_up, search
+from sterna.api.status import index_state
 from sterna.errors import DamagedSegment
 from sterna.home.folder import CollectionFolder
 from sterna.search.generations import current

@@ -228,7 +228,7 @@ def test_failed_confined_command_leaves_nothing_beside_its_output(collection: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_confined_export_goes_into_an_empty_folder_and_not_into_another(
+def test_confined_export_goes_into_an_empty_folder_and_replaces_only_one_of_markdown(
     collection: Path, tmp_path: Path
 ) -> None:
     words = ("export", str(collection), "--to", "markdown", "--out", str(tmp_path / "out"))
@@ -240,6 +240,12 @@ def test_confined_export_goes_into_an_empty_folder_and_not_into_another(
     assert again.returncode == 2
     assert "is not empty" in again.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    anew = sterna_process(*words, "--force")
+    assert (anew.returncode, anew.stderr, anew.stdout) == (0, "", done.stdout)
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    other = sterna_process(*words, "--force")
+    assert (other.returncode, "notes.txt is no Markdown of an earlier export" in other.stderr) == (2, True)
 
 
 # -- the filter --------------------------------------------------------------------------------------------

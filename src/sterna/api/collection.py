@@ -12,7 +12,7 @@ from sterna.home.folder import CollectionFolder, names_of
 
 if TYPE_CHECKING:
     from sterna.api.status import Status
-    from sterna.export.making import Exported
+    from sterna.export.job import Exported
     from sterna.export.progress import ExportFormat
     from sterna.query.answer import Answer
     from sterna.runtime.cell.confined import Confined

@@ -23,7 +23,7 @@ from sterna.home.crawl import Run
 from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options
 from sterna.model import Parcel
-from sterna.runtime.cell.confined import environment
+from sterna.runtime.cell.confined_process import environment
 
 LEAVE_SECONDS = 10.0
 LOOK_SECONDS = 0.5

@@ -6,8 +6,8 @@ from typing import BinaryIO
 
 from sterna.api.query import open_collection
 from sterna.export import warc
-from sterna.export.job import ExportJob, check_job, workplace
-from sterna.export.making import Exported, make
+from sterna.export.job import Exported, ExportJob, check_job, workplace
+from sterna.export.making import make
 from sterna.export.progress import ExportProgress
 from sterna.export.selection import Selection
 from sterna.export.workbench import pinned

@@ -1,15 +1,12 @@
-"""The search index of a collection: brought up to date, and how far it is."""
+"""The search index of a collection: brought up to date, and searched."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
-import msgspec
-
 from sterna.archive.arrivals import count
-from sterna.errors import IndexUnusable
 from sterna.home.folder import CollectionFolder, names_of
-from sterna.search.generations import current, read_position
+from sterna.search.generations import current
 from sterna.search.indexer import Indexer
 from sterna.search.results import Found, Searches
 from sterna.search.searcher import Searcher
@@ -17,25 +14,6 @@ from sterna.search.several import Several
 
 # Shows how far it is, while the context is open: pages done so far, and how many there are.
 Show = Callable[[Callable[[], int], int], AbstractContextManager[None]]
-
-
-class IndexState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the search index is."""
-
-    is_there: bool = True
-    pages_left: int = 0  # stored, but not searchable yet
-    trouble: str = ""
-
-
-def index_state(collection: CollectionFolder) -> IndexState:
-    try:
-        position = read_position(collection.index_folder)
-    except IndexUnusable as error:
-        return IndexState(trouble=str(error))
-    if position is None:
-        return IndexState(is_there=False)
-    snapshot = collection.snapshot()
-    return IndexState(pages_left=count(snapshot.tables["page"], after=position, upto=snapshot.batch))
 
 
 def has_index(collection: CollectionFolder) -> bool:

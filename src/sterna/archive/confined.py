@@ -55,7 +55,7 @@ def merged(
     """The columns and rows of parquet.merged(), and what the labels of these files say together."""
     frames = confined.stream(f"{_HERE}:merged_frames", packed(_Merge(table, _whole(paths))))
     try:
-        said = unpacked(next(frames), _Merging)
+        said = unpacked(next(frames, b""), _Merging)
         schema = pa.schema([field for field in SCHEMAS[table] if field.name in said.names])
     except BaseException:
         frames.close()

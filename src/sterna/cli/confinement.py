@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sterna.errors import JailError
 from sterna.export.workbench import end_publisher, is_stream, publish_apart
-from sterna.runtime.cell.confined import python_paths, use_scratch
+from sterna.runtime.cell.confined_process import python_paths, use_scratch
 from sterna.runtime.cell.jail import confine
 
 _log = logging.getLogger(__name__)
@@ -31,8 +31,8 @@ def keep_to(*what: Path, out: Path | None = None) -> None:
         writable.append(Path(os.path.realpath(out)))  # the pipe, or what /dev/stdout stands for
     elif out:
         writable.append(publish_apart(out))
-        if out.is_dir() and not any(out.iterdir()):
-            readable.append(out)  # an export into an empty folder checks again that it is empty
+        if out.is_dir():
+            readable.append(out)  # an export checks again that it is empty, or has nothing but Markdown
     try:
         missing = confine(readable=readable, writable=writable)
     except JailError as error:

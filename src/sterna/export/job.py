@@ -1,4 +1,7 @@
-"""One export: what is asked for, where it goes, whether it can be made; loads neither DuckDB nor Arrow."""
+"""One export: what is asked for, where it goes, whether it can be made, what it made.
+
+Loads neither DuckDB nor Arrow.
+"""
 
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -36,6 +39,15 @@ class ExportJob(Record, frozen=True, kw_only=True):
         """True for many files in a folder of their own."""
         is_warc_file = self.is_stream or self.place.name.endswith(_ENDINGS["warc"])
         return self.kind == "markdown" or (self.kind == "warc" and not is_warc_file)
+
+
+class Exported(Record, frozen=True):
+    """What an export made: `count` of what `noun` names, in these places."""
+
+    count: int
+    noun: str
+    places: tuple[Path, ...] = ()
+    size_bytes: int = 0
 
 
 def default_place(kind: ExportFormat, *, name: str, table: str = "page") -> Path:

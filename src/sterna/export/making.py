@@ -1,27 +1,16 @@
 """The file or folder of an export, made on its bench and published."""
 
 import shutil
-from pathlib import Path
 from typing import BinaryIO
 
 from sterna.archive.disk import storage_errors
 from sterna.errors import UsageError
 from sterna.export import raw
 from sterna.export.folder import write_folder
-from sterna.export.job import ExportJob
+from sterna.export.job import Exported, ExportJob
 from sterna.export.selection import Selection
 from sterna.export.tables import make_sitemap, write_rows
 from sterna.export.workbench import check_file, open_stream, publish
-from sterna.model import Record
-
-
-class Exported(Record, frozen=True):
-    """What an export made: `count` of what `noun` names, in these places."""
-
-    count: int
-    noun: str
-    places: tuple[Path, ...] = ()
-    size_bytes: int = 0
 
 
 def make(source: Selection, job: ExportJob, *, stdout: BinaryIO) -> Exported:

@@ -1,0 +1,159 @@
+"""A collection read from Python: another process parses it, and the program that asked stays as it is."""
+
+import gc
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.crawl.running import crawl_here, segment_paths
+from tests.servers.pages import PageServer, linking
+
+from sterna import Collection, Collections
+from sterna.errors import QueryError, UsageError
+
+A = "127.0.5.9"
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("confined-api") / "c"
+    pages = {"/": linking("/1", title="Start"), "/1": "<title>One</title><p>A tern flies."}
+    with PageServer({A: pages}).run_in_thread() as server:
+        crawl_here(folder, server.url(A), warc=True)
+    return folder
+
+
+@pytest.fixture
+def folder(crawled: Path, tmp_path: Path) -> Path:
+    """A collection of the test's own."""
+    return Path(shutil.copytree(crawled, tmp_path / "c"))
+
+
+def children() -> set[int]:
+    """The confined processes of this one."""
+    found = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        for pid in path.read_text().split():
+            if b"sterna.runtime.cell.confined_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.add(int(pid))
+    return found
+
+
+def test_program_that_asks_parses_nothing_and_keeps_its_rights(folder: Path) -> None:
+    program = f"""
+import sys, sterna
+collection = sterna.Collection({str(folder)!r})
+(row,) = collection.query("SELECT count(*) AS n FROM page")
+assert row == {{"n": 2}}, row
+assert collection.search("tern").total == 1
+assert collection.status().counts.pages == 2
+assert collection.export("jsonl", {str(folder.parent / "rows.jsonl")!r}).count == 2
+status = open("/proc/self/status").read()
+assert "NoNewPrivs:\\t0" in status and "Seccomp:\\t0" in status, status
+print([name for name in ("duckdb", "tantivy", "fastwarc") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_processes_are_kept_and_end_with_the_collection(folder: Path) -> None:
+    before = children()
+    collection = Collection(folder)
+    for _ in range(3):
+        collection.query("SELECT url FROM page").arrow()
+    collection.status()
+    assert len(children() - before) == 1
+    del collection
+    gc.collect()
+    assert children() - before == set()
+
+
+def test_answer_that_nobody_reads_ends_its_query(folder: Path) -> None:
+    before = children()
+    collection = Collection(folder)
+    answer = collection.query("SELECT * FROM range(1_000_000_000)")
+    assert len(children() - before) == 1
+    answer.close()
+    assert children() - before == set()
+    answer = collection.query("SELECT * FROM range(1_000_000_000)")
+    next(answer.rows())
+    del answer
+    gc.collect()
+    assert children() - before == set()
+
+
+def test_two_answers_are_read_side_by_side(folder: Path) -> None:
+    collection = Collection(folder)
+    left, right = (collection.query("SELECT range AS n FROM range(100_000)") for _ in range(2))
+    assert all(one == other for one, other in zip(left, right, strict=True))
+
+
+def test_damaged_segment_is_left_out_and_told(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = Path(segment_paths(folder, "link")[0])
+    path.write_bytes(path.read_bytes()[:-10])
+    with caplog.at_level(logging.WARNING):
+        assert list(Collection(folder).query("SELECT * FROM link")) == []
+    assert path.name in caplog.text
+    assert "sterna repair" in caplog.text
+
+
+def test_query_of_several_has_their_names(folder: Path, crawled: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(crawled, tmp_path / "other"))
+    both = Collections(folder, other)
+    rows = both.query("SELECT collection, count(*) AS n FROM page_history GROUP BY 1 ORDER BY 1")
+    assert list(rows) == [{"collection": "c", "n": 2}, {"collection": "other", "n": 2}]
+    assert {hit.collection for hit in both.search("tern").hits} <= {"c", "other"}
+    alone = Collections(folder).query("SELECT DISTINCT collection FROM page")
+    assert list(alone) == [{"collection": "c"}]
+
+
+def test_parameters_of_an_unknown_type_are_refused_by_name(folder: Path) -> None:
+    collection = Collection(folder)
+    with pytest.raises(QueryError, match="parameters: values of object are not taken"):
+        collection.query("SELECT $x", {"x": object()})
+
+
+def test_relative_folder_stays_the_one_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    collection = Collection("c")
+    monkeypatch.chdir("/")
+    assert str(collection.folder) == "c"
+    assert len(list(collection.query("SELECT url FROM page"))) == 2
+
+
+# --- exports
+
+
+def test_export_has_its_place_and_leaves_nothing_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.parent / "out").mkdir()
+    monkeypatch.chdir(folder.parent / "out")
+    collection = Collection(folder)
+    made = collection.export("csv", "rows.csv", table="link")
+    assert made.places == (Path("rows.csv"),)
+    assert Path("rows.csv").stat().st_size == made.size_bytes
+    for _ in range(2):
+        assert collection.export("markdown", "pages", force=True).count == 2
+    with pytest.raises(UsageError, match="column"):
+        collection.export("csv", "other.csv", where="no_such_column = 1")
+    with pytest.raises(UsageError, match=r"rows\.csv exists"):
+        collection.export("csv", "rows.csv")
+    assert sorted(path.name for path in Path().iterdir()) == ["pages", "rows.csv"]
+
+
+def test_export_to_standard_output(folder: Path) -> None:
+    program = f"import sterna; sterna.Collection({str(folder)!r}).export('warc', '-')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.startswith(b"\x1f\x8b")
+
+
+def test_export_into_a_pipe(folder: Path) -> None:
+    pipe = folder.parent / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        assert Collection(folder).export("jsonl", pipe).count == 2
+        assert reader.stdout
+        assert reader.stdout.read().count(b"\n") == 2

@@ -1,0 +1,327 @@
+"""A confined process: what it reaches, and what its caller gets of one that dies, lies or takes too long."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sterna.errors import DamagedSegment, IndexUnusable, JailError, QueryError
+from sterna.runtime.cell import kernel, seccomp
+from sterna.runtime.cell.confined import Confined
+
+pytestmark = [
+    pytest.mark.skipif(kernel.landlock_abi() < 6, reason="this kernel's Landlock does not know signals"),
+    pytest.mark.skipif(bool(seccomp.why_not()), reason="no seccomp"),
+]
+
+WORKS = """
+import json, os, signal, socket, sys, time
+from pathlib import Path
+from sterna import errors
+from sterna.runtime.cell.confined_process import warn_caller
+
+def numbers(request):
+    for number in range(int(request)):
+        yield b"%d" % number
+
+def own_number(request):
+    time.sleep(float(request or b"0"))
+    yield str(os.getpid()).encode()
+
+def end_here(request):
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield b""
+
+def end_once(request):
+    if not os.path.exists(request):
+        open(request, "x").close()
+        end = list(end_here(b""))
+    yield b"lived"
+
+def end_after_one(request):
+    yield str(os.getpid()).encode()
+    yield from end_here(b"")
+
+def last_for_ever(request):
+    yield str(os.getpid()).encode()
+    time.sleep(600)
+
+def warn(request):
+    warn_caller("a segment is left out")
+    yield b"done"
+
+def fail(request):
+    kind, *words = json.loads(request)
+    if kind == "DamagedSegment":
+        words[0] = Path(words[0])
+    raise (getattr(errors, kind, None) or getattr(__import__("builtins"), kind))(*words)
+    yield b""
+
+def write_raw(request):
+    os.write(int(sys.argv[1]), request)
+    time.sleep(600)
+    yield b""
+
+def prepare(argument):
+    Path(argument, "prepared").write_text("before it was confined")
+    return [Path(argument)]
+
+def reach(request):
+    asked = json.loads(request)
+
+    def told(deed):
+        try:
+            deed()
+        except PermissionError:
+            return "refused"
+        return "done"
+
+    yield json.dumps({
+        "reads": told(lambda: Path(asked["readable"], "a").read_text()),
+        "writes": told(lambda: Path(asked["writable"], "b").write_text("x")),
+        "writes what it reads": told(lambda: Path(asked["readable"], "b").write_text("x")),
+        "reads a secret": told(lambda: Path(asked["outside"], "a").read_text()),
+        "lists the working folder": told(lambda: os.listdir(asked["working"])),
+        "lists the folder of the program": told(lambda: os.listdir(asked["program"])),
+        "opens a socket": told(socket.socket),
+        "signals its parent": told(lambda: os.kill(os.getppid(), 0)),
+        "reads its parent's memory": told(lambda: open(f"/proc/{os.getppid()}/mem", "rb")),
+        "environment": sorted(os.environ),
+    }).encode()
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def works(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of the works, on the path of modules."""
+    folder = tmp_path_factory.mktemp("works")
+    (folder / "confined_works.py").write_text(WORKS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        yield folder
+
+
+@pytest.fixture
+def confined(tmp_path: Path) -> Iterator[Confined]:
+    with closing(Confined(writable=[tmp_path])) as found:
+        yield found
+
+
+def work(name: str) -> str:
+    return f"confined_works:{name}"
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not is_true():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
+
+
+# --- calls
+
+
+def test_frames_come_in_their_order_and_a_process_serves_many_calls(confined: Confined) -> None:
+    frames = list(confined.stream(work("numbers"), b"1000"))
+    assert frames == [b"%d" % number for number in range(1000)]
+    assert confined.call(work("own_number"), b"") == confined.call(work("own_number"), b"")
+    assert list(confined.stream(work("numbers"), b"0")) == []
+
+
+def test_calls_of_several_threads_run_beside_each_other(confined: Confined) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        numbers = set(threads.map(lambda _: confined.call(work("own_number"), b"0.5"), range(2)))
+    assert len(numbers) == 2
+
+
+def test_caller_that_stops_reading_ends_the_process(confined: Confined) -> None:
+    frames = confined.stream(work("last_for_ever"), b"")
+    pid = int(next(frames))
+    assert is_alive(pid)
+    frames.close()
+    assert not is_alive(pid)
+
+
+def test_close_ends_those_that_wait_and_later_those_at_work(confined: Confined) -> None:
+    waiting = int(confined.call(work("own_number"), b""))
+    frames = confined.stream(work("numbers"), b"2")
+    assert next(frames) == b"0"
+    confined.close()
+    assert list(frames) == [b"1"]
+    assert not is_alive(waiting)
+
+
+def test_warnings_go_to_whoever_called(confined: Confined) -> None:
+    told: list[str] = []
+    assert confined.call(work("warn"), b"", warn=told.append) == b"done"
+    assert told == ["a segment is left out"]
+
+
+def test_process_that_was_forked_has_its_own(confined: Confined) -> None:
+    ours = confined.call(work("own_number"), b"")
+    pid = os.fork()
+    if pid == 0:
+        is_other = confined.call(work("own_number"), b"") != ours
+        confined.close()
+        os._exit(0 if is_other else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert confined.call(work("own_number"), b"") == ours
+
+
+def test_errors_of_ours_keep_their_class_and_others_are_named(confined: Confined) -> None:
+    with pytest.raises(QueryError, match=r"^there is no column$"):
+        confined.call(work("fail"), b'["QueryError", "there is no column"]')
+    with pytest.raises(DamagedSegment) as damaged:
+        confined.call(work("fail"), b'["DamagedSegment", "/c/segments/x.parquet", "it is cut"]')
+    assert (damaged.value.path, damaged.value.reason) == (Path("/c/segments/x.parquet"), "it is cut")
+    with pytest.raises(IndexUnusable, match=r"^no index$") as unusable:
+        confined.call(work("fail"), b'["IndexUnusable", "no index", "missing"]')
+    assert unusable.value.reason == "missing"
+    with pytest.raises(RuntimeError, match="a confined process failed: KeyError: 'x'"):
+        confined.call(work("fail"), b'["KeyError", "x"]')
+    assert confined.call(work("own_number"), b"") == confined.call(work("own_number"), b"")
+
+
+# --- what it reaches
+
+
+def test_it_reaches_its_folders_and_nothing_else(
+    works: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")
+    folders = {name: tmp_path / name for name in ("readable", "writable", "outside", "working", "program")}
+    for folder in folders.values():
+        folder.mkdir()
+        (folder / "a").write_text("x")
+    code = f"""
+import json, os, sys
+sys.path.append({str(works)!r})
+from pathlib import Path
+from sterna.runtime.cell.confined import Confined
+folders = json.loads(sys.argv[1])
+confined = Confined(Path(folders["readable"]), writable=[Path(folders["writable"])])
+print(confined.call("confined_works:reach", sys.argv[1].encode()).decode())
+"""
+    (folders["program"] / "program.py").write_text(code)
+    words = [
+        sys.executable,
+        str(folders["program"] / "program.py"),
+        json.dumps({name: str(folder) for name, folder in folders.items()}),
+    ]
+    done = subprocess.run(words, cwd=folders["working"], capture_output=True, text=True, check=True)
+    said = json.loads(done.stdout)
+    assert set(said.pop("environment")) <= {"PYTHONPATH", "TMPDIR", "TZ", "SQLITE_TMPDIR", "LC_CTYPE"}
+    assert {deed for deed, became in said.items() if became == "done"} == {"reads", "writes"}
+
+
+def test_what_is_prepared_before_may_be_written(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    (tmp_path / "out").mkdir()
+    setup = Confined(tmp_path / "c", prepare=work("prepare"), argument=str(tmp_path / "out"))
+    with closing(setup) as confined:
+        assert confined.call(work("end_once"), os.fsencode(tmp_path / "out" / "prepared")) == b"lived"
+
+
+# --- those that die, lie, or take too long
+
+
+def test_process_that_is_killed_before_it_answers_is_replaced(confined: Confined, tmp_path: Path) -> None:
+    assert confined.call(work("end_once"), os.fsencode(tmp_path / "once")) == b"lived"
+    with pytest.raises(JailError, match=r"cannot read .*: its confined process was ended by SIGKILL"):
+        confined.call(work("end_here"), b"")
+    assert confined.call(work("own_number"), b"")
+
+
+def test_process_that_is_killed_among_its_frames_is_an_error_and_no_frame_comes_twice(
+    confined: Confined,
+) -> None:
+    frames = confined.stream(work("end_after_one"), b"")
+    assert int(next(frames))
+    with pytest.raises(JailError, match="was ended by SIGKILL"):
+        next(frames)
+
+
+def test_process_that_was_killed_while_it_waited_costs_nothing(confined: Confined) -> None:
+    pid = int(confined.call(work("own_number"), b""))
+    os.kill(pid, signal.SIGKILL)
+    assert int(confined.call(work("own_number"), b"")) != pid
+
+
+def test_call_that_takes_too_long_is_ended(confined: Confined) -> None:
+    frames = confined.stream(work("last_for_ever"), b"", seconds=0.5)
+    pid = int(next(frames))
+    with pytest.raises(JailError, match="was ended by SIGKILL"):
+        next(frames)
+    assert not is_alive(pid)
+
+
+def test_time_in_which_nobody_reads_does_not_count(confined: Confined) -> None:
+    frames = confined.stream(work("numbers"), b"100000", seconds=5)
+    next(frames)
+    process = confined.stream(work("own_number"), b"", seconds=0.5)
+    pid = int(next(process))
+    time.sleep(0.7)
+    assert is_alive(pid)
+    assert list(process) == []
+    frames.close()
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_call_is_answered_by_one_frame(confined: Confined, count: int) -> None:
+    with pytest.raises(JailError, match=f"sent {count} frames, asked for one"):
+        confined.call(work("numbers"), b"%d" % count)
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"\xff\xff\xff\xff", "larger than"),
+        (b"\x00\x00\x00\x05\xff\xff\xff\xff\xff", "malformed"),
+        (b"\x00\x00\x00\x01\x90", "malformed"),
+        (b"\x00\x00\x00\x06\x91\xa4what", "malformed"),
+    ],
+    ids=["a frame of 4 GiB", "no msgpack", "no reply", "an unknown kind"],
+)
+def test_process_that_sends_what_it_must_not_is_ended(confined: Confined, sent: bytes, said: str) -> None:
+    with pytest.raises(JailError, match=f"sent what it must not .*{said}"):
+        confined.call(work("write_raw"), sent)
+
+
+def test_forged_error_is_of_no_class_but_ours(confined: Confined) -> None:
+    reply = b"\x93\xa5error\xc4\x00\x92\xaasubprocess\xa4text"
+    with pytest.raises(RuntimeError, match="a confined process failed: subprocess: text"):
+        confined.call(work("write_raw"), len(reply).to_bytes(4, "big") + reply)
+
+
+def test_process_ends_with_its_caller(works: Path, tmp_path: Path) -> None:
+    code = f"""
+import sys
+sys.path.append({str(works)!r})
+from pathlib import Path
+from sterna.runtime.cell.confined import Confined
+frames = Confined(Path({str(tmp_path)!r})).stream("confined_works:last_for_ever", b"")
+print(next(frames).decode(), flush=True)
+sys.stdin.read()
+"""
+    words = [sys.executable, "-c", code]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as caller:
+        assert caller.stdout
+        pid = int(caller.stdout.readline())
+        assert is_alive(pid)
+        caller.kill()
+    wait_until(lambda: not is_alive(pid))
