@@ -138,6 +138,38 @@ READING: dict[str, set[str]] = {
     "sterna.web.content_coding.decode_start": {"sterna.web.document"},
     "sterna.web.content_coding.decode_body": {"sterna.web.sitemap", "sterna.export.markdown_cell"},
 }
+# Who may import what parses the files of a collection, which may be a stranger's: works of confined processes
+# and what they call, and what commands call that are confined themselves.
+PARSING: dict[str, set[str]] = {
+    "sterna.archive.parquet.merged": {"sterna.archive.confined", "sterna.archive.segments"},
+    "sterna.archive.parquet.rows_of": {"sterna.archive.segments"},
+    "sterna.archive.parquet.tables_in": {"sterna.archive.confined"},
+    "sterna.archive.arrivals.arrivals": {
+        "sterna.archive.confined",
+        "sterna.archive.segments",
+        "sterna.storage.chunks",
+        "sterna.search.indexer",
+        "sterna.search.link_count",
+    },
+    "sterna.archive.arrivals.count": {
+        "sterna.api.followers",  # in the process that indexes
+        "sterna.api.search",
+        "sterna.api.status",
+    },
+    "sterna.storage.chunks.read_chunks": {"sterna.storage.confined"},
+    "sterna.search.indexer.Indexer": {"sterna.api.search", "sterna.api.followers"},
+    "sterna.search.searcher.Searcher": {"sterna.api.search", "sterna.cli.search"},
+    "sterna.api.query.open_collection": {
+        "sterna.api.confined_works",
+        "sterna.api.export",
+        "sterna.api.ask",  # of what it crawled itself
+        "sterna.cli.ask",
+        "sterna.cli.query",
+    },
+    "sterna.api.search.bring_up": {"sterna.api.confined_works", "sterna.api.repair", "sterna.cli.search"},
+    "sterna.api.export.export": {"sterna.api.confined_works", "sterna.cli.export", "sterna.cli.output"},
+    "sterna.api.confined_works.query_frames": set(),  # an entry of confined processes
+}
 # And libraries; of those that have other uses too, the uses are Sterna's own files and messages.
 DECODERS = {
     "brotli": {"sterna.web.content_coding"},
@@ -181,6 +213,19 @@ def test_what_reads_the_bytes_of_strangers_is_called_in_cells_only(function: str
         if {function, module} & set(names_in(path)) and other != module
     }
     assert users == READING[function]
+
+
+@pytest.mark.parametrize("function", PARSING)
+def test_what_parses_a_collection_has_known_users(function: str) -> None:
+    module, _, name = function.rpartition(".")
+    room, _, last = module.rpartition(".")
+    users = {
+        other
+        for other, path in modules().items()
+        if function in names_in(path)
+        or (f"{room}.{last}" in names_in(path) and re.search(rf"\b{last}\.{name}\(", path.read_text()))
+    } - {module}
+    assert users == PARSING[function]
 
 
 @pytest.mark.parametrize("library", DECODERS)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 import pyarrow as pa
 
-from sterna.archive import arrivals as segments_arrivals
 from sterna.archive import parquet
+from sterna.archive.arrivals import arrivals as arrivals_here
 from sterna.archive.manifest import Contents
 from sterna.archive.rows import SCHEMAS
 from sterna.errors import StorageError
@@ -146,7 +146,7 @@ def rows_frames(request: bytes) -> Iterator[bytes]:
 def arrivals_frames(request: bytes) -> Iterator[bytes]:
     asked = unpacked(request, _Arrivals)
     yield from frames_of(
-        segments_arrivals.arrivals(asked.paths, after=asked.after, upto=asked.upto, columns=asked.columns)
+        arrivals_here(asked.paths, after=asked.after, upto=asked.upto, columns=asked.columns)
     )
 
 
