@@ -2,6 +2,8 @@
 
 import signal
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,10 @@ PAGES = 60
 FRESH_SECONDS = 10.0
 
 
-def seen(folder: Path) -> set[str]:
+def seen(opened: Callable[[Path], Collection], folder: Path) -> set[str]:
     """The URLs that a query finds now."""
     try:
-        return {row["url"] for row in Collection(folder).query("SELECT url FROM page WHERE status = 200")}
+        return {row["url"] for row in opened(folder).query("SELECT url FROM page WHERE status = 200")}
     except CollectionError:
         return set()  # nothing is committed yet
 
@@ -29,6 +31,7 @@ def seen(folder: Path) -> set[str]:
 def test_page_is_found_within_seconds_while_the_crawl_runs(tmp_path: Path) -> None:
     pages = {f"/{number}": f"<title>{number}</title><p>{number}" for number in range(PAGES)}
     sites = {A: {"/": linking(*pages), **pages}}
+    opened = cache(Collection)  # once there is one
     with PageServer(sites).run_in_thread() as server:
         wanted = {server.url(A, path) for path in pages}
         crawl = start("crawl", server.url(A), "--into", tmp_path / "c", "--delay", "0.1", "--quiet")
@@ -36,7 +39,7 @@ def test_page_is_found_within_seconds_while_the_crawl_runs(tmp_path: Path) -> No
             waited: list[float] = []
             deadline = time.monotonic() + 40
             while len(waited) < 4 and time.monotonic() < deadline:
-                found = seen(tmp_path / "c")
+                found = seen(opened, tmp_path / "c")
                 now = time.time()
                 served = {server.url(A, hit.path): hit.ended for hit in list(server.log)}
                 late = [now - ended for url, ended in served.items() if url in wanted - found]
@@ -48,4 +51,4 @@ def test_page_is_found_within_seconds_while_the_crawl_runs(tmp_path: Path) -> No
             crawl.send_signal(signal.SIGINT)
             crawl.communicate(timeout=20)
         assert len(waited) == 4
-        assert len(seen(tmp_path / "c")) > 4
+        assert len(seen(opened, tmp_path / "c")) > 4

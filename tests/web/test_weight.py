@@ -11,7 +11,8 @@ TEXTS = ["", "tern", "Küste", "Eidertal € 5", "日本", "Привет", "a \N
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_weight_is_what_python_takes_for_the_characters(text: str) -> None:
-    per_character = (sys.getsizeof(2 * text) - sys.getsizeof(text)) / len(text) if text else 0
+    # New strings: a text that was encoded somewhere may hold its UTF-8 as well.
+    per_character = (sys.getsizeof(3 * text) - sys.getsizeof(2 * text)) / len(text) if text else 0
     assert (
         weight_of([text])
         == weight_of([text, ""])
