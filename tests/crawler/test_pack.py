@@ -24,11 +24,13 @@ from sterna.crawler.pack import (
     digest_of,
     program_digest,
     read,
+    signed_part,
     to_json,
 )
 from sterna.crawler.spec import Keep, Politeness, Scope, Select, Spec
 from sterna.errors import SpecError
-from sterna.model import Budget, Crawler, Predicate, Program, Source, State, Target
+from sterna.model import Budget, Crawler, Predicate, Program, Selector, Source, State, Target
+from sterna.model import Keep as Kept
 
 RULES = """(deftemplate clinic (slot url))
 (deffunction twice (?n) (* 2 ?n))
@@ -111,6 +113,32 @@ def test_spec_is_packed_to_the_same_bytes_in_every_process() -> None:
 def test_digest_tells_crawlers_apart() -> None:
     assert digest_of(packed().crawler) == digest_of(packed(is_under_way=True).crawler)
     assert digest_of(packed().crawler) != digest_of(Crawler(name="health"))
+
+
+class LaterSelector(Selector, frozen=True):
+    is_nested: bool = False
+
+
+class LaterProgram(Program, frozen=True, kw_only=True):
+    least_age: float = 0.0
+    tags: tuple[str, ...] = ()
+
+
+def test_fields_that_a_later_version_adds_leave_signatures_and_permissions_valid() -> None:
+    css = ("title", "h1")
+    now = Program(select=Predicate("eq", "status", (200,)), keep=Kept(selectors=(Selector(*css),)))
+    later = LaterProgram(select=now.select, keep=Kept(selectors=(LaterSelector(*css),)))
+    assert signed_part(Crawler(program=now)) == signed_part(Crawler(program=later))
+
+    used = [
+        msgspec.structs.replace(later, least_age=1.0),
+        msgspec.structs.replace(later, tags=("",)),
+        msgspec.structs.replace(later, keep=Kept(selectors=(LaterSelector(*css, is_nested=True),))),
+        msgspec.structs.replace(later, select=None),
+        msgspec.structs.replace(later, keep=Kept(selectors=(LaterSelector(*css), LaterSelector(*css)))),
+    ]
+    parts = {signed_part(Crawler(program=each)) for each in (now, *used)}
+    assert len(parts) == len(used) + 1
 
 
 def test_every_cut_of_a_file_is_refused() -> None:

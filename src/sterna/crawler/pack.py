@@ -93,13 +93,28 @@ def digest_of(crawler: Crawler) -> str:
 
 
 def signed_part(crawler: Crawler) -> bytes:
-    """What an author signs: name and program. Scope and facts are those of a run, and may change."""
-    return _ENCODER.encode((crawler.name, crawler.program))
+    """What an author signs: name and program. Scope and facts are those of a run, and may change.
+
+    A field that a later version adds, with a default that changes nothing, leaves it as it is.
+    """
+    return _ENCODER.encode((crawler.name, _shortened(crawler.program)))
 
 
 def program_digest(crawler: Crawler) -> str:
     """The digest by which the owner of a host permits this program."""
     return blake2b(signed_part(crawler), digest_size=16).hexdigest()
+
+
+def _shortened(value: object) -> object:
+    """Records as lists that end with the last field that has not its default."""
+    if isinstance(value, tuple):
+        return [_shortened(each) for each in value]
+    if not isinstance(value, Record):
+        return value
+    fields = [(getattr(value, each.name), each.default) for each in msgspec.structs.fields(value)]
+    while fields and fields[-1][0] == fields[-1][1]:
+        fields.pop()
+    return [_shortened(found) for found, _ in fields]
 
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
