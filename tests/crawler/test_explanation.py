@@ -175,6 +175,10 @@ def test_crawler_without_its_spec_is_explained_as_far_as_it_goes() -> None:
             "It does not wait between requests: use this only for",
         ),
         (Spec(name="h", politeness=Politeness(delay=3, response_factor=0)), "it waits 3 seconds. It obeys"),
+        (
+            Spec(name="h", politeness=Politeness(strict_robots=True)),
+            "It obeys robots.txt. It keeps away from a site whose robots.txt is refused.",
+        ),
         (Spec(name="h", politeness=Politeness(robots=False)), "It ignores robots.txt: use this only"),
         (Spec(name="h", scope=Scope(pages=10)), "The crawl ends at 10 pages."),
         (Spec(name="h", budget=Budget(facts=10)), "may use at most: - 10 facts of its own"),

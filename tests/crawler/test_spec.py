@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import sterna
@@ -304,6 +305,10 @@ WRONG = [
         ':2: keep.selectors is {"price":3}: must be a table of names with a CSS selector each,'
         ' or {css = "img", attribute = "src"}',
     ),
+    (
+        'name = "h"\n[politeness]\nrobots = false\nstrict_robots = true',
+        ":4: politeness.strict_robots is true: must be left out, or come with robots = true",
+    ),
     ('name = "h"\n[politeness]\ndelay = -1', ":3: politeness.delay is -1: must be seconds from 0 to 86400"),
     (
         'name = "h"\n[politeness]\ncontact = "a\\nb"',
@@ -476,6 +481,13 @@ def test_options_of_a_spec_are_options_of_a_crawl() -> None:
         sender="crawl@example.org",
         block=("ads.example.org",),
     )
+
+
+def test_option_that_earlier_releases_do_not_know_is_given_only_if_it_is_meant() -> None:
+    assert "strict_robots" not in Spec(name="h", seeds=("https://www.example.org/",)).options()
+    strict = Spec(name="h", politeness=Politeness(strict_robots=True)).options()
+    assert strict["strict_robots"] is True
+    assert msgspec.convert(strict, Options).etiquette("1").strict_robots
 
 
 def test_spec_that_says_nothing_of_its_owner_leaves_contact_and_agent_alone() -> None:

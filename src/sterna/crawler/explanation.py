@@ -140,7 +140,8 @@ def _manners(spec: Spec) -> Paragraph:
         seconds = _amount(delay, "second") + (longer if politeness.response_factor else "")
         pause = f"Between requests to a site it waits {seconds}."
     ignores = "It ignores robots.txt: use this only for your own sites."
-    robots = "It obeys robots.txt." if politeness.robots else ignores
+    strictly = " It keeps away from a site whose robots.txt is refused." if politeness.strict_robots else ""
+    robots = f"It obeys robots.txt.{strictly}" if politeness.robots else ignores
     blocked = f"It never contacts {_either(politeness.block)}." if politeness.block else ""
     return Paragraph(f"{pause} {robots} {blocked}")
 

@@ -175,10 +175,15 @@ class Politeness(SpecTable, frozen=True):
     response_factor: Annotated[float, Meta(ge=0, le=1000, description="a number from 0 to 1000")] = 5.0
     gentle: Flag = False
     robots: Flag = True
+    strict_robots: Flag = False
     contact: Line = ""
     user_agent: Line = ""
     sender: Line = ""
     block: Annotated[tuple[str, ...], Meta(description="a list of hostnames and domains")] = ()
+
+    def check(self) -> None:
+        if self.strict_robots and not self.robots:
+            raise wrong("politeness.strict_robots", True, "left out, or come with robots = true")
 
 
 class Budget(SpecTable, frozen=True):
@@ -216,13 +221,14 @@ class CrawlOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     response_factor: float = _POLITENESS.response_factor
     gentle: bool = _POLITENESS.gentle
     ignore_robots: bool = not _POLITENESS.robots
+    strict_robots: bool = _POLITENESS.strict_robots
     contact: str = ""
     user_agent: str = ""
     sender: str = ""
     block: tuple[str, ...] = ()
 
 
-_LATER = ("requisites", "max_requisites", "max_requisite_bytes")
+_LATER = ("requisites", "max_requisites", "max_requisite_bytes", "strict_robots")
 
 
 class Spec(SpecTable, frozen=True):

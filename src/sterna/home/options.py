@@ -42,7 +42,6 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     timeout: float = 60.0
     accept_language: str = "*"
     wait: float = 300.0
-    strict_robots: bool = False
     robots_keep_hours: float = 24.0
     robots_retry_hours: tuple[float, ...] = (1.0, 4.0, 12.0, 24.0)
     robots_failures: int = 8
