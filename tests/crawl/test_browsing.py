@@ -144,3 +144,20 @@ def test_invalid_secret_is_refused_in_one_line_without_it(tmp_path: Path) -> Non
     done = sterna("crawl", "http://127.0.0.1:9/", "--header", "swordfish", "--into", tmp_path / "c")
     assert done.returncode == 2
     assert "--header is invalid" in done.stderr and "swordfish" not in done.stderr
+
+
+def test_sites_that_redirect_to_each_other_in_a_circle_are_told(tmp_path: Path) -> None:
+    places: dict[str, str] = {}
+
+    def to(name: str) -> Answer:
+        return lambda _: html("", f"Location: {places[name]}", status="302 Found")
+
+    with site(login=to("check"), plain=to("end")) as one, site(check=to("login"), end=html("the end")) as two:
+        places |= {"check": f"{two}/check", "login": f"{one}/login", "end": f"{two}/end"}
+        done = sterna(
+            "crawl", f"{one}/login", f"{one}/plain", f"{two}/", "--into", tmp_path / "c", "--delay", "0"
+        )
+    assert (
+        "2 pages only redirected in a circle; if the site wants a login or consent: --cookies FILE"
+        in done.stdout
+    )

@@ -3,7 +3,7 @@
 from tests import making
 
 from sterna.home.progress import Progress
-from sterna.model import Usage
+from sterna.model import Link, Links, Parcel, Usage
 
 
 def test_parcels_add_up() -> None:
@@ -39,3 +39,25 @@ def test_bytes_that_a_host_fetched_were_not_received_here() -> None:
     progress = Progress(began=0.0, away={"away"})
     progress.add([here, away, away])
     assert (progress.usage.pages, progress.usage.bytes_received, progress.fetched_at_hosts) == (3, 10, 20)
+
+
+def test_circles_of_redirects_over_several_sites_are_counted_once() -> None:
+    def parcel(site: str, path: str, to: str) -> Parcel:
+        page = making.page(path, site=site, status=302, links=Links.of(Link(to, rel="redirect")))
+        return making.parcel(making.visit(site=site), pages=(page,))
+
+    one, two = "https://one.example", "https://two.example"
+    progress = Progress(began=0.0)
+    steps = [
+        parcel(one, "/a", f"{two}/b"),
+        parcel(two, "/b", f"{two}/c"),
+        parcel(one, "/into", f"{one}/a"),
+        parcel(two, "/c", f"{one}/a"),
+        parcel(two, "/c", f"{one}/a"),
+        parcel(one, "/away", f"{two}/good"),
+    ]
+    counts = []
+    for step in steps:
+        progress.add([step])
+        counts.append(progress.notes["redirect_loop"])
+    assert counts == [0, 0, 0, 3, 3, 3]

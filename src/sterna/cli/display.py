@@ -3,7 +3,7 @@
 import shutil
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -311,8 +311,9 @@ def _errors(summary: Summary) -> str:
 
 def _odd_pages(summary: Summary) -> list[str]:
     """A line for each kind of page that came without what its visitors see, with what to do."""
-    counts = {**summary.notes, "redirect_loop": summary.errors.get("redirect_loop", 0)}
-    return [f"{plural(counts[kind], 'page')} {told}" for kind, told in _ODD.items() if counts.get(kind)]
+    counts = Counter(summary.notes)
+    counts["redirect_loop"] += summary.errors.get("redirect_loop", 0)
+    return [f"{plural(counts[kind], 'page')} {told}" for kind, told in _ODD.items() if counts[kind]]
 
 
 def _what_is_left(summary: Summary, collection: CollectionFolder) -> list[str]:

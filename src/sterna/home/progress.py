@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sterna.model import REQUISITES, Parcel, Usage
+from sterna.model import REQUISITES, Page, Parcel, Usage
+from sterna.web.urls import fingerprint
+
+_MOST_REDIRECTS = 100_000  # that are remembered in a run
+_LONGEST_CIRCLE = 20
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +47,32 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     saved: Saved = Saved()
     checked: int = 0  # pages of hosts that were also fetched from here, to check them
     unmet: dict[str, int] = {}  # of the pages that were read here, how many failed which condition
-    notes: dict[str, int] = {}  # what was odd with pages that were read here, as `note` of `Page` names it
+    # What was odd with pages that were read here, as `note` of `Page` names it, and circles of several sites.
+    notes: dict[str, int] = {}
     requisites: int = 0  # images, styles, scripts and fonts that pages need; they are no pages
     requisite_bytes: int = 0  # of those received
+
+
+class Circles:
+    """Notices redirects of several sites that lead in a circle; within a site, its visit notices."""
+
+    def __init__(self) -> None:
+        self._onward: dict[int, str] = {}  # where a page redirects to
+
+    def closed_by(self, page: Page) -> int:
+        """The number of pages of a circle of which this one is the last; 0 if there is none."""
+        onward = next((link.url for link in page.links if link.rel == "redirect"), "")
+        if not onward or page.fingerprint in self._onward or len(self._onward) >= _MOST_REDIRECTS:
+            return 0
+        self._onward[page.fingerprint] = onward
+        for count in range(1, _LONGEST_CIRCLE + 1):
+            at = fingerprint(onward)
+            if at == page.fingerprint:
+                return count
+            if at not in self._onward:
+                break
+            onward = self._onward[at]
+        return 0
 
 
 @dataclass(slots=True)
@@ -72,6 +99,7 @@ class Progress:
     total_pages: int = 0
     max_pages: int | None = None
     note: str = ""
+    _circles: Circles = field(default_factory=Circles)
 
     def add(self, parcels: Iterable[Parcel]) -> None:
         for parcel in parcels:
@@ -88,6 +116,9 @@ class Progress:
             self.rows += len(parcel.rows)
             self.unmet.update(dict(parcel.unmet))
             self.notes.update(page.note for page in parcel.pages if page.note)
+            for page in parcel.pages:
+                if 300 <= page.status < 400 and (count := self._circles.closed_by(page)):
+                    self.notes["redirect_loop"] += count
 
     def count(self, usage: Usage) -> None:
         self.usage = self.usage.plus(usage)
