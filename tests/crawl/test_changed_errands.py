@@ -1,6 +1,9 @@
 """An errand that changed between two crawls: what was left out is followed, and pages are judged anew."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,9 +11,6 @@ from typing import Any
 import pytest
 from tests.crawl.running import ask, sterna, summary_of
 from tests.servers.pages import PageServer, linking
-
-from sterna.home import catching_up
-from sterna.home.ledger.sqlite.ledger import SqliteLedger
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
@@ -192,46 +192,62 @@ def test_edited_rules_see_all_pages_again(tmp_path: Path, server: PageServer) ->
     assert "rules changed: 7 pages are fetched again" in note
 
 
-class _Killed(Exception):
-    pass
+# The command, killed as kill -9 does it at the given call of a method of the ledger.
+DYING = """
+import os, signal, sys
+from sterna.cli import run
+from sterna.home import catching_up
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
+catching_up.PAGES_AT_ONCE = 1  # five commits, however the pages lie in segments
+name, left = sys.argv[1], int(sys.argv[2])
+method = getattr(SqliteLedger, name)
+
+def die(*given, **named):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return method(*given, **named)
+
+setattr(SqliteLedger, name, die)
+sys.argv = ["sterna", *sys.argv[3:]]
+run()
+"""
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3])
-def test_change_that_was_interrupted_is_finished_by_the_next_crawl(
-    tmp_path: Path, server: PageServer, monkeypatch: pytest.MonkeyPatch, calls: int
+def kill_at(method: str, calls: int, folder: Path, wanted: Path) -> None:
+    """A crawl that dies when it has called this method of the ledger so often."""
+    words = ["crawl", wanted, "--into", folder / "c", "--here", "--no-index"]
+    done = subprocess.run([sys.executable, "-c", DYING, method, str(calls), *map(str, words)], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("calls", [0, 1, 3, 4])
+def test_change_that_was_killed_is_finished_by_the_next_crawl(
+    tmp_path: Path, server: PageServer, calls: int
 ) -> None:
     crawl(tmp_path, spec(tmp_path, server, KEEP))
-    monkeypatch.setattr(catching_up, "PAGES_AT_ONCE", 1)  # five commits, however the pages lie in segments
-    left = iter(range(calls))
-    commit = SqliteLedger.commit
-
-    def die(self: SqliteLedger, *arguments: Any, **fields: Any) -> None:
-        if next(left, None) is None:
-            raise _Killed
-        commit(self, *arguments, **fields)
-
-    with monkeypatch.context() as dying:
-        dying.setattr(SqliteLedger, "commit", die)
-        wanted = spec(tmp_path, server, select("surgery"))
-        with pytest.raises(_Killed):
-            sterna("crawl", wanted, "--into", tmp_path / "c", "--here")
+    wanted = spec(tmp_path, server, select("surgery"))
+    kill_at("commit", calls, tmp_path, wanted)
     crawl(tmp_path, wanted)
     assert pages(tmp_path) == {"news/", "shop/eggs"}
     assert len(ask(tmp_path / "c", "SELECT url FROM event WHERE kind = 'deleted'")) == 5
 
 
-def test_change_that_was_interrupted_and_taken_back_loses_nothing(
-    tmp_path: Path, server: PageServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("method", ["follow", "lease"])
+def test_wider_scope_that_was_killed_is_followed_by_the_next_crawl(
+    tmp_path: Path, server: PageServer, method: str
 ) -> None:
+    crawl(tmp_path, spec(tmp_path, server, '[scope]\ninclude = ["/news/"]'))
+    wanted = spec(tmp_path, server)
+    kill_at(method, 0, tmp_path, wanted)
+    crawl(tmp_path, wanted)
+    assert pages(tmp_path) == NEWS | SHOP
+
+
+def test_change_that_was_killed_and_taken_back_loses_nothing(tmp_path: Path, server: PageServer) -> None:
     crawl(tmp_path, spec(tmp_path, server, KEEP))
-
-    def die(*arguments: Any, **fields: Any) -> None:
-        raise _Killed
-
-    with monkeypatch.context() as dying:
-        dying.setattr(SqliteLedger, "fetch_again", die)
-        with pytest.raises(_Killed):
-            sterna("crawl", spec(tmp_path, server, select("surgery")), "--into", tmp_path / "c", "--here")
+    kill_at("fetch_again", 0, tmp_path, spec(tmp_path, server, select("surgery")))
     assert pages(tmp_path) == {"news/", "shop/eggs"}
     crawl(tmp_path, spec(tmp_path, server, KEEP))
     assert pages(tmp_path) == NEWS | SHOP

@@ -1,14 +1,21 @@
 """A synthetic web of many sites: every page that can be reached, once, within bounded memory."""
 
+import re
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests import making
 from tests.crawl.running import sterna, sterna_process, stored_urls, summary_of
 from tests.servers.synthetic import SyntheticServer, SyntheticWeb, path
 
+from sterna.archive.manifest import Batch
+from sterna.archive.segments import SegmentStore
+from sterna.home.folder import CollectionFolder
+from sterna.home.ledger.records import Change
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
-from sterna.model import Target
+from sterna.model import Links, Target
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
@@ -47,6 +54,35 @@ def test_memory_does_not_grow_with_the_frontier(tmp_path: Path) -> None:
     small, large = (_peak_bytes(tmp_path / str(waiting), waiting) for waiting in (1_000, 120_000))
     # SQLite keeps up to 64 MiB of the ledger; a URL in Python's memory would take 500 bytes and more.
     assert large - small < 40e6
+
+
+def test_memory_does_not_grow_with_links_that_a_wider_scope_admits(tmp_path: Path) -> None:
+    small, large = (_peak_of_widening(tmp_path / str(links), links) for links in (1_000, 600_000))
+    # SQLite keeps up to 64 MiB of the ledger; a link in Python's memory would take 500 bytes and more.
+    assert large - small < 130e6
+
+
+def _peak_of_widening(folder: Path, count: int) -> int:
+    """What a run takes that follows so many links of a page that were left out before."""
+    web = SyntheticWeb(sites=1, pages_per_site=60, bytes_per_page=2_000)
+    with SyntheticServer(web).run_in_thread() as server:
+        flags = ("--into", folder, "--delay", "0", "--json", "--max-pages")
+        result = sterna("crawl", server.url(0), *flags, "1", "--include", "/nothing/")
+        assert result.returncode == 0
+        collection = CollectionFolder(folder)
+        with collection.locked(), closing(SqliteLedger(collection.ledger_path)) as ledger:
+            links = Links("\n".join(f"{server.url(0)}deep/{number}" for number in range(count)))
+            site = server.url(0).rstrip("/")
+            pages = [(site, making.page("/", site=site, links=links))]  # as another version of it
+            number = ledger.batch() + 1
+            batch = Batch(number=number, crawler="default", visits=("v",), again=(False,))
+            written = SegmentStore(collection.segments_folder).write_pages(pages, batch=batch)
+            ledger.commit(Change(parcels=(), batch=number, segments=tuple(written)), now=time.time())
+        done = sterna_process("crawl", *flags, "40", "--include", "/", "--max-seconds", "5")
+    followed = re.search(r"([\d,]+) links that were left out are followed", done.stdout)
+    assert followed
+    assert int(followed[1].replace(",", "")) >= count
+    return int(summary_of(done)["peak_memory_bytes"])
 
 
 def _peak_bytes(folder: Path, waiting: int) -> int:
