@@ -52,7 +52,7 @@ def test_host_is_there_in_six_commands_and_five_minutes(tmp_path: Path, nginx: N
 
     run(ROOT / "scripts/install-host", opt, **plain | wheels, PYTHON=f"{sys.base_prefix}/bin/python3")
 
-    place = ["--root", tmp_path / "site", "--into", mine]
+    place = ["--root", str(tmp_path / "site"), "--into", str(mine)]
     served = ["--site", nginx.url, "--listen", listen, "--server", "nginx", "--user", "root"]
     told = run(opt / "bin/sterna", "host", "init", *place, *served, **plain)
     printed = [line.strip() for line in told.partition("next:\n")[2].splitlines()]
