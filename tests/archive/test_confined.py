@@ -1,18 +1,16 @@
-"""Segments read by a confined process: the same rows as without one, and what it must not send is refused."""
+"""Segments read by a confined process: the same rows as without one."""
 
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests import making
 
-from sterna.archive.confined import frames_of, read_table, table_of, unpacked
 from sterna.archive.manifest import Batch, FactRow, Segment
 from sterna.archive.segments import SegmentStore
-from sterna.errors import DamagedSegment, StorageError
+from sterna.errors import DamagedSegment
 from sterna.model import Link, Links
 from sterna.runtime.cell.confined import Confined
 
@@ -82,46 +80,3 @@ def test_damaged_segment_is_named(plain: SegmentStore, confined: SegmentStore) -
     with pytest.raises(DamagedSegment) as found:
         confined.merge([segment, segment])
     assert found.value.path == path.absolute()
-
-
-def test_tables_go_in_pieces_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sterna.archive.confined.FRAME_BYTES", 10_000)
-    table = pa.table({"text": ["x" * 999] * 100, "n": list(range(100))})
-    frames = list(frames_of([table, table.slice(0, 0)]))
-    assert len(frames) > 9
-    assert max(map(len, frames)) < 20_000
-    assert pa.concat_tables(map(read_table, frames)).equals(table)
-
-
-def forged_offsets() -> bytes:
-    """A table of texts whose last one ends far behind the data."""
-    (frame,) = frames_of([pa.table({"text": ["abcd"] * 4})])
-    offsets = b"".join(number.to_bytes(4, "little") for number in (0, 4, 8, 12, 16))
-    assert frame.count(offsets) == 1
-    return frame.replace(offsets, offsets[:-4] + (1 << 30).to_bytes(4, "little"))
-
-
-def forged_text() -> bytes:
-    (frame,) = frames_of([pa.table({"text": ["abcd"]})])
-    return frame.replace(b"abcd", b"ab\xff\xfe")
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [b"", b"nonsense", forged_offsets(), forged_text(), next(frames_of([pa.table({"n": [1]})]))[:-40]],
-    ids=["nothing", "nonsense", "offsets", "no UTF-8", "cut"],
-)
-def test_malformed_table_is_refused(frame: bytes) -> None:
-    with pytest.raises(StorageError, match="a confined process sent a malformed table"):
-        read_table(frame)
-
-
-def test_table_of_other_columns_is_refused() -> None:
-    (frame,) = frames_of([pa.table({"url": [1]})])
-    with pytest.raises(StorageError, match=r"sent the columns \['url'\], asked \['url'\]"):
-        table_of(frame, pa.schema({"url": pa.string()}))
-
-
-def test_message_of_another_form_is_refused() -> None:
-    with pytest.raises(StorageError, match="a confined process sent a malformed answer"):
-        unpacked(b"\xa1x", int)

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from sterna.api.status import Status
-from sterna.archive.confined import packed, table_of, unpacked
+from sterna.archive.frames import packed, table_of, unpacked
 from sterna.errors import QueryError, StorageError
 from sterna.export.job import Exported, ExportJob, check_job
 from sterna.export.workbench import is_stream

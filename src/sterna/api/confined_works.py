@@ -10,7 +10,7 @@ import pyarrow as pa
 from sterna.api import search, status
 from sterna.api.confined import Export, Part, Question, Words
 from sterna.api.query import held_memory, open_collection, open_collections
-from sterna.archive.confined import frames_of, packed, unpacked
+from sterna.archive.frames import frames_of, packed, unpacked
 from sterna.export.job import Exported
 from sterna.export.workbench import end_publisher, publish_apart
 from sterna.home.folder import CollectionFolder

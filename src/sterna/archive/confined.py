@@ -3,24 +3,20 @@
 The functions are those of `archive/parquet` and `archive/arrivals`; the works at the end are what runs there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from sterna.archive import parquet
 from sterna.archive.arrivals import arrivals as arrivals_here
+from sterna.archive.frames import frames_of, packed, table_of, unpacked
 from sterna.archive.manifest import Contents
 from sterna.archive.rows import SCHEMAS
-from sterna.errors import StorageError
 from sterna.model import Record
 from sterna.runtime.cell.confined import Confined
 
-FRAME_BYTES = 16 << 20  # of Arrow's columns in one frame, unless a single row has more
-
-_T = TypeVar("_T")
 _HERE = __name__
 
 
@@ -87,39 +83,6 @@ def arrivals(
         yield table_of(frame, schema)
 
 
-def table_of(frame: bytes, schema: pa.Schema) -> pa.Table:
-    """The table in a frame; StorageError unless it is whole, and has this schema."""
-    table = read_table(frame)
-    if not table.schema.equals(schema):
-        raise StorageError(f"a confined process sent the columns {table.schema.names}, asked {schema.names}")
-    return table
-
-
-def read_table(frame: bytes) -> pa.Table:
-    """The table in a frame, whatever its columns; StorageError unless it is whole."""
-    try:
-        with pa.ipc.open_stream(frame) as stream:
-            table = stream.read_all()
-        table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
-        raise StorageError(f"a confined process sent a malformed table: {error}") from error
-    return table
-
-
-def unpacked(frame: bytes, kind: type[_T]) -> _T:
-    """The message in a frame; StorageError if it is malformed."""
-    try:
-        return msgspec.msgpack.decode(frame, type=kind, dec_hook=_from_text)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise StorageError(f"a confined process sent a malformed answer: {error}") from error
-
-
-def _from_text(kind: type, value: Any) -> Any:
-    if kind is not Path:
-        raise TypeError(f"no message has values of {kind}")
-    return Path(value)
-
-
 def _whole(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(path.absolute() for path in paths)
 
@@ -148,24 +111,3 @@ def arrivals_frames(request: bytes) -> Iterator[bytes]:
     yield from frames_of(
         arrivals_here(asked.paths, after=asked.after, upto=asked.upto, columns=asked.columns)
     )
-
-
-def packed(message: object) -> bytes:
-    return msgspec.msgpack.encode(message, enc_hook=_to_text)
-
-
-def _to_text(value: Any) -> str:
-    if not isinstance(value, Path):
-        raise TypeError(f"no message has values of {type(value)}")
-    return str(value)
-
-
-def frames_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
-    """The tables as Arrow streams, in pieces of bounded size."""
-    for table in tables:
-        rows = max(1, table.num_rows * FRAME_BYTES // max(table.nbytes, 1))
-        for start in range(0, table.num_rows, rows):
-            out = pa.BufferOutputStream()
-            with pa.ipc.new_stream(out, table.schema) as stream:
-                stream.write_table(table.slice(start, rows))
-            yield out.getvalue().to_pybytes()

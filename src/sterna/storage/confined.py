@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from sterna.archive.confined import frames_of, packed, read_table, unpacked
+from sterna.archive.frames import frames_of, packed, read_table, unpacked
 from sterna.archive.manifest import Snapshot
 from sterna.errors import StorageError
 from sterna.model import Record
