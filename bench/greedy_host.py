@@ -1,55 +1,24 @@
 """A host that sends parcels as large as home takes them, for `bench.memory`."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Thread
 
 import msgspec
-from tests import making
+from bench.greedy_parcels import Fill, packed, wide_texts
 from tests.home.away.lying import LyingHost
-from tests.transport.serving import HttpFace
+from tests.transport.serving import HttpFace, Said, refusing
 
-from sterna.model import Checkpoint, Ended, Links, Page, Parcel, Raw, Target, Usage
+from sterna.model import Ended, Parcel
 from sterna.wire.discovery import Offer
 from sterna.wire.handshake import SessionKeys
-from sterna.wire.orders import Resume, Send
+from sterna.wire.orders import Order, Resume, Send
 from sterna.wire.parcels import pack_parcel
 from sterna.wire.stream import StreamWriter
 
-PARCELS = 16
-_WORDS = "tern " * 200_000  # a megabyte
-
-Fill = Callable[[str, int], Parcel]  # a parcel of a site, with its number
-
-
-def wide_texts(site: str, number: int) -> Parcel:
-    return _parcel(site, number, {"text": f"\N{BIRD}{number} " + 6 * _WORDS})
-
-
-def long_texts(site: str, number: int) -> Parcel:
-    text = f"{number} " + 12 * _WORDS
-    return _parcel(site, number, {"text": text}, {"text": text})
-
-
-def long_html(site: str, number: int) -> Parcel:
-    return _parcel(site, number, {"html": f"{number} " + 24 * _WORDS})
-
-
-def too_wide(site: str, number: int) -> Parcel:
-    return _parcel(site, number, {"text": f"\N{BIRD}{number} " + 40 * _WORDS})
-
-
-def raw_responses(site: str, number: int) -> Parcel:
-    body = (f"{number} " + 24 * _WORDS).encode()
-    return _parcel(site, number, {"raw": Raw(b"", b"HTTP/1.1 200 OK\r\n\r\n", body, "127.0.0.1")})
-
-
-def many_links(site: str, number: int) -> Parcel:
-    links = Links("\n".join(f"{site}/{n}" for n in range(10_000)))
-    return _parcel(site, number, *({"links": links} for _ in range(80)))
+PARCELS, LISTS = 16, 6  # in a stream: of pages, of lists
 
 
 @dataclass
@@ -64,18 +33,27 @@ class GreedyHost(LyingHost):
     def offer(self) -> Offer:
         return Offer(site=self.site, key=self.identity.public.text, endpoint=self.endpoint)
 
+    def _carry_out(self, order: Order, keys: SessionKeys) -> Said:
+        if isinstance(order, Resume):
+            return refusing("gone", "it sends no end")
+        return super()._carry_out(order, keys)
+
     async def _stream(self, order: Send | Resume, keys: SessionKeys) -> AsyncIterator[bytes]:
+        assert isinstance(order, Send)
         writer = StreamWriter(keys.stream, level=3)
         yield writer.begin()
-        if isinstance(order, Resume):
-            return
-        for number in range(1, PARCELS + 1):
-            parcel = msgspec.structs.replace(
-                self.fill(self.site, number), visit=order.visit, part=order.part, epoch=order.epoch
-            )
-            if number == PARCELS:
-                parcel = msgspec.structs.replace(parcel, ended=Ended.FINISHED)
-            yield writer.parcel(pack_parcel(parcel, {}))
+        given = {"visit": order.visit, "part": order.part, "epoch": order.epoch}
+        number, most = 0, PARCELS
+        while number < most:
+            number += 1
+            made = self.fill(self.site, number)
+            most = PARCELS if isinstance(made, Parcel) else LISTS
+            ended = Ended.FINISHED if number == most else None
+            if isinstance(made, Parcel):
+                data = pack_parcel(msgspec.structs.replace(made, **given, ended=ended), {})
+            else:
+                data = packed(made, **given, number=number, ended=ended)
+            yield writer.parcel(data)
 
 
 @contextmanager
@@ -95,21 +73,3 @@ def greedy_host(site: str, fill: Fill) -> Iterator[str]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
-
-
-def _parcel(site: str, number: int, *pages: dict[str, object]) -> Parcel:
-    made: list[Page] = []
-    for place, fields in enumerate(pages):
-        made.append(
-            making.page(f"/{number}/{place}", site=site, fetched=time.time(), digest=bytes(16), **fields)
-        )
-    return Parcel(
-        visit="",
-        site=site,
-        part="",
-        epoch=0,
-        number=number,
-        pages=tuple(made),
-        checkpoint=Checkpoint(found=tuple(Target(page.url) for page in made)),
-        usage=Usage(pages=len(made)),
-    )

@@ -14,16 +14,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.greedy_host import (
-    Fill,
-    greedy_host,
-    long_html,
-    long_texts,
-    many_links,
-    raw_responses,
-    too_wide,
-    wide_texts,
-)
+from bench import greedy_parcels as greedy
+from bench.greedy_host import greedy_host
+from bench.greedy_parcels import Fill
 from bench.measuring import descendants, pss_bytes
 from tests.servers.bombs import brotli_bomb, gzip_bomb, wide_text, zstd_bomb
 from tests.servers.hostile import HostileServer
@@ -33,12 +26,39 @@ LOOK_SECONDS = 0.05
 MOST_SECONDS = 60
 WIDE_MB = (47, 11, 5, 1)  # too large for a reader's answer, and ever less so
 PARCELS = {
-    "texts of 6 MB with an emoji": wide_texts,
-    "texts of 40 MB with an emoji": too_wide,
-    "two texts of 12 MB": long_texts,
-    "HTML of 24 MB": long_html,
-    "800,000 links": many_links,
+    "texts of 6 MB with an emoji": greedy.wide_texts,
+    "texts of 40 MB with an emoji": greedy.too_wide,
+    "two texts of 12 MB": greedy.long_texts,
+    "HTML of 24 MB": greedy.long_html,
+    "800,000 links": greedy.many_links,
+    "1,000,000 facts": greedy.short_facts,
+    "1,000,000 empty facts": greedy.least_facts,
+    "facts of 4,000,000 symbols": greedy.long_facts,
+    "1,000 facts of 8,000 symbols": greedy.facts_of_many_values,
+    "1,000,000 own facts, new ones each time": greedy.own_facts,
+    "1,000,000 own facts, the same each time": greedy.same_own_facts,
+    "1,000,000 own facts gone": greedy.own_facts_gone,
+    "a memory of 25 MB": greedy.large_memory,
+    "1,000,000 URLs found": greedy.short_found,
+    "450,000 URLs found": greedy.most_found,
+    "6,500 URLs of 2 kB found": greedy.long_found,
+    "6,500 referrers of 2 kB": greedy.long_referrers,
+    "1,000,000 URLs to try again": greedy.short_again,
+    "1,000,000 URLs done": greedy.million_done,
+    "290,000 sitemaps found and done": greedy.sitemaps_done,
+    "1,000,000 links to other sites": greedy.million_outlinks,
+    "100,000 failed pages": greedy.failed_pages,
+    "100,000 pages with all fields": greedy.full_pages,
+    "3,000,000 keywords": greedy.short_keywords,
+    "14,000,000 keywords and extracts apart": greedy.apart_keywords,
+    "1,000 kinds of errors": greedy.many_kinds_of_errors,
 }
+CHECKS = (("", ["--check", "none"]), (", held and checked", ["--check", "strict"]))
+# A crawler with rules whose state is witnessed, so that they can be run again.
+RULES = """
+(defrule keep (page (url ?url)) => (assert (seen ?url)))
+(defrule ask (request (url ?url)) (never) => (refuse ?url))
+"""
 SESSIONS = ("--max-pages", "5000", "--max-depth", "5000")
 
 
@@ -51,6 +71,7 @@ class Case:
     flags: Sequence[str] = ()
     robots: bytes = b""
     fill: Fill | None = None  # the parcels of the site's host, if it has one
+    rules: str = ""  # of the crawler
 
 
 @dataclass(slots=True)
@@ -100,13 +121,24 @@ def _cases() -> list[Case]:
         *(
             Case(f"host: {name}{how}", flags=flags, fill=fill)
             for name, fill in PARCELS.items()
-            for how, flags in (("", ["--check", "none"]), (", held and checked", ["--check", "strict"]))
+            for how, flags in CHECKS
         ),
-        Case("host: raw responses of 24 MB", flags=["--check", "none", "--warc"], fill=raw_responses),
-        Case(
-            "host: raw responses of 24 MB, held and checked",
-            flags=["--check", "strict", "--warc"],
-            fill=raw_responses,
+        *(
+            Case(f"host: raw responses of 24 MB{how}", flags=[*flags, "--warc"], fill=greedy.raw_responses)
+            for how, flags in CHECKS
+        ),
+        *(
+            Case(
+                f"host: 450,000 links to other sites, all followed{how}",
+                flags=[*flags, "--stay", "any"],
+                fill=greedy.short_outlinks,
+            )
+            for how, flags in CHECKS
+        ),
+        *(
+            Case(f"host: {name}, of a crawler with rules{how}", flags=flags, fill=PARCELS[name], rules=RULES)
+            for name in ("1,000,000 facts", "1,000,000 own facts, new ones each time", "450,000 URLs found")
+            for how, flags in CHECKS
         ),
     ]
 
@@ -115,23 +147,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--only", default="", help="only the cases whose names contain this")
     only = parser.parse_args().only
-    for mb in WIDE_MB:
-        wide_text(mb * 1_000_000)
-    for make in (gzip_bomb, brotli_bomb, zstd_bomb):
-        make()
+    cases = [case for case in _cases() if only in case.name]
+    if any(not case.fill for case in cases):
+        for mb in WIDE_MB:
+            wide_text(mb * 1_000_000)
+        for make in (gzip_bomb, brotli_bomb, zstd_bomb):
+            make()
     print(
         "| the site | seconds | home, MB | all processes, MB | of the limit |",
         "|---|---|---|---|---|",
         sep="\n",
     )
     worst = 0
-    for case in _cases():
-        if only in case.name:
-            seconds, peak = _crawl(case)
-            share = peak.own_bytes / LIMIT_BYTES
-            sizes = f"{peak.own_bytes / 1e6:,.0f} | {peak.all_bytes / 1e6:,.0f} | {share:.2f}"
-            print(f"| {case.name} | {seconds:.1f} | {sizes} |", flush=True)
-            worst = max(worst, peak.own_bytes)
+    for case in cases:
+        seconds, peak = _crawl(case)
+        share = peak.own_bytes / LIMIT_BYTES
+        sizes = f"{peak.own_bytes / 1e6:,.0f} | {peak.all_bytes / 1e6:,.0f} | {share:.2f}"
+        print(f"| {case.name} | {seconds:.1f} | {sizes} |", flush=True)
+        worst = max(worst, peak.own_bytes)
     if worst > LIMIT_BYTES:
         sys.exit(f"home took {worst / 1e6:,.0f} MB, more than {LIMIT_BYTES / 1e6:,.0f}")
 
@@ -147,7 +180,8 @@ def _crawl(case: Case) -> tuple[float, Peak]:
         if case.fill:
             endpoint = stack.enter_context(greedy_host(server.url, case.fill))
             limits += ["--host", f"{server.url}={endpoint}", "--keys", str(Path(folder) / "keys")]
-        command = [sys.executable, "-m", "sterna", "crawl", server.url, "--into", str(Path(folder) / "c")]
+        crawl = _spec(Path(folder), server.url, case.rules) if case.rules else server.url
+        command = [sys.executable, "-m", "sterna", "crawl", crawl, "--into", str(Path(folder) / "c")]
         with subprocess.Popen([*command, *limits, *case.flags], stdout=subprocess.DEVNULL) as process:
             while process.poll() is None:
                 peak.look(process.pid)
@@ -155,6 +189,13 @@ def _crawl(case: Case) -> tuple[float, Peak]:
         if not (server.log or case.fill) or process.returncode not in (0, 3, 4):
             raise RuntimeError(f"the crawl of {case.name!r} ended with {process.returncode}")
     return time.monotonic() - began, peak
+
+
+def _spec(folder: Path, url: str, rules: str) -> str:
+    (folder / "bench.clp").write_text(rules)
+    path = folder / "bench.toml"
+    path.write_text(f'name = "bench"\nseeds = ["{url}/"]\nrules = ["bench.clp"]\n')
+    return str(path)
 
 
 def _most_resident(pid: int) -> int:
