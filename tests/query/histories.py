@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from tests import making
 
 from sterna.archive.manifest import Batch, FactRow
-from sterna.archive.parquet import merged, tables_of
+from sterna.archive.parquet import fact_tables, merged, tables_of
 from sterna.archive.rows import MORE, PAGE_SCHEMA
 from sterna.model import Page
 from sterna.query.engine import Engine
@@ -54,13 +54,13 @@ class Archive:
         batch = Batch(
             number=self._batch, crawler=crawler, visits=(visit,) * len(pages), again=self._note(pages)
         )
-        self._write(tables_of(pages, facts, batch))
+        self._write(_tables(pages, facts, batch))
         return self._batch
 
     def add_old(self, pages: SitePages = (), *, facts: Sequence[FactRow] = ()) -> None:
         """As an earlier Sterna wrote them: nothing says how they came."""
         self._note(pages)
-        self._write(tables_of(pages, facts))
+        self._write(_tables(pages, facts))
 
     def merge(self, table: str, begin: int, end: int) -> None:
         """Compaction of some files of a table: one after them has all their rows, in order."""
@@ -107,3 +107,8 @@ def stored(folder: Path, *batches: SitePages, facts: Sequence[FactRow] = ()) -> 
 
 def rows(engine: Engine, sql: str, **parameters: object) -> list[tuple[Any, ...]]:
     return list(engine.run(sql, parameters).rows)
+
+
+def _tables(pages: SitePages, facts: Sequence[FactRow], batch: Batch | None = None) -> dict[str, pa.Table]:
+    _, rows = fact_tables(facts, batch)
+    return tables_of(pages, batch) | ({"fact": pa.concat_tables(rows)} if facts else {})

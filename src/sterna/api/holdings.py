@@ -7,7 +7,7 @@ import pyarrow as pa
 from sterna.api.query import ledger_tables, table_of
 from sterna.archive.manifest import Batch
 from sterna.archive.rows import fact_table, link_table, page_table
-from sterna.home.facts import emitted, own
+from sterna.home.facts import Emitted, own
 from sterna.home.ledger.records import SiteFact, VisitRow
 from sterna.model import Parcel, Visit
 from sterna.query.engine import MEMORY_BYTES, TIME_LIMIT_SECONDS, Engine
@@ -34,7 +34,7 @@ def open_holdings(
     pages = [(visit.site, page) for parcel in parcels for page in parcel.pages]
     name, count = visit.crawler.name, len(pages)
     batch = Batch(number=0, crawler=name, visits=(visit.id,) * count, again=(False,) * count)
-    sent = [row for parcel in parcels for row in emitted(parcel, crawler=name, received=holdings.at)[0]]
+    sent = list(Emitted(parcels, crawler=name, received=holdings.at))
     kept = own((SiteFact(visit.site, *each) for each in enumerate(holdings.facts)), crawler=name)
     kinds = pa.array(["row"] * len(sent) + ["own"] * len(kept), pa.string())
     facts = fact_table([*sent, *kept]).append_column("kind", kinds)

@@ -22,6 +22,7 @@ from sterna.model import Page
 # A row group, which a merge holds in memory and a query reads or skips, has about this size uncompressed.
 GROUP_BYTES = 16 << 20
 _ROWS_AT_ONCE = 5_000  # as Python values
+_CHARS_AT_ONCE = 4_000_000  # of facts
 
 _LABEL = b"sterna"  # its key among the metadata of a file
 _MOST = 2**63 - 1
@@ -51,21 +52,38 @@ _OPTIONS: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 pa.set_memory_pool(pa.system_memory_pool())
 
 
-def tables_of(
-    site_pages: Sequence[tuple[str, Page]], facts: Sequence[FactRow], batch: Batch | None = None
-) -> dict[str, pa.Table]:
-    """The rows of these pages, their links and facts, by table; empty tables and columns are left out."""
-    tables = {
-        "page": page_table(site_pages, batch),
-        "link": link_table(site_pages, batch),
-        "fact": fact_table(facts, batch),
-    }
+def tables_of(site_pages: Sequence[tuple[str, Page]], batch: Batch | None = None) -> dict[str, pa.Table]:
+    """The rows of these pages and of their links, by table; empty tables and columns are left out."""
     kept = {}
-    for name, rows in tables.items():
+    for name, rows in (("page", page_table(site_pages, batch)), ("link", link_table(site_pages, batch))):
         if rows.num_rows:
-            empty = [column for column in OPTIONAL[name] if rows[column].null_count == rows.num_rows]
-            kept[name] = rows.drop_columns(empty)
+            kept[name] = rows.drop_columns(_empty_columns(name, rows))
     return kept
+
+
+def fact_tables(facts: Iterable[FactRow], batch: Batch | None = None) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """The rows of these facts, a row group at a time, and their columns."""
+    without = [] if batch else [BATCH]
+    schema = pa.schema([field for field in SCHEMAS["fact"] if field.name not in without])
+    parts = (fact_table(some, batch).drop_columns(without) for some in _portions(facts))
+    return schema, gathered(parts, least_bytes=GROUP_BYTES)
+
+
+def _portions(facts: Iterable[FactRow]) -> Iterator[list[FactRow]]:
+    """Some of the facts after the other, as many as are held as Python values."""
+    portion, chars = list[FactRow](), 0
+    for fact in facts:
+        portion.append(fact)
+        chars += len(fact.data)
+        if len(portion) >= _ROWS_AT_ONCE or chars >= _CHARS_AT_ONCE:
+            yield portion
+            portion, chars = [], 0
+    if portion:
+        yield portion
+
+
+def _empty_columns(table: str, rows: pa.Table) -> list[str]:
+    return [column for column in OPTIONAL[table] if rows[column].null_count == rows.num_rows]
 
 
 def write_segment(

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sterna.archive.disk import (
     ASIDE,
@@ -36,6 +36,13 @@ _SUFFIX = ".parquet"
 ENDINGS = tuple(f".{table}{_SUFFIX}" for table in TABLES)  # of the names of segments
 
 
+class Facts(Protocol):
+    """Facts to be stored; they may be made as they are iterated."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[FactRow]: ...
+
+
 class SegmentStore:
     """The folder of segments; the manifest decides which of them count."""
 
@@ -60,19 +67,26 @@ class SegmentStore:
         self,
         site_pages: Sequence[tuple[str, Page]],
         *,
-        facts: Sequence[FactRow] = (),
+        facts: Facts = (),
         batch: Batch | None = None,
     ) -> list[Segment]:
-        """The durable segments of these pages, their links and facts; none for tables without rows."""
-        from sterna.archive.parquet import tables_of  # noqa: PLC0415 - see there
+        """The durable segments of these pages, their links and facts; none for tables without rows.
+
+        Facts are taken one by one as they are written: there may be a million.
+        """
+        from sterna.archive.parquet import fact_tables, tables_of  # noqa: PLC0415 - see there
 
         written: list[Segment] = []
         try:
-            tables = tables_of(site_pages, facts, batch)
-            counts = tuple(tables[name].num_rows if name in tables else 0 for name in TABLES)
+            tables = tables_of(site_pages, batch)
+            sizes = {name: rows.num_rows for name, rows in tables.items()} | {"fact": len(facts)}
+            counts = tuple(sizes.get(name, 0) for name in TABLES)
             contents = ((batch.number, counts),) if batch else ()
             for table, rows in tables.items():
                 written.append(self.write(table, [rows], schema=rows.schema, contents=contents))
+            if facts:
+                schema, parts = fact_tables(facts, batch)
+                written.append(self.write("fact", parts, schema=schema, contents=contents))
         except StorageError:
             # Space matters most when the disk is full; the sweep would only come at the next start.
             for segment in written:

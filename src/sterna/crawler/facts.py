@@ -231,14 +231,17 @@ def to_json(fact: Fact) -> str:
         contents["values"] = _shown(fact.values)
     else:
         contents["slots"] = {name: _shown(value) for name, value in fact.slots}
-    return json.dumps(contents, ensure_ascii=False, separators=(", ", ": "))
+    # Symbols become objects one by one: there may be hundreds of thousands in a fact.
+    return json.dumps(contents, ensure_ascii=False, separators=(", ", ": "), default=_shown_symbol)
 
 
 def _shown(value: Value | Values) -> object:
     if isinstance(value, tuple):
         return [_shown(each) for each in value]
-    if isinstance(value, Symbol):
-        return {"symbol": value.name} if value not in (TRUE, FALSE) else value == TRUE
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
     return value
+
+
+def _shown_symbol(value: Symbol) -> object:
+    return {"symbol": value.name} if value not in (TRUE, FALSE) else value == TRUE

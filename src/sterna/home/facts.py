@@ -1,18 +1,35 @@
 """Facts of crawlers as rows, for the archive and for queries."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from sterna.archive.manifest import FactRow
-from sterna.crawler.facts import decode, to_json
+from sterna.crawler.facts import Fact, decode, to_json
 from sterna.home.ledger.records import SiteFact
 from sterna.model import Parcel
 
 
-def emitted(parcel: Parcel, *, crawler: str, received: float) -> tuple[list[FactRow], int]:
-    """The facts that rules sent home, and the number of unreadable ones."""
-    sent = [_row(data, parcel.site, crawler, visit=parcel.visit, received=received) for data in parcel.rows]
-    rows = [row for row in sent if row]
-    return rows, len(sent) - len(rows)
+class Emitted:
+    """The readable facts that rules sent home in some parcels, decoded each time they are iterated.
+
+    Together and decoded they would take up to fifty times their bytes.
+    """
+
+    def __init__(self, parcels: Sequence[Parcel], *, crawler: str, received: float) -> None:
+        self._parcels = parcels
+        self._crawler = crawler
+        self._received = received
+        # Of each parcel; what cannot be read is rare, and reading is quick.
+        self.unreadable = [sum(_fact(data) is None for data in parcel.rows) for parcel in parcels]
+
+    def __len__(self) -> int:
+        return sum(len(parcel.rows) for parcel in self._parcels) - sum(self.unreadable)
+
+    def __iter__(self) -> Iterator[FactRow]:
+        for each in self._parcels:
+            for data in each.rows:
+                row = _row(data, each.site, self._crawler, visit=each.visit, received=self._received)
+                if row:
+                    yield row
 
 
 def own(facts: Iterable[SiteFact], *, crawler: str = "") -> list[FactRow]:
@@ -24,10 +41,8 @@ def own(facts: Iterable[SiteFact], *, crawler: str = "") -> list[FactRow]:
 def _row(
     data: bytes, site: str, crawler: str, *, visit: str = "", received: float | None = None
 ) -> FactRow | None:
-    """None if the bytes are not a fact: a host may send anything."""
-    try:
-        fact = decode(data)
-    except ValueError:
+    fact = _fact(data)
+    if fact is None:
         return None
     return FactRow(
         crawler=crawler,
@@ -37,3 +52,11 @@ def _row(
         data=to_json(fact),
         received=received,
     )
+
+
+def _fact(data: bytes) -> Fact | None:
+    """None if the bytes are not a fact: a host may send anything."""
+    try:
+        return decode(data)
+    except ValueError:
+        return None

@@ -6,12 +6,12 @@ from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 
-from sterna.archive.manifest import Batch, FactRow, Original, WarcPosition
+from sterna.archive.manifest import Batch, Original, WarcPosition
 from sterna.archive.segments import SegmentStore
 from sterna.archive.warc import WarcStore
 from sterna.archive.warc_records import is_revisit, original_of
 from sterna.errors import ParcelRefused
-from sterna.home.facts import emitted
+from sterna.home.facts import Emitted
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import Change, Disposal, Standing
 from sterna.home.ledger.versions import Fate, as_judged, fate_of, standing_after, tombstone_of
@@ -92,18 +92,18 @@ class Intake:
         """The disposal of each parcel, and the parcels stored now; runs in the ledger's thread."""
         self.on_step("received")
         disposals = _judge(ledger, parcels)
-        taken = [
-            self._taken(parcel)
+        new = tuple(
+            self._admitted(parcel)
             for parcel, disposal in zip(parcels, disposals, strict=True)
             if disposal is Disposal.NEW
-        ]
-        new = tuple(parcel for parcel, _ in taken)
+        )
         if new:
             # What pages need is in the WARC files alone: tables, events and search are about pages.
             pages = [parcel for parcel in new if parcel.part != REQUISITES]
             sorting = _Sorting(ledger.standings(set(_keys(pages))))
             new = tuple(parcel if parcel.part == REQUISITES else sorting.sorted(parcel) for parcel in new)
-            facts = [fact for _, facts in taken for fact in facts]
+            facts = Emitted(new, crawler=self.crawler, received=self.clock.now())
+            new = tuple(map(_with_unreadable, new, facts.unreadable))
             batch = sorting.batch(number=ledger.batch() + 1, crawler=self.crawler)
             segments = self.segments.write_pages(sorting.rows, facts=facts, batch=batch)
             needed = [(each.site, page) for each in new if each.part == REQUISITES for page in each.pages]
@@ -137,15 +137,10 @@ class Intake:
         )
         return tuple(positions), tuple(new)
 
-    def _taken(self, parcel: Parcel) -> tuple[Parcel, list[FactRow]]:
-        """The parcel without outlinks that home does not admit, and its facts; unreadable ones are errors."""
+    def _admitted(self, parcel: Parcel) -> Parcel:
+        """The parcel without outlinks that home does not admit."""
         admits = self.admit_requisite if parcel.part == REQUISITES else self.admit_outlink
-        wanted = tuple(target for target in parcel.outlinks if admits(target))
-        facts, unreadable = emitted(parcel, crawler=self.crawler, received=self.clock.now())
-        usage = parcel.usage
-        if unreadable:
-            usage = usage.plus(Usage(errors={"unreadable_fact": unreadable}))
-        return msgspec.structs.replace(parcel, outlinks=wanted, usage=usage), facts
+        return msgspec.structs.replace(parcel, outlinks=tuple(filter(admits, parcel.outlinks)))
 
 
 @dataclass(eq=False, repr=False)
@@ -182,6 +177,12 @@ class _Sorting:
             self._again.append(before is not None)
         self.standings[key] = standing_after(page, before)
         return page
+
+
+def _with_unreadable(parcel: Parcel, count: int) -> Parcel:
+    """The parcel, with its unreadable facts counted as errors."""
+    usage = parcel.usage.plus(Usage(errors={"unreadable_fact": count})) if count else parcel.usage
+    return msgspec.structs.replace(parcel, usage=usage)
 
 
 def _keys(parcels: Iterable[Parcel]) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,7 @@ from sterna.errors import WireError
 from sterna.model import Record, Usage
 from sterna.wire.handshake import Random, SessionKeys, seal
 from sterna.wire.orders import MAX_FACTS, Count, Report, unsealed
-from sterna.wire.parcels import MAX_ROW_BYTES, check_usage
+from sterna.wire.parcels import MAX_FACT_BYTES, check_usage
 from sterna.wire.problems import array_length, malformed, size_of
 
 MAX_HOLDINGS_BYTES = 64 * 1024 * 1024  # unpacked; a host may send less
@@ -80,8 +80,8 @@ def open_holdings(keys: SessionKeys, body: bytes) -> Holdings:
             raise WireError("malformed", "the holdings are not valid zstd") from error
         _weigh(_UNREAD.decode(plain))
         holdings = _HOLDINGS.decode(plain)
-    if max(map(len, holdings.facts), default=0) > MAX_ROW_BYTES:
-        raise WireError("malformed", f"a fact of more than {MAX_ROW_BYTES:,} bytes")
+    if max(map(len, holdings.facts), default=0) > MAX_FACT_BYTES:
+        raise WireError("malformed", f"a fact of more than {MAX_FACT_BYTES:,} bytes")
     check_usage(holdings.usage)
     return holdings
 

@@ -7,7 +7,7 @@ Holds and the rules of robots.txt stay at the host. Apart from unchanged pages, 
 
 import math
 from collections.abc import Iterable
-from itertools import repeat
+from itertools import chain, repeat
 from struct import pack, unpack
 from typing import Any, Generic, TypeVar
 
@@ -34,16 +34,18 @@ from sterna.wire import records
 from sterna.wire.columns import pack_places, unpack_places
 from sterna.wire.known import Marks
 from sterna.wire.problems import array_length, malformed, size_of
+from sterna.wire.weight import DONE_BYTES, MAX_WEIGHT_BYTES, ROW_BYTES, weight_of_state
 
 MAX_PARCEL_BYTES = 26 * 1024 * 1024
 CLOCK_SLACK_SECONDS = 120.0  # by which the clocks of home and host may differ
 MAX_ROWS = 1_000_000  # facts that rules send home, or a crawler holds, in one parcel
-MAX_ROW_BYTES = 16 * 1024 * 1024
+MAX_ROW_BYTES = 1024 * 1024  # of a fact that rules send home
+MAX_FACT_BYTES = 16 * 1024 * 1024  # of one that the crawler keeps
 MAX_USAGE_BYTES = 256 * 1024
 _ROOM_BYTES = MAX_PARCEL_BYTES - 2 * 1024 * 1024  # for pages; the rest of a parcel needs some too
 MAX_COUNT = 2**53
 _MAX_CPU_SECONDS = 2**32  # home counts them in microseconds
-_MAX_ERRORS = 1000  # kinds of them
+MAX_ERRORS = 1000  # kinds of them, in all parcels of a visit
 _MAX_FACT_NUMBER = 2**53
 _MAX_REASON = 200  # characters, of a robots.txt that failed
 _MAX_WORD_BYTES = 2_000
@@ -246,6 +248,7 @@ class Unpacker:
         self._pages = 0  # in all parcels so far
         # URLs that can be left without a page: each was a start URL or a found one.
         self._left_out = len(visit.starts) + visit.budget.urls + records.SLACK_TARGETS
+        self._urls = 2 * visit.budget.urls + records.SLACK_TARGETS  # to be found, of this site and of others
         # From these home makes the records of unchanged pages.
         starts = visit.starts if known_marks else ()
         self._starts = {fingerprint(target.url): target for target in starts}
@@ -258,10 +261,13 @@ class Unpacker:
         visit = self._visit
         with malformed("the parcel"):
             packed = _DECODER.decode(data)
-            _weigh(packed)
+            urls = _weigh(packed, data, visit.site)
             self._left_out -= len(packed.done) // 8
             if self._left_out < 0:
                 raise WireError("too-large", "more URLs are done without a page than the budget has URLs")
+            self._urls -= urls
+            if self._urls < 0:
+                raise WireError("too-large", "more URLs are found than the visit's budget allows")
             state, rows = _STATE.decode(packed.state), _ROWS.decode(packed.rows)
             usage = _USAGE.decode(packed.usage)
             robots = _told(packed.robots)
@@ -343,10 +349,11 @@ class Unpacker:
                 raise WireError("malformed", f"{url[:200]!r} is a URL of {place}")
 
 
-def _weigh(packed: _Packed[msgspec.Raw]) -> None:
-    """WireError if a parcel would take much more memory than its bytes: a host can send anything."""
-    records.PAGES.weigh(packed.pages)
-    if sum(map(records.TARGETS.weigh, (packed.found, packed.again, packed.outlinks))) > records.MAX_TARGETS:
+def _weigh(packed: _Packed[msgspec.Raw], data: bytes, site: str) -> int:
+    """How many URLs a parcel has; WireError if it would take too much memory: a host can send anything."""
+    pages = records.PAGES.weigh(packed.pages, site)
+    urls = [records.TARGETS.weigh(each, site) for each in (packed.found, packed.again, packed.outlinks)]
+    if sum(each.count for each in urls) > records.MAX_TARGETS:
         raise WireError("malformed", f"more than {records.MAX_TARGETS:,} URLs in a parcel")
     if len(packed.done) % 8 or len(packed.done) > 8 * records.MAX_TARGETS:
         raise WireError("malformed", f"{len(packed.done):,} bytes of URLs that are done")
@@ -355,6 +362,13 @@ def _weigh(packed: _Packed[msgspec.Raw]) -> None:
         raise WireError("malformed", f"more than {MAX_ROWS:,} facts in a parcel")
     if size_of(packed.usage) > MAX_USAGE_BYTES:
         raise WireError("malformed", f"more than {MAX_USAGE_BYTES:,} bytes of counts in a parcel")
+    facts = weight_of_state(state.added, state.removed) + ROW_BYTES * array_length(packed.rows)
+    objects = sum(each.size_bytes for each in (pages, *urls))
+    weight = len(data) + objects + facts + DONE_BYTES * len(packed.done) // 8
+    if weight > MAX_WEIGHT_BYTES:
+        detail = f"takes {weight:,} bytes of memory; {MAX_WEIGHT_BYTES:,} are allowed"
+        raise WireError("too-large", f"parcel {packed.number} {detail}")
+    return urls[0].count + urls[2].count
 
 
 def _row_counts(packed: _Packed[msgspec.Raw], changed: int, pages: int, rows: int) -> tuple[int, ...]:
@@ -370,11 +384,11 @@ def _row_counts(packed: _Packed[msgspec.Raw], changed: int, pages: int, rows: in
 
 
 def _check_facts(rows: tuple[bytes, ...], state: StateChange) -> None:
-    facts = (*rows, *(fact for _, fact in state.added))
-    if max(map(len, facts), default=0) > MAX_ROW_BYTES:
-        raise WireError("malformed", f"a fact of more than {MAX_ROW_BYTES:,} bytes")
-    numbers = (*state.removed, *(number for number, _ in state.added))
-    if numbers and not 0 <= min(numbers) <= max(numbers) <= _MAX_FACT_NUMBER:
+    for facts, most in ((rows, MAX_ROW_BYTES), ((fact for _, fact in state.added), MAX_FACT_BYTES)):
+        if max(map(len, facts), default=0) > most:
+            raise WireError("malformed", f"a fact of more than {most:,} bytes")
+    numbers = chain(state.removed, (number for number, _ in state.added))
+    if not all(0 <= number <= _MAX_FACT_NUMBER for number in numbers):
         raise WireError("malformed", f"the number of a fact is out of range (0 to {_MAX_FACT_NUMBER})")
 
 
@@ -385,7 +399,7 @@ def check_usage(usage: Usage) -> None:
     is_true = all(math.isfinite(amount) and 0 <= amount <= MAX_COUNT for amount in amounts)
     if not is_true or usage.cpu_seconds > _MAX_CPU_SECONDS:
         raise WireError("malformed", "a count is negative or too large")
-    if len(usage.errors) > _MAX_ERRORS:
+    if len(usage.errors) > MAX_ERRORS:
         raise WireError("malformed", f"{len(usage.errors)} kinds of errors")
     for kind in usage.errors:
         records.check_error(kind)

@@ -41,6 +41,7 @@ from sterna.wire.columns import (
     weight_of_texts,
 )
 from sterna.wire.problems import array_length, is_array, malformed, size_of
+from sterna.wire.weight import PAGE_BYTES, TARGET_BYTES, is_empty, weight_of_column, weight_of_nested
 
 MAX_PAGES = 100_000  # in a parcel; unchanged ones not counted
 MAX_TARGETS = 1_000_000  # of one kind in a parcel: a page may lead to as many as its sitemaps name
@@ -151,11 +152,19 @@ class _Codec:
     unpack: Callable[..., Sequence[Any]]  # of the rows and the columns; WireError if a value is invalid
 
 
-class _Table:
-    """The columns of one record, of which a parcel has at most `most`."""
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """How many records a part of a parcel has, and what they take in memory besides its bytes."""
 
-    def __init__(self, record: type[Record], *, most: int, what: str) -> None:
-        self._most, self._what = most, what
+    count: int = 0
+    size_bytes: int = 0
+
+
+class _Table:
+    """The columns of one record, of which a parcel has at most `most`, each of `each_bytes` in memory."""
+
+    def __init__(self, record: type[Record], *, most: int, each_bytes: int, what: str) -> None:
+        self._most, self._each_bytes, self._what = most, each_bytes, what
         self._fields = [
             (field, attrgetter(field), _CODECS[mark.codec], mark.columns.split())
             for field, mark in marked(record, Sent).items()
@@ -169,6 +178,10 @@ class _Table:
         # The same of which nothing is decoded yet.
         unread = [(column, msgspec.Raw, msgspec.Raw(b"\x90")) for column, _, _ in columns]
         self._unread = msgspec.msgpack.Decoder(_columns_type(record, unread))
+        # Of these, rows of the site get its name.
+        self._urls = frozenset(
+            names[0] for _, _, codec, names in self._fields if codec in (_CODECS["url"], _CODECS["referrer"])
+        )
         self._lists = frozenset(column for column, kind, _ in columns if kind in (Lists, _Extracts))
         self._texts = frozenset(column for column, kind, _ in columns if kind == Texts)
         self._decoder = msgspec.msgpack.Decoder(self.columns)
@@ -182,15 +195,15 @@ class _Table:
             columns.update(zip(names, codec.pack(list(map(get, records)), rows), strict=True))
         return self.columns(**columns)
 
-    def weigh(self, packed: msgspec.Raw) -> int:
-        """The number of rows; WireError if they would take much more memory than their bytes."""
+    def weigh(self, packed: msgspec.Raw, site: str) -> Weight:
+        """What the rows would take in memory; WireError if they are too many, or their texts too large."""
         if memoryview(packed) == self.none:
-            return 0
+            return Weight()
         columns = self._unread.decode(packed)
         count = columns.count
         if not 0 <= count <= self._most:
             raise WireError("malformed", f"a parcel with {count} {self._what} (0 to {self._most:,})")
-        weight = 0
+        texts, objects = 0, self._each_bytes * count
         for name in columns.__struct_fields__[1:]:
             column = getattr(columns, name)
             if (length := array_length(column)) > count:
@@ -198,12 +211,16 @@ class _Table:
             if name in self._lists and is_array(column) and size_of(column) > MAX_LISTS_BYTES:
                 raise WireError("malformed", f"{size_of(column):,} bytes of {name} in a parcel")
             if name in self._texts:
-                weight += weight_of_texts(column)
+                texts += weight_of_texts(column)
             elif name in self._lists:
-                weight += weight_of_lists(column)
-        if weight > MAX_TEXTS_BYTES:
-            raise WireError("too-large", f"texts that take {weight:,} bytes of memory in a parcel")
-        return count
+                texts += weight_of_lists(column)
+            weigh = weight_of_nested if name in self._lists else weight_of_column
+            objects += weigh(column, count)
+            if name in self._urls and not is_empty(column):
+                objects += len(site) * count
+        if texts > MAX_TEXTS_BYTES:
+            raise WireError("too-large", f"texts that take {texts:,} bytes of memory in a parcel")
+        return Weight(count, texts + objects)
 
     def decode(self, packed: msgspec.Raw) -> Columns:
         with malformed("the parcel"):
@@ -448,6 +465,6 @@ _CODECS: dict[str, _Codec] = {
         lambda rows, has, joined: unpack_some(has, joined, LIKENESS_BYTES, count=rows.count),
     ),
 }
-PAGES = _Table(Page, most=MAX_PAGES, what="pages")
-TARGETS = _Table(Target, most=MAX_TARGETS, what="URLs")
+PAGES = _Table(Page, most=MAX_PAGES, each_bytes=PAGE_BYTES, what="pages")
+TARGETS = _Table(Target, most=MAX_TARGETS, each_bytes=TARGET_BYTES, what="URLs")
 PageColumns, TargetColumns = PAGES.columns, TARGETS.columns

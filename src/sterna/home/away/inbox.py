@@ -12,9 +12,8 @@ from sterna.model import Ended, Parcel, Target, Usage, Visit
 from sterna.wire.keys import PublicKey
 from sterna.wire.known import Marks
 from sterna.wire.merkle import Tree, leaf_of
-from sterna.wire.parcels import Unpacker
+from sterna.wire.parcels import MAX_ERRORS, Unpacker
 from sterna.wire.problems import decode_problem, refusal_of
-from sterna.wire.records import SLACK_TARGETS
 from sterna.wire.stream import (
     PAUSED,
     RESUMED,
@@ -58,7 +57,6 @@ class Inbox:
         budget = visit.budget
         # Redirects and errors are pages too; each was a start URL or a found one.
         self._most_pages = budget.pages + budget.urls + len(visit.starts) + len(visit.known.fingerprints) // 8
-        self._most_urls = 2 * budget.urls + SLACK_TARGETS  # of this site and of others
         # A parcel is sent when it is full, or after some time.
         self._most_parcels = budget.pages + 2 * int(budget.seconds) + SLACK_PARCELS
         # Changed by begin() and feed().
@@ -67,7 +65,6 @@ class Inbox:
         self._ahead_seconds = 0.0
         self._tree = Tree()
         self._left_bytes = most_bytes(visit)
-        self._urls = 0
         self.next = first  # the number of the next parcel
         self.pages = 0
         self.ended: Ended | None = None  # as the last parcel says
@@ -147,10 +144,10 @@ class Inbox:
         self._costs = self._costs.plus(parcel.usage)
         for page in parcel.pages:
             self._tree.add(leaf_of(page))
-        self._urls += len(parcel.checkpoint.found) + len(parcel.outlinks)
-        is_too_much = self.pages > self._most_pages or self._urls > self._most_urls
-        if is_too_much or parcel.number > self._most_parcels:
-            raise WireError("too-large", "more pages, URLs or parcels than the visit's budget allows")
+        if self.pages > self._most_pages or parcel.number > self._most_parcels:
+            raise WireError("too-large", "more pages or parcels than the visit's budget allows")
+        if len(self._costs.errors) > MAX_ERRORS:
+            raise WireError("malformed", f"more than {MAX_ERRORS:,} kinds of errors in a visit")
         self.next += 1
         self.ended = parcel.ended
         parcel = in_our_time(parcel, self._ahead_seconds) if self._ahead_seconds else parcel

@@ -82,11 +82,11 @@ def read_state(db: sqlite3.Connection, site_id: int, part: str) -> State:
 def change_state(db: sqlite3.Connection, site_id: int, part: str, change: StateChange) -> None:
     db.executemany(
         "DELETE FROM crawler_fact WHERE site_id = ? AND part = ? AND number = ?",
-        [(site_id, part, number) for number in change.removed],
+        ((site_id, part, number) for number in change.removed),
     )
     db.executemany(
         "INSERT OR REPLACE INTO crawler_fact VALUES (?, ?, ?, ?)",
-        [(site_id, part, number, data) for number, data in change.added],
+        ((site_id, part, number, data) for number, data in change.added),
     )
     if change.memory is not None:
         db.execute("INSERT OR REPLACE INTO crawler_memory VALUES (?, ?, ?)", (site_id, part, change.memory))
