@@ -112,6 +112,13 @@ def same_own_facts(site: str, number: int) -> Fields:
     return {"state": [_array((each, fact) for each in range(MILLION)), [], None]}
 
 
+def most_own_facts(site: str, number: int) -> Fields:
+    """As many as a parcel carries, others in each."""
+    fact = encode(Fact("seen", (1, 2)))
+    numbers = range(number * MILLION, number * MILLION + 400_000)
+    return {"state": [_array((each, fact) for each in numbers), [], None]}
+
+
 def own_facts_gone(site: str, number: int) -> Fields:
     return {"state": [[], _array(range(2**32, 2**32 + MILLION)), None]}
 
@@ -133,6 +140,17 @@ def most_found(site: str, number: int) -> Fields:
     return {"found": _targets(f"/{n}" for n in range(URLS))} if number == 1 else {}
 
 
+def found_in_parts(site: str, number: int) -> Fields:
+    """The same, in parcels that home takes."""
+    return {"found": _targets(f"/{number}/{n}" for n in range(URLS // 5))} if number <= 5 else {}
+
+
+def again_in_parts(site: str, number: int) -> Fields:
+    """As many to be tried again as a parcel carries, others in each."""
+    later = tuple(int(time.time() * 1000) for _ in range(URLS // 5))
+    return {"again": _targets((f"/{number}/{n}" for n in range(URLS // 5)), not_before=later)}
+
+
 def long_found(site: str, number: int) -> Fields:
     """As many of 2 kB as there is room for."""
     return {"found": _targets(f"/{number}/{n:08}" + 1_980 * "x" for n in range(MOST_BYTES // 4_020))}
@@ -147,6 +165,11 @@ def long_referrers(site: str, number: int) -> Fields:
 def short_outlinks(site: str, number: int) -> Fields:
     """As many other sites as a visit may find."""
     return {"outlinks": _targets(f"http://{n}.x/" for n in range(URLS))} if number == 1 else {}
+
+
+def outlinks_in_parts(site: str, number: int) -> Fields:
+    urls = (f"http://{number}-{n}.x/" for n in range(URLS // 5))
+    return {"outlinks": _targets(urls)} if number <= 5 else {}
 
 
 def million_outlinks(site: str, number: int) -> Fields:
@@ -181,9 +204,17 @@ def failed_pages(site: str, number: int) -> Fields:
     return _pages(number, 100_000, errors="\0".join(["timeout"] * 100_000))
 
 
-def full_pages(site: str, number: int) -> Fields:
-    """100,000 pages with something in each field."""
-    count = 100_000
+def some_failed_pages(site: str, number: int) -> Fields:
+    """As many as a parcel carries."""
+    return _pages(number, 90_000, errors="\0".join(["timeout"] * 90_000))
+
+
+def some_full_pages(site: str, number: int) -> Fields:
+    return full_pages(site, number, count=34_000)
+
+
+def full_pages(site: str, number: int, *, count: int = 100_000) -> Fields:
+    """Pages with something in each field."""
     short = "\0".join(f"{n:05}" for n in range(count))
     columns = ("types", "titles", "texts", "languages", "modified", "etags", "descriptions", "htmls")
     lists = ("keywords", "headings")

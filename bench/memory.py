@@ -37,10 +37,13 @@ PARCELS = {
     "1,000 facts of 8,000 symbols": greedy.facts_of_many_values,
     "1,000,000 own facts, new ones each time": greedy.own_facts,
     "1,000,000 own facts, the same each time": greedy.same_own_facts,
+    "400,000 own facts, new ones each time": greedy.most_own_facts,
     "1,000,000 own facts gone": greedy.own_facts_gone,
     "a memory of 25 MB": greedy.large_memory,
     "1,000,000 URLs found": greedy.short_found,
     "450,000 URLs found": greedy.most_found,
+    "450,000 URLs found in 5 parcels": greedy.found_in_parts,
+    "90,000 URLs to try again": greedy.again_in_parts,
     "6,500 URLs of 2 kB found": greedy.long_found,
     "6,500 referrers of 2 kB": greedy.long_referrers,
     "1,000,000 URLs to try again": greedy.short_again,
@@ -48,11 +51,20 @@ PARCELS = {
     "290,000 sitemaps found and done": greedy.sitemaps_done,
     "1,000,000 links to other sites": greedy.million_outlinks,
     "100,000 failed pages": greedy.failed_pages,
+    "90,000 failed pages": greedy.some_failed_pages,
     "100,000 pages with all fields": greedy.full_pages,
+    "34,000 pages with all fields": greedy.some_full_pages,
     "3,000,000 keywords": greedy.short_keywords,
     "14,000,000 keywords and extracts apart": greedy.apart_keywords,
     "1,000 kinds of errors": greedy.many_kinds_of_errors,
 }
+WITNESSED = (
+    "1,000,000 facts",
+    "1,000,000 own facts, new ones each time",
+    "400,000 own facts, new ones each time",
+    "450,000 URLs found",
+    "450,000 URLs found in 5 parcels",
+)
 CHECKS = (("", ["--check", "none"]), (", held and checked", ["--check", "strict"]))
 # A crawler with rules whose state is witnessed, so that they can be run again.
 RULES = """
@@ -129,15 +141,16 @@ def _cases() -> list[Case]:
         ),
         *(
             Case(
-                f"host: 450,000 links to other sites, all followed{how}",
+                f"host: 450,000 links to other sites{name}, all followed{how}",
                 flags=[*flags, "--stay", "any"],
-                fill=greedy.short_outlinks,
+                fill=fill,
             )
+            for name, fill in (("", greedy.short_outlinks), (" in 5 parcels", greedy.outlinks_in_parts))
             for how, flags in CHECKS
         ),
         *(
             Case(f"host: {name}, of a crawler with rules{how}", flags=flags, fill=PARCELS[name], rules=RULES)
-            for name in ("1,000,000 facts", "1,000,000 own facts, new ones each time", "450,000 URLs found")
+            for name in WITNESSED
             for how, flags in CHECKS
         ),
     ]

@@ -233,13 +233,13 @@ class GatedSite:
         yield self
 
 
-def answer(status: int, body: str) -> Response:
+def answer(status: int, body: str, content_type: str = "text/html") -> Response:
     """A page of a site that is not there."""
     return Response(
         status=status,
         head=f"HTTP/1.1 {status} Made\r\n\r\n".encode(),
         body=body.encode(),
-        headers=(("content-type", "text/html"),),
+        headers=(("content-type", content_type),),
         seconds=0.0,
         wire_bytes=len(body),
     )

@@ -74,7 +74,7 @@ class Following:
                 if url is None:
                     continue
                 if raised := self._frontier.raise_to(priority, url):
-                    self._packer.found.append(raised)  # home keeps the higher priority
+                    self._packer.add_found(raised)  # home keeps the higher priority
                 if is_followed:
                     self.add(Target(url, target.depth + 1, target.url, priority=priority))
 
@@ -105,7 +105,7 @@ class Following:
             return
         is_admitted = is_free or self._scope.admits(target.url)
         if is_admitted and self._frontier.add(target, mark, is_wanted=self._is_within(target)):
-            self._packer.found.append(target)
+            self._packer.add_found(target)
         else:
             self._passed.add(mark)
 
@@ -126,7 +126,7 @@ class Following:
         if target.kind == "sitemap" or (self._visit.crawler.scope.stay == "site" and not is_near):
             return
         if is_new and self._scope.admits(target.url):
-            self._packer.outlinks.append(target)
+            self._packer.add_outlink(target)
 
 
 @lru_cache(maxsize=16)

@@ -1,16 +1,28 @@
-"""Packs what a visit finds into numbered parcels, each with a checkpoint."""
+"""Packs what a visit finds into numbered parcels, each with a checkpoint and as heavy as any home takes it.
+
+Pages, rows and the change of the crawler's facts belong together. URLs may go ahead: a visit that is cut
+after them finds them again.
+"""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from sterna.model import Checkpoint, Ended, Hold, Page, Parcel, Robots, StateChange, Target, Usage, Visit
 from sterna.runtime.reins import Gauge
 from sterna.web.bodies import BodyClaim
 from sterna.web.urls import fingerprint
+from sterna.wire.weight import ROW_BYTES, weight_of_facts, weight_of_url
 
 FULL_PAGES = 500
 FULL_BYTES = 4 * 1024 * 1024
 FIRST_BYTES = 128 * 1024  # of the first parcel, so that it leaves soon; each later one may be twice as large
 FULL_URLS = 20_000
+MIB = 1 << 20
+# In memory at home, of which `wire.weight` allows 72 MiB for a parcel; the rest is for pages.
+MOST_URL_BYTES = 16 * MIB
+MOST_AGAIN_BYTES = 8 * MIB
+MOST_STATE_BYTES = 32 * MIB  # a crawler with more new facts at once is ended
+_HEAVY_BYTES = 8 * MIB  # of facts and pages, beside which no URLs are sent
 
 
 class Packer:
@@ -44,6 +56,7 @@ class Packer:
         self.errors: Counter[str] = Counter()
         self.unmet: Counter[str] = Counter()  # conditions that pages failed; the handler adds to it
         self._size = self._page_count = 0
+        self._url_bytes = self._row_bytes = 0  # in memory at home
 
     @property
     def is_empty(self) -> bool:
@@ -59,6 +72,8 @@ class Packer:
         return (
             len(self._pages) >= min(self._full_pages, FULL_PAGES)
             or self._size >= self._full_bytes
+            or self._row_bytes >= self._most_bytes
+            or self._url_bytes >= MOST_URL_BYTES
             or len(self.found) + len(self.outlinks) >= FULL_URLS
         )
 
@@ -85,14 +100,23 @@ class Packer:
 
     def add_rows(self, rows: tuple[bytes, ...]) -> None:
         self._rows += rows
+        self._row_bytes += ROW_BYTES * len(rows)
         self._weigh(sum(map(len, rows)))
+
+    def add_found(self, target: Target) -> None:
+        self.found.append(target)
+        self._url_bytes += weight_of_url(target)
+
+    def add_outlink(self, target: Target) -> None:
+        self.outlinks.append(target)
+        self._url_bytes += weight_of_url(target)
 
     def take_back(self) -> list[Target]:
         """Removes all pages and rows since the last parcel; returns their targets, which are not done."""
         taken = [target for target in self._targets if target] + [target for target, _ in self._done]
         left = [page for page, target in zip(self._pages, self._targets, strict=True) if target is None]
         self.sent_bytes -= self._size
-        self._size = self._page_count = 0
+        self._size = self._page_count = self._row_bytes = 0
         self._pages, self._targets, self._row_counts, self._rows, self._done = [], [], [], [], []
         for page in left:
             self.add_page(page)
@@ -126,8 +150,12 @@ class Packer:
         again: tuple[Target, ...],
         state: StateChange,
         ended: Ended | None,
-    ) -> Parcel:
-        """The next parcel, with everything since the last one; `used` is what the visit has used in all."""
+    ) -> list[Parcel]:
+        """The next parcels, with everything since the last one; `used` is what the visit has used in all.
+
+        URLs that are too heavy for one go ahead in parcels of their own.
+        """
+        ahead = self._ahead(beside_bytes=_weight_of_change(state) + self._size)
         self._number += 1
         visit, told = self._visit, self._told
         good = [page for page in self._pages if _is_good(page)]
@@ -142,7 +170,7 @@ class Packer:
             checkpoint=Checkpoint(
                 found=tuple(self.found),
                 done=(*self._dropped, *(fingerprint(target.url) for target, _ in self._done)),
-                again=again,
+                again=tuple(_first(again)),
             ),
             state=state,
             rows=tuple(self._rows),
@@ -168,7 +196,32 @@ class Packer:
         self._clear()
         self._told = used
         self._full_bytes = min(2 * self._full_bytes, self._most_bytes)
-        return parcel
+        return [*ahead, parcel]
+
+    def _ahead(self, *, beside_bytes: int) -> list[Parcel]:
+        """Parcels of URLs alone, if they are too heavy for one with the rest; they are then taken."""
+        if self._url_bytes <= MOST_URL_BYTES and (beside_bytes <= _HEAVY_BYTES or not self._url_bytes):
+            return []
+        # What a start page moved to is believed only beside the page.
+        moved = [target for target in self.outlinks if target.depth == 0]
+        outlinks = [target for target in self.outlinks if target.depth > 0]
+        ahead = [self._of_urls(found=tuple(some)) for some in _portions(self.found)]
+        ahead += [self._of_urls(outlinks=tuple(some)) for some in _portions(outlinks)]
+        self.found, self.outlinks = [], moved
+        return ahead
+
+    def _of_urls(self, *, found: tuple[Target, ...] = (), outlinks: tuple[Target, ...] = ()) -> Parcel:
+        self._number += 1
+        visit = self._visit
+        return Parcel(
+            visit=visit.id,
+            site=visit.site,
+            part=visit.part,
+            epoch=visit.epoch,
+            number=self._number,
+            outlinks=outlinks,
+            checkpoint=Checkpoint(found=found),
+        )
 
     def _all_errors(self) -> dict[str, int]:
         errors = self.errors + Counter(error for _, error in self._done if error)
@@ -176,6 +229,39 @@ class Packer:
             if not _is_good(page) and not _is_redirect(page):
                 errors[page.error or f"http_{page.status}"] += 1
         return dict(errors)
+
+
+def is_too_heavy(state: StateChange) -> bool:
+    """True if a change of a crawler's facts is too much for any parcel."""
+    return _weight_of_change(state) > MOST_STATE_BYTES
+
+
+def _weight_of_change(state: StateChange) -> int:
+    facts = sum(len(fact) for _, fact in state.added)
+    return weight_of_facts(len(state.added), len(state.removed)) + facts + len(state.memory or b"")
+
+
+def _portions(targets: Iterable[Target]) -> Iterator[list[Target]]:
+    """The URLs in the portions of a parcel each."""
+    portion, weight = list[Target](), 0
+    for target in targets:
+        portion.append(target)
+        weight += weight_of_url(target)
+        if weight >= MOST_URL_BYTES:
+            yield portion
+            portion, weight = [], 0
+    if portion:
+        yield portion
+
+
+def _first(again: Iterable[Target]) -> Iterator[Target]:
+    """The first URLs of which a parcel can carry all; home still has the others, as waiting."""
+    left = MOST_AGAIN_BYTES
+    for target in again:
+        left -= weight_of_url(target)
+        if left < 0:
+            return
+        yield target
 
 
 def _is_good(page: Page) -> bool:

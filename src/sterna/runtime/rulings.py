@@ -16,10 +16,11 @@ from sterna.errors import EngineEnded, JailError
 from sterna.model import Ended, State, StateChange, Target, Visit
 from sterna.runtime.engine.client import Engine, Engines
 from sterna.runtime.engine.messages import PageView, Verdict
+from sterna.wire.weight import weight_of_fact
 
 MAX_DEATHS = 50  # of engines in one visit
 MAX_KILLS = 3  # from outside, of engines that judged one page alone: then it may be the page after all
-MAX_STATE_BYTES = 64 * 1024 * 1024  # of facts kept here; with more of them, an engine's death ends the visit
+MAX_STATE_BYTES = 64 * 1024 * 1024  # of memory for facts; with more, an engine's death ends the visit
 _LEAST_CPU_SECONDS = 1e-3
 
 _log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class Rulings:
         self._give_up = give_up
         # The state as of the last parcel; changed by change() alone.
         self._facts = dict(visit.state.facts)
-        self._facts_bytes = sum(map(len, self._facts.values()))
+        self.facts_bytes = sum(map(weight_of_fact, self._facts.values()))
         self._memory = visit.state.memory
         # Changed by open(), _replace() and close().
         self._engine: Engine | None = None
@@ -191,7 +192,7 @@ class Rulings:
             await self._start_again(error)
 
     def _may_go_on(self, error: EngineEnded) -> bool:
-        has_state = self._facts_bytes <= MAX_STATE_BYTES
+        has_state = self.facts_bytes <= MAX_STATE_BYTES
         return has_state and self._deaths <= MAX_DEATHS and error.ended != Ended.CPU_SECONDS
 
     async def _start_again(self, error: EngineEnded) -> None:
@@ -215,13 +216,18 @@ class Rulings:
         self._begin(self._engine.first)
 
     def _note(self, change: StateChange) -> None:
-        if self._facts_bytes > MAX_STATE_BYTES:
+        if self.facts_bytes > MAX_STATE_BYTES:
             return
         for number in change.removed:
-            self._facts_bytes -= len(self._facts.pop(number, b""))
+            self._forget(number)
         for number, fact in change.added:
-            self._facts_bytes += len(fact) - len(self._facts.get(number, b""))
+            self._forget(number)
+            self.facts_bytes += weight_of_fact(fact)
             self._facts[number] = fact
-        if self._facts_bytes > MAX_STATE_BYTES:
+        if self.facts_bytes > MAX_STATE_BYTES:
             self._facts.clear()
         self._memory = self._memory if change.memory is None else change.memory
+
+    def _forget(self, number: int) -> None:
+        if (fact := self._facts.pop(number, None)) is not None:
+            self.facts_bytes -= weight_of_fact(fact)

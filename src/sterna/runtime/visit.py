@@ -13,13 +13,14 @@ from sterna.model import Deliver, Ended, RobotsState, StateChange, Target, Visit
 from sterna.runtime.access import Access, Kit
 from sterna.runtime.frontier import Frontier
 from sterna.runtime.handler import FAILING_PAUSE_SECONDS, Handler
-from sterna.runtime.packer import FULL_PAGES, Packer
+from sterna.runtime.packer import FULL_PAGES, Packer, is_too_heavy
 from sterna.runtime.qualification import qualify
 from sterna.runtime.reins import Gauge, Spending
 from sterna.runtime.rulings import Rulings
 from sterna.web.bodies import BodyClaim
 from sterna.web.robots import Rules, is_due
 from sterna.web.urls import Canonical
+from sterna.wire.weight import MAX_STATE_BYTES
 
 FIRST_FLUSH_SECONDS = 0.25  # a user sees something soon; not where many visits report
 FLUSH_SECONDS = 5.0
@@ -352,7 +353,7 @@ class VisitLoop:
             state = await self._take_state()
             keys, self._access.held = sorted(self._access.held), set()
             claims = self._packer.take_claims()
-            parcel = self._packer.take(
+            parcels = self._packer.take(
                 self._spent(),
                 holds=self._kit.gate.holds(keys, self._kit.clock.now()),
                 delay_seconds=self._access.delay_seconds,
@@ -362,7 +363,8 @@ class VisitLoop:
             )
             self._wake_one()
             try:
-                await self._deliver(parcel)
+                for parcel in parcels:
+                    await self._deliver(parcel)
             finally:
                 _release(claims)
 
@@ -377,7 +379,12 @@ class VisitLoop:
         if rulings is None:
             return StateChange()
         try:
-            return await rulings.change()
+            change = await rulings.change()
+            if is_too_heavy(change) or rulings.facts_bytes > MAX_STATE_BYTES:
+                # No parcel could carry them, or no home hold them, and pages never go without their facts.
+                self._handler.give_up()
+                raise EngineEnded(Ended.FACTS, f"too many facts: {len(change.added):,} since the last parcel")
+            return change
         except EngineEnded as error:
             self._handler.end_engine(error)
             return StateChange()

@@ -110,7 +110,9 @@ class Witness:
         if self.refusals:
             self.refusals.see(parcel)
         self.mentioned.update(checkpoint.done)
-        self.mentioned.update(fingerprint(target.url) for target in (*checkpoint.found, *checkpoint.again))
+        self.mentioned.update(fingerprint(target.url) for target in checkpoint.found)
+        if parcel.ended:  # each parcel repeats those that still wait; most were found before
+            self.mentioned.update(fingerprint(target.url) for target in checkpoint.again)
         self.ended = parcel.ended
 
     def _left_out(self, parcel: Parcel) -> Iterator[tuple[str, Target]]:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from sterna.errors import WireError
-from sterna.web.weight import weight_of_utf8
+from sterna.web.weight import weight_of, weight_of_utf8
 from sterna.wire.problems import is_array
 
 ROW, ITEM = "\0", "\n"  # between rows, and between the texts of one row
@@ -24,7 +24,7 @@ Numbers = tuple[int, ...]
 Rows = TypeVar("Rows", bound=Sequence[object])
 
 MAX_ITEMS = 1_000_000  # in a column of lists
-JOINED_CHARS = 1024 * 1024  # more of them travel one by one: an emoji would make all of the column wide
+JOINED_BYTES = 1024 * 1024  # of memory; more travel one by one: an emoji would make all of the column wide
 _STR_HEADS = {0xD9: 2, 0xDA: 3, 0xDB: 5}  # bytes before a text of more than 31 bytes
 _RAWS = msgspec.msgpack.Decoder(tuple[msgspec.Raw, ...])
 
@@ -47,10 +47,10 @@ def _weight_of_text(text: msgspec.Raw) -> int:
 
 
 def pack_texts(texts: Sequence[str]) -> Texts:
-    if sum(map(len, texts)) > JOINED_CHARS:
+    if sum(map(len, texts)) > JOINED_BYTES:
         return tuple(texts)
     joined = ROW.join(texts)
-    if joined.count(ROW) >= max(len(texts), 1):
+    if weight_of([joined]) > JOINED_BYTES or joined.count(ROW) >= max(len(texts), 1):
         return tuple(texts)
     return joined if joined.strip(ROW) else ""
 

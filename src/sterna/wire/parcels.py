@@ -6,7 +6,7 @@ Holds and the rules of robots.txt stay at the host. Apart from unchanged pages, 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
 from struct import pack, unpack
 from typing import Any, Generic, TypeVar
@@ -31,10 +31,19 @@ from sterna.model import (
 from sterna.web.urls import fingerprint, site_of
 from sterna.web.weight import weight_of_texts
 from sterna.wire import records
-from sterna.wire.columns import pack_places, unpack_places
+from sterna.wire.columns import JOINED_BYTES, pack_places, unpack_places
 from sterna.wire.known import Marks
 from sterna.wire.problems import array_length, malformed, size_of
-from sterna.wire.weight import DONE_BYTES, MAX_WEIGHT_BYTES, ROW_BYTES, weight_of_state
+from sterna.wire.weight import (
+    DONE_BYTES,
+    MAX_WEIGHT_BYTES,
+    ROW_BYTES,
+    weight_of_facts,
+    weight_of_objects,
+    weight_of_rows,
+    weight_of_state,
+    weight_of_url,
+)
 
 MAX_PARCEL_BYTES = 26 * 1024 * 1024
 CLOCK_SLACK_SECONDS = 120.0  # by which the clocks of home and host may differ
@@ -43,6 +52,7 @@ MAX_ROW_BYTES = 1024 * 1024  # of a fact that rules send home
 MAX_FACT_BYTES = 16 * 1024 * 1024  # of one that the crawler keeps
 MAX_USAGE_BYTES = 256 * 1024
 _ROOM_BYTES = MAX_PARCEL_BYTES - 2 * 1024 * 1024  # for pages; the rest of a parcel needs some too
+_COLUMN_BYTES = 14 * JOINED_BYTES  # for the columns of texts that are joined
 MAX_COUNT = 2**53
 _MAX_CPU_SECONDS = 2**32  # home counts them in microseconds
 MAX_ERRORS = 1000  # kinds of them, in all parcels of a visit
@@ -52,6 +62,7 @@ _MAX_WORD_BYTES = 2_000
 
 _encode = msgspec.msgpack.Encoder().encode
 _EMPTY: Any = msgspec.Raw(b"\x90")
+_Judged = tuple[Page, Sequence[bytes]]  # with the rows that rules sent home of it
 Part = TypeVar("Part")  # a record where a parcel is made, the bytes of one where it is read
 
 
@@ -105,20 +116,25 @@ _WORD = msgspec.msgpack.Decoder(_Word)
 
 def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
     """The parcel as home will have it: times in whole milliseconds, unchanged pages last, by their marks."""
-    changed: list[Page] = []
-    counts: list[int] = []
+    changed: list[_Judged] = []
     unchanged: dict[int, Page] = {}
+    first = len(parcel.rows) - sum(parcel.row_counts)  # rows that belong to no page
+    at = first
     for page, count in zip(parcel.pages, parcel.row_counts or repeat(0), strict=False):
         place = known_marks.get(page.fingerprint) if page.is_unchanged else None
         if place is None:
-            changed.append(records.as_travelling(page))
-            counts.append(count)
+            changed.append((records.as_travelling(page), parcel.rows[at : at + count]))
         else:
             unchanged[place] = page
+        at += count
+    room = MAX_WEIGHT_BYTES - _COLUMN_BYTES - _weight_besides_pages(parcel, parcel.rows[:first])
+    fitting = _fitting(changed, room=room)
+    counts = [len(rows) for _, rows in fitting]
     checkpoint = parcel.checkpoint
     return replace(
         parcel,
-        pages=(*_fitting(changed), *(unchanged[place] for place in sorted(unchanged))),
+        pages=(*(page for page, _ in fitting), *(unchanged[place] for place in sorted(unchanged))),
+        rows=(*parcel.rows[:first], *chain.from_iterable(rows for _, rows in fitting)),
         checkpoint=replace(
             checkpoint,
             found=tuple(target for target in checkpoint.found if _is_news(target, known_marks)),
@@ -164,6 +180,7 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
         raise WireError(
             "too-large", f"parcel {parcel.number} has {len(packed):,} bytes; {MAX_PARCEL_BYTES:,} are allowed"
         )
+    _weigh(_DECODER.decode(packed), packed, parcel.site)  # as home does
     return packed
 
 
@@ -205,17 +222,29 @@ def _is_news(target: Target, marks: Marks) -> bool:
     return not marks or is_marked or fingerprint(target.url) not in marks
 
 
-def _fitting(pages: list[Page]) -> list[Page]:
-    """The pages, the largest given up where all together exceed a parcel, on the way or in memory."""
-    if 4 * sum(map(_characters, pages)) <= _ROOM_BYTES:  # no character has more than four bytes
-        return pages
-    weights = [max(len(_encode(page)), weight_of_texts(page)) for page in pages]
-    total, fitting = sum(weights), list(pages)
-    for place in sorted(range(len(pages)), key=weights.__getitem__, reverse=True):
-        if total <= _ROOM_BYTES:
+def _weight_besides_pages(parcel: Parcel, first_rows: Sequence[bytes]) -> int:
+    """What the rest of a parcel takes in memory at home."""
+    checkpoint, state = parcel.checkpoint, parcel.state
+    urls = sum(map(weight_of_url, chain(checkpoint.found, checkpoint.again, parcel.outlinks)))
+    facts = weight_of_facts(len(state.added), len(state.removed)) + weight_of_rows(first_rows)
+    told = sum(len(fact) for _, fact in state.added) + len(state.memory or b"")
+    return urls + facts + told + 2 * DONE_BYTES * len(checkpoint.done) + MAX_USAGE_BYTES
+
+
+def _fitting(judged: list[_Judged], *, room: int) -> list[_Judged]:
+    """The pages with their rows, the largest given up where all together exceed a parcel or this memory."""
+    objects = [weight_of_objects(page) + weight_of_rows(rows) for page, rows in judged]
+    most = 4 * sum(_characters(page) for page, _ in judged)  # no character has more than four bytes
+    if most <= _ROOM_BYTES and 2 * most + sum(objects) <= room:
+        return judged
+    texts = [max(len(_encode(page)), weight_of_texts(page)) for page, _ in judged]
+    weights = [2 * text + more for text, more in zip(texts, objects, strict=True)]
+    total_texts, total, fitting = sum(texts), sum(weights), list(judged)
+    for place in sorted(range(len(judged)), key=weights.__getitem__, reverse=True):
+        if total_texts <= _ROOM_BYTES and total <= room:
             break
-        page = pages[place]
-        fitting[place] = Page(
+        page, _ = judged[place]
+        given_up = Page(
             url=page.url,
             fingerprint=page.fingerprint,
             depth=page.depth,
@@ -223,7 +252,9 @@ def _fitting(pages: list[Page]) -> list[Page]:
             error="too_large",
             referrer=page.referrer,
         )
-        total -= weights[place]
+        fitting[place] = given_up, ()
+        total_texts -= texts[place]
+        total -= weights[place] - weight_of_objects(given_up)
     return fitting
 
 

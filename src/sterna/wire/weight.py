@@ -4,13 +4,18 @@ Small objects take up to fifty times their bytes. The figures are those of CPyth
 ledger makes of a URL.
 """
 
+from collections.abc import Sequence
+from itertools import chain
+
 import msgspec
 
+from sterna.model import Page, Target
 from sterna.wire.problems import array_length, is_array, size_of
 
 # Of a whole parcel: with the window of its stream, and all that home holds besides, less than 400 MB
 # (`bench.memory`).
 MAX_WEIGHT_BYTES = 72 * 1024 * 1024
+MAX_STATE_BYTES = 48 * 1024 * 1024  # of all facts that a crawler keeps at a site
 PAGE_BYTES, TARGET_BYTES = 600, 500  # of a page or URL, besides its columns
 VALUE_BYTES = 60  # of a text or number in a column, besides what the text says
 ROW_BYTES = 60  # of a fact that rules send home
@@ -43,9 +48,39 @@ def weight_of_nested(column: msgspec.Raw, count: int) -> int:
     return VALUE_BYTES * (count + data.count(_ROW) + data.count(_ITEM) + 1)
 
 
+def weight_of_url(target: Target) -> int:
+    """At least what a URL takes in a parcel, with its bytes."""
+    return TARGET_BYTES + 8 * VALUE_BYTES + 3 * (len(target.url) + len(target.referrer))
+
+
+def weight_of_objects(page: Page) -> int:
+    """At least what a page takes in a parcel besides its texts: its objects, and its URLs."""
+    extracts = sum(3 + len(texts) for _, texts in page.extracts)
+    items = len(page.keywords) + len(page.headings) + 3 * len(page.headers) + extracts
+    raw = 10 * VALUE_BYTES if page.raw else 0
+    # They may be joined, and then as wide as the widest.
+    nested = chain(page.keywords, page.headings, *page.headers, *(texts for _, texts in page.extracts))
+    chars = len(page.url) + len(page.referrer) + 3 * sum(map(len, nested))
+    return PAGE_BYTES + VALUE_BYTES * (len(page.__struct_fields__) + items) + raw + 3 * chars
+
+
+def weight_of_rows(rows: Sequence[bytes]) -> int:
+    return ROW_BYTES * len(rows) + sum(map(len, rows)) + 5 * len(rows)
+
+
+def weight_of_fact(fact: bytes) -> int:
+    """What one of the facts that a crawler keeps takes."""
+    return FACT_BYTES + len(fact)
+
+
+def weight_of_facts(added: int, removed: int) -> int:
+    """What so many changes of the crawler's own facts take, besides what they say."""
+    return FACT_BYTES * added + GONE_BYTES * removed
+
+
 def weight_of_state(added: msgspec.Raw, removed: msgspec.Raw) -> int:
     """What a change of the crawler's own facts takes, besides its bytes."""
-    return FACT_BYTES * array_length(added) + GONE_BYTES * array_length(removed)
+    return weight_of_facts(array_length(added), array_length(removed))
 
 
 def is_empty(column: msgspec.Raw) -> bool:

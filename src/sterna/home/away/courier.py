@@ -278,6 +278,8 @@ class _TripDriver:
         began = self.courier.clock.now() if is_new else 0.0
         waiting = self._inquiry.witness.waiting if self._inquiry else self._waiting
         await self.line.load(visit, first=self.trip.next, began=began, waiting=waiting)
+        if self._inquiry and self._inquiry.witness.refusals:
+            self._inquiry.witness.refusals.thin()
         return ev.Ready(visit)
 
     async def _write_out(self) -> None:

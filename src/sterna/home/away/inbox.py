@@ -8,7 +8,7 @@ from sterna.errors import HostGone, WireError
 from sterna.home.away.claims import Claims
 from sterna.home.away.events import OwnerStopped
 from sterna.home.away.receipts import Witnessed
-from sterna.model import Ended, Parcel, Target, Usage, Visit
+from sterna.model import Ended, Parcel, StateChange, Target, Usage, Visit
 from sterna.wire.keys import PublicKey
 from sterna.wire.known import Marks
 from sterna.wire.merkle import Tree, leaf_of
@@ -25,6 +25,7 @@ from sterna.wire.stream import (
     StoppedCame,
     StreamReader,
 )
+from sterna.wire.weight import MAX_STATE_BYTES, weight_of_fact
 
 MIB = 1 << 20
 MAX_LINES = 1_000  # of a host's log, in one visit
@@ -73,6 +74,8 @@ class Inbox:
         self.lines: list[str] = []  # of the host's log; the reader removes them
         self._line_count = 0
         self._costs = Usage()  # of all parcels together
+        self._facts = {number: weight_of_fact(fact) for number, fact in visit.state.facts}  # by their numbers
+        self._facts_bytes = sum(self._facts.values())
         self._earlier_bytes = 0  # of earlier streams
         self.receipt: ReceiptCame | None = None  # of the last stream
         self.stop: OwnerStopped | None = None  # the reader takes it
@@ -148,10 +151,23 @@ class Inbox:
             raise WireError("too-large", "more pages or parcels than the visit's budget allows")
         if len(self._costs.errors) > MAX_ERRORS:
             raise WireError("malformed", f"more than {MAX_ERRORS:,} kinds of errors in a visit")
+        self._count_facts(parcel.state)
         self.next += 1
         self.ended = parcel.ended
         parcel = in_our_time(parcel, self._ahead_seconds) if self._ahead_seconds else parcel
         return self._claims.checked(parcel, now=now)
+
+    def _count_facts(self, change: StateChange) -> None:
+        """WireError if the crawler would keep more facts than any host lets it keep."""
+        sizes = self._facts
+        for number in change.removed:
+            self._facts_bytes -= sizes.pop(number, 0)
+        for number, fact in change.added:
+            self._facts_bytes += weight_of_fact(fact) - sizes.get(number, 0)
+            sizes[number] = weight_of_fact(fact)
+        if self._facts_bytes > MAX_STATE_BYTES:
+            size = f"{self._facts_bytes:,} bytes of memory; {MAX_STATE_BYTES:,} are allowed"
+            raise WireError("too-large", f"the crawler's own facts take {size}")
 
     def _end(self, ending: Ending) -> None:
         """Raises WireError unless the host signed exactly what was received."""
