@@ -113,8 +113,15 @@ def same_own_facts(site: str, number: int) -> Fields:
 
 
 def most_own_facts(site: str, number: int) -> Fields:
+    """As many in two parcels as a crawler may keep, and in the others as many instead."""
+    fact = encode(Fact("seen", (number, 2)))
+    numbers = range(number % 2 * MILLION, number % 2 * MILLION + 135_000)
+    return {"state": [_array((each, fact) for each in numbers), [], None]}
+
+
+def full_parcels_of_own_facts(site: str, number: int) -> Fields:
     """As many as a parcel carries, others in each."""
-    fact = encode(Fact("seen", (1, 2)))
+    fact = encode(Fact("seen", (number, 2)))
     numbers = range(number * MILLION, number * MILLION + 400_000)
     return {"state": [_array((each, fact) for each in numbers), [], None]}
 
@@ -187,13 +194,13 @@ def million_done(site: str, number: int) -> Fields:
 
 
 def sitemaps_done(site: str, number: int) -> Fields:
-    """As many as a visit may have, first found and then done."""
-    if number > 2:
-        return {}
-    urls = [f"/{n}" for n in range(URLS * 2 // 3 - 10_000)]
-    if number == 1:
-        return {"found": _targets(urls, is_sitemap=b"\1" * len(urls))}
-    return {"done": b"".join(fingerprint(site + url).to_bytes(8, "big", signed=True) for url in urls)}
+    """As many sitemaps as a visit may have, found in three parcels and done in the fourth."""
+    count = 95_000
+    if number <= 3:
+        urls = (f"/{number}/{n}" for n in range(count))
+        return {"found": _targets(urls, is_sitemap=b"\1" * count)}
+    marks = (fingerprint(f"{site}/{parcel}/{n}") for parcel in (1, 2, 3) for n in range(count))
+    return {"done": b"".join(each.to_bytes(8, "big", signed=True) for each in marks)} if number == 4 else {}
 
 
 # --- pages of which almost nothing came
@@ -206,11 +213,11 @@ def failed_pages(site: str, number: int) -> Fields:
 
 def some_failed_pages(site: str, number: int) -> Fields:
     """As many as a parcel carries."""
-    return _pages(number, 90_000, errors="\0".join(["timeout"] * 90_000))
+    return _pages(number, 80_000, errors="\0".join(["timeout"] * 80_000))
 
 
 def some_full_pages(site: str, number: int) -> Fields:
-    return full_pages(site, number, count=34_000)
+    return full_pages(site, number, count=25_000)
 
 
 def full_pages(site: str, number: int, *, count: int = 100_000) -> Fields:
@@ -231,15 +238,19 @@ def full_pages(site: str, number: int, *, count: int = 100_000) -> Fields:
     )
 
 
-def short_keywords(site: str, number: int) -> Fields:
-    """A page with a million keywords, headings and headers each."""
-    words = "\n".join(["ab"] * MILLION)
+def some_keywords(site: str, number: int) -> Fields:
+    return short_keywords(site, number, count=360_000)
+
+
+def short_keywords(site: str, number: int, *, count: int = MILLION) -> Fields:
+    """A page with so many keywords, headings and headers each."""
+    words = "\n".join(["ab"] * count)
     return _pages(number, 1, keywords=words, headings=words, headers=words)
 
 
 def apart_keywords(site: str, number: int) -> Fields:
     """The same, not joined, and extracts, as many as there is room for."""
-    words = msgspec.Raw(b"\x91" + _array(["a"] * 4_000_000))
+    words = msgspec.Raw(b"\x91" + _array(["a"] * 3_300_000))
     named = msgspec.Raw(b"\x91" + _array([("a", ("b",))] * MILLION))
     return _pages(number, 1, keywords=words, headings=words, headers=words, extracts=named)
 

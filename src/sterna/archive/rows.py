@@ -132,11 +132,10 @@ def _dates(headers: Sequence[str], pages: Sequence[Page]) -> pa.Array:
 
 def _joined(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Each name once, as a map needs it; the values of a repeated name are one list (RFC 9110, 5.3)."""
-    joined: dict[str, str] = {}
+    values: dict[str, list[str]] = {}
     for name, value in headers:
-        key = _key(name.lower())
-        joined[key] = f"{joined[key]}, {value}" if key in joined else value
-    return list(joined.items())
+        values.setdefault(_key(name.lower()), []).append(value)
+    return [(key, ", ".join(each)) for key, each in values.items()]
 
 
 def _gathered(extracts: Iterable[tuple[str, Sequence[str]]]) -> list[tuple[str, list[str]]]:

@@ -11,7 +11,7 @@ from sterna.model import Checkpoint, Ended, Hold, Page, Parcel, Robots, StateCha
 from sterna.runtime.reins import Gauge
 from sterna.web.bodies import BodyClaim
 from sterna.web.urls import fingerprint
-from sterna.wire.weight import ROW_BYTES, weight_of_facts, weight_of_url
+from sterna.web.weight import ROW_BYTES, weight_of_facts, weight_of_url
 
 FULL_PAGES = 500
 FULL_BYTES = 4 * 1024 * 1024

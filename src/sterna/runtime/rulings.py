@@ -16,7 +16,7 @@ from sterna.errors import EngineEnded, JailError
 from sterna.model import Ended, State, StateChange, Target, Visit
 from sterna.runtime.engine.client import Engine, Engines
 from sterna.runtime.engine.messages import PageView, Verdict
-from sterna.wire.weight import weight_of_fact
+from sterna.web.weight import weight_of_fact
 
 MAX_DEATHS = 50  # of engines in one visit
 MAX_KILLS = 3  # from outside, of engines that judged one page alone: then it may be the page after all

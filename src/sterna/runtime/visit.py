@@ -20,7 +20,7 @@ from sterna.runtime.rulings import Rulings
 from sterna.web.bodies import BodyClaim
 from sterna.web.robots import Rules, is_due
 from sterna.web.urls import Canonical
-from sterna.wire.weight import MAX_STATE_BYTES
+from sterna.web.weight import MAX_STATE_BYTES
 
 FIRST_FLUSH_SECONDS = 0.25  # a user sees something soon; not where many visits report
 FLUSH_SECONDS = 5.0

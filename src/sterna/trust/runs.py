@@ -11,10 +11,10 @@ from random import Random
 from msgspec.structs import replace
 
 from sterna.model import Page, Parcel, Record, State, StateChange
+from sterna.web.weight import weight_of_fact
 
 MOST_PAGES = 59  # of a run, as of a sample
 MAX_STATE_BYTES = 32 * 1024 * 1024  # of the facts that a witness keeps; with more of them nothing is repeated
-_FACT_BYTES = 160  # that a fact takes in memory besides what it says
 
 
 class RuledPage(Record, frozen=True):
@@ -39,7 +39,7 @@ class ToldState:
 
     def __init__(self, state: State) -> None:
         self._facts = dict(state.facts)
-        self._facts_bytes = sum(map(_size_of, self._facts.values()))
+        self._facts_bytes = sum(map(weight_of_fact, self._facts.values()))
         self._memory = state.memory
 
     def copy(self) -> State | None:
@@ -51,9 +51,9 @@ class ToldState:
         if self._facts_bytes > MAX_STATE_BYTES:
             return  # for good: what is removed from it is not known any more
         touched = _touched(change)
-        gone = sum(_size_of(self._facts[number]) for number in touched if number in self._facts)
+        gone = sum(weight_of_fact(self._facts[number]) for number in touched if number in self._facts)
         apply(self._facts, change)
-        came = sum(_size_of(self._facts[number]) for number in touched if number in self._facts)
+        came = sum(weight_of_fact(self._facts[number]) for number in touched if number in self._facts)
         self._facts_bytes += came - gone
         self._memory = self._memory if change.memory is None else change.memory
         if self._facts_bytes > MAX_STATE_BYTES:
@@ -113,7 +113,3 @@ def apply(facts: dict[int, bytes], change: StateChange) -> None:
 
 def _touched(change: StateChange) -> set[int]:
     return {*change.removed, *(number for number, _ in change.added)}
-
-
-def _size_of(fact: bytes) -> int:
-    return _FACT_BYTES + len(fact)

@@ -1,10 +1,21 @@
-"""The memory that texts take: one, two or four bytes for each character, as the widest of a text needs."""
+"""The memory that texts take, and the records of a parcel until home has stored them.
+
+A text takes one, two or four bytes for each character, as its widest one needs. The figures of objects are
+those of CPython on 64 bits, and of what the ledger makes of a URL.
+"""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Protocol
 
-from sterna.model import Links
+from sterna.model import Links, Page, Target
+
+MAX_STATE_BYTES = 48 * 1024 * 1024  # of all facts that a crawler keeps at a site
+PAGE_BYTES, TARGET_BYTES = 600, 500  # of a page or URL, besides its columns
+VALUE_BYTES = 60  # of a text or number in a column, besides what the text says
+ROW_BYTES = 60  # of a fact that rules send home
+FACT_BYTES, GONE_BYTES, DONE_BYTES = 160, 50, 50  # of a fact of the crawler's own, and of URLs that are done
 
 _IS_WIDE = re.compile("[\U00010000-\U0010ffff]").search
 _IS_BROAD = re.compile("[\u0100-\uffff]").search
@@ -62,3 +73,36 @@ def _width(text: str) -> int:
     if _IS_WIDE(text):
         return 4
     return 2 if _IS_BROAD(text) else 1
+
+
+# --- records
+
+
+def weight_of_url(target: Target) -> int:
+    """At least what a URL takes in a parcel, with its bytes."""
+    return TARGET_BYTES + 8 * VALUE_BYTES + 3 * (len(target.url) + len(target.referrer))
+
+
+def weight_of_objects(page: Page) -> int:
+    """At least what a page takes in a parcel besides its texts: its objects, and its URLs."""
+    extracts = sum(3 + len(texts) for _, texts in page.extracts)
+    items = len(page.keywords) + len(page.headings) + 3 * len(page.headers) + extracts
+    raw = 10 * VALUE_BYTES if page.raw else 0
+    # They may be joined, and then as wide as the widest.
+    nested = chain(page.keywords, page.headings, *page.headers, *(texts for _, texts in page.extracts))
+    chars = len(page.url) + len(page.referrer) + 3 * sum(map(len, nested))
+    return PAGE_BYTES + VALUE_BYTES * (len(page.__struct_fields__) + items) + raw + 3 * chars
+
+
+def weight_of_rows(rows: Sequence[bytes]) -> int:
+    return ROW_BYTES * len(rows) + sum(map(len, rows)) + 5 * len(rows)
+
+
+def weight_of_fact(fact: bytes) -> int:
+    """What one of the facts that a crawler keeps takes."""
+    return FACT_BYTES + len(fact)
+
+
+def weight_of_facts(added: int, removed: int) -> int:
+    """What so many changes of the crawler's own facts take, besides what they say."""
+    return FACT_BYTES * added + GONE_BYTES * removed

@@ -72,13 +72,13 @@ def pack_known(known: Known) -> bytes:
     )
 
 
-def unpack_known(data: bytes) -> Known:
-    """F with its validators sorted, empty for no bytes; WireError if it is malformed."""
+def unpack_known(data: bytes, *, most: int = MAX_KNOWN) -> Known:
+    """F with its validators sorted, empty for no bytes; WireError if it is malformed, or has more URLs."""
     if not data:
         return Known()
     with malformed("the list of known pages"):
         packed = msgspec.msgpack.decode(data, type=_Packed)
-        seen, read = _unpack_marks(packed.seen), _unpack_marks(packed.read)
+        seen, read = _unpack_marks(packed.seen, most), _unpack_marks(packed.read, most)
     digests = _unpack_some(packed.has_digest, packed.digests, DIGEST_BYTES, count=len(read))
     likenesses = _unpack_some(packed.has_likeness, packed.likenesses, LIKENESS_BYTES, count=len(read))
     validators = map(Validator, read, repeat(""), repeat(""), digests, repeat(False), likenesses)
@@ -106,10 +106,12 @@ def _pack_marks(marks: "array[int]") -> _Marks:
     )
 
 
-def _unpack_marks(packed: _Marks) -> "array[int]":
+def _unpack_marks(packed: _Marks, most: int) -> "array[int]":
     count, rest = divmod(len(packed.lows), _LOW)
-    if rest or count > MAX_KNOWN:
-        raise WireError("malformed", f"{len(packed.lows)} bytes of fingerprints")
+    if rest or count > most:
+        raise WireError(
+            "malformed", f"{len(packed.lows):,} bytes of fingerprints; {_LOW * most:,} are allowed"
+        )
     if not count:
         return array("q")
     steps = _decompressed(packed.tops, count * _TOP)

@@ -47,4 +47,6 @@ def unpack_listing(data: bytes, site: str) -> Listing:
         raise WireError("malformed", "the listing is of another site")
     if not math.isfinite(packed.began):
         raise WireError("malformed", "the listing has no time")
-    return Listing(site=site, began=packed.began, pages=unpack_known(packed.known).validators)
+    return Listing(
+        site=site, began=packed.began, pages=unpack_known(packed.known, most=MAX_LISTED).validators
+    )

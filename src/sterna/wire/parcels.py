@@ -29,21 +29,20 @@ from sterna.model import (
     Visit,
 )
 from sterna.web.urls import fingerprint, site_of
-from sterna.web.weight import weight_of_texts
-from sterna.wire import records
-from sterna.wire.columns import JOINED_BYTES, pack_places, unpack_places
-from sterna.wire.known import Marks
-from sterna.wire.problems import array_length, malformed, size_of
-from sterna.wire.weight import (
+from sterna.web.weight import (
     DONE_BYTES,
-    MAX_WEIGHT_BYTES,
     ROW_BYTES,
     weight_of_facts,
     weight_of_objects,
     weight_of_rows,
-    weight_of_state,
+    weight_of_texts,
     weight_of_url,
 )
+from sterna.wire import records
+from sterna.wire.columns import JOINED_BYTES, pack_places, unpack_places
+from sterna.wire.known import Marks
+from sterna.wire.problems import array_length, malformed, size_of
+from sterna.wire.weight import MAX_WEIGHT_BYTES, weight_of_state
 
 MAX_PARCEL_BYTES = 26 * 1024 * 1024
 CLOCK_SLACK_SECONDS = 120.0  # by which the clocks of home and host may differ

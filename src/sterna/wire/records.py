@@ -20,6 +20,7 @@ from sterna.model import Links, Page, Raw, Record, Sent, Target, marked
 from sterna.web.markup import MAX_LINKS
 from sterna.web.signature import DIGEST_BYTES, LIKENESS_BYTES, digest_of
 from sterna.web.urls import MAX_URL_LENGTH, Canonical, fingerprint
+from sterna.web.weight import PAGE_BYTES, TARGET_BYTES
 from sterna.wire.columns import (
     ITEM,
     ROW,
@@ -41,7 +42,7 @@ from sterna.wire.columns import (
     weight_of_texts,
 )
 from sterna.wire.problems import array_length, is_array, malformed, size_of
-from sterna.wire.weight import PAGE_BYTES, TARGET_BYTES, is_empty, weight_of_column, weight_of_nested
+from sterna.wire.weight import is_empty, weight_of_column, weight_of_nested
 
 MAX_PAGES = 100_000  # in a parcel; unchanged ones not counted
 MAX_TARGETS = 1_000_000  # of one kind in a parcel: a page may lead to as many as its sitemaps name

@@ -4,23 +4,14 @@ Small objects take up to fifty times their bytes. The figures are those of CPyth
 ledger makes of a URL.
 """
 
-from collections.abc import Sequence
-from itertools import chain
-
 import msgspec
 
-from sterna.model import Page, Target
+from sterna.web.weight import VALUE_BYTES, weight_of_facts
 from sterna.wire.problems import array_length, is_array, size_of
 
 # Of a whole parcel: with the window of its stream, and all that home holds besides, less than 400 MB
 # (`bench.memory`).
 MAX_WEIGHT_BYTES = 72 * 1024 * 1024
-MAX_STATE_BYTES = 48 * 1024 * 1024  # of all facts that a crawler keeps at a site
-PAGE_BYTES, TARGET_BYTES = 600, 500  # of a page or URL, besides its columns
-VALUE_BYTES = 60  # of a text or number in a column, besides what the text says
-ROW_BYTES = 60  # of a fact that rules send home
-FACT_BYTES, GONE_BYTES, DONE_BYTES = 160, 50, 50  # of a fact of the crawler's own, and of URLs that are done
-
 _ROW, _ITEM = b"\0", b"\n"
 _LENGTHS = {  # by the head of an object: bytes of its length, and bytes beside that and the contents
     0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1),
@@ -46,36 +37,6 @@ def weight_of_nested(column: msgspec.Raw, count: int) -> int:
     if is_array(column):
         return VALUE_BYTES * objects_in(data, most=MAX_WEIGHT_BYTES // VALUE_BYTES)
     return VALUE_BYTES * (count + data.count(_ROW) + data.count(_ITEM) + 1)
-
-
-def weight_of_url(target: Target) -> int:
-    """At least what a URL takes in a parcel, with its bytes."""
-    return TARGET_BYTES + 8 * VALUE_BYTES + 3 * (len(target.url) + len(target.referrer))
-
-
-def weight_of_objects(page: Page) -> int:
-    """At least what a page takes in a parcel besides its texts: its objects, and its URLs."""
-    extracts = sum(3 + len(texts) for _, texts in page.extracts)
-    items = len(page.keywords) + len(page.headings) + 3 * len(page.headers) + extracts
-    raw = 10 * VALUE_BYTES if page.raw else 0
-    # They may be joined, and then as wide as the widest.
-    nested = chain(page.keywords, page.headings, *page.headers, *(texts for _, texts in page.extracts))
-    chars = len(page.url) + len(page.referrer) + 3 * sum(map(len, nested))
-    return PAGE_BYTES + VALUE_BYTES * (len(page.__struct_fields__) + items) + raw + 3 * chars
-
-
-def weight_of_rows(rows: Sequence[bytes]) -> int:
-    return ROW_BYTES * len(rows) + sum(map(len, rows)) + 5 * len(rows)
-
-
-def weight_of_fact(fact: bytes) -> int:
-    """What one of the facts that a crawler keeps takes."""
-    return FACT_BYTES + len(fact)
-
-
-def weight_of_facts(added: int, removed: int) -> int:
-    """What so many changes of the crawler's own facts take, besides what they say."""
-    return FACT_BYTES * added + GONE_BYTES * removed
 
 
 def weight_of_state(added: msgspec.Raw, removed: msgspec.Raw) -> int:

@@ -9,6 +9,7 @@ from sterna.home.away.claims import Claims
 from sterna.home.away.events import OwnerStopped
 from sterna.home.away.receipts import Witnessed
 from sterna.model import Ended, Parcel, StateChange, Target, Usage, Visit
+from sterna.web.weight import MAX_STATE_BYTES, weight_of_fact
 from sterna.wire.keys import PublicKey
 from sterna.wire.known import Marks
 from sterna.wire.merkle import Tree, leaf_of
@@ -25,7 +26,6 @@ from sterna.wire.stream import (
     StoppedCame,
     StreamReader,
 )
-from sterna.wire.weight import MAX_STATE_BYTES, weight_of_fact
 
 MIB = 1 << 20
 MAX_LINES = 1_000  # of a host's log, in one visit

@@ -35,14 +35,13 @@ def spared(
     """The pages that did not change until a time that the refresh takes for new enough."""
     if not older_than <= listing.began <= now + SKEW_SECONDS:
         return frozenset()
-    listed = {each.fingerprint: each.digest for each in listing.pages}
-    return frozenset(
-        page.fingerprint
+    digests = {
+        page.fingerprint: page.digest[:DIGEST_BYTES]
         for page in due
-        if page.digest
-        and listed.get(page.fingerprint) == page.digest[:DIGEST_BYTES]
-        and now - page.fetched <= MAX_TRUST_SECONDS
-        and random.random() >= READ_ANYWAY
+        if page.digest and now - page.fetched <= MAX_TRUST_SECONDS and random.random() >= READ_ANYWAY
+    }
+    return frozenset(
+        each.fingerprint for each in listing.pages if digests.get(each.fingerprint) == each.digest
     )
 
 
