@@ -7,7 +7,7 @@ from tests.home.away.lying import SITE, page, parcel
 
 from sterna.model import Checkpoint, Parcel, State, StateChange, Target
 from sterna.trust import runs
-from sterna.trust.refusals import MOST_REFUSALS, RefusalWitness
+from sterna.trust.refusals import MOST_REFUSALS, MOST_WATCHED, RefusalWitness
 from sterna.web.urls import fingerprint
 
 STATE = State(((1, b"one"),), b"memory")
@@ -80,7 +80,32 @@ def test_share_of_refusals_is_that_of_the_parcel() -> None:
 
 
 def test_of_a_state_that_is_too_large_nothing_is_kept() -> None:
-    large = State(((1, bytes(runs.MAX_STATE_BYTES + 1)),))
-    seen = RefusalWitness(Random(1), urls("a"), large, has_memory=True)
-    seen.see(done(1, "a"))
-    assert (seen.kept.targets, seen.kept.states) == ((), ())
+    small = runs.MAX_STATE_BYTES // 160  # bytes of a fact that says nothing
+    for large in (((1, bytes(runs.MAX_STATE_BYTES + 1)),), tuple((n, b"") for n in range(small + 1))):
+        seen = RefusalWitness(Random(1), urls("a"), State(large), has_memory=True)
+        seen.see(done(1, "a"))
+        assert (seen.kept.targets, seen.kept.states) == ((), ())
+
+
+def test_of_very_many_urls_some_are_watched_and_the_share_stays_right() -> None:
+    names = [f"{n}" for n in range(3 * MOST_WATCHED)]
+    seen = witness(has_memory=True)
+    seen.thin()
+    for at in range(0, len(names), MOST_WATCHED):
+        seen.see(done(1, found=urls(*names[at : at + MOST_WATCHED])))
+        assert len(list(seen.waiting)) <= MOST_WATCHED
+    refused = names[: 2 * MOST_WATCHED]
+    pages = [page(f"/{name}") for name in names[2 * MOST_WATCHED :: 100]]
+    seen.see(parcel(4, *pages, checkpoint=Checkpoint(done=marks(*refused))))
+    assert len(seen.kept.targets) == MOST_REFUSALS
+    late = sum(int(each.url.rpartition("/")[2]) >= MOST_WATCHED for each in seen.kept.targets)
+    assert 850 < late < 1_150
+    assert abs(seen.kept.share - len(refused) / (len(refused) + len(pages))) < 0.01
+
+
+def test_all_urls_are_watched_until_home_has_taken_them_over() -> None:
+    seen = witness()
+    seen.see(done(1, found=urls(*(f"{n}" for n in range(MOST_WATCHED + 1)))))
+    assert len(list(seen.waiting)) == MOST_WATCHED + 1
+    seen.thin()
+    assert len(list(seen.waiting)) < MOST_WATCHED

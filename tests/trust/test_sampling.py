@@ -100,6 +100,13 @@ def test_all_that_was_mentioned_is_known() -> None:
     assert (seen.pages, seen.ended) == (1, Ended.FINISHED)
 
 
+def test_urls_to_try_again_are_remembered_only_if_they_are_left_at_the_end() -> None:
+    """Each parcel names all of them anew, and a host could name others each time."""
+    seen = witness()
+    seen.see(parcel(1, checkpoint=Checkpoint(again=(Target(f"{SITE}/a"),))))
+    assert not seen.mentioned
+
+
 def test_no_more_pages_are_kept_than_can_be_checked() -> None:
     seen = witness()
     seen.see(parcel(1, *(page(f"/{n}", fetched=100.0 - n) for n in range(99))))

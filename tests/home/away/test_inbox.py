@@ -10,7 +10,7 @@ from tests.home.away.lying import NOW, Chunks, page, parcel, parcels
 
 from sterna.errors import HostGone, WireError
 from sterna.home.away.inbox import Inbox, in_our_time, most_bytes
-from sterna.model import Budget, Checkpoint, Ended, Known, Parcel, Target, Usage
+from sterna.model import Budget, Checkpoint, Ended, Known, Parcel, StateChange, Target, Usage
 from sterna.wire.frames import FrameWriter, Kind
 from sterna.wire.keys import Identity
 from sterna.wire.known import marks_of
@@ -170,3 +170,38 @@ def test_times_of_a_clock_that_is_ahead_are_set_back() -> None:
 def test_bytes_of_a_visit_are_bounded_by_its_budget(budget: Budget, is_less: bool) -> None:
     unlimited = most_bytes(lying.visit(budget=Budget(pages=1000)))
     assert (most_bytes(lying.visit(budget=budget)) < unlimited) is is_less
+
+
+def received(*given: Parcel) -> list[Parcel]:
+    """The parcels of a stream with these; WireError if one is refused."""
+    inbox = unloading()
+    return [
+        came
+        for chunk in stream([pack_parcel(each, MARKS) for each in given])
+        for came in inbox.feed(chunk, now=NOW)
+    ]
+
+
+def test_kinds_of_errors_are_bounded_in_all_parcels_of_a_visit_together() -> None:
+    def erring(number: int) -> Parcel:
+        return parcel(number, usage=Usage(errors={f"e{number}_{each}": 1 for each in range(600)}))
+
+    with pytest.raises(WireError, match="more than 1,000 kinds of errors in a visit"):
+        received(erring(1), erring(2))
+    same = msgspec.structs.replace(erring(1), number=2)
+    with pytest.raises(WireError, match="counts 4 parcels, but 2"):  # both were taken
+        received(erring(1), same)
+
+
+def test_facts_that_a_crawler_keeps_are_bounded_in_all_parcels_together() -> None:
+    def keeping(number: int, first: int, *, removed: tuple[int, ...] = ()) -> Parcel:
+        added = tuple((each, bytes(1_000_000)) for each in range(first, first + 20))
+        return parcel(number, state=StateChange(added=added, removed=removed))
+
+    with pytest.raises(
+        WireError, match=r"the crawler's own facts take 60,009,600 bytes of memory; 50,331,648"
+    ):
+        received(keeping(1, 0), keeping(2, 20), keeping(3, 40))
+    for third in (keeping(3, 20), keeping(3, 40, removed=tuple(range(20)))):  # changed, or instead of others
+        with pytest.raises(WireError, match="counts 4 parcels, but 3"):
+            received(keeping(1, 0), keeping(2, 20), third)

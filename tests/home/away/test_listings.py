@@ -1,14 +1,16 @@
 """A host's own listing spares pages of a refresh: those with the digest that home has, for a time."""
 
+import tracemalloc
 from random import Random
 
+import msgspec
 import pytest
 
 from sterna.errors import WireError
 from sterna.home.away.listings import MAX_TRUST_SECONDS, READ_ANYWAY, spared
 from sterna.home.ledger.records import Stale
 from sterna.model import Validator
-from sterna.wire.listing import Listing, pack_listing, unpack_listing
+from sterna.wire.listing import MAX_LISTED, Listing, pack_listing, unpack_listing
 
 SITE = "https://www.example.org"
 NOW = 1_700_000_000.0
@@ -79,3 +81,15 @@ def test_listing_of_another_site_or_version_is_refused() -> None:
 def test_million_pages_take_twelve_bytes_each() -> None:
     packed = pack_listing(listing())
     assert len(packed) < 14 * ALL
+
+
+def test_listing_of_more_pages_than_hosts_list_is_refused_before_it_is_decoded() -> None:
+    marks = msgspec.msgpack.encode(((b"", b""), (b"", bytes(6 * (MAX_LISTED + 1))), b"", b"", b"", b""))
+    packed = msgspec.msgpack.encode((1, SITE, NOW, marks))
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError, match="6,000,006 bytes of fingerprints; 6,000,000 are allowed"):
+            unpack_listing(packed, SITE)
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(packed)
+    finally:
+        tracemalloc.stop()
