@@ -42,7 +42,7 @@ from sterna.wire.columns import (
     weight_of_texts,
 )
 from sterna.wire.problems import array_length, is_array, malformed, size_of
-from sterna.wire.weight import is_empty, weight_of_column, weight_of_nested
+from sterna.wire.weight import is_empty, paths_in, weight_of_column, weight_of_nested
 
 MAX_PAGES = 100_000  # in a parcel; unchanged ones not counted
 MAX_TARGETS = 1_000_000  # of one kind in a parcel: a page may lead to as many as its sitemaps name
@@ -219,6 +219,8 @@ class _Table:
             objects += weigh(column, count)
             if name in self._urls and not is_empty(column):
                 objects += len(site) * count
+            elif name == "link_urls":
+                objects += len(site) * paths_in(column, count)
         if texts > MAX_TEXTS_BYTES:
             raise WireError("too-large", f"texts that take {texts:,} bytes of memory in a parcel")
         return Weight(count, texts + objects)

@@ -44,6 +44,11 @@ def weight_of_state(added: msgspec.Raw, removed: msgspec.Raw) -> int:
     return weight_of_facts(array_length(added), array_length(removed))
 
 
+def paths_in(column: msgspec.Raw, count: int) -> int:
+    """At least how many links of `count` rows are of the site, whose name they get."""
+    return 0 if is_empty(column) else count + bytes(memoryview(column)).count(b"\n/")
+
+
 def is_empty(column: msgspec.Raw) -> bool:
     return size_of(column) == 1 or bytes(memoryview(column)[:2]) == b"\xc4\0"
 
