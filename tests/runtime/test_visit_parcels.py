@@ -1,6 +1,7 @@
 """The parcels of a visit: when they come, and that none is lost."""
 
 import asyncio
+import gc
 import gzip
 
 import pytest
@@ -158,3 +159,24 @@ def test_room_for_documents_comes_back_where_home_takes_none() -> None:
         return kit.documents.left_bytes
 
     assert run(main()) == DOCUMENT_ROOM_BYTES
+
+
+@pytest.mark.parametrize(("length", "left"), [(10, 1), (1_900, 0)])
+def test_visit_with_long_urls_leaves_nothing_in_memory(length: int, left: int) -> None:
+    """A visit's loop refers to itself, and its garbage may wait for many other visits."""
+    starts = [f"/{number:05}{'x' * length}" for number in range(700)]
+
+    async def main() -> int:
+        runtime = Runtime(make_kit(FakeWeb({})))
+        visiting = runtime.carry_out(visit_of(*starts), deliver=Home().take, stop=asyncio.Event())
+        await visiting
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return sum(isinstance(each, visit.VisitLoop) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert run(main()) == left
+    finally:
+        gc.enable()

@@ -1,6 +1,7 @@
 """The runtime: carries out visits, at home and at a site alike."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -20,6 +21,7 @@ from sterna.web.http import Fetcher, read_head
 from sterna.web.politeness import Gate
 
 MANY_VISITS = 32
+HEAVY_BYTES = 1024 * 1024  # of start URLs, with which a visit is not left to the garbage collector
 MAX_HEAD_BYTES = 512 * 1024  # of a stranger's response: curl accepts no larger one
 
 
@@ -64,6 +66,9 @@ class Runtime:
             ).run()
         finally:
             self._under_way -= 1
+            if _url_bytes(visit) > HEAVY_BYTES:
+                # Its loop refers to itself, and its URLs would wait until all garbage is collected.
+                asyncio.get_running_loop().call_soon(gc.collect)
 
     async def take_turn(self, visit: Visit) -> None:
         """Waits until the caller may make a request to the visit's site; FetchError if it may not."""
@@ -80,6 +85,10 @@ class Runtime:
 
     def peak_memory_bytes(self) -> int:
         return self._kit.readers.peak_memory_bytes()
+
+
+def _url_bytes(visit: Visit) -> int:
+    return sum(len(target.url) + len(target.referrer) for target in visit.starts)
 
 
 @asynccontextmanager

@@ -97,6 +97,19 @@ class LedgerSuite:
         assert {target.url for target in second.starts} == {f"{SITE}/x", f"{SITE}/y"}
         assert second.depth == 1
 
+    def test_lease_of_long_urls_gives_fewer_of_them(self, ledger: Ledger) -> None:
+        ledger.seed([Target(f"{SITE}/")], now=1.0)
+        long = targets(*(f"/{number:04}{'x' * 2_000}" for number in range(6_000)), depth=1)
+        found = long + targets("/deep", depth=2)
+        lease = self.lease(ledger)
+        self.commit(
+            ledger,
+            parcel(lease, pages=(page("/"),), checkpoint=Checkpoint(found=found), ended=Ended.BUDGET),
+        )
+        second = self.lease(ledger, 30.0, pages=20_000)
+        assert 8_000_000 < sum(len(target.url) + len(target.referrer) for target in second.starts) < 8_400_000
+        assert (second.pages, second.depth) == (20_000, 1)
+
     def test_too_deep_targets_wait_until_the_limit_is_raised(self, ledger: Ledger) -> None:
         ledger.seed([Target(f"{SITE}/")], now=1.0)
         lease = self.lease(ledger, max_depth=0)

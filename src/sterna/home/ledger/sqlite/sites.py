@@ -18,6 +18,7 @@ from sterna.web.robots import NEVER
 
 # Retry-After, Crawl-delay and robots.txt make a site wait for a day at most, its byte rate for little longer.
 LONGEST_WAIT_SECONDS = 2 * 24 * 3600.0
+MOST_START_BYTES = 8 * 1024 * 1024  # of the URLs from which one visit starts, and of their referrers
 LONGEST_ALONE_SECONDS = 31 * 24 * 3600.0  # of a host that was caught lying, or as its owner asks
 _LONG_WAITS = {
     "host": ("until", "failed_until"),
@@ -273,7 +274,7 @@ class LeaseMaker:
             return None
         ranks = (LEAST, GREATEST) if due.is_best_first else (0, self.max_depth)
         pages = self.host_pages if due.has_host else self.pages
-        starts, validators = self._starts(due, ranks, pages)
+        starts, validators, count = self._starts(due, ranks, pages)
         if not starts:
             (later,) = self.db.execute(
                 "SELECT min(not_before) FROM frontier"
@@ -284,8 +285,8 @@ class LeaseMaker:
             return None
         # A visit that cannot take all goes no deeper than its last URL, so that levels stay in order.
         # With priorities, which come before depth, there are no levels.
-        is_cut = len(starts) > pages and not due.is_best_first
-        depth = starts[-2].depth if is_cut else self.max_depth
+        is_cut = len(starts) > count and not due.is_best_first
+        depth = starts[count - 1].depth if is_cut else self.max_depth
         self._begin(due, visit)
         may_be_private, state, *robots = self.db.execute(
             "SELECT may_be_private, robots_state, robots_tried_at, robots_failures, robots_retry_at,"
@@ -301,7 +302,7 @@ class LeaseMaker:
             site=due.origin,
             part=due.part,
             epoch=due.epoch + 1,
-            starts=tuple(starts[:pages]),
+            starts=tuple(starts[:count]),
             pages=pages,
             known=Known(array("q", (mark for (mark,) in done)).tobytes(), tuple(validators)),
             depth=depth,
@@ -326,9 +327,11 @@ class LeaseMaker:
             (visit, due.site_id, due.part, due.epoch + 1, self.now),
         )
 
-    def _starts(self, due: Due, ranks: tuple[int, int], pages: int) -> tuple[list[Target], list[Validator]]:
-        """The URLs to fetch first; one more than `pages` shows that there are more."""
-        rows = self.db.execute(
+    def _starts(
+        self, due: Due, ranks: tuple[int, int], pages: int
+    ) -> tuple[list[Target], list[Validator], int]:
+        """The URLs to fetch first, and how many they are; one more shows that there are others."""
+        cursor = self.db.execute(
             "SELECT f.url, f.rank, f.referrer, f.kind, f.hops, f.attempts,"
             " f.fingerprint, p.etag, p.modified, p.digest,"
             " p.has_raw AND EXISTS (SELECT 1 FROM original o"
@@ -341,9 +344,14 @@ class LeaseMaker:
             " WHERE f.site_id = ? AND f.part = ? AND f.rank BETWEEN ? AND ? AND (f.rank & ?) <= ?"
             " AND f.not_before NOT BETWEEN ? AND ? ORDER BY f.rank LIMIT ?",
             (due.site_id, due.part, *ranks, MAX_DEPTH, self.max_depth, *self._later(), pages + 1),
-        ).fetchall()
-        return [target_of(due.origin, row[:6]) for row in rows], [
-            Validator(mark, etag, modified, digest, bool(has_raw), likeness)
-            for mark, etag, modified, digest, has_raw, likeness in (row[6:] for row in rows)
-            if etag is not None
-        ]
+        )
+        starts, validators, left = list[Target](), list[Validator](), MOST_START_BYTES
+        for row in cursor:
+            starts.append(target_of(due.origin, row[:6]))
+            if len(starts) > 1 and left < 0:  # long URLs take memory, in several forms
+                return starts, validators, len(starts) - 1
+            left -= len(starts[-1].url) + len(starts[-1].referrer)
+            mark, etag, modified, digest, has_raw, likeness = row[6:]
+            if etag is not None:
+                validators.append(Validator(mark, etag, modified, digest, bool(has_raw), likeness))
+        return starts, validators, min(len(starts), pages)
