@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import DamagedSegment, IndexUnusable, JailError, QueryError
+from sterna.runtime.cell import confined as module
 from sterna.runtime.cell import kernel, seccomp
 from sterna.runtime.cell.confined import Confined
 
@@ -23,7 +25,7 @@ pytestmark = [
 ]
 
 WORKS = """
-import json, os, signal, socket, sys, time
+import json, msgspec, os, signal, socket, sys, time
 from pathlib import Path
 from sterna import errors
 from sterna.runtime.cell.confined_process import warn_caller
@@ -64,6 +66,46 @@ def fail(request):
         words[0] = Path(words[0])
     raise (getattr(errors, kind, None) or getattr(__import__("builtins"), kind))(*words)
     yield b""
+
+def warn_without_end(request):
+    while True:
+        warn_caller("\\x1b[2J\\nsterna: run this")
+        yield from ()
+
+def count_and_sleep(request):
+    count = int(Path(os.fsdecode(request)).read_text()) if os.path.exists(request) else 0
+    Path(os.fsdecode(request)).write_text(str(count + 1))
+    time.sleep(600)
+    yield b""
+
+def leave_a_child(request):
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(30)
+        os._exit(0)
+    os._exit(0)
+    yield b""
+
+def stop_listening(request):
+    for reply in (["data", b"deaf", []], ["done", b"", []]):
+        body = msgspec.msgpack.encode(reply)
+        os.write(int(sys.argv[1]), len(body).to_bytes(4, "big") + body)
+    time.sleep(600)
+    yield b""
+
+def type_a_command(request):
+    def told(place):
+        try:
+            with open(place, "wb", buffering=0) as terminal:
+                for letter in b"id\\n":
+                    fcntl.ioctl(terminal, termios.TIOCSTI, bytes([letter]))
+        except OSError:
+            return "refused"
+        return "done"
+
+    import fcntl, termios
+    places = ["/dev/tty", "/dev/fd/1", f"/proc/{os.getppid()}/fd/1"]
+    yield " ".join(map(told, places)).encode()
 
 def write_raw(request):
     os.write(int(sys.argv[1]), request)
@@ -265,9 +307,30 @@ def test_process_that_was_killed_while_it_waited_costs_nothing(confined: Confine
 def test_call_that_takes_too_long_is_ended(confined: Confined) -> None:
     frames = confined.stream(work("last_for_ever"), b"", seconds=0.5)
     pid = int(next(frames))
-    with pytest.raises(JailError, match="was ended by SIGKILL"):
+    with pytest.raises(JailError, match=r"took longer than its 0\.5 seconds"):
         next(frames)
     assert not is_alive(pid)
+
+
+def test_call_that_takes_too_long_is_not_tried_again(confined: Confined, tmp_path: Path) -> None:
+    with pytest.raises(JailError, match=r"took longer than its 0\.5 seconds"):
+        confined.call(work("count_and_sleep"), os.fsencode(tmp_path / "counted"), seconds=0.5)
+    assert (tmp_path / "counted").read_text() == "1"
+
+
+def test_process_that_left_its_line_to_another_is_ended_in_time(confined: Confined) -> None:
+    began = time.monotonic()
+    with pytest.raises(JailError):
+        confined.call(work("leave_a_child"), b"", seconds=1)
+    assert time.monotonic() - began < 8
+
+
+def test_process_that_no_longer_listens_is_ended_in_time(confined: Confined) -> None:
+    assert confined.call(work("stop_listening"), b"") == b"deaf"
+    began = time.monotonic()
+    with pytest.raises(JailError, match="took longer"):
+        confined.call(work("own_number"), b" " * 10_000_000, seconds=1)
+    assert time.monotonic() - began < 5
 
 
 def test_time_in_which_nobody_reads_does_not_count(confined: Confined) -> None:
@@ -281,10 +344,57 @@ def test_time_in_which_nobody_reads_does_not_count(confined: Confined) -> None:
     frames.close()
 
 
-@pytest.mark.parametrize("count", [0, 2])
-def test_call_is_answered_by_one_frame(confined: Confined, count: int) -> None:
-    with pytest.raises(JailError, match=f"sent {count} frames, asked for one"):
+@pytest.mark.parametrize(("count", "sent"), [(0, "no frame"), (10**12, "several frames")])
+def test_call_is_answered_by_one_frame(confined: Confined, count: int, sent: str) -> None:
+    with pytest.raises(JailError, match=f"sent {sent}, asked for one"):
         confined.call(work("numbers"), b"%d" % count)
+
+
+def test_warnings_are_bounded_and_harmless(confined: Confined) -> None:
+    told: list[str] = []
+    with pytest.raises(JailError, match="sent too many warnings"):
+        confined.call(work("warn_without_end"), b"", warn=told.append)
+    assert len(told) == module.MOST_WARNINGS
+    assert told[0] == r"\x1b[2J\nsterna: run this"
+
+
+def test_errors_are_harmless_to_a_terminal(confined: Confined) -> None:
+    with pytest.raises(QueryError) as wrong:
+        confined.call(
+            work("fail"), b'["QueryError", "column 8\\n  SELECT \\u001b[2J\\n         ^\\nsterna: run"]'
+        )
+    assert str(wrong.value).split("\n") == ["column 8", r"  SELECT \x1b[2J", "         ^", "  sterna: run"]
+
+
+def test_it_has_no_terminal(tmp_path: Path, works: Path) -> None:
+    """Loose code could type commands into its caller's."""
+    code = f"""
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+sys.path.append({str(works)!r})
+from pathlib import Path
+from sterna.runtime.cell.confined import Confined
+print(Confined(Path({str(tmp_path)!r})).call("confined_works:type_a_command", b"").decode())
+"""
+    controller, terminal = pty.openpty()
+    words = [sys.executable, "-c", code]
+    with subprocess.Popen(
+        words, start_new_session=True, stdin=terminal, stdout=terminal, stderr=terminal
+    ) as caller:
+        assert caller.wait(30) == 0
+    said = os.read(controller, 10_000).decode()
+    os.close(controller)
+    os.close(terminal)
+    assert said.strip() == "refused refused refused"
+
+
+def test_folder_that_another_replaced_is_opened_anew(confined: Confined, tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    with closing(Confined(tmp_path / "c")) as reader:
+        before = reader.call(work("own_number"), b"")
+        (tmp_path / "c").rename(tmp_path / "old")
+        (tmp_path / "c").mkdir()
+        assert reader.call(work("own_number"), b"") != before
 
 
 @pytest.mark.parametrize(

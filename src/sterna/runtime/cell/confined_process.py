@@ -22,12 +22,13 @@ from sterna.model import Record
 from sterna.runtime.cell.frame import CellLine, message_decoder
 from sterna.runtime.cell.jail import confine, python_environment
 
-MOST_BYTES = 1 << 30  # of a frame
+MOST_BYTES = 256 << 20  # of a frame
 
 Warn = Callable[[str], None]
 Work = Callable[[bytes], Iterable[bytes]]  # what a call runs; it gets the request and yields the frames
 Kind = Literal["ready", "data", "warning", "error", "done"]
 
+_STARTED_IN = os.environ.get("PWD", "")  # which `python -m` puts on the path
 _warn_here: Warn = logging.getLogger(__name__).warning  # set by _serve(): it tells the caller
 
 
@@ -73,7 +74,7 @@ def _module_paths() -> list[str]:
     """Without the folder of the program and the working one, which are on the path by accident."""
     ours = str(Path(__file__).parents[3])
     main = getattr(sys.modules.get("__main__"), "__file__", None)
-    by_accident = {"", os.path.dirname(os.path.abspath(main)) if main else ""}  # noqa: PTH100, PTH120
+    by_accident = {"", os.path.dirname(os.path.abspath(main)) if main else "", _STARTED_IN}  # noqa: PTH100, PTH120
     with suppress(FileNotFoundError):  # it was removed
         by_accident.add(str(Path.cwd()))
     return [ours, *(path for path in sys.path if path not in by_accident)]

@@ -46,11 +46,11 @@ def cut_frames(received: bytearray, *, most_bytes: int) -> list[bytes]:
     return frames
 
 
-def message_decoder(kind: type[_Message] | object) -> Callable[[bytes], _Message]:
+def message_decoder(kind: type[_Message] | object) -> Callable[[bytes | bytearray], _Message]:
     """A function that decodes messages of this kind; it raises ValueError if they are malformed."""
     decode = msgspec.msgpack.Decoder(kind).decode
 
-    def read(data: bytes) -> _Message:
+    def read(data: bytes | bytearray) -> _Message:
         try:
             message: _Message = decode(data)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
