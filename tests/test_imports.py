@@ -167,7 +167,7 @@ PARSING: dict[str, set[str]] = {
         "sterna.cli.query",
     },
     "sterna.api.search.bring_up": {"sterna.api.confined_works", "sterna.api.repair", "sterna.cli.search"},
-    "sterna.api.export.export": {"sterna.api.confined_works", "sterna.cli.export", "sterna.cli.output"},
+    "sterna.api.export.export": {"sterna.api.confined_works", "sterna.cli.export"},
     "sterna.api.confined_works.query_frames": set(),  # an entry of confined processes
 }
 # And libraries; of those that have other uses too, the uses are Sterna's own files and messages.

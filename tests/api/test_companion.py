@@ -138,6 +138,7 @@ spoken = pathlib.Path({str(spoken)!r})
 if what == "index":
     print({chr(10).join(said)!r}, flush=True)
     spoken.touch()
+    time.sleep(1)
 else:
     while not spoken.exists(): time.sleep(0.01)
     time.sleep(0.2)

@@ -1,8 +1,10 @@
 """A collection read from Python: another process parses it, and the program that asked stays as it is."""
 
+import copy
 import gc
 import logging
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -125,6 +127,29 @@ def test_relative_folder_stays_the_one_it_was(folder: Path, monkeypatch: pytest.
     assert len(list(collection.query("SELECT url FROM page"))) == 2
 
 
+def test_copies_and_pickles_read_by_processes_of_their_own(folder: Path) -> None:
+    collection = Collection(folder)
+    assert list(collection.query("SELECT count(*) AS n FROM page")) == [{"n": 2}]
+    for other in (copy.deepcopy(collection), pickle.loads(pickle.dumps(collection))):
+        assert list(other.query("SELECT count(*) AS n FROM page")) == [{"n": 2}]
+
+
+def test_collection_that_was_moved_and_put_back_is_read(folder: Path, crawled: Path) -> None:
+    collection = Collection(folder)
+    assert collection.status().counts.pages == 2
+    folder.rename(folder.with_name("moved"))
+    shutil.copytree(crawled, folder)
+    assert collection.status().counts.pages == 2
+
+
+def test_odd_arguments_get_an_error_of_ours(folder: Path) -> None:
+    collection = Collection(folder)
+    for parameters in ([1], {"x": "\ud800"}):
+        with pytest.raises(QueryError, match="parameters: "):
+            collection.query("SELECT 1", parameters)  # type: ignore[arg-type]
+    assert list(collection.query("SELECT 1 AS one", memory_bytes=1e9)) == [{"one": 1}]  # type: ignore[arg-type]
+
+
 # --- exports
 
 
@@ -137,6 +162,11 @@ def test_export_has_its_place_and_leaves_nothing_else(folder: Path, monkeypatch:
     assert Path("rows.csv").stat().st_size == made.size_bytes
     for _ in range(2):
         assert collection.export("markdown", "pages", force=True).count == 2
+    Path("here").mkdir()
+    with monkeypatch.context() as moved:
+        moved.chdir("here")
+        assert collection.export("markdown", ".").places == (Path(),)
+    shutil.rmtree("here")
     with pytest.raises(UsageError, match="column"):
         collection.export("csv", "other.csv", where="no_such_column = 1")
     with pytest.raises(UsageError, match=r"rows\.csv exists"):

@@ -74,9 +74,41 @@ def test_compressed_table_is_refused_before_it_fills_the_memory(
     assert pa.total_allocated_bytes() == before
 
 
-def test_rows_without_bytes_are_bounded() -> None:
-    (frame,) = frames_of([pa.table({"nothing": pa.nulls(1 << 26)})])
-    with pytest.raises(StorageError, match="sent 67,108,864 rows in"):
+def test_compression_that_an_early_version_names_in_metadata_is_refused() -> None:
+    """As Arrow 0.17 wrote it; today's still reads it."""
+    batch = pa.record_batch({"n": [1, 2, 3]})
+    (frame,) = frames_of([pa.Table.from_batches([batch])])
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch.schema) as stream:
+        stream.write_batch(batch, custom_metadata={"ARROW:experimental_compression": "zstd"})
+    assert read_table(frame).num_rows == 3
+    with pytest.raises(StorageError, match="a confined process sent a compressed table"):
+        read_table(out.getvalue().to_pybytes())
+
+
+MANY = 1 << 26
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (pa.nulls(MANY), "sent 67,108,864 values"),
+        (pa.ListArray.from_arrays([0, MANY], pa.nulls(MANY)), "sent 67,108,864 values"),
+        (pa.StructArray.from_arrays([pa.nulls(MANY)], ["n"]), "sent 67,108,864 values"),
+        (pa.MapArray.from_arrays([0, 1], ["k"], pa.array([[None]], pa.list_(pa.null()))), ""),
+        (pa.DictionaryArray.from_arrays(pa.array([0] * 9_000, pa.int8()), ["x" * 1_000_000]), "repeats"),
+        (pa.RunEndEncodedArray.from_arrays([1 << 30], ["x"]), "values"),
+        (pa.array(["a", "b", "a"]).dictionary_encode(), ""),
+    ],
+    ids=["nulls", "list", "struct", "map", "dictionary", "runs", "enum"],
+)
+def test_values_that_need_no_bytes_are_bounded(column: pa.Array, said: str) -> None:
+    (frame,) = frames_of([pa.table({"c": column})])
+    if not said:
+        assert read_table(frame)["c"].to_pylist() == column.to_pylist()
+        return
+    assert len(frame) < 2_000_000
+    with pytest.raises(StorageError, match=said):
         read_table(frame)
 
 

@@ -22,12 +22,15 @@ pytestmark = [
 
 # What code that got loose in a confined command could do, each in a word; printed is what became of it.
 LOOSE = """
-import json, os, signal, socket, subprocess, sys
+import errno, fcntl, json, os, pty, signal, socket, subprocess, sys, termios
 from pathlib import Path
 from sterna.cli import confinement
 from sterna.errors import StorageError
 from sterna.export.workbench import bench, publish
 folder, out, outside, parent = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
+_, terminal = pty.openpty()
+os.setsid()
+fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 if sys.argv[5] == "confined":
     confinement.is_own_process = True
 confinement.keep_to(folder, out=out / "rows.csv")
@@ -37,6 +40,9 @@ def told(deed):
         deed()
     except (PermissionError, StorageError):
         return "refused"
+    except OSError as error:
+        if error.errno not in (errno.ENOTTY, errno.EIO):  # a terminal of another kind, a kernel that does not
+            raise
     return "done"
 
 def publish_as(name, *, at=out):
@@ -68,6 +74,9 @@ print(json.dumps({
     "opens a unix socket": told(lambda: socket.socket(socket.AF_UNIX)),
     "signals its parent": told(lambda: os.kill(parent, 0)),
     "reads its parent's memory": told(lambda: open(f"/proc/{parent}/mem", "rb")),
+    "types into its terminal": told(lambda: fcntl.ioctl(terminal, termios.TIOCSTI, b"x")),
+    "pastes into its terminal": told(lambda: fcntl.ioctl(terminal, 0x541C, b"\\3")),
+    "asks for the size of its terminal": told(lambda: os.get_terminal_size(terminal)),
     "starts a program": told(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True)),
     "capabilities": int(Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0], 16),
     "its program reads": subprocess.run(
@@ -80,6 +89,7 @@ MAY = {
     "publishes its output",
     "publishes a part of it",
     "starts a program",
+    "asks for the size of its terminal",
 }
 
 

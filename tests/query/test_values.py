@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import duckdb
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +85,29 @@ def test_values_that_are_of_a_kind_are_taken_as_its_plain_type() -> None:
 def test_other_values_are_refused_by_name() -> None:
     with pytest.raises(TypeError, match="values of complex are not taken"):
         packed_values({"x": [1j]})
+
+
+def ext(code: int, inner: object) -> bytes:
+    """A row of one value with this tag."""
+    return msgspec.msgpack.encode([[msgspec.msgpack.Ext(code, msgspec.msgpack.encode(inner))]])
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (ext(12, 2**32), "bytes are written as int"),
+        (ext(12, [0] * 1000), "bytes are written as list"),
+        (ext(10, 5), "a text is written as int"),
+        (ext(9, "1E+300000"), "too many digits"),
+        (b"\xdd\x00\x98\x96\x80" + b"\x90" * 10_000_000, "more than 5,000,000 values"),
+        (ext(2, [[]] * 6_000_000), "more than 5,000,000 values"),
+        (msgspec.msgpack.encode([[msgspec.msgpack.Ext(2, msgspec.msgpack.encode([0] * 10**6))]] * 6), "more"),
+    ],
+    ids=["bytes of a number", "of a list", "UUID", "decimal", "rows", "nested", "side by side"],
+)
+def test_what_would_fill_the_memory_or_take_long_is_refused(data: bytes, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        unpacked_rows(data)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from tests.wire.test_parcel_weight import NOW, SITE, VISIT, packed, pages, unpac
 
 from sterna.errors import WireError
 from sterna.model import Budget, Checkpoint, Known, Links, Page, Target
-from sterna.web.weight import weight_of_url
+from sterna.web.weight import objects_in, weight_of_url
 from sterna.wire.known import marks_of
 from sterna.wire.parcels import Unpacker, pack_parcel
 from sterna.wire.records import TARGETS, TargetColumns, pack_targets
-from sterna.wire.weight import MAX_WEIGHT_BYTES, objects_in
+from sterna.wire.weight import MAX_WEIGHT_BYTES
 
 MIB = 1 << 20
 LARGE = making.visit(part="", epoch=3, starts=(), budget=Budget(pages=1_000_000, urls=1_000_000))

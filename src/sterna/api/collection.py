@@ -34,6 +34,9 @@ class Collection:
     def _confined(self) -> "Confined":
         return _confined_to(self, [self._path])
 
+    def __getstate__(self) -> dict[str, object]:
+        return _without_processes(self)
+
     def query(
         self,
         sql: str,
@@ -54,8 +57,8 @@ class Collection:
             is_one=True,
             sql=sql,
             visit=visit,
-            memory_bytes=memory_bytes,
-            seconds=seconds,
+            memory_bytes=int(memory_bytes),
+            seconds=float(seconds),
         )
         return confined.query(self._confined, question, parameters)
 
@@ -130,6 +133,9 @@ class Collections:
     def _confined(self) -> "Confined":
         return _confined_to(self, self._paths)
 
+    def __getstate__(self) -> dict[str, object]:
+        return _without_processes(self)
+
     def query(
         self,
         sql: str,
@@ -142,7 +148,7 @@ class Collections:
         from sterna.api import confined  # noqa: PLC0415
 
         question = confined.Question(
-            folders=self._paths, is_one=False, sql=sql, memory_bytes=memory_bytes, seconds=seconds
+            folders=self._paths, is_one=False, sql=sql, memory_bytes=int(memory_bytes), seconds=float(seconds)
         )
         return confined.query(self._confined, question, parameters)
 
@@ -160,3 +166,8 @@ def _confined_to(owner: object, folders: Sequence[Path]) -> "Confined":
     confined = Confined(writable=folders)
     finalize(owner, confined.close)
     return confined
+
+
+def _without_processes(owner: object) -> dict[str, object]:
+    """What a copy takes along, or a pickle: it starts processes of its own."""
+    return {name: value for name, value in vars(owner).items() if name != "_confined"}

@@ -12,13 +12,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import msgspec
 
 from sterna.api.followers import INDEX, STORAGE, Report
-from sterna.errors import command
+from sterna.errors import command, one_line
 from sterna.home.crawl import Run
 from sterna.home.folder import CollectionFolder
 from sterna.home.options import Options
@@ -27,6 +28,7 @@ from sterna.runtime.cell.confined_process import environment
 
 LEAVE_SECONDS = 10.0
 LOOK_SECONDS = 0.5
+_LINE_BYTES, _MOST_WARNINGS = 65_536, 1_000  # that are taken from a process
 # -P keeps the working directory off the path, so that no module there is imported.
 COMMAND = (sys.executable, "-P", "-m", "sterna", "follow")
 
@@ -94,10 +96,11 @@ class _Children:
         self._show("")
 
     def leave(self) -> None:
+        until = time.monotonic() + LEAVE_SECONDS
         for child in self._begun.values():
             child.terminate()
         for child in self._begun.values():
-            child.end()
+            child.end(until)
 
     def _rest(self) -> dict[str, str]:
         """The commands that would do by hand what is to be done."""
@@ -111,9 +114,12 @@ class _Children:
     def _by_hand(self) -> str:
         return " and ".join(self._rest().values())
 
-    def _take(self, name: str, left: int) -> None:
-        """Shows what is left of all; the reports come in threads."""
+    def _take(self, name: str, left: int | None) -> None:
+        """Shows what is left of all; the reports come in threads, None with the end of one."""
         with self._lock:
+            if left is None:
+                self._left.pop(name, None)
+                return
             self._left[name] = left
             shown = ", ".join(
                 f"{_WORK[each]}: {_amount(each, self._left[each])}" for each in sorted(self._left)
@@ -143,7 +149,7 @@ class _Child:
         rest: str,
         *,
         warn: Tell,
-        show: Callable[[str, int], None],
+        show: Callable[[str, int | None], None],
     ) -> None:
         self._name = name
         self._rest = rest
@@ -153,16 +159,17 @@ class _Child:
         # Set by the listening thread. Its join() would not do: Ctrl-C in it makes a thread count as ended.
         self._ended = threading.Event()
         self._is_left = False
-        self._has_warned = False  # changed by the thread alone
+        self._warnings = 0  # changed by the thread alone
         try:
-            # A process group of its own: Ctrl-C goes to the crawl, which ends this process in time.
+            # A session of its own: Ctrl-C goes to the crawl, which ends this process in time, and what parses
+            # a stranger's collection has no terminal.
             self._process = subprocess.Popen(  # noqa: S603 - our own
                 [*COMMAND, name, "--parent", str(os.getpid()), "--", str(collection.folder)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env=None if name == STORAGE else environment(),  # which may have passwords
-                process_group=0,
+                start_new_session=True,
             )
         except OSError as error:
             self._ended.set()
@@ -186,31 +193,32 @@ class _Child:
         if self._process:
             self._process.terminate()
 
-    def end(self) -> None:
-        if self._process and not self._ended.wait(LEAVE_SECONDS):
+    def end(self, until: float) -> None:
+        if self._process and not self._ended.wait(max(until - time.monotonic(), 0)):
             self._process.kill()
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         """Passes on what the process reports, until it ends."""
         assert process.stdout
-        last_words = ""
+        stream, last_words = process.stdout, ""
         try:
-            for line in process.stdout:
+            while line := stream.readline(_LINE_BYTES):
                 try:
                     self._take(msgspec.json.decode(line, type=Report))
                 except msgspec.MsgspecError:
-                    last_words = line.decode(errors="replace").strip() or last_words
+                    last_words = one_line(line.decode(errors="replace").strip()) or last_words
             code = process.wait()
-            is_known = self._is_left or (self._has_warned and code > 0)
+            is_known = self._is_left or (self._warnings and code > 0)
             if code and not is_known:
                 reason = f"exit code {code}" + (f": {last_words}" if last_words else "")
                 self._warn(f"pages are no longer {_DONE[self._name]} ({reason}); afterwards: {self._rest}")
         finally:
+            self._show(self._name, None)
             self._ended.set()
 
     def _take(self, report: Report) -> None:
-        if report.warning:
-            self._has_warned = True
-            self._warn(report.warning)
+        if report.warning and self._warnings < _MOST_WARNINGS:
+            self._warnings += 1
+            self._warn(one_line(report.warning))
         if report.left is not None:
             self._show(self._name, report.left)

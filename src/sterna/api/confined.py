@@ -6,7 +6,7 @@ the process is in api/confined_works; what comes from there is checked here.
 
 import logging
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
@@ -23,6 +23,7 @@ from sterna.model import Record
 from sterna.query.answer import Answer
 from sterna.query.values import packed_values
 from sterna.runtime.cell.confined import Confined
+from sterna.runtime.cell.confined_process import Warn
 from sterna.search.results import Found
 
 _WORKS = "sterna.api.confined_works"  # loads what this process does not need
@@ -69,7 +70,7 @@ def query(confined: Confined, question: Question, parameters: Mapping[str, objec
     """Raises QueryError if the query is wrong; its rows come while they are read."""
     try:
         values = packed_values(parameters or {})
-    except TypeError as error:
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise QueryError(f"parameters: {error}") from error
     asked = packed(msgspec.structs.replace(question, parameters=values))
     seconds = question.seconds + _MORE_SECONDS
@@ -93,19 +94,19 @@ def status(confined: Confined, folder: Path) -> Status:
     return unpacked(confined.call(f"{_WORKS}:status_frame", packed(folder)), Status)
 
 
-def export(folder: Path, job: ExportJob, *, where: str, stdout: BinaryIO) -> Exported:
+def export(
+    folder: Path, job: ExportJob, *, where: str, stdout: BinaryIO, warn: Warn = _log.warning
+) -> Exported:
     """As api.export; a process of its own gives the output its place, and this one writes to `stdout`."""
     check_job(job)
+    folder = folder.absolute()
     place = job.place if job.place == _STDOUT else job.place.absolute()
     asked = packed(Export(folder, msgspec.structs.replace(job, place=place), where))
     with closing(_confined_export(folder, place)) as confined:
-        for frame in confined.stream(
-            f"{_WORKS}:export_frames", asked, seconds=_LONG_SECONDS, warn=_log.warning
-        ):
+        for frame in confined.stream(f"{_WORKS}:export_frames", asked, seconds=_LONG_SECONDS, warn=warn):
             part = unpacked(frame, Part)
             if made := part.made:
-                places = tuple(job.place.with_name(each.name) for each in made.places)
-                return msgspec.structs.replace(made, places=places)
+                return msgspec.structs.replace(made, places=tuple(_places(made, job, place)))
             stdout.write(part.data)
     raise StorageError(f"cannot write {job.place}: the export ended without a word")
 
@@ -120,11 +121,22 @@ def _confined_export(folder: Path, place: Path) -> Confined:
     return Confined(*readable, writable=[folder], prepare=f"{_WORKS}:bench_of", argument=str(place))
 
 
+def _places(made: Exported, job: ExportJob, place: Path) -> Iterator[Path]:
+    """Where the output lies, as the caller wrote it: the place, or files beside it."""
+    for each in made.places:
+        if each == place:
+            yield job.place
+        elif each.parent == place.parent and each.name not in ("", ".."):
+            yield job.place.with_name(each.name)
+
+
 def _schema(frame: bytes) -> pa.Schema:
     try:
-        return pa.ipc.read_schema(pa.py_buffer(frame))
-    except (pa.ArrowException, OSError) as error:
+        schema = pa.ipc.read_schema(pa.py_buffer(frame))
+        str(schema)  # names are texts
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise StorageError(f"a confined process sent malformed columns: {error}") from error
+    return schema
 
 
 def _tables(frames: Generator[bytes], schema: pa.Schema) -> Generator[pa.Table]:

@@ -17,6 +17,7 @@ from sterna.archive.rows import SCHEMAS
 from sterna.model import Record
 from sterna.runtime.cell.confined import Confined
 
+MERGE_SECONDS = 300.0
 _HERE = __name__
 
 
@@ -49,7 +50,8 @@ def merged(
     confined: Confined, table: str, paths: Sequence[Path]
 ) -> tuple[pa.Schema, Iterator[pa.Table], Contents]:
     """The columns and rows of parquet.merged(), and what the labels of these files say together."""
-    frames = confined.stream(f"{_HERE}:merged_frames", packed(_Merge(table, _whole(paths))))
+    asked = packed(_Merge(table, _whole(paths)))
+    frames = confined.stream(f"{_HERE}:merged_frames", asked, seconds=MERGE_SECONDS)
     try:
         said = unpacked(next(frames, b""), _Merging)
         schema = pa.schema([field for field in SCHEMAS[table] if field.name in said.names])

@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sterna.errors import StorageError
 
 FRAME_BYTES = 16 << 20  # of Arrow's columns in one frame, unless a single row has more
-_SPARE_ROWS = 1 << 20  # of columns that need no bytes, beyond one row for each bit of a frame
+_SPARE_VALUES = 1 << 20  # of columns that need no bytes, beyond one value for each bit of a frame
+_MOST_REPEATED_BYTES = 256 << 20
 
 T = TypeVar("T")
 
@@ -69,7 +71,8 @@ def table_of(frame: bytes, schema: pa.Schema) -> pa.Table:
 def read_table(frame: bytes) -> pa.Table:
     """The table in a frame, whatever its columns; StorageError unless it is whole.
 
-    It takes no more memory than the frame: nothing in it is compressed.
+    What it takes in memory is bounded by the frame: nothing in it is compressed, no column has more values
+    than the frame has bits, and none repeats them from a dictionary beyond a limit.
     """
     try:
         for message in pa.ipc.MessageReader.open_stream(frame):
@@ -77,20 +80,56 @@ def read_table(frame: bytes) -> pa.Table:
                 raise StorageError("a confined process sent a compressed table")
         with pa.ipc.open_stream(frame) as stream:
             table = stream.read_all()
-        if table.num_rows > 8 * len(frame) + _SPARE_ROWS:
-            raise StorageError(f"a confined process sent {table.num_rows:,} rows in {len(frame):,} bytes")
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, struct.error) as error:
+            table.validate(full=True)
+            most = 8 * len(frame) + _SPARE_VALUES
+            for column in table.columns:
+                for chunk in column.chunks:
+                    _check_values(chunk, most=most)
+        str(table.schema)  # names are texts
+    except (pa.ArrowException, OSError, struct.error, UnicodeDecodeError) as error:
         raise StorageError(f"a confined process sent a malformed table: {error}") from error
     return table
 
 
+def _check_values(values: pa.Array, *, most: int) -> None:
+    """StorageError if these values, or those in them, are more than `most`."""
+    kind = values.type
+    if len(values) > most:
+        raise StorageError(f"a confined process sent {len(values):,} values in a frame")
+    if isinstance(kind, pa.BaseExtensionType):
+        _check_values(values.storage, most=most)
+    elif pa.types.is_dictionary(kind):
+        if values.get_total_buffer_size() and len(values) * _widest(values.dictionary) > _MOST_REPEATED_BYTES:
+            raise StorageError("a confined process sent a table that repeats long values")
+    elif pa.types.is_struct(kind) or pa.types.is_union(kind):
+        for number in range(kind.num_fields):
+            _check_values(values.field(number), most=most)
+    elif pa.types.is_map(kind):
+        _check_values(values.keys, most=most)
+        _check_values(values.items, most=most)
+    elif pa.types.is_nested(kind):
+        if not hasattr(values, "values") or pa.types.is_run_end_encoded(kind):
+            raise StorageError(f"a confined process sent values of {kind}")
+        _check_values(values.values, most=most)
+
+
+def _widest(dictionary: pa.Array) -> int:
+    """The bytes of its longest value; only texts and bytes are taken."""
+    if len(dictionary) == 0:
+        return 0
+    return int(pc.max(pc.binary_length(dictionary)).as_py() or 0)
+
+
 def _is_compressed(message: bytes, kind: str) -> bool:
-    """True if the head of this batch (a flatbuffer, see Arrow's Message.fbs) names a compression."""
-    header = _reference(message, _field(message, _reference(message, 0), 2))
+    """True if the head of this batch (a flatbuffer, see Arrow's Message.fbs) names a compression.
+
+    Before version 5 custom metadata could name it: we send none.
+    """
+    root = _reference(message, 0)
+    header = _reference(message, _field(message, root, 2))
     if kind == "dictionary":
         header = _reference(message, _field(message, header, 1))  # its values
-    return bool(_field(message, header, 3))
+    return bool(_field(message, header, 3) or _field(message, root, 4))
 
 
 def _reference(data: bytes, at: int) -> int:

@@ -109,7 +109,12 @@ class SegmentStore:
             from sterna.archive.parquet import contents_of, merged  # noqa: PLC0415 - see there
 
             (schema, rows), contents = merged(table, paths), contents_of(paths)
-        return self.write(table, rows, schema=schema, tier=tier, contents=contents)
+        whole = self.write(table, rows, schema=schema, tier=tier, contents=contents)
+        if whole.rows != sum(segment.rows for segment in segments):
+            self.remove(whole.name)
+            names = ", ".join(segment.name for segment in segments)
+            raise StorageError(f"a merge of {names} has {whole.rows:,} rows: the old segments stay")
+        return whole
 
     def sweep(self, known: Collection[str]) -> list[str]:
         """Sets aside what a crash left: temporary files and segments that the manifest does not know."""

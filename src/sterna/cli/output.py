@@ -38,9 +38,9 @@ def job_of(written: str) -> ExportJob:
 
 def write_pages(collection: CollectionFolder, job: ExportJob) -> str:
     """Writes the pages of a collection, and says what was written."""
-    from sterna.api.export import export  # noqa: PLC0415 - DuckDB is slow to load
+    from sterna.api.confined import export  # noqa: PLC0415 - Arrow is slow to load
 
-    made = export(collection, job, stdout=sys.stdout.buffer, warn=warn)
+    made = export(collection.folder, job, where="", stdout=sys.stdout.buffer, warn=warn)
     return f"{plural(made.count, made.noun)} -> {job.place} ({bytes_text(made.size_bytes)})"
 
 

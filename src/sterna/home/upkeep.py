@@ -8,14 +8,14 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from sterna.archive.manifest import Segment
 from sterna.archive.segments import SegmentStore, choose_merges
 from sterna.archive.warc import WarcStore
-from sterna.errors import DamagedSegment, JailError
+from sterna.errors import DamagedSegment, SternaError
 from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.model import Hold
 from sterna.web.clock import Clock
 from sterna.web.politeness import TOTAL, Limits
 
 LOOK_SECONDS = 5.0
-REST_SECONDS = 600.0  # after the process that reads segments was killed again and again
+REST_SECONDS = 600.0  # after merging failed for another reason than a damaged segment
 READER_GRACE_SECONDS = 120.0  # a query that began before a merge may still read the old segments
 
 _log = logging.getLogger(__name__)
@@ -63,12 +63,18 @@ async def keep_merging(ledger: LedgerDesk, segments: SegmentStore, *, clock: Clo
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await merge(ledger, segments, clock=clock, thread=thread, without=damaged)
-            except DamagedSegment as error:
-                damaged.add(error.path.name)
-                _log.warning("%s", error)
-            except JailError as error:
+            except SternaError as error:
+                if isinstance(error, DamagedSegment) and _is_new(error.path.name, segments, damaged):
+                    damaged.add(error.path.name)
+                    _log.warning("%s", error)
+                    continue
                 _log.warning("small segments are not merged for a while: %s", error)
                 await asyncio.sleep(REST_SECONDS)
+
+
+def _is_new(name: str, segments: SegmentStore, damaged: Collection[str]) -> bool:
+    """False for a name that a process which reads segments may have made up."""
+    return name not in damaged and segments.path(name).exists()
 
 
 async def merge(

@@ -9,6 +9,10 @@ from uuid import UUID
 
 import msgspec
 
+from sterna.web.weight import objects_in
+
+MOST_VALUES = 5_000_000  # of rows that travel together
+
 Row = tuple[Any, ...]
 
 
@@ -22,11 +26,12 @@ def packed_rows(rows: Sequence[Row]) -> bytes:
 
 
 def unpacked_rows(data: bytes) -> list[Row]:
-    """The rows, each value of the type that it had; ValueError if they are malformed."""
+    """The rows, each value of the type that it had; ValueError if they are malformed, or too many values."""
     try:
-        return _ROWS.decode(data)
-    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
-        raise ValueError(str(error)) from error
+        rows: list[Row] = _decoded(data, list[Row])
+    except _MALFORMED as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    return rows
 
 
 def packed_values(values: Mapping[str, object]) -> bytes:
@@ -35,7 +40,7 @@ def packed_values(values: Mapping[str, object]) -> bytes:
 
 
 def unpacked_values(data: bytes) -> dict[str, Any]:
-    return dict(_ANY.decode(data))
+    return dict(_decoded(data, list[tuple[str, Any]]))
 
 
 def _refuse(value: object) -> Any:
@@ -54,9 +59,41 @@ def _tagged(value: Any, *, other: Callable[[object], Any]) -> Any:
     return other(value)
 
 
-def _value(code: int, data: memoryview) -> Any:
-    _, _, read = _TAGS[code]
-    return read(_ANY.decode(data))
+def _decoded(data: bytes, kind: Any) -> Any:
+    left = MOST_VALUES
+
+    def counted(part: bytes | memoryview) -> bytes | memoryview:
+        """Before they are made: an object of one byte takes fifty."""
+        nonlocal left
+        left -= objects_in(part, most=left)
+        if left < 0:
+            raise ValueError(f"more than {MOST_VALUES:,} values")
+        return part
+
+    def value(code: int, part: memoryview) -> Any:
+        _, _, read = _TAGS[code]
+        return read(msgspec.msgpack.decode(counted(part), ext_hook=value))
+
+    return msgspec.msgpack.decode(counted(data), type=kind, ext_hook=value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a text is written as {type(value).__qualname__}")
+    return value
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError(f"bytes are written as {type(value).__qualname__}")
+    return value
+
+
+def _decimal(value: object) -> Decimal:
+    number = Decimal(_text(value))
+    if number.is_finite() and abs(number.adjusted()) > _MOST_DIGITS:
+        raise ValueError("a number has too many digits")
+    return number
 
 
 def _pairs(value: dict[Any, Any]) -> list[Any]:
@@ -74,6 +111,10 @@ def _spans(value: timedelta) -> tuple[int, int, int]:
 _packed = msgspec.msgpack.Encoder().encode
 _PLAIN: frozenset[type] = frozenset({type(None), bool, float, str, bytes})
 _LEAST, _MOST = -(2**63), 2**64 - 1  # of msgpack's numbers
+_MOST_DIGITS = 1_000  # DuckDB has 38
+_MALFORMED = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError
+)  # fmt: skip
 # How values of a type are written by what msgpack has, and read. A datetime is a date, too.
 _TAGS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     1: (Integral, lambda number: str(int(number)), int),
@@ -84,11 +125,9 @@ _TAGS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     6: (date, date.isoformat, date.fromisoformat),
     7: (time, time.isoformat, time.fromisoformat),
     8: (timedelta, _spans, lambda spans: timedelta(*spans)),
-    9: (Decimal, str, Decimal),
-    10: (UUID, str, UUID),
-    11: (str, str, str),
-    12: (bytes | bytearray | memoryview, bytes, bytes),  # type: ignore[dict-item]
+    9: (Decimal, str, _decimal),
+    10: (UUID, str, lambda text: UUID(_text(text))),
+    11: (str, str, _text),
+    12: (bytes | bytearray | memoryview, bytes, _bytes),  # type: ignore[dict-item]
     13: (Real, float, float),
 }
-_ANY: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Any, ext_hook=_value)
-_ROWS = msgspec.msgpack.Decoder(list[Row], ext_hook=_value)

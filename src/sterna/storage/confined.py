@@ -17,7 +17,7 @@ from sterna.runtime.cell.confined import Confined
 from sterna.storage import chunks
 from sterna.storage.chunks import Chunk
 from sterna.storage.config import RuleSpec
-from sterna.storage.rows import ColumnRows, Row
+from sterna.storage.rows import ARROW_TYPES, ColumnRows, Row
 
 _HERE = __name__
 
@@ -61,7 +61,10 @@ def read_chunks(
 
 def _rows_of(part: _Part) -> Sequence[Row]:
     if part.table:
-        return ColumnRows(read_table(part.table))
+        table = read_table(part.table)
+        if table.column_names != list(part.columns) or not set(table.schema.types) <= ARROW_TYPES:
+            raise StorageError(f"a confined process sent columns {table.schema.names} of other types")
+        return ColumnRows(table)
     try:
         return unpacked_rows(part.rows)
     except ValueError as error:

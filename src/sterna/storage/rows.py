@@ -119,6 +119,7 @@ _KINDS: dict[pa.DataType, type] = {
     _TIME: datetime,
     pa.date32(): date,
 }
+ARROW_TYPES = frozenset(_KINDS)  # of SIMPLE_TYPES
 _EPOCH = datetime(1970, 1, 1)
 # Outside these ranges of Python DuckDB gives a text, or the last moment for infinity.
 _RANGES = {

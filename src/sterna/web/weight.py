@@ -17,6 +17,16 @@ VALUE_BYTES = 60  # of a text or number in a column, besides what the text says
 ROW_BYTES = 60  # of a fact that rules send home
 FACT_BYTES, GONE_BYTES, DONE_BYTES = 160, 50, 50  # of a fact of the crawler's own, and of URLs that are done
 
+_LENGTHS = {  # by the head of an object: bytes of its length, and bytes beside that and the contents
+    0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1),
+    0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0),
+}  # fmt: skip
+_FIXED = {  # the size of what follows the head; what is in lists and maps counts for itself
+    0xC0: 0, 0xC1: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8,
+    0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8, 0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17,
+    0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4,
+}  # fmt: skip
+
 _IS_WIDE = re.compile("[\U00010000-\U0010ffff]").search
 _IS_BROAD = re.compile("[\u0100-\uffff]").search
 _CONTINUATION = bytes(range(0x80, 0xC0))
@@ -106,3 +116,19 @@ def weight_of_fact(fact: bytes) -> int:
 def weight_of_facts(added: int, removed: int) -> int:
     """What so many changes of the crawler's own facts take, besides what they say."""
     return FACT_BYTES * added + GONE_BYTES * removed
+
+
+def objects_in(data: bytes | memoryview, *, most: int) -> int:
+    """The number of objects in valid msgpack, those in lists and maps included; not counted beyond `most`."""
+    at = count = 0
+    while at < len(data) and count <= most:
+        head = data[at]
+        count += 1
+        at += 1
+        if 0xA0 <= head < 0xC0:
+            at += head & 0x1F
+        elif length := _LENGTHS.get(head):
+            at += length[0] + length[1] + int.from_bytes(data[at : at + length[0]], "big")
+        else:
+            at += _FIXED.get(head, 0)
+    return count

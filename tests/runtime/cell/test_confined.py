@@ -234,7 +234,7 @@ def test_errors_of_ours_keep_their_class_and_others_are_named(confined: Confined
     with pytest.raises(IndexUnusable, match=r"^no index$") as unusable:
         confined.call(work("fail"), b'["IndexUnusable", "no index", "missing"]')
     assert unusable.value.reason == "missing"
-    with pytest.raises(RuntimeError, match="a confined process failed: KeyError: 'x'"):
+    with pytest.raises(JailError, match="a confined process failed: KeyError: 'x'"):
         confined.call(work("fail"), b'["KeyError", "x"]')
     assert confined.call(work("own_number"), b"") == confined.call(work("own_number"), b"")
 
@@ -414,7 +414,7 @@ def test_process_that_sends_what_it_must_not_is_ended(confined: Confined, sent: 
 
 def test_forged_error_is_of_no_class_but_ours(confined: Confined) -> None:
     reply = b"\x93\xa5error\xc4\x00\x92\xaasubprocess\xa4text"
-    with pytest.raises(RuntimeError, match="a confined process failed: subprocess: text"):
+    with pytest.raises(JailError, match="a confined process failed: subprocess: text"):
         confined.call(work("write_raw"), len(reply).to_bytes(4, "big") + reply)
 
 

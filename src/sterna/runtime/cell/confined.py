@@ -275,7 +275,7 @@ def _rebuilt(words: Sequence[str]) -> Exception:
     name, text, more = map(_readable, (*words, "", "", "")[:3])
     kind = getattr(errors, name, None)
     if not (isinstance(kind, type) and issubclass(kind, SternaError)):
-        return RuntimeError(f"a confined process failed: {name}: {text}")
+        return JailError(f"a confined process failed: {name}: {text}")
     if kind is errors.DamagedSegment:
         return errors.DamagedSegment(Path(text), more)
     return errors.IndexUnusable(text, more) if kind is errors.IndexUnusable else kind(text)

@@ -50,7 +50,7 @@ _NOTHING_OF = (
 )
 # What a confined command may use of the system: programs, libraries, time zones, counters; not /etc.
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime", "/proc", "/sys")
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/urandom", "/dev/random")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random")
 # Capabilities 0 to 7: over files, to signal its own cells, and to make them another user.
 _FILES_AND_CELLS = 0xFF
 _LEAST_ABI = 2  # since then a file may be renamed into another folder

@@ -115,6 +115,10 @@ REFUSED = {
 }
 
 
+_IOCTL = (16, 29)
+_TYPING = (0x5412, 0x541C)  # TIOCSTI; TIOCLINUX, which can paste
+
+
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
@@ -139,20 +143,27 @@ def filter_of(machine: Machine) -> bytes:
 
 
 def refusal_of(machine: Machine) -> bytes:
-    """The BPF program that refuses REFUSED and allows everything else."""
+    """The BPF program that refuses REFUSED, and to type into a terminal, and allows everything else."""
     at = list(MACHINES.values()).index(machine)
-    numbers = [each[at] for each in REFUSED.values()]
-    to_refusal = [
-        _step(_JUMP_IF_EQUAL, number, then=len(numbers) - place) for place, number in enumerate(numbers)
+    numbers, ioctl = [each[at] for each in REFUSED.values()], _IOCTL[at]
+    typing = [
+        _step(_JUMP_IF_EQUAL, request, then=len(_TYPING) - place) for place, request in enumerate(_TYPING)
     ]  # over those that follow and over the permission
+    far = len(typing) + 2
+    to_refusal = [
+        _step(_JUMP_IF_EQUAL, number, then=len(numbers) - place + far) for place, number in enumerate(numbers)
+    ]
     return b"".join(
         [
             _step(_LOAD, _ARCH),
             _step(_JUMP_IF_EQUAL, machine.mark, then=1),
             _step(_RETURN, KILL),
             _step(_LOAD, _NR),
-            _step(_JUMP_FROM, _X32, then=len(numbers) + 1),
+            _step(_JUMP_FROM, _X32, then=len(numbers) + 1 + far),
             *to_refusal,
+            _step(_JUMP_IF_EQUAL, ioctl, otherwise=len(typing) + 1),
+            _step(_LOAD, _ARGS + 8),  # the low word of the request: the kernel looks at no other
+            *typing,
             _step(_RETURN, ALLOW),
             _step(_RETURN, REFUSE),
         ]
