@@ -96,7 +96,7 @@ def served(folder: Path) -> Iterator[str]:
 def opened(window: Page, place: str, *, url: str) -> Frame:
     """The frame in which the archived page is shown.
 
-    On a busy machine the player's worker may start after its page has asked for it: like a visitor, we reload.
+    On a busy machine the player's worker may start after its page asked for it: like a visitor, we reload.
     """
     for _ in range(4):
         window.goto(place)
