@@ -3,7 +3,7 @@
 python -m bench.chaos [--signals 1000] [--seed 1]. A crawler with rules crawls a site from here, at the site's
 host, or two sites, one each way; with WARC, an index, and rows that are copied to PostgreSQL. Each scenario
 is first crawled in peace. Then follow rounds in which home, host, warm parents, readers, engines, the
-follower (it indexes and copies rows) and PostgreSQL are killed and stopped at random. What ended is started
+indexer, storage, confined processes and PostgreSQL are killed and stopped at random. What ended is started
 again by the same command, until the crawl is finished. Pages, links, facts, events, rows, WARC records and
 index must equal those of the first crawl. Whatever differs is printed, and the code is 1.
 

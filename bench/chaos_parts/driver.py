@@ -158,6 +158,10 @@ class Driver:
             if seen.parent == os.getpid() and processes.role_of(seen, None) is Role.POSTGRES
         )
 
+    def _has_followers(self) -> bool:
+        present = processes.by_role(processes.look())
+        return any(present[role] for role in (Role.INDEXER, Role.STORAGE, Role.CONFINED))
+
     # -- the end -------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
@@ -165,7 +169,7 @@ class Driver:
         for pid in list(self.stopped):
             self._let_go(pid)
         deadline = time.monotonic() + REST_SECONDS
-        while processes.by_role(processes.look())[Role.FOLLOWER] or not self.stage.has_database():
+        while self._has_followers() or not self.stage.has_database():
             if time.monotonic() > deadline:
                 raise Wedged(f"not at rest {REST_SECONDS:g} s after the crawl: {self._states()}")
             self._restart()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
 
-FIRST_SECONDS = 5.0  # the first stroke comes within them: before the first page, or among them
+FIRST_SECONDS = 2.0  # the first stroke comes within them: before the first page, or among them
 MEAN_WAIT_SECONDS = 0.35
 BURST_SHARE = 0.2  # of the strokes follow the one before at once, into whatever that one began
 BURST_SECONDS = 0.02
@@ -26,7 +26,9 @@ class Role(StrEnum):
     WARM_PARENT = "warm parent"
     READER = "reader"
     ENGINE = "engine"
-    FOLLOWER = "follower"  # indexes and copies rows
+    INDEXER = "indexer"
+    STORAGE = "storage"  # copies rows into databases
+    CONFINED = "confined"  # reads segments for home or storage
     POSTGRES = "PostgreSQL"
 
 
@@ -37,7 +39,9 @@ WEIGHTS = {
     Role.WARM_PARENT: 1.5,
     Role.READER: 2.5,
     Role.ENGINE: 2.5,
-    Role.FOLLOWER: 2.5,
+    Role.INDEXER: 2.5,
+    Role.STORAGE: 2.5,
+    Role.CONFINED: 2.5,
     Role.POSTGRES: 0.8,
 }
 

@@ -12,6 +12,7 @@ from sterna.runtime.cell import kernel
 
 _PR_SET_CHILD_SUBREAPER = 36
 _FORKER = "sterna.runtime.cell.forker"
+_CONFINED = "sterna.runtime.cell.confined_process"
 _CELLS = {"sterna.runtime.reader:serve": Role.READER}  # every other entry is the engine's
 
 
@@ -57,12 +58,16 @@ def role_of(seen: Seen, parent: Seen | None) -> Role | None:
         return None
     if seen.words[0].startswith("postgres:") or Path(seen.words[0]).name == "postgres":
         return Role.POSTGRES
+    if _CONFINED in seen.words:
+        return Role.CONFINED
     if _FORKER in seen.words:
         return _role_of_cell(seen, parent)
     if "sterna" not in seen.words:
         return None
-    command = next(iter(seen.words[seen.words.index("sterna") + 1 :]), "")
-    return {"crawl": Role.HOME, "host": Role.HOST, "follow": Role.FOLLOWER}.get(command)
+    command, *others = (*seen.words[seen.words.index("sterna") + 1 :], "", "")
+    if command == "follow":
+        return Role.STORAGE if others[0] == "storage" else Role.INDEXER
+    return {"crawl": Role.HOME, "host": Role.HOST}.get(command)
 
 
 def _role_of_cell(seen: Seen, parent: Seen | None) -> Role:

@@ -3,7 +3,9 @@
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.servers.postgres import PostgresServer
@@ -11,6 +13,7 @@ from tests.storage.places import Place, PostgresPlace, SqlitePlace
 from tests.storage.single import INSERT, QUERY, rules, sizes, wait_until
 from tests.storage.stock import SITE, Stock, page, pages
 
+from sterna.errors import JailError
 from sterna.storage import sink
 
 
@@ -282,3 +285,26 @@ def test_stop_returns_at_once_and_leaves_the_rest(stock: Stock, tmp_path: Path) 
     with stock.manager() as manager:
         manager.catch_up(stock.collection.snapshot(), stop=stop)
         assert manager.standings() == []
+
+
+@pytest.mark.parametrize("deaths", [1, 3])
+def test_rows_whose_reader_dies_are_read_again_at_once(
+    stock: Stock, place: Place, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    left = iter(range(deaths))
+    read_chunks = sink.read_chunks
+
+    def dying(*given: Any, **named: Any) -> Iterator[Any]:
+        for chunk in read_chunks(*given, **named):
+            yield chunk  # its rows are in the transaction by then
+            if next(left, None) is not None:
+                raise JailError("cannot read: its confined process was ended by SIGKILL")
+
+    monkeypatch.setattr(sink, "read_chunks", dying)
+    place.run("CREATE TABLE t (url TEXT, size INTEGER)")
+    stock.put(pages(0, 5))
+    stock.put(pages(5, 5))
+    stock.rules(rules(place.url))
+    (standing,) = stock.store()
+    assert (standing.state, standing.batch, standing.error) == ("ok", 2, "")
+    assert sizes(place) == list(range(10))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from sterna.archive.manifest import Snapshot
-from sterna.errors import ConfigError, SternaError, UsageError
+from sterna.errors import ConfigError, JailError, SternaError, UsageError
 from sterna.runtime.cell.confined import Confined
 from sterna.storage import config
 from sterna.storage.commands import Functions
@@ -29,6 +29,7 @@ LOOK_SECONDS = 0.5  # between two checks for new batches
 FIRST_SECONDS = 0.5
 LONGEST_SECONDS = 60.0
 HANGS_SECONDS = 20.0  # without progress, after which a database counts as hanging
+_MOST_DEATHS = 3
 _FRESH_SECONDS = 20.0  # age of a snapshot, whose files compaction may remove after two minutes
 _LEAVE_SECONDS = 5.0
 
@@ -152,6 +153,7 @@ class _Rest:
 
     until: float = 0.0  # by the monotonic clock
     failures: int = 0
+    deaths: int = 0  # in a row, of the process that reads: the rows are read again at once
 
 
 @dataclass(eq=False, repr=False)
@@ -242,6 +244,10 @@ class Worker:
             sink.refresh()
             if self._is_outdated(snapshot):
                 self._snapshot = None
+                return True
+            rest = self._rests[sink.name]
+            if isinstance(error, JailError) and rest.deaths < _MOST_DEATHS:
+                rest.deaths += 1
                 return True
             self._note_trouble(sink, snapshot, fault_of(error))
             return False
