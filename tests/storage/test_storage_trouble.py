@@ -14,7 +14,7 @@ from tests.storage.single import INSERT, QUERY, rules, sizes, wait_until
 from tests.storage.stock import SITE, Stock, page, pages
 
 from sterna.errors import JailError
-from sterna.storage import sink
+from sterna.storage import confined, sink
 
 
 @pytest.mark.parametrize("count", [5, 50], ids=["few", "many"])
@@ -292,7 +292,7 @@ def test_rows_whose_reader_dies_are_read_again_at_once(
     stock: Stock, place: Place, monkeypatch: pytest.MonkeyPatch, deaths: int
 ) -> None:
     left = iter(range(deaths))
-    read_chunks = sink.read_chunks
+    read_chunks = confined.read_chunks
 
     def dying(*given: Any, **named: Any) -> Iterator[Any]:
         for chunk in read_chunks(*given, **named):

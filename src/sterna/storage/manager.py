@@ -242,12 +242,7 @@ class Worker:
             return False
         except SternaError as error:
             sink.refresh()
-            if self._is_outdated(snapshot):
-                self._snapshot = None
-                return True
-            rest = self._rests[sink.name]
-            if isinstance(error, JailError) and rest.deaths < _MOST_DEATHS:
-                rest.deaths += 1
+            if self._is_tried_again(error, sink, snapshot):
                 return True
             self._note_trouble(sink, snapshot, fault_of(error))
             return False
@@ -255,6 +250,15 @@ class Worker:
         self._note(sink, snapshot)
         self._beat = time.monotonic()
         return moved
+
+    def _is_tried_again(self, error: SternaError, sink: Sink, snapshot: Snapshot) -> bool:
+        """True if the rows should be read again at once."""
+        if self._is_outdated(snapshot):
+            self._snapshot = None
+            return True
+        rest = self._rests[sink.name]
+        rest.deaths += isinstance(error, JailError)
+        return isinstance(error, JailError) and rest.deaths <= _MOST_DEATHS
 
     def _is_outdated(self, snapshot: Snapshot) -> bool:
         """True if compaction removed files of the snapshot: a new one names the merged files."""
