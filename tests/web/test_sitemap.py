@@ -126,6 +126,14 @@ def test_recovering_takes_time_in_proportion_to_the_length(piece: str) -> None:
         assert time.perf_counter() - began < 3
 
 
+@pytest.mark.parametrize("rest", ["<{}", "<{}'", "<loc {}>", "<loc {}", "<loc x{}='", "<!DOCTYPE {}", "&{}"])
+def test_long_names_take_time_in_proportion_to_their_length(rest: str) -> None:
+    began = time.perf_counter()
+    with suppress(ReadError):
+        read("<urlset>" + rest.format("a" * 400_000))
+    assert time.perf_counter() - began < 2
+
+
 def test_a_sitemap_that_is_cut_gives_what_stands_before_the_cut() -> None:
     whole = urlset("/a", "/b", "/c?x=1&amp;y=2")
     assert read(whole[: whole.index("/c")]).urls == ALL[:2]

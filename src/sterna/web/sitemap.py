@@ -14,14 +14,15 @@ from sterna.web.urls import MAX_URL_LENGTH, Canonical
 _GZIP_MAGIC = b"\x1f\x8b"
 _MAX_PIECES = 4 * MAX_URL_LENGTH  # of one location; a piece has at least one character
 
-# What the recovering reader sees: text that is not markup, a declaration with its subset, a tag.
+# What the recovering reader sees: text that is not markup, a declaration with its subset, a tag. Names and
+# attributes give nothing back once they are matched: what has no end is then left in linear time.
 _MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z) | <!\[CDATA\[(?P<cdata>.*?)(?:\]\]>|\Z)"
     r" | <!DOCTYPE[^\[<>]*(?:\[.*?(?:\]\s*>|\Z)|>) | <[?!][^<>]*>"
-    r" | <(?P<end>/?)(?P<name>[A-Za-z_][\w:.-]*)(?P<attributes>(?:[^<>\"']|\"[^<\"]*\"|'[^<']*')*)>",
+    r" | <(?P<end>/?)(?P<name>[A-Za-z_][\w:.-]*+)(?P<attributes>(?:[^<>\"']|\"[^<\"]*\"|'[^<']*')*+)>",
     re.DOTALL | re.VERBOSE | re.IGNORECASE,
 )
-_ATTRIBUTE = re.compile(r"""([\w:.-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_ATTRIBUTE = re.compile(r"""(?<![\w:.-])([\w:.-]++)\s*+=\s*(?:"([^"]*)"|'([^']*)')""")
 _CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # not in XML (1.0, 2.2)
 _ENTITY = re.compile(r"&(?:#[0-9]+|#[Xx][0-9A-Fa-f]+|[A-Za-z_][\w.-]*);")
 
