@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -151,6 +153,29 @@ async def test_start_outside_the_site_is_refused(home: Home) -> None:
     reply, _ = await home.order(send(starts=(Target("http://127.0.0.1/admin"),)))
     problem = problem_in(reply)
     assert (problem.name, problem.status) == ("refused", 403)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"not_before": 1e300},
+        {"not_before": -1e300},
+        {"not_before": math.inf},
+        {"not_before": math.nan},
+        {"priority": 2**64 - 1},
+        {"priority": -(2**63)},
+        {"depth": -1},
+        {"attempts": 2**40},
+    ],
+    ids=str,
+)
+async def test_start_with_numbers_that_no_parcel_can_carry_is_refused(
+    home: Home, fields: dict[str, Any]
+) -> None:
+    reply, _ = await home.order(send(starts=(Target(f"{SITE}/", **fields),)))
+    problem = problem_in(reply)
+    assert (problem.name, problem.status) == ("refused", 403)
+    assert "out of range" in problem.detail
 
 
 async def test_visit_that_is_here_is_not_begun_twice(home: Home) -> None:

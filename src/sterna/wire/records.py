@@ -54,7 +54,7 @@ MAX_DEPTH = 2**31 - 1
 SLACK_TARGETS = 100_000  # URLs by which the last page may exceed a budget
 MAX_PAUSE_SECONDS = 24 * 3600 + 120  # before a URL is tried again: a day, and clocks that differ
 _MAX_TRIES = 1000
-_MAX_PRIORITY = 2**63 - 1
+MAX_PRIORITY = 2**63 - 1
 _MAX_SIZE = 2**53
 _NO_DIGEST, _OWN_DIGEST, _HTML_DIGEST = range(3)  # the values of `digest_kinds`
 _BREAKS = re.compile(r"[\0\r\n]")  # home sends validators back in a header, which must not hold these
@@ -425,7 +425,7 @@ _CODECS: dict[str, _Codec] = {
     "status": _numbers("status", MAX_STATUS),
     "redirects": _numbers("number of redirects", _MAX_TRIES),
     "attempts": _numbers("number of attempts", _MAX_TRIES),
-    "priority": _numbers("priority", _MAX_PRIORITY, least=-_MAX_PRIORITY),
+    "priority": _numbers("priority", MAX_PRIORITY, least=-MAX_PRIORITY),
     "fetched": _column(Numbers, _pack_times, _unpack_times),
     "not_before": _column(
         Numbers, lambda times: pack_numbers(list(map(milliseconds, times))), _unpack_pauses

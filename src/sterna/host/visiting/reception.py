@@ -40,6 +40,7 @@ from sterna.wire.keys import PublicKey
 from sterna.wire.known import unpack_known
 from sterna.wire.orders import Acknowledgement, Kill, Look, Order, Query, Resume, Send, seal_report
 from sterna.wire.problems import refusal_of
+from sterna.wire.records import MAX_PRIORITY
 from sterna.wire.stream import StreamWriter
 
 MAX_STARTS = 500_000
@@ -50,6 +51,7 @@ MAX_FACTS = 1_000_000
 MAX_FACTS_BYTES = 32 * 1024 * 1024
 MAX_NAME = 100
 MAX_STEPS = 1_000_000  # of depth, hops, attempts
+MAX_TIME = 1e12  # of a URL that waits, in seconds
 MAX_MARK_BYTES = 24  # that a known URL takes, with digest and likeness
 
 _LIVE = "live-"
@@ -271,6 +273,8 @@ def _check_starts(starts: tuple[Target, ...], site: str) -> None:
             raise Refused("refused", f"not a canonical URL of {site}: start URL {target.url[:200]}")
         if not all(0 <= number <= MAX_STEPS for number in (target.depth, target.hops, target.attempts)):
             raise Refused("refused", f"depth, hops or attempts out of range: start URL {target.url[:200]}")
+        if not (0 <= target.not_before <= MAX_TIME and abs(target.priority) <= MAX_PRIORITY):
+            raise Refused("refused", f"time or priority out of range: start URL {target.url[:200]}")
 
 
 def _known(packed: bytes, *, most: int) -> Known:
