@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 import random
 from collections.abc import AsyncIterator
 from functools import partial
@@ -160,9 +159,6 @@ async def test_start_outside_the_site_is_refused(home: Home) -> None:
     [
         {"not_before": 1e300},
         {"not_before": -1e300},
-        {"not_before": math.inf},
-        {"not_before": math.nan},
-        {"priority": 2**64 - 1},
         {"priority": -(2**63)},
         {"depth": -1},
         {"attempts": 2**40},
