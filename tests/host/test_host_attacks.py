@@ -301,7 +301,7 @@ async def test_order_that_is_too_large_is_refused_as_it_comes(host: HostProcess,
         sent += 1 << 20
         await asyncio.wait({asyncio.ensure_future(_drained(writer)), answer}, return_when="FIRST_COMPLETED")
     assert b"too-large" in await asyncio.wait_for(answer, 30)
-    assert sent <= 40 << 20
+    assert sent <= 56 << 20  # 32 are taken; the rest is what kernels buffer while the answer is on its way
     writer.transport.abort()
 
 
