@@ -39,8 +39,8 @@ from tests.servers.pages import PageServer
 from tests.servers.postgres import PostgresServer, cluster
 
 PER_ROUND = 40
-FOLLOWED = ("rows", "index")  # what the follower makes, which may be killed last
-LEFT = "sterna storage run"  # home names the command that does the rest
+# What is made beside a crawl, by processes that may be killed last: home then names the command for the rest.
+FOLLOWED = {"rows": "sterna storage run", "index": "sterna index"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,12 @@ def judge(driver: Driver, expected: Result) -> list[str]:
     places = ask(stage.collection, "SELECT place FROM visit WHERE pages > 0")
     tally.visits.update(row["place"] for row in places)
     found, lines = collect(stage), []
-    if any(compare(expected, found)[kind] for kind in FOLLOWED):
+    differences = compare(expected, found)
+    if left := [kind for kind in FOLLOWED if differences[kind]]:
         tally.left += 1
-        if LEFT not in driver.said():
-            lines = ["rows or index were left incomplete without a word"]
-            tally.faults += lines
+        said = driver.said()
+        lines = [f"{kind}: left incomplete without a word" for kind in left if FOLLOWED[kind] not in said]
+        tally.faults += lines
         finish_by_hand(stage)
         found = collect(stage)
     if broken := broken_pages(expected, found):

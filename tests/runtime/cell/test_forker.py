@@ -47,6 +47,25 @@ def test_warm_parent_that_died_is_followed_by_another(run: Loop) -> None:
     run(kill_parent())
 
 
+async def test_warm_parent_that_dies_before_its_first_cell_is_followed_by_another(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Forker("obedient:serve", wrapper=()) as warm:
+        spawn, deaths = warm._spawn, iter((True, True))
+
+        async def spawn_and_kill() -> pool._Parent:
+            parent = await spawn()
+            if next(deaths, False):
+                os.kill(parent._process.pid, signal.SIGKILL)
+                while not parent.is_over:  # noqa: ASYNC110 - it is heard of before the first cell is asked for
+                    await asyncio.sleep(0)
+            return parent
+
+        monkeypatch.setattr(warm, "_spawn", spawn_and_kill)
+        async with await started(warm) as cell:
+            assert await say(cell, "hello") == "hello"
+
+
 async def test_cell_that_nobody_waits_for_any_more_is_killed(modules: Path) -> None:
     (modules / "stubborn.py").write_text(STUBBORN)
     async with Forker("stubborn:serve") as warm, await started(warm) as cell:

@@ -28,7 +28,7 @@ CLOSE_SECONDS = 5.0
 OOM_SCORE = 500
 # The kernel kills cells before their host when memory is short: they inherit the score, within a wrapper too.
 _FIRST_TO_DIE = ("/bin/sh", "-c", f'echo {OOM_SCORE} 2>/dev/null >/proc/self/oom_score_adj; exec "$@"', "sh")
-MAX_KILLS = 3  # from outside, of a warm parent that is about to start
+MAX_KILLS = 3  # from outside, of a warm parent that is about to start or has just started
 MAX_STARTING = 32  # requests on their way; the line to the warm parent holds a few hundred
 FULL_SHARE = 0.5  # of the memory limit; a structure that grows by doubling may fail at half of it
 
@@ -151,7 +151,7 @@ class Forker(AbstractAsyncContextManager["Forker"]):
     async def start(self, *, limits: JailLimits, is_jailed: bool | None) -> Cell:
         """A new cell, jailed (None: if this machine can); JailError if it cannot be started like that."""
         async with self._room:
-            for _ in range(2):  # the warm parent may have died unnoticed; then a new one is started
+            for _ in range(MAX_KILLS):  # the warm parent may have died unnoticed; then a new one is started
                 parent = await self.warm_parent()
                 try:
                     return await parent.start(limits, is_jailed)
@@ -207,6 +207,8 @@ class _Parent:
         self._loop.add_reader(line.fileno(), self._hear)
 
     async def start(self, limits: JailLimits, is_jailed: bool | None) -> Cell:
+        if self.is_over:  # it died between its first word and this call
+            raise ConnectionError("the warm parent died")
         if no_jail := self.ready.result().no_jail:
             if is_jailed:
                 raise JailError(no_jail)
