@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.crawl.running import crawl_here, rows, stored_urls
@@ -15,7 +16,8 @@ from tests.servers.hostile import HostileServer
 from tests.servers.pages import PageServer, linking
 
 from sterna.home.progress import Summary
-from sterna.runtime import handler, runtime
+from sterna.model import Robots
+from sterna.runtime import handler, runtime, visit
 from sterna.runtime.readers import Readers
 from sterna.web.urls import DEFAULT_DROP_PARAMS, MAX_URL_LENGTH
 
@@ -115,6 +117,24 @@ def test_all_misdeeds_at_once_harm_nobody_else(tmp_path: Path, server: HostileSe
     assert max(len(path) for path in server.paths()) <= MAX_URL_LENGTH
     check_memory(summary, before)
     assert time.monotonic() - began < 100
+
+
+def test_fault_of_ours_at_one_site_costs_no_other_site(
+    tmp_path: Path, server: HostileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = visit.qualify
+
+    async def stumble(site: str, *given: Any, **more: Any) -> Robots:
+        if ELSEWHERE in site:
+            raise ValueError("nobody thought of this")
+        return await ask(site, *given, **more)
+
+    monkeypatch.setattr(visit, "qualify", stumble)
+    server.links = ["/leaf/a"]
+    elsewhere = f"http://{ELSEWHERE}:{server.port}/leaf/b"
+    summary = crawl_here(tmp_path / "c", elsewhere, f"{server.url}/")
+    assert (summary.pages, summary.errors) == (2, {"internal": 1})
+    assert paths(stored_urls(tmp_path / "c")) == {"/", "/leaf/a"}
 
 
 def test_bombs_do_no_harm(tmp_path: Path, server: HostileServer) -> None:

@@ -41,6 +41,9 @@ def sent(*fields: str, to: str = URL, now: float = NOW) -> str:
         ("tern=1; expires=Thu, 01-Jan-1970 00:00:00 GMT", ""),
         ("tern=1; expires=soon", "tern=1"),
         ("tern=1; Secure", "tern=1"),
+        ("tern=1; Max-Age=--5", "tern=1"),
+        ("tern=1; Max-Age=-5", ""),
+        ("tern=1; Max-Age=²", "tern=1"),
     ],
 )
 def test_a_cookie_goes_back_where_it_belongs(field: str, header: str) -> None:
@@ -85,6 +88,11 @@ def test_whatever_a_server_sets_nothing_ends_the_head(field: str, path: str) -> 
     assert not set(header) & {"\r", "\n", "\0"}
 
 
+@given(st.text(alphabet="-+.0123456789e²", max_size=20), st.text(alphabet="-: 0123456789JanGMThu,", max_size=40))
+def test_whatever_time_a_server_sets_is_one_or_none(age: str, expires: str) -> None:
+    sent("a=b", f"c=d; Max-Age={age}; Expires={expires}", f"e=f; Expires={expires}")
+
+
 def test_a_file_of_cookies_is_read_as_browsers_write_it(tmp_path: Path) -> None:
     path = tmp_path / "cookies.txt"
     path.write_text(
@@ -105,6 +113,9 @@ def test_a_malformed_file_is_refused_without_its_secrets(tmp_path: Path) -> None
     with pytest.raises(UsageError, match=r":1: not in Netscape's format") as refused:
         read_cookie_file(path)
     assert "secret" not in str(refused.value)
+    path.write_text("www.example.org\tFALSE\t/\tTRUE\t--1\tsession\tsecret\n")
+    with pytest.raises(UsageError, match=r":1: not in Netscape's format"):
+        read_cookie_file(path)
     with pytest.raises(UsageError, match="cannot be read"):
         read_cookie_file(tmp_path / "none.txt")
 

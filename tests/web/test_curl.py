@@ -372,6 +372,25 @@ async def test_body_beyond_the_limit_is_refused_and_memory_stays_bounded(
     assert peak < 32 * MIB
 
 
+SPLINTERS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"2\r\naa\r\n" * 500_000 + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("may_cut", [False, True])
+async def test_body_in_tiny_pieces_is_refused_before_it_fills_the_memory(
+    fetcher: CurlFetcher, may_cut: bool
+) -> None:
+    with saying({"/": SPLINTERS}) as url:
+        tracemalloc.start()
+        try:
+            with pytest.raises(FetchError, match="tiny pieces") as error:
+                await get(fetcher, f"{url}/", may_cut=may_cut, max_bytes=16 * MIB)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert error.value.kind == "protocol"
+    assert peak < 4 * MIB
+
+
 async def test_length_that_no_number_holds_is_too_large(fetcher: CurlFetcher) -> None:
     with saying({"/": b"HTTP/1.1 200 OK\r\nContent-Length: %b\r\n\r\nok" % (b"9" * 40)}) as url:
         assert await failure(fetcher, f"{url}/") == "too_large"

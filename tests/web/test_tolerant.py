@@ -108,6 +108,11 @@ async def test_a_body_is_bounded() -> None:
     assert len(response.body) == 100
 
 
+async def test_a_body_in_tiny_pieces_is_refused() -> None:
+    splinters = OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"2\r\naa\r\n" * 200_000
+    assert await failure(splinters) == "protocol"
+
+
 async def test_an_answer_that_never_ends_is_given_up() -> None:
     assert await failure(OK, then_hang=True, timeout_seconds=0.2) == "timeout"
     with pytest.raises(FetchError, match="connect"):

@@ -1,6 +1,7 @@
 """The visit's loop: which URL is next, when to end, and when a parcel goes home."""
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -8,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sterna.errors import EngineEnded, FetchError
-from sterna.model import Deliver, Ended, RobotsState, StateChange, Target, Visit
+from sterna.errors import EngineEnded, FetchError, SternaError
+from sterna.model import Deliver, Ended, Robots, RobotsState, StateChange, Target, Visit
 from sterna.runtime.access import Access, Kit
 from sterna.runtime.frontier import Frontier
 from sterna.runtime.handler import FAILING_PAUSE_SECONDS, Handler
@@ -27,6 +28,8 @@ FLUSH_SECONDS = 5.0
 STOP_GRACE_SECONDS = 5.0
 LOOK_SECONDS = 0.2
 REST_LOOK_SECONDS = 1.0  # while the visit is paused and its deadline moves
+
+_log = logging.getLogger(__name__)
 
 
 class VisitLoop:
@@ -296,14 +299,11 @@ class VisitLoop:
                 return False
             keep_seconds = visit.etiquette.robots_times.keep_seconds
             if is_due(self._robots, kit.clock.now(), keep_seconds=keep_seconds):
-                try:
-                    self._robots = await qualify(
-                        visit.site, self._robots, access=self._access, kit=kit, etiquette=visit.etiquette
-                    )
-                except FetchError as error:  # a fault of the proxy, not of the site
-                    self._packer.errors[error.kind] += 1
+                robots = await self._ask_for_robots()
+                if robots is None:
                     self._fail()
                     return False
+                self._robots = robots
                 self._packer.robots, self._handler.rules = self._robots, None
             if self._robots.state is not RobotsState.QUALIFIED:
                 self._end(Ended.DISQUALIFIED)
@@ -313,6 +313,24 @@ class VisitLoop:
                 self._handler.rules = rules
                 self._access.obey(rules.crawl_delay or 0.0)
         return True
+
+    async def _ask_for_robots(self) -> Robots | None:
+        """The site's new state; None if that fails for another reason than the site's."""
+        visit, kit = self._visit, self._kit
+        try:
+            return await qualify(
+                visit.site, self._robots, access=self._access, kit=kit, etiquette=visit.etiquette
+            )
+        except FetchError as error:  # a fault of the proxy
+            self._packer.errors[error.kind] += 1
+        except SternaError:
+            raise
+        except Exception as error:
+            # One site must not end a crawl: after a restart it would do so again.
+            _log.warning("%s: its robots.txt was given up: %r", visit.site, error)
+            _log.debug("where it happened", exc_info=error)
+            self._packer.errors["internal"] += 1
+        return None
 
     def _fail(self) -> None:
         """Ends the visit, unless it has ended, and pauses the site for a while."""

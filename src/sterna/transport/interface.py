@@ -42,15 +42,13 @@ class Transport(Protocol):
 
 async def read_whole(chunks: AsyncIterator[bytes], *, most: int, seconds: float = REPLY_SECONDS) -> bytes:
     """The whole reply; raises WireError as soon as it exceeds `most` bytes, LineBroken after `seconds`."""
-    parts: list[bytes] = []
-    size = 0
+    data = bytearray()
     try:
         async with asyncio.timeout(seconds):
             async for chunk in chunks:
-                size += len(chunk)
-                if size > most:
+                data += chunk
+                if len(data) > most:
                     raise WireError("too-large", f"the reply exceeds {most} bytes")
-                parts.append(chunk)
     except TimeoutError:
         raise LineBroken(f"the reply was not complete within {seconds:g} seconds") from None
-    return b"".join(parts)
+    return bytes(data)

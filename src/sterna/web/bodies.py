@@ -10,13 +10,16 @@ from types import TracebackType
 from typing import Self
 
 SMALL_BYTES = 512 * 1024  # more than any robots.txt
-ROOM_BYTES = (
-    48 * 1024 * 1024
-)  # three of the largest: with their copies home stays below 400 MB (bench.memory)
-
-
+# Three of the largest: with their copies home stays below 400 MB (bench.memory).
+ROOM_BYTES = 48 * 1024 * 1024
 # For large documents and raw responses until home has stored them: the largest one and some others.
 DOCUMENT_ROOM_BYTES = 22 * 1024 * 1024
+_MOST_PIECES, _LEAST_PIECE_BYTES = 100_000, 64
+
+
+def is_splintered(pieces: int, size: int) -> bool:
+    """True if a body comes in so many pieces that it is sent to keep us busy."""
+    return pieces > _MOST_PIECES and size < pieces * _LEAST_PIECE_BYTES
 
 
 class BodyRoom:

@@ -1,5 +1,6 @@
 """The cookies of one visit (RFC 6265): bounded, gone with the visit; and those of a user's file."""
 
+import re
 from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from sterna.web.urls import hostname_of, is_within
 MAX_COOKIES = 50
 MAX_COOKIE_BYTES = 4096  # of a name and its value
 _MAX_SECONDS = 400 * 86_400.0
+_WHOLE_NUMBER = re.compile("-?[0-9]+")
 
 
 class Cookie(Record, frozen=True, kw_only=True):
@@ -108,7 +110,7 @@ def read_cookie_file(path: Path) -> tuple[Cookie, ...]:
         if not written.strip() or written.startswith("#"):
             continue
         fields = written.split("\t")
-        if len(fields) != 7 or not fields[4].lstrip("-").isdigit():
+        if len(fields) != 7 or not _WHOLE_NUMBER.fullmatch(fields[4]):
             # The line itself may hold a secret.
             raise UsageError(
                 f"--cookies {path}:{number}: not in Netscape's format (seven fields with tabs between):"
@@ -123,7 +125,7 @@ def read_cookie_file(path: Path) -> tuple[Cookie, ...]:
                 is_host_only=is_wide.upper() != "TRUE",
                 path=where or "/",
                 is_secure=is_secure.upper() == "TRUE",
-                expires=float(expires) if int(expires) > 0 else None,
+                expires=max(float(expires[:12]), 0.0) or None,
             )
         )
     return tuple(cookies)
@@ -132,7 +134,7 @@ def read_cookie_file(path: Path) -> tuple[Cookie, ...]:
 def _expiry(said: dict[str, str], now: float) -> float | None:
     """When a cookie expires; Max-Age comes before Expires (5.3)."""
     age = said.get("max-age", "")
-    if age.lstrip("-").isdigit() and age.isascii():
+    if _WHOLE_NUMBER.fullmatch(age):
         return now + min(float(age[:12]), _MAX_SECONDS)
     try:
         return parsedate_to_datetime(said["expires"].replace("-", " ")).timestamp()

@@ -8,7 +8,7 @@ import pycurl
 
 from sterna.errors import FetchError
 from sterna.model import Record
-from sterna.web.bodies import SMALL_BYTES
+from sterna.web.bodies import SMALL_BYTES, is_splintered
 from sterna.web.http import Request, Response, read_head
 from sterna.web.tolerant import fetch_tolerantly
 
@@ -196,7 +196,9 @@ class _Transfer:
         self.handle = pycurl.Curl()
         # Filled by libcurl during a transfer.
         self._lines: list[bytes] = []
-        self._chunks: list[bytes] = []
+        self._first = b""  # of the body, which seldom comes in several pieces
+        self._rest = bytearray()
+        self._pieces = 0
         self._size = 0  # of the body so far
         self._waits_since = 0.0  # for room for its body; 0 if it never did
         self._room = 0  # left for the body, where it may be cut
@@ -232,14 +234,16 @@ class _Transfer:
             self.handle.reset()
             self._set_up()
         self._lines.clear()
-        self._chunks.clear()
-        self._size, self._waits_since = 0, 0.0
+        self._first, self._rest = b"", bytearray()
+        self._pieces, self._size, self._waits_since = 0, 0, 0.0
 
     def response(self, code: int) -> Response:
         handle = self.handle
-        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        body = self._first + self._rest if self._rest else self._first
         if code and not (code == pycurl.E_WRITE_ERROR and self._is_cut):
             received = sum(map(len, self._lines)) + len(body)
+            if is_splintered(self._pieces, self._size):
+                raise FetchError("protocol", f"a body in {self._pieces:,} tiny pieces", wire_bytes=received)
             raise FetchError(_kind(handle, code), handle.errstr(), wire_bytes=received)
         head = _last_head(self._lines)
         if not head:  # libcurl takes it for a whole answer without a body
@@ -269,9 +273,16 @@ class _Transfer:
         size = self._size + len(data)
         if size > SMALL_BYTES and not self._may_grow():
             return int(pycurl.WRITEFUNC_PAUSE)
-        self._size = size
-        self._chunks.append(data)
-        return None
+        return self._take(data)
+
+    def _take(self, data: bytes) -> int | None:
+        self._size += len(data)
+        self._pieces += 1
+        if self._pieces == 1:
+            self._first = data
+            return None
+        self._rest += data
+        return 0 if is_splintered(self._pieces, self._size) else None
 
     def _may_grow(self) -> bool:
         """Whether there is room for the whole body; otherwise it is resumed when there is."""
@@ -298,11 +309,11 @@ class _Transfer:
     def _set_timeout(self, seconds: float) -> None:
         self.handle.setopt(pycurl.TIMEOUT_MS, int(seconds * 1000))
 
-    def _write_or_cut(self, data: bytes) -> int:
-        self._chunks.append(data[: self._room])
+    def _write_or_cut(self, data: bytes) -> int | None:
         self._is_cut = len(data) > self._room
+        taken = self._take(data[: self._room])
         self._room -= len(data)
-        return len(data) if not self._is_cut else 0
+        return 0 if self._is_cut else taken
 
 
 def set_up(handle: pycurl.Curl, config: CurlConfig) -> None:

@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 import certifi
 
 from sterna.errors import FetchError
-from sterna.web.bodies import SMALL_BYTES
+from sterna.web.bodies import SMALL_BYTES, is_splintered
 from sterna.web.http import Request, Response, head_of, read_head
 
 CONNECT_SECONDS = 15.0
 _MAX_HEAD_BYTES = 256 * 1024
 _PIECE_BYTES = 64 * 1024
+_PIECES_AT_ONCE = 256
 _MAX_INTERIM = 16
 _MAX_BLANKS = 16  # lines before the status
 _MAX_DIGITS = 18  # of a length
@@ -130,6 +131,7 @@ class _Body:
     def __init__(self, request: Request) -> None:
         self._request = request
         self.data = bytearray()
+        self._pieces = 0
         self.is_cut = False  # it ended before its end
         self.is_full = False
 
@@ -138,6 +140,12 @@ class _Body:
         if request.claim and len(self.data) + len(piece) > SMALL_BYTES:
             await request.claim.wait(request.max_bytes)
         self.data += piece
+        self._pieces += 1
+        if is_splintered(self._pieces, len(self.data)):
+            detail = f"a body in {self._pieces:,} tiny pieces"
+            raise FetchError("protocol", detail, wire_bytes=len(self.data))
+        if self._pieces % _PIECES_AT_ONCE == 0:
+            await asyncio.sleep(0)  # to read what has come does not wait
         if len(self.data) > request.max_bytes:
             if not request.may_cut:
                 detail = f"a body of more than {request.max_bytes} bytes"
