@@ -46,7 +46,7 @@ HOME_SHARES = {
     "stored": 20,
 }
 READERS = ("read: page", "read: sitemap", "read: robots")
-FILES = ("warc", "warc export", "policy", "storage.toml", "selector", "search")
+FILES = ("warc", "warc export", "policy", "storage.toml", "selector", "head", "search")
 PROCESSES = 2
 
 

@@ -125,6 +125,7 @@ def _cases() -> list[Case]:
         ),
         Case("40 pages with 300,000 links each", [f"/manylinks?n={300_000 + n}" for n in range(40)]),
         Case("100 pages 100,000 elements deep", [f"/deep?n={n}" for n in range(100)]),
+        Case("8 bodies of 15 MB in chunks of two bytes", [f"/splinters?mb=15&n={n}" for n in range(8)]),
         Case("400 heads of 1 MB", [f"/badheaders?n={n}" for n in each]),
         Case("links of 100 kB", [f"/longlinks?n={n}" for n in each]),
         Case(

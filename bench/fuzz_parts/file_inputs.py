@@ -1,4 +1,4 @@
-"""Damaged files and texts of users: WARC, policy.toml, storage.toml, selectors, searches."""
+"""Damaged files and texts: WARC, policy.toml, storage.toml, selectors, searches, and heads of responses."""
 
 import gzip
 from collections.abc import Sequence
@@ -191,8 +191,33 @@ def made(kind: str, chance: Random) -> bytes:
             )
         case "selector":
             return _joined(_SELECTOR_PARTS, chance)
+        case "head":
+            return _head(chance)
         case _:
             return _joined(_SEARCH_PARTS, chance, glue=chance.choice(("", " ", " ")))
+
+
+_FIELDS = (
+    "Set-Cookie", "Set-Cookie", "Retry-After", "Location", "Refresh", "Content-Type", "Content-Language",
+    "X-Robots-Tag", "Content-Encoding", "Last-Modified", "ETag", "Link", "Content-Length", " Folded",
+)  # fmt: skip
+_FIELD_PARTS = (
+    "a=b", "; ", ";", "=", ", ", ":", "Max-Age=", "Expires=", "Path=/", "Domain=.www.example.org", "Secure",
+    "--5", "-1", "9" * 400, "1e9", "²", "0", "\"", "'", "\x00", "\xff", "\t", "http://[::1", "//other.test/é",
+    "Thu, 01 Jan 1970 00:00:00 GMT", "Thu, 99 Jan 99999 99:99:99 +9999", "Thursday, 01-Jan-70", "/a?b#c",
+    "javascript:1", "noindex", "unavailable_after:", "text/html", "charset=", "utf-16", "x-gzip", "en-",
+    "5; url=",
+)  # fmt: skip
+
+
+def _head(chance: Random) -> bytes:
+    """The head of a response whose fields say nonsense."""
+    lines = [f"HTTP/1.1 {chance.choice((200, 301, 429, 503))} OK"]
+    for _ in range(chance.randrange(1, 6)):
+        parts = "".join(chance.choices(_FIELD_PARTS, k=chance.randrange(6)))
+        lines.append(f"{chance.choice(_FIELDS)}{chance.choice((':', ': ', ' :', ''))}{parts}")
+    head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+    return spoil_bytes(head, chance) if chance.random() < 0.3 else head
 
 
 @cache

@@ -26,9 +26,15 @@ from sterna.model import Selector
 from sterna.runtime.readers import Readers
 from sterna.search.searcher import Searcher
 from sterna.storage.config import read_config
+from sterna.web.charset import charset_of
+from sterna.web.cookies import CookieJar
 from sterna.web.document import Document
 from sterna.web.extraction import extract, parse_selector
+from sterna.web.html import read_may
+from sterna.web.http import Response, read_head, retry_after_seconds
+from sterna.web.markup import language_of, refresh_of
 from sterna.web.robots import Rules
+from sterna.web.urls import Canonical
 
 READ_SECONDS = 5.0  # for one response: no reader needs as long for a small one
 AT_ONCE = 32
@@ -101,6 +107,7 @@ def read_files(parts: Sequence[Part], folder: Path, course: Course) -> None:
         "policy": lambda data: _config(read_policy, _written(path, data)),
         "storage.toml": lambda data: _config(read_config, _written(path, data)),
         "selector": _select,
+        "head": _head,
     }
     for place, part in enumerate(parts):
         print(f"{part.kind}: {part.count:,}", flush=True)
@@ -175,6 +182,24 @@ def _select(data: bytes) -> str:
     page = "<table><tr><td id=i class=c h=x>a<b>b</b><td>c</table><p>d<a href=x>e</a>" * 10
     found = extract(page, (Selector("x", css, ""),))
     return "accepted, finds some" if any(texts for _, texts in found) else "accepted, finds nothing"
+
+
+def _head(data: bytes) -> str:
+    """What a visit does with the head of a response in its own process."""
+    response = Response(status=200, head=data, body=b"", headers=read_head(data), seconds=0.0, wire_bytes=0)
+    url, jar, now = f"{SITE}/a", CookieJar(), 1.8e9
+    jar.note(url, [value for name, value in response.headers if name == "set-cookie"], now=now)
+    header = jar.header(url, now=now)
+    if set(header) & set("\r\n\0"):
+        raise Unclean(f"a cookie that ends the head: {header!r}")
+    pause = retry_after_seconds(response.header("retry-after"), now)
+    leads = Canonical()(response.location(), url)
+    read_may(response.header("x-robots-tag"))
+    refresh_of(response.header("refresh"))
+    charset_of(response.header("content-type"))
+    language_of(response.header("content-language"))
+    kinds = {"cookies": header, "a pause": pause is not None, "a redirect": leads}
+    return ", ".join(name for name, is_there in kinds.items() if is_there) or "nothing"
 
 
 def _search(searcher: Searcher, data: bytes) -> str:

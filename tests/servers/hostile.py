@@ -308,6 +308,16 @@ async def stall(server: HostileServer, request: Request, writer: asyncio.StreamW
     await asyncio.sleep(3600)
 
 
+async def splinters(server: HostileServer, request: Request, writer: asyncio.StreamWriter) -> None:
+    """/splinters?mb=N: N times 1,048,576 bytes in chunks of two."""
+    writer.write(head(200, {"Content-Type": "text/html", "Transfer-Encoding": "chunked"}))
+    chunks = b"2\r\naa\r\n" * 8_192
+    for _ in range(64 * int(request.query["mb"])):
+        writer.write(chunks)
+        await writer.drain()
+    writer.write(b"0\r\n\r\n")
+
+
 Stream = Callable[[HostileServer, Request, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -345,6 +355,7 @@ STREAMS: dict[str, Stream] = {
     "text": text,
     "text.html": text,
     "stall": stall,
+    "splinters": splinters,
     "bomb.gz": _bomb("gzip", gzip_bomb),
     "bomb.br": _bomb("br", brotli_bomb),
     "bomb.zst": _bomb("zstd", zstd_bomb),
