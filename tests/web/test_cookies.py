@@ -88,7 +88,9 @@ def test_whatever_a_server_sets_nothing_ends_the_head(field: str, path: str) -> 
     assert not set(header) & {"\r", "\n", "\0"}
 
 
-@given(st.text(alphabet="-+.0123456789e²", max_size=20), st.text(alphabet="-: 0123456789JanGMThu,", max_size=40))
+@given(
+    st.text(alphabet="-+.0123456789e²", max_size=20), st.text(alphabet="-: 0123456789JanGMThu,", max_size=40)
+)
 def test_whatever_time_a_server_sets_is_one_or_none(age: str, expires: str) -> None:
     sent("a=b", f"c=d; Max-Age={age}; Expires={expires}", f"e=f; Expires={expires}")
 
