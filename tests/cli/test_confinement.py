@@ -13,7 +13,6 @@ from tests.crawl.running import crawl_here, sterna_process
 from tests.servers.hostile import HostileServer
 
 from sterna.runtime.cell import kernel, seccomp
-from sterna.runtime.cell.seccomp import MACHINES, REFUSE, REFUSED, refusal_of
 
 pytestmark = [
     pytest.mark.skipif(kernel.landlock_abi() < 6, reason="this kernel's Landlock does not know signals"),
@@ -256,14 +255,3 @@ def test_confined_export_goes_into_an_empty_folder_and_replaces_only_one_of_mark
     (tmp_path / "out" / "notes.txt").write_text("mine")
     other = sterna_process(*words, "--force")
     assert (other.returncode, "notes.txt is no Markdown of an earlier export" in other.stderr) == (2, True)
-
-
-# -- the filter --------------------------------------------------------------------------------------------
-
-
-def test_refusing_filter_has_the_numbers_of_each_machine() -> None:
-    for at, machine in enumerate(MACHINES.values()):
-        code = refusal_of(machine)
-        for numbers in REFUSED.values():
-            assert numbers[at].to_bytes(4, sys.byteorder) in code
-        assert code.endswith(REFUSE.to_bytes(4, sys.byteorder))

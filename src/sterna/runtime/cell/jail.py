@@ -19,7 +19,7 @@ from pathlib import Path
 
 from sterna.errors import JailError
 from sterna.model import Record
-from sterna.runtime.cell import kernel, seccomp
+from sterna.runtime.cell import kernel, refusals, seccomp
 
 DEFAULT_MEMORY_BYTES = 512 * 1024**2
 DEFAULT_CPU_SECONDS = 3600.0
@@ -116,7 +116,7 @@ def confine(*, readable: Iterable[Path], writable: Iterable[Path]) -> str:
     if reason := seccomp.why_not():
         missing.append(f"{reason}, so it has the network")
     else:
-        seccomp.install(seccomp.refusal_of)
+        seccomp.install(refusals.refusal_of)
     return f"{'; '.join(missing)}; see `sterna doctor`" if missing else ""
 
 
