@@ -10,13 +10,15 @@ from pathlib import Path
 
 from sterna.errors import JailError
 from sterna.export.workbench import end_publisher, is_stream, publish_apart
-from sterna.runtime.cell.confined_process import python_paths, use_scratch
+from sterna.runtime.cell.confined_process import python_paths
 from sterna.runtime.cell.jail import confine
+from sterna.runtime.cell.scratch import Scratch, use_for_temporary_files
 
 _log = logging.getLogger(__name__)
 
 # Set by the entry point of the command. A process that only calls the commands, as tests do, stays as it is.
 is_own_process = False
+_scratch: Scratch | None = None  # made by keep_to(), removed by finish()
 
 
 def keep_to(*what: Path, out: Path | None = None) -> None:
@@ -24,9 +26,12 @@ def keep_to(*what: Path, out: Path | None = None) -> None:
 
     Call it before Arrow, DuckDB or tantivy are loaded, which may start threads.
     """
+    global _scratch  # noqa: PLW0603 - it is a state of the process, as its confinement is
     if not is_own_process:
         return
-    readable, writable = python_paths(), [*what, use_scratch()]
+    _scratch = Scratch()
+    use_for_temporary_files(_scratch.folder)
+    readable, writable = python_paths(), [*what, _scratch.folder]
     if out and is_stream(out):
         writable.append(Path(os.path.realpath(out)))  # the pipe, or what /dev/stdout stands for
     elif out:
@@ -42,5 +47,7 @@ def keep_to(*what: Path, out: Path | None = None) -> None:
 
 
 def finish() -> None:
-    """Removes what an unfinished output left; for the end of the command."""
+    """Removes what an unfinished output left, and temporary files; for the end of the command."""
     end_publisher()
+    if _scratch:
+        _scratch.remove()

@@ -9,14 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
 from sterna.errors import DamagedSegment, IndexUnusable, JailError, QueryError
 from sterna.runtime.cell import confined as module
-from sterna.runtime.cell import kernel, seccomp
+from sterna.runtime.cell import confined_line, kernel, seccomp
 from sterna.runtime.cell.confined import Confined
 
 pytestmark = [
@@ -29,6 +30,21 @@ import json, msgspec, os, signal, socket, sys, time
 from pathlib import Path
 from sterna import errors
 from sterna.runtime.cell.confined_process import warn_caller
+
+def zeros(request):
+    yield bytes(int(request))
+
+def temporary_folder(request):
+    import tempfile
+    place = Path(tempfile.gettempdir())
+    (place / "left").write_text("x")
+    yield json.dumps([str(place), os.environ["SQLITE_TMPDIR"], told_of(place.parent)]).encode()
+
+def told_of(folder):
+    try:
+        return sorted(os.listdir(folder))
+    except PermissionError:
+        return "refused"
 
 def numbers(request):
     for number in range(int(request)):
@@ -435,3 +451,126 @@ sys.stdin.read()
         assert is_alive(pid)
         caller.kill()
     wait_until(lambda: not is_alive(pid))
+
+
+def test_two_that_were_killed_while_they_waited_cost_nothing(confined: Confined) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        numbers = set(threads.map(lambda _: confined.call(work("own_number"), b"0.5"), range(2)))
+    for number in numbers:
+        os.kill(int(number), signal.SIGKILL)
+    wait_until(lambda: not any(is_alive(int(number)) for number in numbers))
+    assert confined.call(work("own_number"), b"") not in numbers
+
+
+def test_killed_ones_end_calls_in_other_threads_and_are_not_replaced(confined: Confined) -> None:
+    begun = Queue[int]()
+
+    def call() -> None:
+        frames = confined.stream(work("last_for_ever"), b"")
+        begun.put(int(next(frames)))
+        next(frames)
+
+    with ThreadPoolExecutor(1) as thread:
+        calling = thread.submit(call)
+        pid = begun.get(timeout=30)
+        confined.kill()
+        with pytest.raises(JailError, match="was ended by SIGKILL"):
+            calling.result(20)
+    assert not is_alive(pid)
+    with pytest.raises(JailError, match="was ended"):
+        confined.call(work("own_number"), b"")
+
+
+def test_frame_is_bounded_as_the_caller_says(tmp_path: Path) -> None:
+    with closing(Confined(tmp_path, most_bytes=10_000)) as confined:
+        assert confined.call(work("zeros"), b"9000") == bytes(9_000)
+        with pytest.raises(JailError, match=r"a message of 11,\d{3} bytes is larger than 10,000"):
+            confined.call(work("zeros"), b"11000")
+
+
+# --- a program that forks
+
+
+@contextmanager
+def forked(work: Callable[[], None]) -> Iterator[int]:
+    """A child of this process that does this, and then waits until it is killed."""
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os.write(theirs, b"x")
+            signal.pause()
+        finally:
+            os._exit(1)
+    os.close(theirs)
+    try:
+        yield os.read(ours, 1) == b"x"
+    finally:
+        os.close(ours)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_close_does_not_wait_for_the_children_of_the_program(confined: Confined) -> None:
+    pid = int(confined.call(work("own_number"), b""))
+    with forked(lambda: None):
+        began = time.monotonic()
+        confined.close()
+        assert time.monotonic() - began < confined_line.CLOSE_SECONDS / 2
+    assert not is_alive(pid)
+
+
+def test_forked_child_has_processes_of_its_own_and_leaves_the_others_alone(confined: Confined) -> None:
+    pid = confined.call(work("own_number"), b"")
+    frames = confined.stream(work("numbers"), b"3")
+    assert next(frames) == b"0"
+
+    def use_and_end() -> None:
+        assert confined.call(work("own_number"), b"") != pid
+        frames.close()
+        confined.kill()
+
+    with forked(use_and_end) as is_done:
+        assert is_done
+        assert list(frames) == [b"1", b"2"]
+        assert confined.call(work("own_number"), b"") == pid
+
+
+# --- temporary files
+
+
+def test_each_process_has_a_folder_of_its_own_which_goes_with_it(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    found = []
+    for _ in range(2):
+        with closing(Confined(tmp_path / "a")) as confined:
+            place, of_sqlite, around = json.loads(confined.call(work("temporary_folder"), b""))
+            assert (of_sqlite, around) == (place, "refused")
+            assert (Path(place) / "left").read_text() == "x"
+        assert not Path(place).exists()
+        found.append(place)
+    assert len(set(found)) == 2
+
+
+def test_folder_that_a_killed_caller_left_goes_with_the_next_call(
+    works: Path, tmp_path: Path, confined: Confined
+) -> None:
+    code = f"""
+import sys
+sys.path.append({str(works)!r})
+from pathlib import Path
+from sterna.runtime.cell.confined import Confined
+print(Confined(Path({str(tmp_path)!r})).call("confined_works:temporary_folder", b"").decode(), flush=True)
+sys.stdin.read()
+"""
+    words = [sys.executable, "-c", code]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as caller:
+        assert caller.stdout
+        place = Path(json.loads(caller.stdout.readline())[0])
+        confined.call(work("own_number"), b"")
+        assert (place / "left").exists()  # it is in use
+        caller.kill()
+    with closing(Confined(tmp_path)) as another:
+        another.call(work("own_number"), b"")
+    assert not place.exists()

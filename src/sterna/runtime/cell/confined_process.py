@@ -4,9 +4,7 @@ import logging
 import os
 import select
 import socket
-import stat
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -21,8 +19,9 @@ from sterna.errors import JailError, SternaError
 from sterna.model import Record
 from sterna.runtime.cell.frame import CellLine, message_decoder
 from sterna.runtime.cell.jail import confine, python_environment
+from sterna.runtime.cell.scratch import use_for_temporary_files
 
-MOST_BYTES = 256 << 20  # of a frame
+MOST_BYTES = 256 << 20  # of a frame, unless a caller takes less
 
 Warn = Callable[[str], None]
 Work = Callable[[bytes], Iterable[bytes]]  # what a call runs; it gets the request and yields the frames
@@ -35,13 +34,14 @@ _warn_here: Warn = logging.getLogger(__name__).warning  # set by _serve(): it te
 class Setup(Record, frozen=True, kw_only=True):
     """What a process may open. `prepare` (MODULE:FUNCTION) is called before it is confined.
 
-    It gets `argument`, and gives paths that may be written, too.
+    It gets `argument`, and gives paths that may be written, too. `scratch` is for temporary files.
     """
 
     readable: tuple[str, ...]
     writable: tuple[str, ...]
     prepare: str = ""
     argument: str = ""
+    scratch: str = ""
 
 
 class Request(Record, frozen=True):
@@ -55,7 +55,7 @@ class Reply(Record, frozen=True):
     words: tuple[str, ...] = ()  # a warning; the class of an error and what it is made of
 
 
-# --- what such a process has: variables, files of Python, temporary ones
+# --- what such a process has: variables, files of Python
 
 
 def environment() -> dict[str, str]:
@@ -80,19 +80,6 @@ def _module_paths() -> list[str]:
     return [ours, *(path for path in sys.path if path not in by_accident)]
 
 
-def use_scratch() -> Path:
-    """The folder for temporary files from now on: the user's alone, and it stays for the next process."""
-    place = Path(tempfile.gettempdir()) / f"sterna-{os.geteuid()}"
-    with suppress(OSError):  # the disk is full or read-only, or a file is in the way
-        place.mkdir(mode=0o700, exist_ok=True)
-        found = place.lstat()
-        is_private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
-        if not (is_private and found.st_uid == os.geteuid()):
-            place = Path(tempfile.mkdtemp(prefix="sterna-"))
-    tempfile.tempdir = os.environ["SQLITE_TMPDIR"] = str(place)
-    return place
-
-
 # --- the calls
 
 
@@ -113,7 +100,8 @@ def _serve(sock: socket.socket) -> None:
         writable = [Path(path) for path in setup.writable]
         if setup.prepare:
             writable += _found(setup.prepare)(setup.argument)
-        writable.append(use_scratch())
+        use_for_temporary_files(Path(setup.scratch))
+        writable.append(Path(setup.scratch))
         try:
             readable = [*python_paths(), *map(Path, setup.readable)]
             missing = confine(readable=readable, writable=writable)
