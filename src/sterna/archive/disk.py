@@ -42,6 +42,13 @@ def new_id() -> str:
     return f"{time.time_ns() // 1_000:014x}{secrets.token_hex(4)}"
 
 
+def path_in(folder: Path, name: str) -> Path:
+    """Of a file in this folder; StorageError unless the name is that of a file, and leads nowhere else."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise StorageError(f"{folder}: {name[:80]!r} is no name of a file in it")
+    return folder / name
+
+
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
     """Turns OSError into StorageError, which names `path` and what to do."""

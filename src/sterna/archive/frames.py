@@ -52,12 +52,20 @@ def _from_text(kind: type, value: Any) -> Any:
 def frames_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
     """The tables as Arrow streams, in pieces of bounded size."""
     for table in tables:
-        rows = max(1, table.num_rows * FRAME_BYTES // max(table.nbytes, 1))
-        for start in range(0, table.num_rows, rows):
+        for piece in _pieces(table):
             out = pa.BufferOutputStream()
-            with pa.ipc.new_stream(out, table.schema) as stream:
-                stream.write_table(table.slice(start, rows))
+            with pa.ipc.new_stream(out, piece.schema) as stream:
+                stream.write_table(piece)
             yield out.getvalue().to_pybytes()
+
+
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    if table.num_rows > 1 and table.nbytes > FRAME_BYTES:
+        middle = table.num_rows // 2
+        yield from _pieces(table.slice(0, middle))
+        yield from _pieces(table.slice(middle))
+    elif table.num_rows:
+        yield table
 
 
 def table_of(frame: bytes, schema: pa.Schema) -> pa.Table:

@@ -18,6 +18,7 @@ from sterna.archive.disk import (
     ignore_step,
     make_folder,
     new_id,
+    path_in,
     set_aside,
     storage_errors,
 )
@@ -164,7 +165,12 @@ class SegmentStore:
         return arrivals(paths, after=after, upto=upto, columns=columns)
 
     def path(self, name: str) -> Path:
-        return self._folder / name
+        return path_in(self._folder, name)
+
+    def stop(self) -> None:
+        """Ends the processes that read for it: what other threads read fails, and so do later reads."""
+        if self._confined:
+            self._confined.kill()
 
     def remove(self, name: str) -> None:
         with storage_errors(self._folder):

@@ -31,6 +31,7 @@ from sterna.archive.disk import (
     ignore_step,
     make_folder,
     new_id,
+    path_in,
     set_aside,
     storage_errors,
     sync_folder,
@@ -128,10 +129,10 @@ class WarcStore:
         return self.folder.parent / ASIDE
 
     def path(self, name: str) -> Path:
-        return self.folder / name
+        return path_in(self.folder, name)
 
     def _open_path(self, name: str) -> Path:
-        return self.folder / (name + OPEN)
+        return path_in(self.folder, name + OPEN)
 
     def _rename_full(self) -> None:
         """The manifest lists these files as closed by now: its commit lies between two calls."""

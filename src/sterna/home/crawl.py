@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
+from pathlib import Path
 from random import SystemRandom
 
 import msgspec
@@ -50,6 +51,7 @@ from sterna.web.urls import Canonical, site_of
 
 COUNT_SECONDS = 1.0
 DEFAULT_READERS = 2
+MOST_FRAME_BYTES = 64 << 20  # of rows from earlier runs; those of archive/frames have 16 MiB, or one row
 CHANGING = "changing"  # the setting with errand and options that a run was changing to
 SLOTS_PER_CONNECTION = 2  # a visit that waits for its site's delay needs no connection
 
@@ -85,13 +87,23 @@ async def crawl(collection: CollectionFolder, options: Options, *, run: Run, pro
     with (
         collection.open_for_crawl(),
         closing(SqliteLedger(collection.ledger_path)) as ledger,
-        closing(Confined(collection.segments_folder)) as confined,
+        _reader_of(collection.segments_folder) as confined,
         ThreadPoolExecutor(1) as thread,
     ):
         collection.claim(ledger)
         desk = LedgerDesk(ledger, thread)
         home = _Home(collection, options, desk=desk, confined=confined, run=run, progress=progress)
         return await home.crawl()
+
+
+@contextmanager
+def _reader_of(folder: Path) -> Iterator[Confined]:
+    """What reads the segments of earlier runs; at the end no thread waits for a process that hangs."""
+    confined = Confined(folder, most_bytes=MOST_FRAME_BYTES)
+    try:
+        yield confined
+    finally:
+        confined.kill()
 
 
 @dataclass(eq=False, repr=False)

@@ -56,25 +56,44 @@ def sign_of_age(ledger: Ledger, segments: SegmentStore) -> str:
 
 
 async def keep_merging(ledger: LedgerDesk, segments: SegmentStore, *, clock: Clock) -> None:
-    """Merges small segments until cancelled; the ledger's thread only exchanges their names."""
-    damaged: set[str] = set()
+    """Merges small segments until cancelled; the ledger's thread only exchanges their names.
+
+    A damaged segment is left out; if a merge fails for another reason, its segments are, for a while.
+    """
+    damaged, resting = set[str](), dict[str, float]()  # names, and until when
     with ThreadPoolExecutor(1) as thread:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            try:
-                await merge(ledger, segments, clock=clock, thread=thread, without=damaged)
-            except SternaError as error:
-                if isinstance(error, DamagedSegment) and _is_new(error.path.name, segments, damaged):
-                    damaged.add(error.path.name)
-                    _log.warning("%s", error)
-                    continue
-                _log.warning("small segments are not merged for a while: %s", error)
-                await asyncio.sleep(REST_SECONDS)
+        try:
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                now = clock.now()
+                without = damaged.union(name for name, until in resting.items() if until > now)
+                try:
+                    await merge(ledger, segments, clock=clock, thread=thread, without=without)
+                except MergeFailed as failed:
+                    error = failed.error
+                    if isinstance(error, DamagedSegment) and error.path.name in failed.names:
+                        damaged.add(error.path.name)
+                        _log.warning("%s", error)
+                        continue
+                    resting |= dict.fromkeys(failed.names, now + REST_SECONDS)
+                    _log.warning("%s are not merged for a while: %s", _some(failed.names), error)
+                except SternaError as error:
+                    _log.warning("small segments are not merged for a while: %s", error)
+                    await asyncio.sleep(REST_SECONDS)
+        finally:
+            segments.stop()  # a process that hangs would keep the thread, which is joined now
 
 
-def _is_new(name: str, segments: SegmentStore, damaged: Collection[str]) -> bool:
-    """False for a name that a process which reads segments may have made up."""
-    return name not in damaged and segments.path(name).exists()
+def _some(names: Sequence[str]) -> str:
+    return f"{names[0]} and {len(names) - 1} other segments"
+
+
+class MergeFailed(Exception):
+    """A merge of these segments failed with this error."""
+
+    def __init__(self, names: Sequence[str], error: SternaError) -> None:
+        super().__init__(names, error)
+        self.names, self.error = names, error
 
 
 async def merge(
@@ -85,7 +104,10 @@ async def merge(
     thread: Executor,
     without: Collection[str] = (),
 ) -> int:
-    """Merges what is worth merging now, but for some segments; returns the number of new ones."""
+    """Merges what is worth merging now, but for some segments; returns the number of new ones.
+
+    Raises MergeFailed at the first group that cannot be merged.
+    """
 
     async def replace(group: Sequence[Segment]) -> None:
         merged = await asyncio.get_running_loop().run_in_executor(thread, segments.merge, group)
@@ -94,7 +116,10 @@ async def merge(
     named = await ledger.do(lambda ledger: ledger.segments())
     groups = choose_merges([segment for segment in named if segment.name not in without])
     for group in groups:
-        await replace(group)
+        try:
+            await replace(group)
+        except SternaError as error:
+            raise MergeFailed([segment.name for segment in group], error) from error
     before = clock.now() - READER_GRACE_SECONDS
     for name in await ledger.do(lambda ledger: ledger.forget_retired(before=before)):
         segments.remove(name)
