@@ -54,7 +54,15 @@ work = opened.__enter__()
 child = f"open({str(outside / 'secret')!r}).read()"
 print(json.dumps({
     "reads the collection": told(lambda: (folder / "a").read_text()),
-    "writes into it": told(lambda: (folder / "b").write_text("x")),
+    "writes its search index": told(lambda: (folder / "index" / "b").write_text("x")),
+    "writes storage rules": told(lambda: (folder / "storage.toml").write_text("x")),
+    "writes a function beside them": told(lambda: (folder / "evil.py").write_text("x")),
+    "changes the ledger": told(lambda: (folder / "ledger.sqlite").write_text("x")),
+    "adds to its log": told(lambda: (folder / "ledger.sqlite-wal").open("a")),
+    "changes the index of its log": told(lambda: (folder / "ledger.sqlite-shm").open("r+")),
+    "changes a segment": told(lambda: (folder / "segments" / "s").write_text("x")),
+    "replaces the segments by a link": told(lambda: (folder / "segments").rename(folder / "index" / "s")),
+    "replaces the index by a link": told(lambda: (folder / "index").rename(folder / "old")),
     "publishes its output": told(lambda: publish_as("rows.csv")),
     "publishes a part of it": told(lambda: publish_as("rows-12.csv")),
     "publishes another name": told(lambda: publish_as("authorized_keys")),
@@ -84,7 +92,7 @@ print(json.dumps({
 """
 MAY = {
     "reads the collection",
-    "writes into it",
+    "writes its search index",
     "publishes its output",
     "publishes a part of it",
     "starts a program",
@@ -96,7 +104,11 @@ MAY = {
 def scene(tmp_path: Path) -> Path:
     for name in ("collection", "out", "outside"):
         (tmp_path / name).mkdir()
-    (tmp_path / "collection" / "a").write_text("x")
+    for name in ("a", "collection.json", "ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"):
+        (tmp_path / "collection" / name).write_text("x")
+    for name in ("segments", "index"):
+        (tmp_path / "collection" / name).mkdir()
+    (tmp_path / "collection" / "segments" / "s").write_text("x")
     (tmp_path / "out" / ".ssh").mkdir()
     (tmp_path / "out" / ".ssh" / "id").write_text("x")
     for name in ("secret", "other"):
@@ -133,6 +145,70 @@ def test_the_same_deeds_succeed_in_a_process_that_is_not_confined(scene: Path) -
     assert said.pop("its program reads") == 0
     del said["capabilities"]
     assert {deed for deed, outcome in said.items() if outcome == "refused"} == set()
+
+
+def test_index_that_is_a_link_gives_no_rights(scene: Path) -> None:
+    (scene / "collection" / "index").rmdir()
+    (scene / "collection" / "index").symlink_to(scene / "outside")
+    assert deeds(scene, "confined")["writes its search index"] == "refused"
+    assert not (scene / "outside" / "b").exists()
+
+
+MENDING = """
+import sys
+from pathlib import Path
+from sterna.cli import confinement
+confinement.is_own_process = True
+folder, outside = map(Path, sys.argv[1:])
+confinement.keep_to(folder, mends=True)
+(folder / "ledger.sqlite").write_text("mended")
+try:
+    (outside / "secret").write_text("x")
+except PermissionError:
+    print("kept to it")
+"""
+
+
+def test_command_that_mends_writes_all_of_the_collection(scene: Path) -> None:
+    (scene / "link to it").symlink_to("collection")
+    words = [sys.executable, "-c", MENDING, str(scene / "link to it"), str(scene / "outside")]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "kept to it\n"
+    assert (scene / "collection" / "ledger.sqlite").read_text() == "mended"
+
+
+PINNING = """
+import sys
+from pathlib import Path
+from sterna.cli import confinement
+from sterna.errors import StorageError
+from sterna.export.workbench import pinned
+confinement.is_own_process = True
+folder = Path(sys.argv[1])
+confinement.keep_to(folder, out=Path("-"), exports=True)
+segments = folder / "segments"
+with pinned({"page": [segments / "s"]}, beside=segments) as tables:
+    print(tables["page"][0].parent != segments, flush=True)
+    sys.stdin.readline()
+    print(tables["page"][0].read_text())
+with pinned({"page": [segments / "link"]}, beside=segments) as tables:
+    print(tables["page"][0].parent != segments)
+confinement.finish()
+"""
+
+
+def test_confined_export_keeps_the_segments_that_a_crawl_removes_meanwhile(scene: Path) -> None:
+    folder = scene / "collection"
+    (folder / "segments" / "link").symlink_to(scene / "outside" / "secret")
+    words = [sys.executable, "-c", PINNING, str(folder)]
+    before = sorted(path.name for path in folder.iterdir())
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as export:
+        assert export.stdin
+        assert export.stdout
+        assert export.stdout.readline() == "True\n"
+        (folder / "segments" / "s").unlink()
+        out, _ = export.communicate("\n", timeout=30)
+    assert out == "x\nFalse\n"
+    assert sorted(path.name for path in folder.iterdir()) == before
 
 
 WITHOUT_LANDLOCK = """
@@ -255,3 +331,50 @@ def test_confined_export_goes_into_an_empty_folder_and_replaces_only_one_of_mark
     (tmp_path / "out" / "notes.txt").write_text("mine")
     other = sterna_process(*words, "--force")
     assert (other.returncode, "notes.txt is no Markdown of an earlier export" in other.stderr) == (2, True)
+
+
+# -- the ledger, which a confined process can only read -----------------------------------------------------
+
+
+KILLED = """
+import os, sqlite3, sys
+ledger = sqlite3.connect(sys.argv[1], isolation_level=None)
+ledger.execute("PRAGMA wal_autocheckpoint = 0")
+ledger.execute("UPDATE tally SET amount = amount + 1")
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("removed", ["", "-shm"], ids=["with its index", "without"])
+@pytest.mark.parametrize("command", ["status", "query"])
+def test_ledger_of_a_killed_crawl_is_read_with_its_log(
+    collection: Path, tmp_path: Path, removed: str, command: str
+) -> None:
+    folder = Path(shutil.copytree(collection, tmp_path / "c"))
+    subprocess.run([sys.executable, "-c", KILLED, str(folder / "ledger.sqlite")], check=True)
+    if removed:
+        (folder / f"ledger.sqlite{removed}").unlink()
+    before = (folder / "ledger.sqlite").read_bytes(), (folder / "ledger.sqlite-wal").read_bytes()
+
+    done = sterna_process(command, str(folder), *(["SELECT 1"] if command == "query" else []))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert before == ((folder / "ledger.sqlite").read_bytes(), (folder / "ledger.sqlite-wal").read_bytes())
+
+
+@pytest.mark.parametrize("words", [("status",), ("query", "SELECT 1"), ("search", "leaf"), ("index",)])
+def test_reading_changes_nothing_but_the_index(
+    collection: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    folder = Path(shutil.copytree(collection, tmp_path / "c"))
+
+    def files() -> dict[Path, tuple[int, int]]:
+        return {
+            path: (path.stat().st_mtime_ns, path.stat().st_size)
+            for path in folder.rglob("*")
+            if path.is_file() and "index" not in path.relative_to(folder).parts
+        }
+
+    before = files()
+    assert sterna_process(words[0], str(folder), *words[1:]).returncode == 0
+    assert files() == before

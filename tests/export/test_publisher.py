@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from sterna.errors import StorageError, UsageError
-from sterna.export.publisher import Publisher
+from sterna.export.publisher import Publisher, output_paths
 from sterna.export.workbench import _move, bench
 
 
 @pytest.fixture
 def publisher(tmp_path: Path) -> Iterator[Publisher]:
     (tmp_path / "id").write_text("secret")
-    with closing(Publisher(tmp_path / "rows.csv", bench, _move)) as opened:
+    with closing(Publisher(tmp_path / "rows.csv", bench, _move, paths_of=output_paths)) as opened:
         (opened.bench / "made").write_text("rows")
         (opened.bench / "link").symlink_to(tmp_path / "id")
         yield opened
@@ -52,7 +52,7 @@ def test_refusal_of_the_other_process_is_raised_here(publisher: Publisher, tmp_p
 
 
 def test_bench_is_gone_when_it_is_closed(tmp_path: Path) -> None:
-    with closing(Publisher(tmp_path / "rows.csv", bench, _move)) as opened:
+    with closing(Publisher(tmp_path / "rows.csv", bench, _move, paths_of=output_paths)) as opened:
         (opened.bench / "made").write_text("rows")
 
     assert list(tmp_path.iterdir()) == []
@@ -60,7 +60,7 @@ def test_bench_is_gone_when_it_is_closed(tmp_path: Path) -> None:
 
 def test_place_without_room_for_a_bench_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot store in"):
-        Publisher(tmp_path / "missing" / "rows.csv", bench, _move)
+        Publisher(tmp_path / "missing" / "rows.csv", bench, _move, paths_of=output_paths)
 
 
 def test_killed_process_is_named(publisher: Publisher, tmp_path: Path) -> None:

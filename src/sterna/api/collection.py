@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from weakref import finalize
 
 from sterna.errors import UsageError
-from sterna.home.folder import CollectionFolder, names_of
+from sterna.home.folder import CollectionFolder, make_index_folders, names_of, rights_over
 
 if TYPE_CHECKING:
     from sterna.api.status import Status
@@ -74,6 +74,7 @@ class Collection:
         """The pages that match best; the index is created first if there is none."""
         from sterna.api import confined  # noqa: PLC0415
 
+        make_index_folders(self._path)  # what searches may only write into them
         return confined.search(self._confined, [self._path], words, limit=limit, offset=offset)
 
     def export(
@@ -156,6 +157,7 @@ class Collections:
         """The pages that match best; indexes that are not there are created first."""
         from sterna.api import confined  # noqa: PLC0415
 
+        make_index_folders(*self._paths)
         return confined.search(self._confined, self._paths, words, limit=limit, offset=offset)
 
 
@@ -163,7 +165,8 @@ def _confined_to(owner: object, folders: Sequence[Path]) -> "Confined":
     """What reads the folders for as long as its owner exists."""
     from sterna.runtime.cell.confined import Confined  # noqa: PLC0415
 
-    confined = Confined(writable=folders)
+    rights = rights_over(*folders)
+    confined = Confined(*rights.readable, writable=rights.writable)
     finalize(owner, confined.close)
     return confined
 

@@ -159,7 +159,8 @@ class _Child:
         # Set by the listening thread. Its join() would not do: Ctrl-C in it makes a thread count as ended.
         self._ended = threading.Event()
         self._is_left = False
-        self._warnings = 0  # changed by the thread alone
+        self._warnings = 0  # changed by the thread alone, as is the next
+        self._is_noted = False
         try:
             # A session of its own: Ctrl-C goes to the crawl, which ends this process in time, and what parses
             # a stranger's collection has no terminal.
@@ -220,5 +221,8 @@ class _Child:
         if report.warning and self._warnings < _MOST_WARNINGS:
             self._warnings += 1
             self._warn(one_line(report.warning))
+        if report.note and not self._is_noted:
+            self._is_noted = True
+            self._warn(one_line(report.note))
         if report.left is not None:
             self._show(self._name, report.left)

@@ -4,6 +4,7 @@ A collection may be a stranger's, and the program that reads it has its user's f
 the process is in api/confined_works; what comes from there is checked here.
 """
 
+import json
 import logging
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from sterna.archive.frames import packed, table_of, unpacked
 from sterna.errors import QueryError, StorageError
 from sterna.export.job import Exported, ExportJob, check_job
 from sterna.export.workbench import is_stream
+from sterna.home.folder import rights_over
 from sterna.model import Record
 from sterna.query.answer import Answer
 from sterna.query.values import packed_values
@@ -112,13 +114,20 @@ def export(
 
 
 def _confined_export(folder: Path, place: Path) -> Confined:
-    if place == _STDOUT:
-        return Confined(writable=[folder])
-    if is_stream(place):
-        return Confined(writable=[folder, Path(os.path.realpath(place))])
-    # It is checked there again that a folder is empty, or has nothing but Markdown.
-    readable = [place] if place.is_dir() else []
-    return Confined(*readable, writable=[folder], prepare=f"{_WORKS}:bench_of", argument=str(place))
+    rights = rights_over(folder)
+    readable, writable, published = list(rights.readable), list(rights.writable), ""
+    if not is_stream(place):
+        published = str(place)
+        if place.is_dir():
+            readable.append(place)  # it is checked there again that it is empty, or has nothing but Markdown
+    elif place != _STDOUT:
+        writable.append(Path(os.path.realpath(place)))
+    return Confined(
+        *readable,
+        writable=writable,
+        prepare=f"{_WORKS}:benches_of",
+        argument=json.dumps([str(folder), published]),
+    )
 
 
 def _places(made: Exported, job: ExportJob, place: Path) -> Iterator[Path]:

@@ -1,5 +1,6 @@
 """What a confined process does for `sterna.Collection`: api/confined asks it to."""
 
+import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from sterna.api.confined import Export, Part, Question, Words
 from sterna.api.query import held_memory, open_collection, open_collections
 from sterna.archive.frames import frames_of, packed, unpacked
 from sterna.export.job import Exported
-from sterna.export.workbench import end_publisher, publish_apart
+from sterna.export.workbench import end_publishers, pin_apart, publish_apart
 from sterna.home.folder import CollectionFolder
 from sterna.query.engine import Engine
 from sterna.query.output import with_distinct_names
@@ -58,9 +59,12 @@ def status_frame(request: bytes) -> Iterator[bytes]:
     yield packed(status.status(CollectionFolder(unpacked(request, Path))))
 
 
-def bench_of(place: str) -> list[Path]:
-    """Called before the process is confined."""
-    return [publish_apart(Path(place))]
+def benches_of(argument: str) -> list[Path]:
+    """Called before the process is confined: what it may write of its output."""
+    folder, place = json.loads(argument)
+    benches = [publish_apart(Path(place))] if place else []
+    pin_apart(CollectionFolder(Path(folder)).segments_folder)
+    return benches
 
 
 def export_frames(request: bytes) -> Iterator[bytes]:
@@ -82,5 +86,5 @@ def export_frames(request: bytes) -> Iterator[bytes]:
                 yield packed(Part(data=piece))
             result = made.result()
     finally:
-        end_publisher()  # which removes the bench
+        end_publishers()  # which remove their benches
     yield packed(Part(made=result))

@@ -26,6 +26,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line that the process writes for the crawl that started it."""
 
     warning: str = ""
+    note: str = ""  # a warning that says nothing about how it ends; one at most
     left: int | None = None  # pages to be indexed, or batches to be stored; 0: about to end
 
 

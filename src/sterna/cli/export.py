@@ -67,7 +67,7 @@ def export(  # noqa: PLR0913, PLR0917 - each is a flag of the command
         main_content=main_content,
     )
     check_job(job)
-    keep_to(folder, out=place)
+    keep_to(folder, out=place, exports=True)
     # DuckDB is slow to load, and --help should not wait for it.
     from sterna.api.export import export as run_export  # noqa: PLC0415
     from sterna.home.folder import CollectionFolder  # noqa: PLC0415

@@ -26,7 +26,8 @@ def follow(
     opened: Open
     os.nice(NICE)
     if what == INDEX:
-        keep_to(folder)
+        # A note: not what it dies of, if it dies.
+        keep_to(folder, makes_index=True, warn=lambda text: say_json(Report(note=text)))
         opened = partial(open_index, collection)
     else:
         warn = lambda text: say_json(Report(warning=text))  # noqa: E731

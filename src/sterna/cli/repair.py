@@ -20,7 +20,7 @@ def repair(
 
     Nothing is deleted: what counts no more is moved to the folder 'aside' of the collection.
     """
-    keep_to(folder)
+    keep_to(folder, mends=True)
     # Arrow and tantivy are slow to load, and --help should not wait for them.
     from sterna.api.repair import repair as run_repair  # noqa: PLC0415
     from sterna.home.folder import CollectionFolder  # noqa: PLC0415

@@ -55,7 +55,7 @@ def search(
     Example: sterna search crawls/www.example.org '"full text" -draft site:docs.example.org'
     """
     folders, words = _split(what)
-    keep_to(*folders)
+    keep_to(*folders, makes_index=True)
     from sterna.api.search import search as find  # noqa: PLC0415
 
     collections = [CollectionFolder(folder).check() for folder in folders]
@@ -94,7 +94,7 @@ def index(
 
     Example: sterna index crawls/www.example.org --anew
     """
-    keep_to(folder)
+    keep_to(folder, makes_index=True)
     from sterna.api.search import bring_up  # noqa: PLC0415
     from sterna.search.searcher import Searcher  # noqa: PLC0415
 
@@ -132,7 +132,7 @@ def serve(
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="sterna: %(message)s")
     title = name or ", ".join(names_of(collections))
     with listen_on("--listen", listen, example=f"{DEFAULT_LISTEN} or [::1]:8600") as listener:
-        keep_to(*folders)
+        keep_to(*folders, makes_index=True)
         import uvloop  # noqa: PLC0415
 
         from sterna.api.search import open_searcher  # noqa: PLC0415

@@ -1,7 +1,8 @@
 """A process that gives output its place, for one that is confined and can write nowhere but on its bench.
 
 The confined process may have been taken over by the collection that it reads. So it names an entry of its
-bench and the name that this is to get; where both lie was decided before.
+bench and the name that this is to get; where both lie was decided before. Another such process pins segments,
+which is to give them a second name.
 """
 
 import os
@@ -24,10 +25,14 @@ _MAX_BYTES = 16 * 1024
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # it ends with the other process
 
 
-class _Order(Record, frozen=True):
+class Order(Record, frozen=True):
     made: str
     name: str
     force: bool
+
+
+# From where to where an order moves something, of this place and with this bench; None if it must not.
+PathsOf = Callable[[Order, Path, Path], tuple[Path, Path] | None]
 
 
 class _Answer(Record, frozen=True):
@@ -37,7 +42,7 @@ class _Answer(Record, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_ORDER, _ANSWER = msgspec.msgpack.Decoder(_Order), msgspec.msgpack.Decoder(_Answer)
+_ORDER, _ANSWER = msgspec.msgpack.Decoder(Order), msgspec.msgpack.Decoder(_Answer)
 
 
 class Publisher:
@@ -46,7 +51,7 @@ class Publisher:
     Start it while there is one thread, and before anything of a stranger is read.
     """
 
-    def __init__(self, place: Path, make_bench: MakeBench, move: Move) -> None:
+    def __init__(self, place: Path, make_bench: MakeBench, move: Move, *, paths_of: PathsOf) -> None:
         self.place = place
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = os.fork()
@@ -56,7 +61,7 @@ class Publisher:
                 for number in _IGNORED:
                     signal.signal(number, signal.SIG_IGN)
                 with suppress(ConnectionError):  # the other process was killed
-                    _serve(theirs, place, make_bench, move)
+                    _serve(theirs, place, make_bench, move, paths_of)
             finally:
                 os._exit(0)
         theirs.close()
@@ -69,7 +74,7 @@ class Publisher:
     def move(self, made: Path, place: Path, force: bool) -> None:
         """Has it moved; errors are those of the other process."""
         with suppress(BrokenPipeError):  # then there is no answer either
-            self._channel.send(_encode(_Order(made.name, place.name, force)))
+            self._channel.send(_encode(Order(made.name, place.name, force)))
         self._answer()
 
     def _answer(self) -> _Answer:
@@ -87,20 +92,34 @@ class Publisher:
 
     def close(self) -> None:
         """Waits until the bench is gone."""
+        with suppress(OSError):  # it was killed
+            self._channel.shutdown(socket.SHUT_RDWR)  # a process that was forked later holds the channel, too
         self._channel.close()
         os.waitpid(self._process, 0)
 
 
-def _serve(channel: socket.socket, place: Path, make_bench: MakeBench, move: Move) -> None:
+def output_paths(order: Order, place: Path, bench: Path) -> tuple[Path, Path] | None:
+    """An entry of the bench gets the name of the place, or of a part of it, such as of a sitemap."""
     stem, dot, suffix = place.name.partition(".")
-    names = re.compile(rf"{re.escape(stem)}(?:-[0-9]+)?{re.escape(dot + suffix)}")  # parts of a sitemap
+    names = rf"{re.escape(stem)}(?:-[0-9]+)?{re.escape(dot + suffix)}"
+    if re.fullmatch(names, order.name) and _is_entry(bench, order.made):
+        return bench / order.made, place.with_name(order.name)
+    return None
+
+
+def pinned_paths(order: Order, place: Path, bench: Path) -> tuple[Path, Path] | None:
+    """An entry of the folder is called the same on the bench."""
+    return (place / order.made, bench / order.made) if _is_entry(place, order.made) else None
+
+
+def _serve(channel: socket.socket, place: Path, make_bench: MakeBench, move: Move, paths_of: PathsOf) -> None:
     try:
         with make_bench(place) as bench:
             channel.send(_encode(_Answer(bench=str(bench))))
             while data := channel.recv(_MAX_BYTES):
                 order = _ORDER.decode(data)
-                if names.fullmatch(order.name) and _is_entry(bench, order.made):
-                    answer = _answer(bench / order.made, place.with_name(order.name), order.force, move)
+                if paths := paths_of(order, place, bench):
+                    answer = _answer(*paths, order.force, move)
                 else:
                     answer = _Answer(f"cannot write {place}: the command asked for another file")
                 channel.send(_encode(answer))

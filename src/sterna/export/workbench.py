@@ -11,18 +11,19 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 from sterna.archive.disk import new_id, storage_errors, sync_folder
 from sterna.errors import StorageError, UsageError
-from sterna.export.publisher import Publisher
+from sterna.export.publisher import Publisher, output_paths, pinned_paths
 
 _BENCH = ".part"
 _DESCRIPTORS = re.compile(r"/proc/\d+(/task/\d+)?/fd")
-_publisher: Publisher | None = None  # changed by publish_apart() and end_publisher()
+_publisher: Publisher | None = None  # changed by publish_apart() and end_publishers()
+_pinner: Publisher | None = None  # changed by pin_apart() and end_publishers()
 
 
 def is_stream(path: Path) -> bool:
@@ -138,16 +139,31 @@ def publish_apart(place: Path) -> Path:
     global _publisher  # noqa: PLW0603 - it is a state of the process, as its confinement is
     place = place.absolute()
     _check_parent(place)
-    _publisher = Publisher(place, bench, _move)
+    _publisher = Publisher(place, bench, _move, paths_of=output_paths)
     return _publisher.bench
 
 
-def end_publisher() -> None:
-    """Ends the other process, if there is one, and with it the bench."""
-    global _publisher  # noqa: PLW0603
-    if _publisher:
-        _publisher.close()
-        _publisher = None
+def pin_apart(folder: Path) -> None:
+    """From now on a process of its own pins files of this folder; this one need not write beside it."""
+    global _pinner  # noqa: PLW0603 - as above
+    if folder.is_symlink():
+        return  # files elsewhere are none of the collection's
+    with suppress(StorageError):  # nothing can be written there, so nothing is removed either
+        _pinner = Publisher(folder.absolute(), bench, _link, paths_of=pinned_paths)
+
+
+def _link(path: Path, other: Path, _force: bool) -> None:
+    with storage_errors(other.parent):
+        os.link(path, other, follow_symlinks=False)
+
+
+def end_publishers() -> None:
+    """Ends the other processes, if there are any, and with them their benches."""
+    global _publisher, _pinner  # noqa: PLW0603
+    for each in (_publisher, _pinner):
+        if each:
+            each.close()
+    _publisher = _pinner = None
 
 
 @contextmanager
@@ -193,10 +209,10 @@ def pinned(tables: Mapping[str, Sequence[Path]], *, beside: Path) -> Iterator[Ma
     """
     with ExitStack() as stack:
         try:
-            folder = stack.enter_context(bench(beside))
+            folder = _pinner.bench if _pinner else stack.enter_context(bench(beside))
             links = {name: [folder / path.name for path in paths] for name, paths in tables.items()}
             for path in chain.from_iterable(tables.values()):
-                os.link(path, folder / path.name)
+                (_pinner.move if _pinner else _link)(path, folder / path.name, False)
         except (StorageError, OSError):
             yield tables
             return

@@ -14,6 +14,7 @@ import msgspec
 from sterna.archive.disk import (
     ASIDE,
     TEMPORARY,
+    make_folder,
     refuse_link,
     refuse_links,
     refuse_stranger,
@@ -33,6 +34,7 @@ from sterna.errors import (
 )
 from sterna.home.ledger.interface import Ledger
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.web.sqlite import make_log_readable
 
 MARKER = "collection.json"
 MARKER_BEGUN = MARKER + TEMPORARY
@@ -47,6 +49,13 @@ class Marker(msgspec.Struct, frozen=True):
     sterna_collection: int
     id: str
     made: float
+
+
+class Rights(msgspec.Struct, frozen=True):
+    """Which files a confined process may open."""
+
+    readable: tuple[Path, ...]
+    writable: tuple[Path, ...]
 
 
 class CollectionFolder:
@@ -222,6 +231,27 @@ class CollectionFolder:
         """Makes the folder a collection, with a new id or this one."""
         marker = Marker(FORMAT, id or secrets.token_hex(8), time.time())
         replace_file(self.folder / MARKER, msgspec.json.encode(marker) + b"\n")
+
+
+def rights_over(*folders: Path, makes_index: bool = False) -> Rights:
+    """For a process that reads these collections: of each it may write the search index, and nothing else.
+
+    Were the ledger, the segments or `storage.toml` among it, code that got loose there could have a crawl do
+    for it what it cannot do itself. With `makes_index` there is a folder for the index, which it cannot make.
+    """
+    collections = list(map(CollectionFolder, folders))
+    for collection in collections:
+        make_log_readable(collection.ledger_path)
+    if makes_index:
+        make_index_folders(*folders)
+    return Rights(folders, tuple(collection.index_folder for collection in collections))
+
+
+def make_index_folders(*folders: Path) -> None:
+    for collection in map(CollectionFolder, folders):
+        if collection.is_collection():
+            with suppress(StorageError):  # whoever writes there is told
+                make_folder(collection.index_folder)
 
 
 def names_of(collections: Sequence[CollectionFolder]) -> list[str]:

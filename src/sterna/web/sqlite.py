@@ -4,22 +4,91 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sterna.errors import StorageError
 
 BUSY_MS = 10_000
+_PRIMARY = 0xFF  # of an error code of SQLite
+
+
+class _AtRest(sqlite3.Connection):
+    """Reads a file without the log by which a writer would notice; close() raises if the file was changed."""
+
+    stamp: tuple[int, ...] = ()
+    path: Path
+
+    def close(self) -> None:
+        stamp, self.stamp = self.stamp, ()
+        super().close()
+        if stamp and stamp != _stamp(self.path):
+            raise sqlite3.OperationalError("another process wrote it meanwhile: run the same command again")
 
 
 def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
-    """A connection for one thread at a time; a writer creates the file if needed."""
-    mode = "rwc" if not is_reader else "ro&immutable=1" if _is_at_rest(path) else "ro"
+    """A connection for one thread at a time; a writer creates the file if needed.
+
+    A reader needs the log beside the file, or to create one. Where it can do neither, as in a folder that it
+    may only read or in a confined process, the file is complete, and is read as it is.
+    """
+    if not is_reader:
+        return _opened(path, "rwc")
+    stamp = _stamp(path)
+    connection = _opened(path, "ro")
+    try:
+        # SQLite opens its files now, and the log stays until this connection is closed.
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & _PRIMARY not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            return connection  # its user is told what is wrong
+        if _has_log(path):
+            return connection
+        connection.close()
+        resting = _opened(path, "ro&immutable=1", kind=_AtRest)
+        assert isinstance(resting, _AtRest)
+        resting.path, resting.stamp = path, stamp
+        return resting
+    return connection
+
+
+def _opened(
+    path: Path, mode: str, *, kind: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=kind,
     )
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     return connection
+
+
+def _has_log(path: Path) -> bool:
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Differs after a change of the file itself; what is in a log alone is no change."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return (-1,)
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def make_log_readable(path: Path) -> None:
+    """For readers that can create nothing: a log needs its index, even an empty one, to be read."""
+    index = path.with_name(f"{path.name}-shm")
+    if _has_log(path) and not os.path.lexists(index):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with suppress(OSError):  # the folder may only be read
+            os.close(os.open(index, flags, path.stat().st_mode & 0o666))
 
 
 def keep_log(connection: sqlite3.Connection) -> None:
@@ -34,17 +103,6 @@ def keep_log(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
         else:
             return
-
-
-def _is_at_rest(path: Path) -> bool:
-    """True if SQLite cannot create the log that it reads by, and the file is complete without one."""
-    log = path.with_name(f"{path.name}-wal")
-    shared = path.with_name(f"{path.name}-shm")
-    try:
-        has_log = log.stat().st_size > 0 or shared.exists()
-    except FileNotFoundError:
-        has_log = False
-    return not has_log and not os.access(path.parent, os.W_OK, effective_ids=True)
 
 
 def version_of(connection: sqlite3.Connection) -> int:

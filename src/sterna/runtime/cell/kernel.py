@@ -87,7 +87,8 @@ class _PathBeneath(ctypes.Structure):
 def restrict_by_landlock(*, readable: Iterable[Path] = (), writable: Iterable[Path] = ()) -> None:
     """Takes from this thread, and those it starts, all rights that Landlock controls, if there is any.
 
-    Files and folders that are named, and exist, stay readable or writable with all that is below them.
+    Files and folders that are named, and exist, stay readable or writable with all that is below them. A link
+    that is named as writable gives no rights: it may lead anywhere.
     """
     version = landlock_abi()
     if not version:
@@ -103,20 +104,23 @@ def restrict_by_landlock(*, readable: Iterable[Path] = (), writable: Iterable[Pa
         for path in readable:
             _allow(ruleset, path, _READ)
         for path in writable:
-            _allow(ruleset, path, wanted.files & ~_NEVER_MAKE)
+            _allow(ruleset, path, wanted.files & ~_NEVER_MAKE, follow=False)
         call(_LANDLOCK_RESTRICT_SELF, ruleset, 0)
     except OSError as error:
         raise JailError(f"cannot sandbox a process: Landlock failed ({error.strerror})") from error
     os.close(ruleset)
 
 
-def _allow(ruleset: int, path: Path, rights: int) -> None:
+def _allow(ruleset: int, path: Path, rights: int, *, follow: bool = True) -> None:
     try:
-        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        parent = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     except OSError:
         return  # what is not there, or closed to us, needs no right
     try:
-        if not stat.S_ISDIR(os.fstat(parent).st_mode):
+        mode = os.fstat(parent).st_mode
+        if stat.S_ISLNK(mode):
+            return
+        if not stat.S_ISDIR(mode):
             rights &= _OF_A_FILE
         rule = _PathBeneath(rights, parent)
         call(_LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_PATH_BENEATH, ctypes.addressof(rule), 0)

@@ -43,7 +43,8 @@ class Database:
     def close(self) -> None:
         self.lookup.close()
         self._checkpoints.close()
-        self.connection.close()
+        with self._translated():  # a reader is told if what it read was changed
+            self.connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
