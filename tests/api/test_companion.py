@@ -175,6 +175,14 @@ def test_last_words_of_one_that_breaks_are_told(run: Callable[..., None], told: 
     assert "(exit code 1: RuntimeError: out of order)" in warning
 
 
+def test_note_is_told_once_and_says_nothing_of_how_it_ends(run: Callable[..., None], told: Told) -> None:
+    note = '{"note": "not confined: the kernel has no Landlock"}'
+    run(f"print({note!r}); print({note!r}, flush=True); raise RuntimeError('out of order')")
+    first, last = told.warnings
+    assert first == "not confined: the kernel has no Landlock"
+    assert "(exit code 1: RuntimeError: out of order)" in last
+
+
 def test_program_that_cannot_be_started_is_one_warning(
     told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sterna.archive.frames import frames_of, packed, read_table, table_of, unpacked
+from sterna.archive.frames import FRAME_BYTES, frames_of, packed, read_table, table_of, unpacked
 from sterna.errors import StorageError
 
 
@@ -137,3 +137,12 @@ def test_messages_have_paths_and_nothing_else_of_python() -> None:
     assert unpacked(packed({"a": Path("/c/x")}), dict[str, Path]) == {"a": Path("/c/x")}
     with pytest.raises(TypeError):
         packed(object())
+
+
+def test_frames_are_bounded_also_where_few_rows_have_nearly_all_the_bytes() -> None:
+    long = FRAME_BYTES // 2
+    texts = ["x" * long if 40 <= number < 48 else "" for number in range(1_000)]
+    table = pa.table({"text": texts, "number": range(1_000)})
+    found = list(frames_of([table, table.slice(0, 0)]))
+    assert max(map(len, found)) < FRAME_BYTES * 1.1
+    assert pa.concat_tables(map(read_table, found)).equals(table)

@@ -387,3 +387,13 @@ def test_hostile_texts_survive_a_segment(tmp_path: Path) -> None:
     (row,) = pq.read_table(store.path(segment.name)).to_pylist()
     assert row["title"] == hostile["title"]
     assert row["text"] == "\ufffd" + "\U0010ffff" * 1_000
+
+
+@pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", "..", ".", "", "a/b", "a\0b"])
+def test_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret").write_text("x")
+    store = SegmentStore(tmp_path / "c" / "segments")
+    for use in (store.path, store.remove, lambda name: list(store.rows(name, ["url"]))):
+        with pytest.raises(StorageError, match="is no name of a file in it"):
+            use(name)
+    assert (tmp_path / "secret").exists()

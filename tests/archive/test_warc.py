@@ -443,3 +443,12 @@ def test_whatever_was_committed_is_there_and_nothing_else(
     assert {path.name for path in folder.iterdir()} == files
     found = [record for name in sorted(files) for record in answers((folder / name).read_bytes())]
     assert sorted(record.headers["WARC-Target-URI"] for record in found) == sorted(committed)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_name_that_leads_elsewhere_is_refused(tmp_path: Path, is_open: bool) -> None:
+    (tmp_path / "secret.open").write_bytes(bytes(100))
+    store = WarcStore(tmp_path / "c" / "warc", software="s")
+    with pytest.raises(StorageError, match="is no name of a file in it"):
+        store.recover([WarcPosition("../../secret", 10, is_open=is_open)])
+    assert (tmp_path / "secret.open").read_bytes() == bytes(100)

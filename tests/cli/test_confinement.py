@@ -233,6 +233,28 @@ def test_command_says_in_one_line_that_the_kernel_cannot_confine_it(tmp_path: Pa
     )
 
 
+FOLLOWING_WITHOUT_LANDLOCK = """
+import sys
+from sterna import cli
+from sterna.runtime.cell import kernel
+kernel.landlock_abi = lambda: 0
+sys.argv = ["sterna", "follow", "index", sys.argv[1]]
+cli.run()
+"""
+
+
+def test_follower_reports_to_its_crawl_that_the_kernel_cannot_confine_it(
+    collection: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(collection, tmp_path / "c"))
+    words = [sys.executable, "-c", FOLLOWING_WITHOUT_LANDLOCK, str(folder)]
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True
+    )
+    first, *_ = map(json.loads, done.stdout.splitlines())
+    assert first["note"].startswith(f"not confined to {folder}: the kernel has no Landlock")
+
+
 # Runs a command whose confinement tells how many threads there are by then, and which parsers are loaded.
 WATCHED = """
 import os, sys
