@@ -400,3 +400,15 @@ def test_reading_changes_nothing_but_the_index(
     before = files()
     assert sterna_process(words[0], str(folder), *words[1:]).returncode == 0
     assert files() == before
+
+
+def test_temporary_files_of_commands_do_not_pile_up(
+    collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for _ in range(3):
+        assert sterna_process("query", str(collection), "SELECT 1").returncode == 0
+    (ours,) = tmp_path.iterdir()
+    (last,) = ours.iterdir()  # which it cannot remove itself
+    assert ours.stat().st_mode & 0o077 == 0
+    assert list(last.iterdir()) == []

@@ -87,7 +87,7 @@ async def crawl(collection: CollectionFolder, options: Options, *, run: Run, pro
     with (
         collection.open_for_crawl(),
         closing(SqliteLedger(collection.ledger_path)) as ledger,
-        _reader_of(collection.segments_folder) as confined,
+        reader_of(collection.segments_folder) as confined,
         ThreadPoolExecutor(1) as thread,
     ):
         collection.claim(ledger)
@@ -97,7 +97,7 @@ async def crawl(collection: CollectionFolder, options: Options, *, run: Run, pro
 
 
 @contextmanager
-def _reader_of(folder: Path) -> Iterator[Confined]:
+def reader_of(folder: Path) -> Iterator[Confined]:
     """What reads the segments of earlier runs; at the end no thread waits for a process that hangs."""
     confined = Confined(folder, most_bytes=MOST_FRAME_BYTES)
     try:
