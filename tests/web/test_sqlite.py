@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -156,6 +157,15 @@ def test_writer_that_comes_after_a_reader_at_rest_is_noticed_once_it_changes_the
     with closing(writer_of(path)) as writer:
         add_row(writer)
     assert "another process wrote it meanwhile" in reader.close()
+
+
+def test_reader_waits_for_a_writer_that_is_removing_the_log(reader: Reader, path: Path) -> None:
+    log = path.with_name(f"{path.name}-wal")
+    log.write_bytes(b"what was copied into the file")  # its index is gone already
+    remover = threading.Timer(0.3, log.unlink)
+    remover.start()
+    assert reader.once() == 1
+    remover.join()
 
 
 @pytest.mark.parametrize("has_index", [True, False])

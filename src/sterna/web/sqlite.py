@@ -10,6 +10,7 @@ from pathlib import Path
 from sterna.errors import StorageError
 
 BUSY_MS = 10_000
+_GOING_SECONDS = 1.0
 _PRIMARY = 0xFF  # of an error code of SQLite
 
 
@@ -34,21 +35,33 @@ def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
     """
     if not is_reader:
         return _opened(path, "rwc")
+    deadline = time.monotonic() + _GOING_SECONDS
+    while True:
+        connection = _opened(path, "ro")
+        try:
+            # SQLite opens its files now, and the log stays until this connection is closed.
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        except sqlite3.DatabaseError as error:
+            has_no_log = error.sqlite_errorcode & _PRIMARY in (
+                sqlite3.SQLITE_CANTOPEN,
+                sqlite3.SQLITE_READONLY,
+            )
+            if has_no_log and not _has_log(path):
+                connection.close()
+                return _at_rest(path)
+            if has_no_log and time.monotonic() < deadline:  # a writer that ends removes the log's index first
+                connection.close()
+                time.sleep(0.01)
+                continue
+            # Whoever uses the connection is told what is wrong.
+        return connection
+
+
+def _at_rest(path: Path) -> sqlite3.Connection:
     stamp = _stamp(path)
-    connection = _opened(path, "ro")
-    try:
-        # SQLite opens its files now, and the log stays until this connection is closed.
-        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & _PRIMARY not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-            return connection  # its user is told what is wrong
-        if _has_log(path):
-            return connection
-        connection.close()
-        resting = _opened(path, "ro&immutable=1", kind=_AtRest)
-        assert isinstance(resting, _AtRest)
-        resting.path, resting.stamp = path, stamp
-        return resting
+    connection = _opened(path, "ro&immutable=1", kind=_AtRest)
+    assert isinstance(connection, _AtRest)
+    connection.path, connection.stamp = path, stamp
     return connection
 
 
