@@ -17,7 +17,7 @@ from tests.servers.pages import PageServer, linking
 
 from sterna.home.progress import Summary
 from sterna.model import Robots
-from sterna.runtime import handler, runtime, visit
+from sterna.runtime import handler, qualification, runtime, visit
 from sterna.runtime.readers import Readers
 from sterna.web.urls import DEFAULT_DROP_PARAMS, MAX_URL_LENGTH
 
@@ -122,7 +122,7 @@ def test_all_misdeeds_at_once_harm_nobody_else(tmp_path: Path, server: HostileSe
 def test_fault_of_ours_at_one_site_costs_no_other_site(
     tmp_path: Path, server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = visit.qualify
+    ask = qualification.qualify
 
     async def stumble(site: str, *given: Any, **more: Any) -> Robots:
         if ELSEWHERE in site:
