@@ -12,7 +12,8 @@ SternaError                 base of all errors that Sterna raises; the text is o
  │    └── LedgerLost        its ledger is missing, empty, older or of another collection: `sterna repair`
  ├── StorageError           disk error: full, read-only, damaged
  │    ├── IndexUnusable     search index missing, damaged or of another version; names the command to run
- │    └── DamagedSegment    a segment is missing or damaged; `path` names it
+ │    ├── DamagedSegment    a segment is missing or damaged; `path` names it
+ │    └── VisitDamaged      the files of a visit at a host are damaged, incomplete or of another version
  ├── QueryError             DuckDB rejected a query
  │    └── UnknownTable      it names a table that the collection does not have, or not yet
  ├── ParcelRefused          intake refused a parcel: its lease is no longer in force
@@ -100,6 +101,9 @@ class DamagedSegment(StorageError):
         )
         self.path = path
         self.reason = reason
+
+
+class VisitDamaged(StorageError): ...
 
 
 class QueryError(SternaError): ...

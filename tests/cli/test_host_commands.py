@@ -1,6 +1,7 @@
 """`sterna host` as its owner meets it: what it says, what it refuses, how it ends; and the base install."""
 
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -74,6 +75,18 @@ def test_host_listens_on_a_unix_socket(tmp_path: Path) -> None:
         assert path.is_socket()
     with running(tmp_path, "--listen", f"unix:{path}"):  # what the killed one left does not matter
         pass
+
+
+def test_socket_on_which_another_process_listens_is_left_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    words = ("--site", SITE, "--keys", tmp_path / "keys", "--state", tmp_path / "state")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        result = sterna("host", "run", *words, "--listen", f"unix:{path}")
+        assert result.returncode == 2
+        assert "is in use by another process" in result.stderr
+        assert path.is_socket()
 
 
 def test_host_warns_where_no_web_server_answers(tmp_path: Path) -> None:

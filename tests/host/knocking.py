@@ -122,6 +122,10 @@ class Stream:
             if until and any(isinstance(each, until) for each in new):
                 return
 
+    def check_end(self) -> None:
+        """WireError if the stream was cut off."""
+        self._reader.finish()
+
     async def close(self) -> None:
         """The client goes away."""
         await self.reply.body.aclose()  # type: ignore[union-attr]

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import AsyncIterator
 from functools import partial
@@ -13,9 +14,11 @@ import pytest
 from tests.host.knocking import NAME, SITE, Home, Stream, limits_of, open_home, problem_in, send
 
 from sterna.errors import Refused
+from sterna.host.files import lock
 from sterna.host.keyring import ALLOWED
 from sterna.host.policy.policy import Policy
 from sterna.host.visiting import reception
+from sterna.host.visiting.reception import LIVE_LOCK
 from sterna.model import Budget, Crawler, Program, Source, Target
 from sterna.runtime.engine.client import Engines
 from sterna.transport.interface import Call, Op
@@ -354,6 +357,20 @@ async def test_live_host_streams_and_keeps_nothing(tmp_path: Path) -> None:
 
 def kept_in(folder: Path) -> list[Path]:
     return [path for path in folder.glob("state/live-*/*/*") if path.is_file()]
+
+
+async def test_what_a_live_host_left_is_deleted_unless_its_process_may_live_in_another_container(
+    tmp_path: Path,
+) -> None:
+    state, no_process = tmp_path / "state", 2**22 + 1  # above the kernel's largest number
+    for name in (f"live-{no_process}", f"live-{no_process}-aa", f"live-{no_process}-bb"):
+        (state / name / "visit").mkdir(parents=True)
+    held = lock(state / f"live-{no_process}-bb" / LIVE_LOCK)
+    async with open_home(tmp_path, is_live_only=True) as home:
+        await home.visit(send())
+        assert [path.name for path in state.glob(f"live-{no_process}*")] == [f"live-{no_process}-bb"]
+    assert held is not None
+    os.close(held)
 
 
 async def test_live_hosts_share_their_places(tmp_path: Path) -> None:

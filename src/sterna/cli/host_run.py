@@ -260,6 +260,17 @@ def _tell(line: str) -> None:
         say(line)
 
 
+def _answers(path: Path) -> bool:
+    """True if a process listens on the socket."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(1.0)
+        try:
+            line.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        return True
+
+
 def _listener(flag: str, written: str) -> socket.socket:
     """A listening socket; raises UsageError for an invalid or unavailable address."""
     if not written.startswith("unix:"):
@@ -268,6 +279,8 @@ def _listener(flag: str, written: str) -> socket.socket:
     try:
         with suppress(FileNotFoundError):
             if stat.S_ISSOCK(path.stat().st_mode):
+                if _answers(path):
+                    raise UsageError(f"{flag} {written} is in use by another process: name another path")
                 path.unlink()  # left behind by a host that was killed
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))

@@ -89,6 +89,8 @@ class Service:
         wall: Callable[[], float] = time.time,
         commons: Commons | None = None,
     ) -> None:
+        if not is_live_only:
+            _refuse_other_site(config)
         self._config = config
         self._successions = successions
         self._workshop = workshop
@@ -122,10 +124,17 @@ class Service:
         self._shelf: Shelf | None = None
 
     async def restore(self) -> None:
-        """Goes on with the visits that an earlier process left; to be called before any call is answered."""
+        """Goes on with the visits that an earlier process left; to be called before any call is answered.
+
+        StorageError if they cannot be listed: the host must not begin others in their place.
+        """
         folder = self._config.state / VISITS
-        if not self._premises.is_live_only and folder.is_dir() and any(folder.iterdir()):
-            await self._receive().visits.restore()
+        if not self._premises.is_live_only and folder.is_dir():
+            from sterna.host.visiting.leftovers import clear_aside, visits_left  # noqa: PLC0415
+
+            await asyncio.to_thread(clear_aside, self._config.state)
+            if await asyncio.to_thread(visits_left, folder):
+                await self._receive().visits.restore()
         await self._dismiss()
 
     async def respond(self, request: HostRequest) -> Reply:
@@ -433,6 +442,15 @@ def offer_of(
         succession=tuple(each.text for each in successions),
         max_age=OFFER_SECONDS,
     )
+
+
+def _refuse_other_site(config: HostConfig) -> None:
+    """UsageError if the folder of state keeps visits of another site."""
+    folder = config.state / VISITS
+    if folder.is_dir():
+        from sterna.host.visiting.leftovers import refuse_other_site  # noqa: PLC0415
+
+        refuse_other_site(folder, config.site)
 
 
 def _platform_of(config: HostConfig, *, is_live_only: bool) -> dict[str, str]:

@@ -38,6 +38,7 @@ class Sites:
     def __init__(self, services: Sequence[Service]) -> None:
         """ConfigError if two are of the same site."""
         self._services = services
+        # Changed by restore().
         self._addresses = [(address, each) for each in services for address in addresses_of(each.config)]
         sites = [each.config.site for each in services]
         if twice := sorted({site for site in sites if sites.count(site) > 1}):
@@ -52,11 +53,13 @@ class Sites:
         return next(iter(found.values())) if len(found) == 1 else None
 
     async def restore(self) -> None:
+        """One whose visits cannot be listed is not served; the other sites are."""
         for each in self._services:
             try:
                 await each.restore()
-            except SternaError as error:  # the other sites are served all the same
-                _log.error("%s: cannot go on with its visits: %s", each.config.site, error)
+            except SternaError as error:
+                _log.error("left out: %s: cannot go on with its visits: %s", each.config.site, error)
+                self._addresses = [(address, its) for address, its in self._addresses if its is not each]
 
     async def respond(self, request: HostRequest) -> Reply:
         service = self.find(request.host, request.path)

@@ -59,15 +59,18 @@ async def test_record_that_was_cut_off_is_forgotten_and_written_again(tmp_path: 
 
 
 async def test_record_that_was_damaged_ends_what_counts(tmp_path: Path) -> None:
-    stay = await filled(Quarantine(tmp_path))
+    room = Quarantine(tmp_path / "waiting")
+    stay = await filled(room)
     stay.close()
-    file = tmp_path / "v1"
+    file = tmp_path / "waiting" / "v1"
     data = bytearray(file.read_bytes())
     data[20] ^= 1
     file.write_bytes(data)
-    again = await Quarantine(tmp_path).open("v1")
+    again = await room.open("v1")
     assert (again.last, list(again.parcels())) == (0, [])
     again.leave()
+    # Its host has deleted what was whole behind it.
+    assert (tmp_path / "aside" / "v1.from-0").read_bytes() == data
 
 
 async def test_file_of_another_version_is_set_aside_since_its_host_has_deleted_the_parcels(

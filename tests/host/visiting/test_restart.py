@@ -1,16 +1,20 @@
 """Visits survive a restart of their host: they go on with the next parcel, or wait for their home."""
 
 import asyncio
+import errno
+import os
 import shutil
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import zstandard
 from tests.host.knocking import (
     SITE,
     GatedSite,
@@ -22,8 +26,12 @@ from tests.host.knocking import (
     until,
 )
 
+from sterna.errors import StorageError, UsageError, WireError
+from sterna.host.config import HostConfig
 from sterna.host.policy.policy import DayCaps, HostLimits, Policy
-from sterna.host.visiting import logbook, overseer
+from sterna.host.service import Service
+from sterna.host.visiting import leftovers, logbook, overseer, room
+from sterna.host.visiting.leftovers import ASIDE
 from sterna.host.visiting.logbook import LOG, TALLY, Logbook
 from sterna.model import (
     Budget,
@@ -34,8 +42,10 @@ from sterna.model import (
     Source,
     Validator,
 )
+from sterna.web.clock import SystemClock
 from sterna.web.signature import digest_of
 from sterna.web.urls import fingerprint
+from sterna.wire.keys import Identity
 from sterna.wire.known import pack_known
 from sterna.wire.merkle import Tree, leaf_of
 from sterna.wire.orders import Kill, Look, Resume
@@ -375,9 +385,11 @@ def _name_more(folder: Path) -> None:
     (folder / TALLY).write_bytes(data)
 
 
-def _put_folder(folder: Path) -> None:
-    (folder / LOG).unlink()
-    (folder / LOG).mkdir()
+def _make_another_version(folder: Path) -> None:
+    """A log whose entries are whole, but of a form that this version does not know."""
+    payload = zstandard.compress(msgspec.msgpack.encode(["admission", "of another version"]))
+    digest = blake2b(payload, digest_size=16).digest()
+    (folder / LOG).write_bytes(len(payload).to_bytes(4, "big") + digest + payload)
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
@@ -385,26 +397,155 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "log is empty": lambda folder: (folder / LOG).write_bytes(b""),
     "log begins with something else": lambda folder: _flip(folder / LOG, 100),
     "log lost its end": _name_more,
+    "log is of another version": _make_another_version,
     "parcel is missing": lambda folder: (folder / "2").unlink(),
-    "a folder in its place": _put_folder,
 }
 
 
+def _files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_damaged_visit_costs_itself_only(tmp_path: Path, damage: str, caplog: Any) -> None:
+async def test_damaged_visit_costs_itself_only_and_is_set_aside(
+    tmp_path: Path, damage: str, caplog: Any
+) -> None:
     async with open_home(tmp_path, site=(site := GatedSite())) as home:
         await work(home, site, pages=3)
         await work(home, site, pages=0, visit="w2")  # the others wait at the gate
     (broken,) = (tmp_path / "state" / "visits").glob("*-v1")
     DAMAGES[damage](broken)
+    before = _files(broken)
     async with open_home(tmp_path, site=open_site(), before=home) as later:
         lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
         assert len(lines) == 1
         assert "v1 is lost" in lines[0]
         assert not broken.exists()
+        place = tmp_path / "state" / ASIDE / broken.name
+        assert str(place) in lines[0]
+        assert _files(place) == before
         reply, _ = await later.order(Look("v1"))
         assert problem_in(reply).name == "gone"
         assert together(await later.visit(Resume("w2", 1))) == Counter(PAGES)
+
+
+def _put_folder(folder: Path) -> None:
+    (folder / LOG).rename(folder / "kept")
+    (folder / LOG).mkdir()
+
+
+def _take_folder_away(folder: Path) -> None:
+    (folder / LOG).rmdir()
+    (folder / "kept").rename(folder / LOG)
+
+
+@pytest.mark.parametrize("number", [errno.EISDIR, errno.EMFILE, errno.EIO, errno.EACCES])
+async def test_visit_that_cannot_be_read_waits_for_the_next_start(
+    tmp_path: Path, number: int, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        first = await work(home, site, pages=3)
+    (folder,) = (tmp_path / "state" / "visits").iterdir()
+    before = _files(folder)
+    read = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path == folder / LOG:
+            raise OSError(number, os.strerror(number), str(path))
+        return read(path)
+
+    with monkeypatch.context() as patch:
+        if number == errno.EISDIR:
+            _put_folder(folder)
+        else:
+            patch.setattr(Path, "read_bytes", refuse)
+        async with open_home(tmp_path, site=open_site(), before=home) as later:
+            reply, _ = await later.order(Resume("v1", first.numbers[-1] + 1))
+            assert problem_in(reply).name == "busy"  # so that its home tries again
+            reply, _ = await later.order(send())
+            assert problem_in(reply).name == "busy"  # nothing is begun in its place
+        if number == errno.EISDIR:
+            _take_folder_away(folder)
+    assert _files(folder) == before
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "v1 waits for the next start" in line
+    assert os.strerror(number) in line
+    async with open_home(tmp_path, site=open_site(), before=home) as later:
+        assert together(first, await rest(later, first)) == Counter(PAGES)
+
+
+async def test_folder_of_visits_that_cannot_be_listed_keeps_the_host_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        await work(home, site, pages=3)
+
+    def refuse(path: Path) -> Any:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(StorageError, match=r"cannot read .*visits"):
+        async with open_home(tmp_path, site=open_site(), before=home):
+            pass
+
+
+async def test_host_of_another_site_refuses_to_start_and_touches_nothing(tmp_path: Path) -> None:
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        first = await work(home, site, pages=3)
+    state = tmp_path / "state"
+    before = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
+    config = HostConfig(site="http://other.test", state=state, keys=tmp_path / "keys")
+    with pytest.raises(UsageError, match=rf"keeps visits of {SITE}, not of http://other.test: .*--state"):
+        Service(config, identity=Identity.new(), clock=SystemClock())
+    assert {path: path.read_bytes() for path in state.rglob("*") if path.is_file()} == before
+    async with open_home(tmp_path, site=open_site(), before=home) as later:
+        assert together(first, await rest(later, first)) == Counter(PAGES)
+
+
+async def test_visit_that_was_never_taken_on_leaves_nothing(tmp_path: Path, caplog: Any) -> None:
+    async with open_home(tmp_path, site=(site := GatedSite())) as home:
+        await work(home, site, pages=3)
+    begun = tmp_path / "state" / "visits" / "f00-w2"
+    begun.mkdir()
+    (begun / f"{LOG}.new").write_bytes(b"half a l")
+    async with open_home(tmp_path, site=open_site(), before=home):
+        assert not begun.exists()
+    assert not (tmp_path / "state" / ASIDE).exists()
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+def test_what_is_set_aside_is_bounded_by_size_and_age(tmp_path: Path) -> None:
+    places = []
+    for number in range(4):
+        folder = tmp_path / "visits" / f"home-v{number}"
+        folder.mkdir(parents=True)
+        (folder / "1").write_bytes(bytes(50_000))
+        places.append(leftovers.set_aside(folder, most_bytes=120_000))
+        os.utime(places[-1], (number, number))
+    assert [place.exists() for place in places] == [False, False, True, True]
+    leftovers.clear_aside(tmp_path, now=leftovers.ASIDE_SECONDS + 2.5)
+    assert [place.exists() for place in places] == [False, False, False, True]
+
+
+async def test_stream_breaks_off_without_an_end_while_a_parcel_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its home tries again; "gone" would make it give the visit up."""
+    async with open_home(tmp_path, site=open_site()) as home:
+        whole = await home.visit(send())
+
+        def refuse(path: Path) -> bytes:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(room, "read_parcel", refuse)
+            reply, session = await home.order(Resume("v1", 1))
+            stream = Stream(reply, session)
+            await stream.read()
+            assert not stream.came
+            with pytest.raises(WireError, match="cut off"):
+                stream.check_end()
+        assert (await home.visit(Resume("v1", 1))).parcels == whole.parcels
 
 
 async def test_damaged_parcel_is_gone_and_the_host_goes_on(tmp_path: Path, caplog: Any) -> None:

@@ -17,6 +17,7 @@ import msgspec
 import zstandard
 
 from sterna.archive.disk import ASIDE, set_aside, storage_errors, sync_folder
+from sterna.archive.warc import cut_off
 from sterna.model import Parcel, Record
 
 MAX_BYTES = 1 << 30  # of all visits together: beyond it the crawlers are stopped
@@ -85,7 +86,7 @@ class HeldVisit:
         self.is_proven = False
 
     def begin(self) -> None:
-        """Opens the file, and truncates an incomplete record at its end.
+        """Opens the file; what follows the last whole record, incomplete or damaged, is set aside.
 
         A file of another version of Sterna is set aside: its host has deleted the parcels in it.
         """
@@ -107,7 +108,8 @@ class HeldVisit:
                 self.is_proven = data == _END
                 self.last = self.last if self.is_proven else _decoded(data).parcel.number
                 self.size_bytes = end
-            self._file.truncate(self.size_bytes)
+            if self._path.stat().st_size > self.size_bytes:
+                cut_off(self._path, self.size_bytes, into=self._aside)
 
     async def add(self, parcel: Parcel, size_bytes: int) -> None:
         """Returns when the parcel is on the disk."""

@@ -345,7 +345,7 @@ class HostedVisit:
 
         With `frees` a parcel is deleted as soon as it is written, for a host that keeps nothing. A home that
         understands them gets the visit's receipt and the owner's stop before its end. The caller counts what
-        it sends.
+        it sends. OSError if a parcel cannot be read now.
         """
         me = self._stream = object()
         self._news.set()
@@ -399,8 +399,9 @@ class HostedVisit:
         return [*([writer.receipt(receipt)] if takes_receipt else []), writer.end(self.ending)]
 
     async def _read(self, number: int) -> bytes | None:
+        """The parcel; None if it is gone or damaged. OSError if it cannot be read now."""
         try:
             return await self.spool.read(number)
-        except (StorageError, OSError) as error:
+        except StorageError as error:
             _log.error("visit %s: %s", self.visit.id, error)
             return None

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from sterna.errors import StorageError
+from sterna.errors import StorageError, VisitDamaged
 from sterna.host.files import append_private, open_private, write_private
 from sterna.host.visiting.progress import Progress, Step, advanced, progress_of
 from sterna.model import Record, Visit
@@ -73,6 +73,7 @@ class Saved(Record, frozen=True, kw_only=True):
 
 
 _Entry = Admission | Step | Progress | Verdict
+_MALFORMED = (ValueError, msgspec.MsgspecError, zstandard.ZstdError, RecursionError)
 _DECODER = msgspec.msgpack.Decoder(_Entry)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -86,6 +87,7 @@ class Logbook:
         # Changed by begin(), append() and read(), which hold the lock.
         self.size_bytes = 0
         self._rewrite_bytes = REWRITE_BYTES  # the size above which it is rewritten
+        self._may_be_torn = False  # an incomplete entry may lie behind these bytes
 
     def begin(self, admission: Admission) -> None:
         """Creates the log; StorageError if that fails."""
@@ -97,6 +99,9 @@ class Logbook:
         with self._lock:
             path = self._folder / LOG
             try:
+                if self._may_be_torn:
+                    os.truncate(path, self.size_bytes)
+                    self._may_be_torn = False
                 self.size_bytes = append_private(path, _packed(entry))
             except OSError as error:
                 raise StorageError(f"cannot write {path}: {error.strerror}") from error
@@ -115,7 +120,10 @@ class Logbook:
             raise StorageError(f"cannot write {self._folder / TALLY}: {error.strerror}") from error
 
     def read(self) -> Saved:
-        """What the log says; StorageError if it is damaged, or not of this version."""
+        """What the log says, to go on with it; an incomplete entry at the end does not count.
+
+        VisitDamaged if it is missing, damaged or of another version; StorageError if it cannot be read now.
+        """
         with self._lock:
             return self._read()
 
@@ -123,26 +131,34 @@ class Logbook:
         """The same, changing nothing, while another thread or process may be writing; the tally may lag."""
         return self._opened()[0]
 
+    def site(self) -> str:
+        """The site of the visit; "" if its log does not say so."""
+        try:
+            with (self._folder / LOG).open("rb") as file:
+                size, _ = _HEAD.unpack(head := file.read(_HEAD.size))
+                entries, _ = _entries(head + file.read(min(size, MAX_ENTRY_BYTES)))
+        except (OSError, struct.error, *_MALFORMED):
+            return ""
+        return entries[0].visit.site if entries and isinstance(entries[0], Admission) else ""
+
     def _read(self) -> Saved:
-        """An incomplete entry at the end, which a crash left, is cut off."""
-        saved, size, whole = self._opened()
-        if whole < size:
-            os.truncate(self._folder / LOG, whole)
-        self.size_bytes = whole
+        saved, self.size_bytes = self._opened()
+        self._may_be_torn = True  # by a crash; cut off only when something follows
         return saved
 
-    def _opened(self) -> tuple[Saved, int, int]:
-        """What the log says, its size, and the size of its whole entries."""
+    def _opened(self) -> tuple[Saved, int]:
+        """What the log says, and the size of its whole entries."""
         path = self._folder / LOG
-        tally = self._tally()  # before the log, which is never behind it then
         try:
-            data = path.read_bytes()
-            entries, whole = _entries(data)
-            return _summed(entries, tally=tally), len(data), whole
+            tally = self._tally()  # before the log, which is never behind it then
+            entries, whole = _entries(path.read_bytes())
+            return _summed(entries, tally=tally), whole
+        except FileNotFoundError:
+            raise VisitDamaged(f"{path} is missing") from None
         except OSError as error:
             raise StorageError(f"cannot read {path}: {error.strerror}") from error
-        except (ValueError, msgspec.MsgspecError, zstandard.ZstdError, RecursionError) as error:
-            raise StorageError(f"{path} is damaged: {error}") from error
+        except _MALFORMED as error:
+            raise VisitDamaged(f"{path} is damaged, or of another version of Sterna: {error}") from error
 
     def _tally(self) -> Tally:
         with suppress(FileNotFoundError, struct.error):
@@ -162,7 +178,7 @@ class Logbook:
     def _replace(self, *entries: _Entry) -> None:
         packed = b"".join(map(_packed, entries))
         write_private(self._folder / LOG, packed)
-        self.size_bytes = len(packed)
+        self.size_bytes, self._may_be_torn = len(packed), False
         self._rewrite_bytes = 2 * self.size_bytes + REWRITE_BYTES
 
 

@@ -4,7 +4,9 @@ The service loads this with the first order: it brings the runtime, which a gree
 """
 
 import asyncio
+import logging
 import os
+import secrets
 import shutil
 from collections.abc import AsyncIterator, Iterable
 from contextlib import ExitStack, aclosing
@@ -55,7 +57,10 @@ MAX_TIME = 1e12  # of a URL that waits, in seconds
 MAX_MARK_BYTES = 24  # that a known URL takes, with digest and likeness
 
 _LIVE = "live-"
+LIVE_LOCK = "lock"  # in the folder of a process that keeps no visits, as long as it lives
 _canonical = Canonical(())
+
+_log = logging.getLogger(__name__)
 
 
 class Reception:
@@ -67,9 +72,13 @@ class Reception:
         self._premises = premises
         self._workshop = workshop
         state = premises.config.state
-        folder = state / (f"{_LIVE}{os.getpid()}" if premises.is_live_only else VISITS)
+        folder = state / VISITS
+        self._lock: int | None = None  # shows other processes that the folder of this one is in use
         if premises.is_live_only:
             _sweep_live(state)
+            # The number of a process alone is not unique: containers may share the folder of state.
+            folder = state / f"{_LIVE}{os.getpid()}-{secrets.token_hex(4)}"
+            self._lock = lock(folder / LIVE_LOCK)
         self.visits = Visits(premises, workshop, folder=folder, receipts=receipts)
         self._overseeing = asyncio.create_task(Overseer(premises, self.visits, meter).run())
         self._has_jail: bool | None = None  # set by _can_jail(); None: not tried yet
@@ -120,6 +129,8 @@ class Reception:
         self._overseeing.cancel()
         await asyncio.wait({self._overseeing})
         await self.visits.close()
+        if self._lock is not None:
+            os.close(self._lock)
         await self._workshop.aclose()
 
     async def _begin(self, order: Send, *, session: Session, terms: Terms) -> HostedVisit:
@@ -163,17 +174,25 @@ class Reception:
                     async for chunk in chunks:
                         hosted.count_sent(len(chunk))
                         yield chunk
+            except OSError as error:  # the stream ends as if the line were cut: home tries again later
+                _log.error("visit %s: cannot read a parcel: %s", hosted.visit.id, error)
             finally:
                 if self._premises.is_live_only:  # the process may live on, as that of a WSGI server does
                     self.visits.drop(hosted)
 
 
 def _sweep_live(folder: Path) -> None:
-    """Deletes what CGI processes left that the web server killed."""
+    """Deletes what CGI processes left that the web server killed.
+
+    A process that cannot be seen may be one of another container: it holds its lock.
+    """
     for path in folder.glob(f"{_LIVE}*"):
-        pid = path.name.removeprefix(_LIVE)
+        pid = path.name.removeprefix(_LIVE).partition("-")[0]
         if pid.isdigit() and not Path("/proc", pid).exists():
-            shutil.rmtree(path, ignore_errors=True)
+            descriptor = lock(path / LIVE_LOCK)
+            if descriptor is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(descriptor)
 
 
 def take_slot(folder: Path, count: int) -> int:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from sterna.errors import Refused, StorageError
+from sterna.errors import Refused, StorageError, VisitDamaged
 from sterna.host.files import make_folder, write_private
 from sterna.host.policy.policy import HostLimits
 from sterna.host.visiting.logbook import Logbook, Saved
@@ -190,23 +190,29 @@ class Spool:
         self._log_bytes = size
 
     def reload(self, saved: Saved) -> None:
-        """Finds the parcels that an earlier process left; StorageError if one of them is missing."""
-        progress = saved.progress
-        numbers = sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
+        """Finds the parcels that an earlier process left; OSError if they cannot be read.
+
+        VisitDamaged, with nothing changed, if one of them is missing.
+        """
+        progress, surplus = saved.progress, list[int]()
+        numbers = sorted(int(path.name) for path in self.folder.iterdir() if _is_number(path.name))
         if numbers and numbers[-1] == progress.number + 1:  # not in the log, so it was never sent
-            self._path(numbers.pop()).unlink()
-        self.last, self.total_bytes = progress.number, progress.total_bytes
+            surplus.append(numbers.pop())
         while numbers and numbers[0] <= saved.tally.acknowledged:
-            self._path(numbers.pop(0)).unlink()  # a loss of power had undone its deletion
-        self.acknowledged = numbers[0] - 1 if numbers else self.last
-        if numbers != list(range(self.acknowledged + 1, self.last + 1)):
-            raise StorageError(f"{self.folder} is damaged: it has not all parcels up to {self.last}")
-        for number in numbers:
-            self._take(number, self._path(number).stat().st_size - DIGEST_BYTES)
+            surplus.append(numbers.pop(0))  # a loss of power had undone its deletion
+        acknowledged = numbers[0] - 1 if numbers else progress.number
+        if numbers != list(range(acknowledged + 1, progress.number + 1)):
+            raise VisitDamaged(f"{self.folder} is damaged: it has not all parcels up to {progress.number}")
+        sizes = {number: self._path(number).stat().st_size - DIGEST_BYTES for number in numbers}
+        for number in surplus:
+            self._path(number).unlink()
+        self.last, self.total_bytes, self.acknowledged = progress.number, progress.total_bytes, acknowledged
+        for number, size in sizes.items():
+            self._take(number, size)
         self.count_log()
 
     async def read(self, number: int) -> bytes | None:
-        """The parcel; None if it is no longer kept. StorageError if it is damaged."""
+        """The parcel; None if it is no longer kept. VisitDamaged if it is damaged, OSError if unreadable."""
         if number not in self._sizes:
             return None
         read = read_parcel if self.log else Path.read_bytes
@@ -244,11 +250,15 @@ class Spool:
         return self.folder / str(number)
 
 
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit()
+
+
 def read_parcel(path: Path) -> bytes:
-    """A parcel of a host that keeps its visits; StorageError if it is damaged."""
+    """A parcel of a host that keeps its visits; VisitDamaged if it is damaged."""
     data = path.read_bytes()
     if _digest(data[DIGEST_BYTES:]) != data[:DIGEST_BYTES]:
-        raise StorageError(f"{path} is damaged")
+        raise VisitDamaged(f"{path} is damaged")
     return data[DIGEST_BYTES:]
 
 

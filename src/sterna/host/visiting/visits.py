@@ -9,13 +9,14 @@ from pathlib import Path
 
 import msgspec
 
-from sterna.errors import JailError, Refused, SternaError, StorageError, WireError
+from sterna.errors import JailError, Refused, SternaError, StorageError, VisitDamaged, WireError
 from sterna.host.owner.receipts import Receipts
 from sterna.host.policy.policy import LoadRules
 from sterna.host.policy.terms import LATE_SECONDS, Terms, outside
 from sterna.host.premises import Premises
 from sterna.host.site.source import ShieldedFetcher
 from sterna.host.visiting.hosted import HostedVisit
+from sterna.host.visiting.leftovers import never_began, set_aside, visits_left
 from sterna.host.visiting.logbook import Admission, Saved
 from sterna.host.visiting.room import RETRY_SECONDS, DiskSpace, Slots, Spool
 from sterna.host.visiting.workshop import Workshop, redirect_rules
@@ -48,6 +49,7 @@ class Visits:
         # Changed in the loop's thread, by begin() and _forget().
         self._visits: dict[tuple[str, str], HostedVisit] = {}
         self._tasks: dict[HostedVisit, asyncio.Task[None]] = {}
+        self._unread: set[str] = set()  # folders of visits that this process could not take up; by restore()
         self._killing: set[asyncio.Task[None]] = set()  # by the owner; changed by kill_all()
         self._is_closing = False  # set by stop() and close()
         self._has_garbage = False  # visits have ended since memory was last given back
@@ -64,7 +66,7 @@ class Visits:
             "visit-taken", **names, agent=visit.etiquette.outside_agent, pages=visit.budget.pages
         )
         # Two homes may give their visits the same name.
-        spool = self._spool(self._folder / f"{home.id}-{visit.id}")
+        spool = self._spool(self._folder / _name(home, visit.id))
         hosted = HostedVisit(
             visit,
             home=home.text,
@@ -89,27 +91,52 @@ class Visits:
         return Spool(folder, most_bytes=most, space=self._space, is_kept=is_kept)
 
     async def restore(self) -> None:
-        """Goes on with the visits that an earlier process left; one that is damaged is deleted."""
-        folders = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
-        for folder in folders:
+        """Goes on with the visits that an earlier process left; StorageError if they cannot be listed.
+
+        One that is damaged is set aside. One that cannot be read now stays for the next start.
+        """
+        for folder in await asyncio.to_thread(visits_left, self._folder):
             try:
-                spool = self._spool(folder)
-                assert spool.log
-                hosted = self._reload(spool, await asyncio.to_thread(spool.log.read))
-            except (StorageError, OSError, ValueError, WireError) as error:
-                _log.error("visit %s is lost: %s", folder.name, error)
-                self._premises.notes.note("visit-lost", folder=folder.name, why=str(error))
-                await asyncio.to_thread(_delete, folder)
+                hosted = await self._take_up(folder)
+            except (VisitDamaged, ValueError, WireError) as error:
+                await self._put_aside(folder, error)
+            except (StorageError, OSError) as error:
+                self._leave(folder, error)
             else:
                 self._premises.notes.note("visit-restored", **hosted.names, parcels=hosted.spool.last)
         if count := len(self._visits):
             self._premises.announce(f"{count} visit{'s' * (count != 1)} of an earlier run kept")
 
+    async def _take_up(self, folder: Path) -> HostedVisit:
+        spool = self._spool(folder)
+        assert spool.log
+        saved = await asyncio.to_thread(spool.log.read)
+        if saved.admission.visit.site != self._premises.config.site:  # it came here since the host began
+            raise StorageError(f"it belongs to another site, {saved.admission.visit.site}")
+        return self._reload(spool, saved)
+
+    async def _put_aside(self, folder: Path, why: Exception) -> None:
+        if await asyncio.to_thread(never_began, folder):
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            return
+        try:
+            most_bytes = self._premises.limits.kept_bytes_total
+            place = await asyncio.to_thread(set_aside, folder, most_bytes=most_bytes)
+        except (StorageError, OSError) as error:
+            self._leave(folder, error)
+            return
+        advice = f"its files are kept in {place}: delete them, or put them back with what they lack"
+        _log.error("visit %s is lost (%s); %s", folder.name, why, advice)
+        self._premises.notes.note("visit-lost", folder=folder.name, why=str(why), aside=str(place))
+
+    def _leave(self, folder: Path, why: Exception) -> None:
+        self._unread.add(folder.name)
+        _log.warning("visit %s waits for the next start, which tries again: %s", folder.name, why)
+        self._premises.notes.note("visit-unread", folder=folder.name, why=str(why))
+
     def _reload(self, spool: Spool, saved: Saved) -> HostedVisit:
         admission, premises = saved.admission, self._premises
         visit = admission.visit
-        if visit.site != premises.config.site:
-            raise StorageError(f"it belongs to another site, {visit.site}")
         spool.reload(saved)
         terms = premises.terms(admission.home)
         name, load = (terms.name, terms.load) if terms else (admission.name, LoadRules())
@@ -142,6 +169,7 @@ class Visits:
         under_way = self.under_way()
         if (home.text, visit.id) in self._visits:
             raise Refused("replayed", f"visit {visit.id} is here: resume it, or choose another name")
+        self._check_unread(home, visit.id)
         here = [each for each in under_way if each.state != "waiting"]
         if self._is_closing or len(here) >= limits.crawlers_at_once + limits.queue:
             raise Refused("busy", "the queue is full", retry_after=RETRY_SECONDS)
@@ -188,9 +216,16 @@ class Visits:
         """The visit that this home sent; Refused if it is not here, or another home's."""
         hosted = self._visits.get((home, visit))
         if hosted is None:
+            self._check_unread(PublicKey.parse(home), visit)
             raise Refused("gone", f"there is no visit {visit} of yours")
         hosted.hear()
         return hosted
+
+    def _check_unread(self, home: PublicKey, visit: str) -> None:
+        """Refused for now if the visit lies here, but could not be read when the host started."""
+        if _name(home, visit) in self._unread:
+            detail = f"visit {visit} cannot be read until the host's owner has mended its disk"
+            raise Refused("busy", detail, retry_after=RETRY_SECONDS)
 
     # -- early ends ----------------------------------------------------------------------------------------
 
@@ -444,8 +479,6 @@ async def _nothing() -> None:
     """The work of a visit that is over."""
 
 
-def _delete(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+def _name(home: PublicKey, visit: str) -> str:
+    """The folder of a visit."""
+    return f"{home.id}-{visit}"
