@@ -19,22 +19,31 @@ _INCOMPLETE = (h11.IDLE, h11.SEND_BODY)  # no request yet, or one whose body is 
 class _Protocol(H11Protocol):
     """Closes a connection whose request head is not complete in time: uvicorn would wait for ever.
 
-    If one address has too many connections without a complete request, the oldest of them are closed:
-    uvicorn would refuse everybody. The time for a body is the application's to bound.
+    If one address has too many connections without a complete request, the oldest of them are closed. If all
+    places are taken, so is one of those of all addresses: uvicorn would refuse everybody. The time for a body
+    is the application's to bound.
     """
 
     # Set for all connections of a server by make_server().
     head_seconds: float
+    most: int  # connections
     most_waiting: int
     # By address, the oldest first; changed by _watch() and _unwatch().
     waiting: "dict[str, dict[_Protocol, None]]"
+    # Of each connection; changed by the methods here alone.
     _head_due: asyncio.TimerHandle | None = None
+    _address = ""
+    _since = 0.0  # when it began to wait for its next request
+    _received_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._address = _address_of(self.client[0] if self.client else "")
+        self._make_room()
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        self._received_bytes += len(data)
         try:
             super().data_received(data)
         except h11.LocalProtocolError:  # garbage after a request whose response is being sent
@@ -60,17 +69,29 @@ class _Protocol(H11Protocol):
             self._stop_timer()
         elif self._head_due is None:  # one byte now and then does not extend the time
             self._head_due = self.loop.call_later(self.head_seconds, self._give_up)
-        others = self.waiting.setdefault(self._address(), {})
-        others.setdefault(self)
+        others = self.waiting.setdefault(self._address, {})
+        if self not in others:
+            others[self] = None
+            self._since = self.loop.time()
         if len(others) > self.most_waiting:
             next(iter(others))._give_up()
 
     def _unwatch(self) -> None:
         self._stop_timer()
-        others = self.waiting.get(self._address(), {})
+        others = self.waiting.get(self._address, {})
         others.pop(self, None)
         if not others:
-            self.waiting.pop(self._address(), None)
+            self.waiting.pop(self._address, None)
+
+    def _make_room(self) -> None:
+        """Closes a connection without a complete request, if this one takes the last place."""
+        if len(self.connections) < self.most:
+            return
+        waiting = [(each, len(others)) for others in self.waiting.values() for each in others]
+        if waiting:
+            victim, _ = min(waiting, key=_standing)
+            victim._give_up()
+            self.connections.discard(victim)  # now: more may come before its transport is closed
 
     def _stop_timer(self) -> None:
         if self._head_due:
@@ -82,10 +103,20 @@ class _Protocol(H11Protocol):
         if self.conn.their_state in _INCOMPLETE:
             self.transport.close()
 
-    def _address(self) -> str:
-        """The client's address, of IPv6 its network: one client may have all of it."""
-        host = self.client[0] if self.client else ""
-        return str(ip_network((host, 64), strict=False)) if ":" in host and "%" not in host else host
+
+def _standing(waiting: tuple[_Protocol, int]) -> tuple[bool, int, float]:
+    """Who is closed first: an incomplete head before a body, of the address that has most of them.
+
+    Of heads the oldest, so that a slow line has time for its own; of bodies the one of which least has come.
+    """
+    each, of_its_address = waiting
+    has_head = each.conn.their_state is not h11.IDLE
+    return has_head, -of_its_address, each._received_bytes if has_head else each._since
+
+
+def _address_of(host: str) -> str:
+    """The client's address, of IPv6 its network: one client may have all of it."""
+    return str(ip_network((host, 64), strict=False)) if ":" in host and "%" not in host else host
 
 
 class Server(uvicorn.Server):
@@ -100,7 +131,12 @@ def make_server(
     app: Any, *, head_seconds: float, connections: int, keep_alive_seconds: int, grace_seconds: int
 ) -> Server:
     """A server; `head_seconds` is the time for a request's head, `grace_seconds` for requests at its end."""
-    shared = {"head_seconds": head_seconds, "most_waiting": max(connections // SHARE, 1), "waiting": {}}
+    shared = {
+        "head_seconds": head_seconds,
+        "most": connections,
+        "most_waiting": max(connections // SHARE, 1),
+        "waiting": {},
+    }
     protocol = type("Protocol", (_Protocol,), shared)
     return Server(
         uvicorn.Config(
