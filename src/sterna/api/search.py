@@ -28,10 +28,12 @@ def bring_up(
     stop: threading.Event | None = None,
     show: Show = lambda done, total: nullcontext(),
 ) -> tuple[bool, int]:
-    """Indexes everything in the archive; False if `stop` was set, and the number of rows processed."""
-    stop = stop or threading.Event()
+    """Indexes everything in the archive; False if `stop` was set, and the number of rows processed.
+
+    Raises LedgerLost, and makes no index, if the collection has lost its ledger.
+    """
+    stop, snapshot = stop or threading.Event(), collection.snapshot()
     with Indexer(collection.index_folder, is_anew=is_anew) as indexer:
-        snapshot = collection.snapshot()
         total = count(snapshot.tables["page"], after=indexer.batch, upto=snapshot.batch)
         with show(lambda: indexer.pages, total):
             while indexer.batch < snapshot.batch and not stop.is_set():
@@ -56,7 +58,9 @@ def search(
 
 @contextmanager
 def open_searcher(*collections: CollectionFolder) -> Iterator[Searches]:
-    """What searches a collection, or several as one."""
+    """What searches a collection, or several as one; raises LedgerLost if one has lost its ledger."""
+    for each in collections:
+        each.check_ledger()
     with ExitStack() as stack:
         searchers = [stack.enter_context(Searcher(each.index_folder)) for each in collections]
         if len(searchers) == 1:
