@@ -216,9 +216,11 @@ class _Stream:
     async def chunks(self) -> AsyncIterator[bytes]:
         while True:
             if self._chunks:
-                chunk = self._chunks.popleft()
-                self._size -= len(chunk)
-                if self._is_paused and self._size <= BUFFERED_BYTES // 2:
+                # All of it at once: each piece costs its reader a hop to a thread, however small it is.
+                chunk = b"".join(self._chunks)
+                self._chunks.clear()
+                self._size = 0
+                if self._is_paused:
                     self._is_paused = False
                     self._multi.proceed(self._handle)
                 yield chunk
