@@ -89,6 +89,14 @@ def test_follower_that_comes_no_further_does_not_keep_the_crawl_from_its_end() -
     assert (follower.batch, follower.calls) == (0, [0, 1, 2, 3, 3])
 
 
+def test_what_is_left_at_the_end_names_the_command_that_does_it() -> None:
+    crawl, follower = Crawl(3), Recorder(step=0)
+    pursuit = crawl.pursuit(lambda: follower)
+    pursuit.by_hand = "sterna storage run c"
+    pursuit.run()
+    assert crawl.warnings == ["index: not complete; the rest is done by: sterna storage run c"]
+
+
 def test_stop_leaves_the_rest() -> None:
     crawl, follower = Crawl(100), Recorder(step=1)
     crawl.on_wait = lambda: crawl.stop.set() if crawl.batch == 5 else None

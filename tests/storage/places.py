@@ -1,6 +1,8 @@
 """The user's database, of either kind, as a test sees it."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,3 +48,10 @@ class PostgresPlace:
 
     def run(self, *statements: str) -> list[tuple[Any, ...]]:
         return self._server.run("postgres", f"SET search_path = {self._schema}", *statements)
+
+    @contextmanager
+    def locked(self, table: str) -> Iterator[None]:
+        """Another session holds a lock on the table, which even readers wait for."""
+        with self._server.connect("postgres") as connection, connection.transaction():
+            connection.execute(f"LOCK TABLE {self._schema}.{table} IN ACCESS EXCLUSIVE MODE".encode())
+            yield

@@ -14,7 +14,7 @@ from tests.storage.single import INSERT, QUERY, rules, sizes, wait_until
 from tests.storage.stock import SITE, Stock, page, pages
 
 from sterna.errors import JailError
-from sterna.storage import confined, sink
+from sterna.storage import confined, manager, sink
 
 
 @pytest.mark.parametrize("count", [5, 50], ids=["few", "many"])
@@ -285,6 +285,29 @@ def test_stop_returns_at_once_and_leaves_the_rest(stock: Stock, tmp_path: Path) 
     with stock.manager() as manager:
         manager.catch_up(stock.collection.snapshot(), stop=stop)
         assert manager.standings() == []
+
+
+@pytest.mark.servers
+def test_locked_table_is_told_once_and_its_rows_are_stored_when_it_is_free(
+    stock: Stock, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = PostgresPlace(postgres)
+    place.run("CREATE TABLE t (url TEXT, size INTEGER)")
+    stock.put(pages(0, 5))
+    stock.rules(rules(place.url))
+    warnings: list[str] = []
+    with stock.manager() as manager_, place.locked("t"), monkeypatch.context() as patch:
+        patch.setattr(manager, "HANGS_SECONDS", 0.5)
+        manager_.warn = warnings.append
+        stock.catch_up(manager_)
+        stock.catch_up(manager_)
+        (standing,) = manager_.standings()
+        assert (standing.state, standing.batch < standing.of) == ("down", True)
+        assert "does another session hold a lock" in standing.error
+        assert manager_.batch < 1  # so the process that runs it knows that something is left
+    assert [text.partition(": no progress")[0] for text in warnings] == ["storage: connection 'main'"]
+    (standing,) = stock.store()
+    assert (standing.state, standing.batch, sizes(place)) == ("ok", 1, [0, 1, 2, 3, 4])
 
 
 @pytest.mark.parametrize("deaths", [1, 3])

@@ -268,9 +268,12 @@ async def test_stream_in_chunks_of_one_byte_is_read_in_large_pieces() -> None:
     """Each piece costs home a hop to a thread: a host must not make one of every byte."""
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     count = 100_000
-    async with saying(head + b"1\r\na\r\n" * count + b"0\r\n\r\n") as url, transporting() as transport:
-        async with transport.exchange(url, HELLO) as reply:
-            pieces = [len(piece) async for piece in reply.chunks]
+    async with (
+        saying(head + b"1\r\na\r\n" * count + b"0\r\n\r\n") as url,
+        transporting() as transport,
+        transport.exchange(url, HELLO) as reply,
+    ):
+        pieces = [len(piece) async for piece in reply.chunks]
     assert sum(pieces) == count
     assert len(pieces) < count // 100
 

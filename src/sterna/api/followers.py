@@ -12,10 +12,11 @@ from typing import Protocol
 import msgspec
 
 from sterna.archive.manifest import Snapshot
-from sterna.errors import SternaError
+from sterna.errors import SternaError, command
 from sterna.home.folder import CollectionFolder
 
 INDEX, STORAGE = "index", "storage"
+_BY_HAND = {INDEX: ("index",), STORAGE: ("storage", "run")}
 LOOK_SECONDS = 0.5
 RETRY_SECONDS = 5.0  # after an error: another process may hold the index, or the disk may be full
 TELL_SECONDS = 1.0
@@ -58,6 +59,7 @@ class Pursuit:
     wait: Callable[[float], bool]  # that many seconds, or until the crawl is over; returns whether it is
     stop: threading.Event
     warn: Callable[[str], None]
+    by_hand: str = ""  # the command that does what is left at the end
     # All of these are changed by run(), in its thread, and read by others.
     follower: Follower | None = None
     is_broken: bool = False  # ended by an unexpected error
@@ -79,6 +81,8 @@ class Pursuit:
                     before = self.batch
                     is_behind = self._catch_up(stack)
                     if is_over and not (is_behind and self.batch > before):
+                        if is_behind and self.by_hand:
+                            self._tell(f"{self.name}: not complete; the rest is done by: {self.by_hand}")
                         break
                     is_over = self.wait(RETRY_SECONDS if self._trouble else LOOK_SECONDS)
         except Exception as error:
@@ -140,6 +144,7 @@ class Company:
             wait=self._over.wait,
             stop=self._stopped,
             warn=lambda text: say(Report(warning=text)),
+            by_hand=command(*_BY_HAND[name], collection.folder),
         )
         self._thread = threading.Thread(target=self._pursuit.run, daemon=True)
 

@@ -28,9 +28,10 @@ _IS_READER = "sterna_is_reader"
 _MAX_TEXT_CHARS = 300
 
 # Classes of SQLSTATE. Of a row: invalid value (22), constraint (23, 44), too large for an index (54), raised
-# by a trigger (P0). Of the server: connection (08), conflict (40), resources (53), shutdown (57).
+# by a trigger (P0). Of the server: connection (08), conflict (40), resources (53), a lock that was not had in
+# the time that the user sets (55), shutdown (57).
 _OF_ROWS = ("22", "23", "44", "54", "P0")
-_OF_SERVER = ("08", "40", "53", "57")
+_OF_SERVER = ("08", "40", "53", "55", "57")
 _WRONG_TYPE = "42804"  # of one value: that of another row may fit
 _SQLITE_OF_SERVER = ("BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "NOMEM", "PROTOCOL")
 

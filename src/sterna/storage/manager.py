@@ -82,6 +82,8 @@ class Manager:
         self._wanted = max(self._wanted, snapshot.batch)
         while not stop.is_set():
             self._look()
+            for worker in self._workers:
+                worker.report_if_hanging(self._wanted)
             self._board.write()
             if all(worker.is_settled(self._wanted) for worker in self._workers):
                 return
@@ -174,6 +176,7 @@ class Worker:
         self._beat = time.monotonic()
         self._rests = {sink.name: _Rest() for sink in self.sinks}
         self._rest = _Rest()  # of the database
+        self._was_reported = False  # as hanging; changed by report_if_hanging()
         self._snapshot: tuple[float, Snapshot] | None = None  # reused while there is work
         self._thread = threading.Thread(target=self._run, name=f"storage-{self.database.name}", daemon=True)
         self._thread.start()
@@ -193,8 +196,21 @@ class Worker:
 
     def is_settled(self, batch: int) -> bool:
         """True if this batch is stored, or cannot be stored now."""
-        hangs = time.monotonic() - self._beat > HANGS_SECONDS
-        return self._settled >= batch or hangs or not self.is_alive()
+        return self._settled >= batch or self._hangs or not self.is_alive()
+
+    @property
+    def _hangs(self) -> bool:
+        return time.monotonic() - self._beat > HANGS_SECONDS
+
+    def report_if_hanging(self, batch: int) -> None:
+        """Says once that the database does not answer; its rules count as down until it does."""
+        if self._was_reported or not self._hangs or self._settled >= batch:
+            return
+        self._was_reported = True
+        why = f"no progress for {HANGS_SECONDS:g} seconds: does another session hold a lock on its tables?"
+        self.warn(f"storage: connection {self.database.name!r}: {why}")
+        for sink in self.sinks:
+            self._note(sink, batch, state=FaultKind.DOWN, error=why)
 
     def batch(self) -> int | None:
         """The batch that its rules have reached, apart from those in trouble; None if all are."""
@@ -247,7 +263,7 @@ class Worker:
             self._note_trouble(sink, snapshot, fault_of(error))
             return False
         self._rest, self._rests[sink.name] = _Rest(), _Rest()
-        self._note(sink, snapshot)
+        self._note(sink, snapshot.batch)
         self._beat = time.monotonic()
         return moved
 
@@ -280,14 +296,14 @@ class Worker:
         for each in self.sinks if is_down else [sink]:
             state = FaultKind.DOWN if is_down else FaultKind.BROKEN
             is_news = self._note(
-                each, snapshot, state=state, error=str(fault), next_try=time.time() + seconds
+                each, snapshot.batch, state=state, error=str(fault), next_try=time.time() + seconds
             )
             if is_news and each is sink:
                 what = f"connection {self.database.name!r}" if is_down else f"rule {sink.name!r}"
                 self.warn(f"storage: {what}: {fault}")
 
     def _note(
-        self, sink: Sink, snapshot: Snapshot, *, state: str = "ok", error: str = "", next_try: float = 0.0
+        self, sink: Sink, of: int, *, state: str = "ok", error: str = "", next_try: float = 0.0
     ) -> bool:
         return self.board.note(
             Standing(
@@ -295,7 +311,7 @@ class Worker:
                 connection=self.database.name,
                 state=state,
                 batch=sink.position.batch,
-                of=snapshot.batch,
+                of=of,
                 stored=sink.position.stored,
                 waiting=sink.refused.count,
                 error=error,
