@@ -22,7 +22,7 @@ from sterna.home.aftermath import Aftermath, Journey
 from sterna.home.away.composition import Migration, open_carrier, open_transport
 from sterna.home.away.courier import call_back
 from sterna.home.away.line import cancel
-from sterna.home.away.listings import all_spared
+from sterna.home.away.listings import Spared, all_spared, judge_listings
 from sterna.home.belief.quarantine import Quarantine
 from sterna.home.catching_up import CatchingUp
 from sterna.home.changes import Changes, Errand, changes_between
@@ -150,8 +150,8 @@ class _Home:
             delay_seconds=self._etiquette.delay_seconds,
             now=clock.now(),
         )
-        spared = await self._listed()
-        self._begin(spared)
+        began, listed = clock.now(), await self._listed()
+        self._begin({site: each.pages for site, each in listed.items()})
         config = RuntimeConfig(
             connections=options.concurrency,
             readers=options.readers or DEFAULT_READERS,
@@ -179,6 +179,9 @@ class _Home:
                 quarantine=self.collection.waiting_folder,
             ) as carrier:
                 ended = await self._work(runtime, carrier)
+            if self.run.migration:
+                warn = self.run.migration.warn
+                await judge_listings(self.desk, listed, since=began, now=clock.now(), warn=warn)
             readers_peak = runtime.peak_memory_bytes()
         if self._warc:
             self._ledger.set_warc_positions(self._warc.close())
@@ -191,14 +194,14 @@ class _Home:
 
     # -- before ------------------------------------------------------------------------------------------
 
-    async def _listed(self) -> Mapping[str, Collection[int]]:
+    async def _listed(self) -> Mapping[str, Spared]:
         """Pages that this run need not refresh, by site: their hosts' own indexes list them as unchanged."""
         options, run, clock = self.options, self.run, self.run.clock
         if not self._sends or not run.refresh_seconds:
-            return NOTHING
+            return {}
         async with open_transport(options, etiquette=self._etiquette, clock=clock) as transport:
             now = clock.now()
-            spared = await all_spared(
+            listed = await all_spared(
                 self.desk,
                 transport,
                 older_than=now - run.refresh_seconds,
@@ -208,7 +211,7 @@ class _Home:
                 random=SystemRandom(),  # hosts must not guess which pages are read anyway
             )
             self.progress.crossed = transport.bytes_sent + transport.bytes_received
-            return spared
+            return listed
 
     def _begin(self, spared: Mapping[str, Collection[int]] = NOTHING) -> None:
         options, run, ledger = self.options, self.run, self._ledger

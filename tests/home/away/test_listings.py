@@ -1,15 +1,30 @@
 """A host's own listing spares pages of a refresh: those with the digest that home has, for a time."""
 
+import sqlite3
 import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from email.utils import formatdate
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
 
 from sterna.errors import WireError
-from sterna.home.away.listings import MAX_TRUST_SECONDS, READ_ANYWAY, spared
-from sterna.home.ledger.records import Stale
-from sterna.model import Validator
+from sterna.home.away.listings import (
+    MAX_TRUST_SECONDS,
+    READ_ANYWAY,
+    Spared,
+    _due,
+    judge_listings,
+    judged,
+    spared,
+)
+from sterna.home.ledger.records import Reread, Stale, TrustRow
+from sterna.home.ledger.sqlite.ledger import SqliteLedger
+from sterna.model import Target, Validator
 from sterna.wire.listing import MAX_LISTED, Listing, pack_listing, unpack_listing
 
 SITE = "https://www.example.org"
@@ -39,6 +54,10 @@ def due(age: float = 3 * DAY, count: int = ALL) -> list[Stale]:
 
 
 def spared_of(pages: list[Stale], given: Listing, random: Random | None = None) -> frozenset[int]:
+    return listed_of(pages, given, random).pages
+
+
+def listed_of(pages: list[Stale], given: Listing, random: Random | None = None) -> Spared:
     return spared(pages, given, older_than=NOW - 2 * DAY, now=NOW, random=random or Never())
 
 
@@ -93,3 +112,92 @@ def test_listing_of_more_pages_than_hosts_list_is_refused_before_it_is_decoded()
         assert tracemalloc.get_traced_memory()[1] < 4 * len(packed)
     finally:
         tracemalloc.stop()
+
+
+# -- what is read all the same -----------------------------------------------------------------------------
+
+
+def date(seconds: float) -> str:
+    return formatdate(seconds, usegmt=True)
+
+
+def asked(*marks: int) -> Spared:
+    return Spared(asked={mark: digest(mark)[:5] for mark in marks}, began=NOW - DAY, key="host")
+
+
+def read(mark: int, *, version: int = 0, modified: str = "") -> Reread:
+    return Reread(mark, f"{SITE}/{mark}", digest(mark, version), modified)
+
+
+def test_what_is_read_all_the_same_is_remembered_with_its_digest() -> None:
+    given = listed_of(due(), listing(changed=10), Random(7))
+    assert given.asked
+    assert not given.asked.keys() & given.pages
+    assert given.asked == {mark: digest(mark)[:5] for mark in given.asked}
+    assert given.pages | given.asked.keys() == set(range(11, ALL + 1))
+
+
+def test_page_that_had_changed_before_the_listing_was_made_is_a_lie() -> None:
+    old, new = date(NOW - 2 * DAY), date(NOW - DAY / 2)
+    verdict = judged(asked(1, 2, 3, 4), [read(1, version=1, modified=old), read(2), read(9, version=1)])
+    assert ([page.fingerprint for page in verdict.altered], verdict.read) == ([1], 2)
+    assert verdict.is_doubtful
+    for modified in (new, "", "yesterday"):
+        verdict = judged(asked(1, 2), [read(1, version=1, modified=modified), read(2)])
+        assert (verdict.altered, len(verdict.changed), verdict.is_doubtful) == ((), 1, False)
+
+
+def test_listing_of_which_half_has_changed_is_doubted() -> None:
+    pages = [read(1, version=1), read(2, version=1), read(3), read(4)]
+    verdict = judged(asked(1, 2, 3, 4), pages)
+    assert (verdict.altered, verdict.is_doubtful) == ((), True)
+    assert not judged(asked(1, 2, 3, 4, 5), [*pages, read(5)]).is_doubtful
+
+
+class Desk:
+    """The ledger, asked in this thread."""
+
+    def __init__(self, ledger: SqliteLedger) -> None:
+        self.ledger = ledger
+
+    async def do(self, work: Callable[[Any], Any]) -> Any:
+        return work(self.ledger)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
+    """Home has read one page of the site again, which changed in the year before."""
+    with closing(SqliteLedger(tmp_path / "ledger.sqlite")) as ledger:
+        ledger.seed([Target(f"{SITE}/")], now=NOW)
+        with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
+            db.execute(
+                "INSERT INTO page (site_id, fingerprint, url, status, error, depth, fetched, etag, modified,"
+                " digest, has_raw) SELECT id, 1, ?, 200, '', 0, ?, '', ?, ?, 0 FROM site",
+                (f"{SITE}/1", NOW, date(NOW - 300 * DAY), digest(1, 1)),
+            )
+        yield ledger
+
+
+async def test_lying_listing_counts_against_its_host_and_is_not_believed_for_a_while(
+    ledger: SqliteLedger,
+) -> None:
+    warnings: list[str] = []
+    ledger.trust.set(TrustRow(site=SITE, key="host", good=50.0, at=NOW))
+    desk: Any = Desk(ledger)
+    await judge_listings(desk, {SITE: asked(1, 2)}, since=NOW - 60, now=NOW, warn=warnings.append)
+    row = ledger.trust.row(SITE)
+    assert row
+    assert (row.good, row.bad, row.until) == (0.0, 1.0, NOW + DAY)
+    (sample,) = ledger.trust.samples(SITE)
+    assert (sample.url, sample.verdict) == (f"{SITE}/1", "altered")
+    assert len(warnings) == 1
+    assert f"the host of {SITE} lied" in warnings[0]
+    assert _due(ledger, site=SITE, older_than=NOW + 1, now=NOW + DAY / 2) == []
+
+
+async def test_true_listing_changes_nothing(ledger: SqliteLedger) -> None:
+    warnings: list[str] = []
+    true = Spared(asked={1: digest(1, 1)[:5]}, began=NOW - DAY, key="host")
+    desk: Any = Desk(ledger)
+    await judge_listings(desk, {SITE: true}, since=NOW - 60, now=NOW, warn=warnings.append)
+    assert (ledger.trust.row(SITE), warnings) == (None, [])

@@ -24,6 +24,7 @@ from sterna.home.ledger.records import (
     Out,
     OutboxRow,
     OwnerRow,
+    Reread,
     SampleRow,
     SiteFact,
     SiteRow,
@@ -87,6 +88,9 @@ class SitesAndLeases(Protocol):
 
     def due(self, site: str, *, older_than: float) -> list[Stale]:
         """The pages of a site that a refresh puts back."""
+
+    def reread(self, site: str, *, since: float) -> list[Reread]:
+        """The pages of a site that were read without an error since then."""
 
     def follow(
         self, links: Sequence[tuple[str, str]], *, admits: Callable[[Target], bool], now: float

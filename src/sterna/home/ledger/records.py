@@ -169,6 +169,15 @@ class Stale(Record, frozen=True):
     fetched: float
 
 
+class Reread(Record, frozen=True):
+    """A page as it was last read."""
+
+    fingerprint: int
+    url: str
+    digest: bytes
+    modified: str  # as the web server wrote it
+
+
 class OwnerRow(Record, frozen=True, kw_only=True):
     """What the owner of a site asked of this crawl, by the site's host; bounded in time."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from math import inf, nextafter
 
-from sterna.home.ledger.records import NOTHING, WHOLE, Again, Lease, OwnerRow, Stale
+from sterna.home.ledger.records import NOTHING, WHOLE, Again, Lease, OwnerRow, Reread, Stale
 from sterna.home.ledger.sqlite.database import Part, count, read_tally, select
 from sterna.home.ledger.sqlite.frontier import add_holds, add_targets, depths_of, put_back, target_of
 from sterna.home.ledger.sqlite.lookup import GREATEST, LEAST, MAX_DEPTH
@@ -140,6 +140,16 @@ class Sites(Part):
                 (site, older_than),
             )
             return [Stale(*row) for row in rows]
+
+    def reread(self, site: str, *, since: float) -> list[Reread]:
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT fingerprint, url, digest, modified FROM page"
+                " WHERE site_id = (SELECT id FROM site WHERE origin = ?)"
+                " AND fetched >= ? AND error = '' AND status = 200 AND digest <> x''",
+                (site, since),
+            )
+            return [Reread(*row) for row in rows]
 
     def refresh(
         self, *, older_than: float, now: float, spared: Mapping[str, Collection[int]] = NOTHING
