@@ -11,6 +11,7 @@ from tests.crawl.hosting import HostProcess, crawl_with_keys, hosts
 from tests.crawl.running import rows, sterna
 from tests.crawl.test_at_hosts import PAGES, big_site
 from tests.servers.pages import PageServer, linking
+from tests.servers.plain import Reply
 
 from sterna.wire.discovery import WELL_KNOWN
 
@@ -111,3 +112,28 @@ def test_lying_or_broken_listing_costs_nothing_but_its_own_request(
         summary = crawl_with_keys(tmp_path, "--refresh", "12h")
         assert summary["visits"]["here"] == 1
         assert asked(server) > PAGES
+
+
+def test_listing_of_pages_that_had_changed_before_is_a_lie(server: PageServer, tmp_path: Path) -> None:
+    """Their web server dates the changes before the survey, which says that there were none."""
+    stranger = ("--keys", str(tmp_path / "stranger"))
+    with hosts(server, tmp_path, A) as (host,):
+        survey(tmp_path, server)
+        announce(server, host)
+        crawl_with_keys(tmp_path, server.url(A), *stranger)
+        let_pass(tmp_path, 3 * 24 * 3600.0)
+        pages = server.sites[A]
+        assert isinstance(pages, dict)
+        dated = {"Last-Modified": "Wed, 01 Jan 2020 00:00:00 GMT"}
+        for number in range(PAGES):
+            body = linking(f"/{(number + 1) % PAGES}", title="Changed") + "gull " * 100
+            pages[f"/{number}"] = Reply(200, dated, body.encode())
+        asked(server)
+        crawl_with_keys(tmp_path, "--refresh", "2d", *stranger)
+        let_pass(tmp_path, 4 * 24 * 3600.0)
+        assert 0 < asked(server) < PAGES / 4
+        site = server.url(A, "")
+        shown = sterna("trust", "show", tmp_path / "c", site)
+        assert "altered" in shown.stdout
+        crawl_with_keys(tmp_path, "--refresh", "2d", *stranger)
+        assert asked(server) > PAGES  # the listing is no longer believed

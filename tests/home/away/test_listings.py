@@ -1,4 +1,7 @@
-"""A host's own listing spares pages of a refresh: those with the digest that home has, for a time."""
+"""A host's own listing spares pages of a refresh: those with the digest that home has, for a time.
+
+One that proves wrong counts against its host.
+"""
 
 import sqlite3
 import tracemalloc
