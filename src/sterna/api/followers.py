@@ -16,7 +16,6 @@ from sterna.errors import SternaError, command
 from sterna.home.folder import CollectionFolder
 
 INDEX, STORAGE = "index", "storage"
-_BY_HAND = {INDEX: ("index",), STORAGE: ("storage", "run")}
 LOOK_SECONDS = 0.5
 RETRY_SECONDS = 5.0  # after an error: another process may hold the index, or the disk may be full
 TELL_SECONDS = 1.0
@@ -144,7 +143,8 @@ class Company:
             wait=self._over.wait,
             stop=self._stopped,
             warn=lambda text: say(Report(warning=text)),
-            by_hand=command(*_BY_HAND[name], collection.folder),
+            # The index is committed, and its position with it, only when it is closed.
+            by_hand=command("storage", "run", collection.folder) if name == STORAGE else "",
         )
         self._thread = threading.Thread(target=self._pursuit.run, daemon=True)
 
