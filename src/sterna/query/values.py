@@ -50,7 +50,7 @@ def _refuse(value: object) -> Any:
 def _tagged(value: Any, *, other: Callable[[object], Any]) -> Any:
     if type(value) in _PLAIN or (type(value) is int and _LEAST <= value <= _MOST):
         return value
-    for code, (kind, write, _) in _TAGS.items():
+    for code, (kind, write, _, _) in _TAGS.items():
         if isinstance(value, kind):
             parts = write(value)
             if isinstance(parts, list):
@@ -71,26 +71,17 @@ def _decoded(data: bytes, kind: Any) -> Any:
         return part
 
     def value(code: int, part: memoryview) -> Any:
-        _, _, read = _TAGS[code]
-        return read(msgspec.msgpack.decode(counted(part), ext_hook=value))
+        _, _, form, read = _TAGS[code]
+        found = msgspec.msgpack.decode(counted(part), ext_hook=value)
+        if type(found) is not form:  # bytes would become a list of as many numbers, which nobody counted
+            raise TypeError(f"a value that is written as {form.__name__} came as {type(found).__name__}")
+        return read(found)
 
     return msgspec.msgpack.decode(counted(data), type=kind, ext_hook=value)
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"a text is written as {type(value).__qualname__}")
-    return value
-
-
-def _bytes(value: object) -> bytes:
-    if not isinstance(value, bytes):
-        raise TypeError(f"bytes are written as {type(value).__qualname__}")
-    return value
-
-
-def _decimal(value: object) -> Decimal:
-    number = Decimal(_text(value))
+def _decimal(text: str) -> Decimal:
+    number = Decimal(text)
     if number.is_finite() and abs(number.adjusted()) > _MOST_DIGITS:
         raise ValueError("a number has too many digits")
     return number
@@ -115,19 +106,19 @@ _MOST_DIGITS = 1_000  # DuckDB has 38
 _MALFORMED = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError
 )  # fmt: skip
-# How values of a type are written by what msgpack has, and read. A datetime is a date, too.
-_TAGS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
-    1: (Integral, lambda number: str(int(number)), int),
-    2: (list, list, list),
-    3: (tuple, list, tuple),
-    4: (dict, _pairs, _dict),
-    5: (datetime, datetime.isoformat, datetime.fromisoformat),
-    6: (date, date.isoformat, date.fromisoformat),
-    7: (time, time.isoformat, time.fromisoformat),
-    8: (timedelta, _spans, lambda spans: timedelta(*spans)),
-    9: (Decimal, str, _decimal),
-    10: (UUID, str, lambda text: UUID(_text(text))),
-    11: (str, str, _text),
-    12: (bytes | bytearray | memoryview, bytes, _bytes),  # type: ignore[dict-item]
-    13: (Real, float, float),
+# How values of a type are written by what msgpack has, as which type, and read. A datetime is a date, too.
+_TAGS: dict[int, tuple[type, Callable[[Any], Any], type, Callable[[Any], Any]]] = {
+    1: (Integral, lambda number: str(int(number)), str, int),
+    2: (list, list, list, list),
+    3: (tuple, list, list, tuple),
+    4: (dict, _pairs, list, _dict),
+    5: (datetime, datetime.isoformat, str, datetime.fromisoformat),
+    6: (date, date.isoformat, str, date.fromisoformat),
+    7: (time, time.isoformat, str, time.fromisoformat),
+    8: (timedelta, _spans, list, lambda spans: timedelta(*spans)),
+    9: (Decimal, str, str, _decimal),
+    10: (UUID, str, str, UUID),
+    11: (str, str, str, str),
+    12: (bytes | bytearray | memoryview, bytes, bytes, bytes),  # type: ignore[dict-item]
+    13: (Real, float, float, float),
 }
