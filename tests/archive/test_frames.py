@@ -87,6 +87,15 @@ def test_compression_that_an_early_version_names_in_metadata_is_refused() -> Non
 
 
 MANY = 1 << 26
+SHARED = 20_000
+ONES = pa.array([1] * SHARED, pa.int8())
+
+
+def views(kind: pa.DataType) -> pa.Array:
+    """Many texts of a megabyte, all in the same place."""
+    text = b"x" * 1_000_000
+    each = struct.pack("<i4sii", len(text), text[:4], 0, 0)
+    return pa.Array.from_buffers(kind, SHARED, [None, pa.py_buffer(each * SHARED), pa.py_buffer(text)])
 
 
 @pytest.mark.parametrize(
@@ -97,10 +106,37 @@ MANY = 1 << 26
         (pa.StructArray.from_arrays([pa.nulls(MANY)], ["n"]), "sent 67,108,864 values"),
         (pa.MapArray.from_arrays([0, 1], ["k"], pa.array([[None]], pa.list_(pa.null()))), ""),
         (pa.DictionaryArray.from_arrays(pa.array([0] * 9_000, pa.int8()), ["x" * 1_000_000]), "repeats"),
-        (pa.RunEndEncodedArray.from_arrays([1 << 30], ["x"]), "values"),
+        (pa.RunEndEncodedArray.from_arrays([1 << 30], ["x"]), "sent 1,073,741,824 values"),
+        (pa.RunEndEncodedArray.from_arrays([1 << 10], ["x" * 1_000_000]), "values of run_end_encoded"),
+        (views(pa.string_view()), "values of string_view"),
+        (views(pa.binary_view()), "values of binary_view"),
+        (pa.ListViewArray.from_arrays([0] * SHARED, [SHARED] * SHARED, ONES), "values of list_view"),
+        (
+            pa.LargeListViewArray.from_arrays([0] * SHARED, [SHARED] * SHARED, ONES),
+            "values of large_list_view",
+        ),
+        (pa.StructArray.from_arrays([views(pa.string_view())], ["n"]), "values of string_view"),
+        (pa.ListArray.from_arrays([0, SHARED], views(pa.string_view())), "values of string_view"),
+        (pa.DictionaryArray.from_arrays([0], pa.array(["x"], pa.string_view())), "values of string_view"),
         (pa.array(["a", "b", "a"]).dictionary_encode(), ""),
     ],
-    ids=["nulls", "list", "struct", "map", "dictionary", "runs", "enum"],
+    ids=[
+        "nulls",
+        "list",
+        "struct",
+        "map",
+        "dictionary",
+        "runs",
+        "runs of a long text",
+        "text views",
+        "byte views",
+        "list views",
+        "large list views",
+        "views in a struct",
+        "views in a list",
+        "enum of views",
+        "enum",
+    ],
 )
 def test_values_that_need_no_bytes_are_bounded(column: pa.Array, said: str) -> None:
     (frame,) = frames_of([pa.table({"c": column})])

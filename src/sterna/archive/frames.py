@@ -1,7 +1,7 @@
 """Messages and Arrow tables as frames between processes, of which one may lie."""
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +14,16 @@ from sterna.errors import StorageError
 FRAME_BYTES = 16 << 20  # of Arrow's columns in one frame, unless a single row has more
 _SPARE_VALUES = 1 << 20  # of columns that need no bytes, beyond one value for each bit of a frame
 _MOST_REPEATED_BYTES = 256 << 20
+
+# Each value of these has bytes of its own. Those of views and runs may share theirs: a frame could say one
+# value any number of times.
+_PLAIN: tuple[Callable[[pa.DataType], bool], ...] = (
+    pa.types.is_null, pa.types.is_primitive, pa.types.is_decimal, pa.types.is_fixed_size_binary,
+    pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
+)  # fmt: skip
+_LISTS: tuple[Callable[[pa.DataType], bool], ...] = (
+    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list,
+)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -100,13 +110,14 @@ def read_table(frame: bytes) -> pa.Table:
 
 
 def _check_values(values: pa.Array, *, most: int) -> None:
-    """StorageError if these values, or those in them, are more than `most`."""
+    """StorageError if these values, or those in them, are more than `most`, or of a type that may repeat them."""
     kind = values.type
     if len(values) > most:
         raise StorageError(f"a confined process sent {len(values):,} values in a frame")
     if isinstance(kind, pa.BaseExtensionType):
         _check_values(values.storage, most=most)
     elif pa.types.is_dictionary(kind):
+        _check_values(values.dictionary, most=most)
         if values.get_total_buffer_size() and len(values) * _widest(values.dictionary) > _MOST_REPEATED_BYTES:
             raise StorageError("a confined process sent a table that repeats long values")
     elif pa.types.is_struct(kind) or pa.types.is_union(kind):
@@ -115,10 +126,10 @@ def _check_values(values: pa.Array, *, most: int) -> None:
     elif pa.types.is_map(kind):
         _check_values(values.keys, most=most)
         _check_values(values.items, most=most)
-    elif pa.types.is_nested(kind):
-        if not hasattr(values, "values") or pa.types.is_run_end_encoded(kind):
-            raise StorageError(f"a confined process sent values of {kind}")
+    elif any(is_list(kind) for is_list in _LISTS):
         _check_values(values.values, most=most)
+    elif not any(is_plain(kind) for is_plain in _PLAIN):
+        raise StorageError(f"a confined process sent values of {kind}")
 
 
 def _widest(dictionary: pa.Array) -> int:
