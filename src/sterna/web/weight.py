@@ -118,7 +118,7 @@ def weight_of_facts(added: int, removed: int) -> int:
     return FACT_BYTES * added + GONE_BYTES * removed
 
 
-def objects_in(data: bytes | memoryview, *, most: int) -> int:
+def objects_in(data: bytes | bytearray | memoryview, *, most: int) -> int:
     """The number of objects in valid msgpack, those in lists and maps included; not counted beyond `most`."""
     at = count = 0
     while at < len(data) and count <= most:

@@ -420,8 +420,9 @@ def test_folder_that_another_replaced_is_opened_anew(confined: Confined, tmp_pat
         (b"\x00\x00\x00\x05\xff\xff\xff\xff\xff", "malformed"),
         (b"\x00\x00\x00\x01\x90", "malformed"),
         (b"\x00\x00\x00\x06\x91\xa4what", "malformed"),
+        (b"\x00\x00\x07\xde\x93\xa7warning\xc4\x00\xdc\x07\xd0" + b"\xa0" * 2_000, "more than 1,000 values"),
     ],
-    ids=["a frame of 4 GiB", "no msgpack", "no reply", "an unknown kind"],
+    ids=["a frame of 4 GiB", "no msgpack", "no reply", "an unknown kind", "a frame of words"],
 )
 def test_process_that_sends_what_it_must_not_is_ended(confined: Confined, sent: bytes, said: str) -> None:
     with pytest.raises(JailError, match=f"sent what it must not .*{said}"):

@@ -21,9 +21,11 @@ from sterna.runtime.cell import confined_process
 from sterna.runtime.cell.confined_process import MOST_BYTES, Reply, Setup, environment
 from sterna.runtime.cell.frame import HEAD_BYTES, frame_size, framed, message_decoder
 from sterna.runtime.cell.scratch import Scratch
+from sterna.web.weight import objects_in
 
 START_SECONDS = 60.0
 _MOST_LINES = 20  # of an error
+_MOST_VALUES = 1_000  # of a reply, which is a few words beside the frame of a call
 CLOSE_SECONDS = 5.0
 
 T = TypeVar("T")
@@ -123,7 +125,10 @@ class Process:
 
     def _receive(self, until: float) -> Reply:
         size = frame_size(self._read(HEAD_BYTES, until), most_bytes=self._most_bytes)
-        return _decode(self._read(size, until))
+        data = self._read(size, until)
+        if objects_in(data, most=_MOST_VALUES) > _MOST_VALUES:
+            raise ValueError(f"a message of more than {_MOST_VALUES:,} values")
+        return _decode(data)
 
     def _read(self, size: int, until: float) -> bytearray:
         data = bytearray(size)
