@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sterna.errors import StorageError
+from sterna.web.weight import objects_in
 
 FRAME_BYTES = 16 << 20  # of Arrow's columns in one frame, unless a single row has more
+MOST_VALUES = 5_000_000  # of a message
 _SPARE_VALUES = 1 << 20  # of columns that need no bytes, beyond one value for each bit of a frame
 _MOST_REPEATED_BYTES = 256 << 20
 
@@ -37,7 +39,9 @@ def packed(message: object) -> bytes:
 
 
 def unpacked(frame: bytes, kind: type[T]) -> T:
-    """The message in a frame; StorageError if it is malformed."""
+    """The message in a frame; StorageError if it is malformed, or has too many values."""
+    if objects_in(frame, most=MOST_VALUES) > MOST_VALUES:  # before they are made
+        raise StorageError(f"a confined process sent an answer of more than {MOST_VALUES:,} values")
     try:
         return msgspec.msgpack.decode(frame, type=kind, dec_hook=_from_text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -110,7 +114,7 @@ def read_table(frame: bytes) -> pa.Table:
 
 
 def _check_values(values: pa.Array, *, most: int) -> None:
-    """StorageError if these values, or those in them, are more than `most`, or of a type that may repeat them."""
+    """StorageError if these values, or those in them, are more than `most`, or may be repeated."""
     kind = values.type
     if len(values) > most:
         raise StorageError(f"a confined process sent {len(values):,} values in a frame")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from sterna.archive.disk import TEMPORARY, OnStep, ignore_step, storage_errors, sync_folder
 from sterna.archive.manifest import NO_LABEL, Batch, Contents, FactRow, Label, Segment
 from sterna.archive.rows import BATCH, OPTIONAL, SCHEMAS, fact_table, link_table, page_table
-from sterna.errors import DamagedSegment
+from sterna.errors import DamagedSegment, StorageError
 from sterna.model import Page
 
 # A row group, which a merge holds in memory and a query reads or skips, has about this size uncompressed.
@@ -94,9 +94,13 @@ def write_segment(
     schema: pa.Schema,
     tier: int = 0,
     label: Label = NO_LABEL,
+    most_bytes: int | None = None,
     on_step: OnStep = ignore_step,
 ) -> Segment:
-    """The segment `<id>.<table>.parquet`, durable; after an error there is nothing under that name."""
+    """The segment `<id>.<table>.parquet`, durable; after an error there is nothing under that name.
+
+    StorageError if it would take more than `most_bytes`.
+    """
     table = name.split(".")[-2]
     label = msgspec.structs.replace(label, table=table, tier=tier)
     temporary = folder / (name + TEMPORARY)
@@ -115,7 +119,9 @@ def write_segment(
                         group_rows = max(1, part.num_rows * GROUP_BYTES // max(part.nbytes, 1))
                         writer.write_table(part, row_group_size=group_rows)
                         row_count += part.num_rows
+                        _check_size(file, most_bytes)
                     writer.add_key_value_metadata({_LABEL: msgspec.json.encode(label)})
+                _check_size(file, most_bytes)  # with its footer
                 file.flush()
                 os.fsync(file.fileno())
             size_bytes = temporary.stat().st_size
@@ -128,6 +134,11 @@ def write_segment(
         raise
     on_step("segment-renamed")
     return Segment(name, table, row_count, size_bytes, tier)
+
+
+def _check_size(file: BinaryIO, most_bytes: int | None) -> None:
+    if most_bytes is not None and file.tell() > most_bytes:
+        raise StorageError(f"{file.name} would take more than {most_bytes:,} bytes")
 
 
 def merged(table: str, paths: Iterable[Path]) -> tuple[pa.Schema, Iterator[pa.Table]]:

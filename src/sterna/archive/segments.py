@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 FAN_IN = 16  # segments that are merged into one
 MAX_SEGMENT_BYTES = 512 << 20  # of a merged one
+_MOST_GROWTH = (
+    4  # times its inputs that a merged one may take: another version may have compressed them better
+)
+_SPARE_BYTES = 1 << 20
 _SUFFIX = ".parquet"
 ENDINGS = tuple(f".{table}{_SUFFIX}" for table in TABLES)  # of the names of segments
 
@@ -97,7 +101,10 @@ class SegmentStore:
         return written
 
     def merge(self, segments: Sequence[Segment]) -> Segment:
-        """One durable segment of the next tier with all rows, in the order of their batches; removes none."""
+        """One durable segment of the next tier with all rows, in the order of their batches; removes none.
+
+        StorageError if it would have other rows than they, or take much more room.
+        """
         if len({segment.table for segment in segments}) != 1:
             raise ValueError("a merge needs segments of one table")
         table, tier = segments[0].table, max(segment.tier for segment in segments) + 1
@@ -110,10 +117,20 @@ class SegmentStore:
             from sterna.archive.parquet import contents_of, merged  # noqa: PLC0415 - see there
 
             (schema, rows), contents = merged(table, paths), contents_of(paths)
-        whole = self.write(table, rows, schema=schema, tier=tier, contents=contents)
-        if whole.rows != sum(segment.rows for segment in segments):
+        expected = sum(segment.rows for segment in segments)
+        with storage_errors(self._folder):
+            size_bytes = sum(path.stat().st_size for path in paths)
+        names = ", ".join(segment.name for segment in segments)
+        whole = self.write(
+            table,
+            _no_more_than(expected, rows, what=f"a merge of {names}"),
+            schema=schema,
+            tier=tier,
+            contents=contents,
+            most_bytes=_MOST_GROWTH * size_bytes + _SPARE_BYTES,
+        )
+        if whole.rows != expected:
             self.remove(whole.name)
-            names = ", ".join(segment.name for segment in segments)
             raise StorageError(f"a merge of {names} has {whole.rows:,} rows: the old segments stay")
         return whole
 
@@ -184,16 +201,35 @@ class SegmentStore:
         schema: "pa.Schema",
         tier: int = 0,
         contents: Contents = (),
+        most_bytes: int | None = None,
     ) -> Segment:
-        """A durable segment of these rows."""
+        """A durable segment of these rows; StorageError if it would take more than `most_bytes`."""
         from sterna.archive.parquet import write_segment  # noqa: PLC0415 - see there
 
         name = f"{self._make_id()}.{table}{_SUFFIX}"
         origin = self._origin
         label = Label(collection=origin.collection, options=origin.options, contents=contents)
         return write_segment(
-            self._folder, name, rows=rows, schema=schema, tier=tier, label=label, on_step=self._on_step
+            self._folder,
+            name,
+            rows=rows,
+            schema=schema,
+            tier=tier,
+            label=label,
+            most_bytes=most_bytes,
+            on_step=self._on_step,
         )
+
+
+def _no_more_than(most: int, tables: "Iterable[pa.Table]", *, what: str) -> "Iterator[pa.Table]":
+    """The tables; StorageError before one of which the rows exceed `most`."""
+    rows = 0
+    for table in tables:
+        rows += table.num_rows
+        if rows > most:
+            raise StorageError(f"{what} has more than {most:,} rows: the old segments stay")
+        if table.num_rows:  # even an empty one would take room in the file
+            yield table
 
 
 # --- which segments to merge: tiers, as in a log-structured merge tree
