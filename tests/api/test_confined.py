@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import io
 import logging
 import os
 import pickle
@@ -15,7 +16,10 @@ from tests.crawl.running import crawl_here, segment_paths
 from tests.servers.pages import PageServer, linking
 
 from sterna import Collection, Collections
-from sterna.errors import QueryError, UsageError
+from sterna.api import confined
+from sterna.archive.frames import packed
+from sterna.errors import QueryError, StorageError, UsageError
+from sterna.runtime.cell.confined import Confined
 
 A = "127.0.5.9"
 
@@ -178,6 +182,28 @@ def test_export_to_standard_output(folder: Path) -> None:
     program = f"import sterna; sterna.Collection({str(folder)!r}).export('warc', '-')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout.startswith(b"\x1f\x8b")
+
+
+def test_export_needs_no_standard_output_unless_it_goes_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook's takes texts only, and a program without a console has none."""
+    collection = Collection(folder)
+    for number, stdout in enumerate([io.StringIO(), None]):
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert collection.export("jsonl", folder.parent / f"{number}.jsonl").count == 2
+        with pytest.raises(UsageError, match="standard output takes no bytes here: name a file"):
+            collection.export("jsonl", "-")
+
+
+def test_output_that_belongs_into_a_file_does_not_go_to_standard_output(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Confined, "stream", lambda *_, **__: iter([packed(confined.Part(data=b"bytes"))]))
+    with pytest.raises(
+        StorageError, match=r"cannot write .*a\.csv: a confined process sent what belongs there"
+    ):
+        Collection(folder).export("csv", folder.parent / "a.csv")
 
 
 def test_export_into_a_pipe(folder: Path) -> None:

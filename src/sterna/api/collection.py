@@ -107,7 +107,13 @@ class Collection:
             safe_cells=safe_cells,
             main_content=main_content,
         )
-        return export(self._path, job, where=where, stdout=sys.stdout.buffer)
+        stdout = None
+        if str(out) == "-":
+            # In a notebook it is an object that takes texts only.
+            stdout = getattr(sys.stdout, "buffer", None)
+            if stdout is None:
+                raise UsageError("standard output takes no bytes here: name a file instead of '-'")
+        return export(self._path, job, where=where, stdout=stdout)
 
     def status(self) -> "Status":
         """Where the crawl stands: counts, sites, and how far the search index is."""

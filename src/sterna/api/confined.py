@@ -97,9 +97,12 @@ def status(confined: Confined, folder: Path) -> Status:
 
 
 def export(
-    folder: Path, job: ExportJob, *, where: str, stdout: BinaryIO, warn: Warn = _log.warning
+    folder: Path, job: ExportJob, *, where: str, stdout: BinaryIO | None, warn: Warn = _log.warning
 ) -> Exported:
-    """As api.export; a process of its own gives the output its place, and this one writes to `stdout`."""
+    """As api.export; a process of its own gives the output its place, and this one writes to `stdout`.
+
+    Only the place `-` needs that.
+    """
     check_job(job)
     folder = folder.absolute()
     place = job.place if job.place == _STDOUT else job.place.absolute()
@@ -109,6 +112,8 @@ def export(
             part = unpacked(frame, Part)
             if made := part.made:
                 return msgspec.structs.replace(made, places=tuple(_places(made, job, place)))
+            if stdout is None:
+                raise StorageError(f"cannot write {job.place}: a confined process sent what belongs there")
             stdout.write(part.data)
     raise StorageError(f"cannot write {job.place}: the export ended without a word")
 
