@@ -56,6 +56,10 @@ def read_chunks(
         part = unpacked(frame, _Part)
         if part.step not in steps:
             raise StorageError(f"a confined process sent step {part.step} of a rule, asked {steps}")
+        if not after < part.batch <= upto:
+            raise StorageError(
+                f"a confined process sent batch {part.batch}, asked for those from {after + 1} to {upto}"
+            )
         yield Chunk(part.step, part.batch, part.columns, _rows_of(part))
 
 
@@ -66,9 +70,12 @@ def _rows_of(part: _Part) -> Sequence[Row]:
             raise StorageError(f"a confined process sent columns {table.schema.names} of other types")
         return ColumnRows(table)
     try:
-        return unpacked_rows(part.rows)
+        rows = unpacked_rows(part.rows)
     except ValueError as error:
         raise StorageError(f"a confined process sent malformed rows: {error}") from error
+    if any(len(row) != len(part.columns) for row in rows):
+        raise StorageError(f"a confined process sent rows of other columns than {part.columns}")
+    return rows
 
 
 def columns_of(confined: Confined, rule: RuleSpec, step: int, *, snapshot: Snapshot) -> tuple[str, ...]:
