@@ -15,7 +15,7 @@ from tests.home.ledger.ledger_suite import SITE
 
 from sterna.archive.manifest import Batch, FactRow, Segment
 from sterna.archive.segments import SegmentStore
-from sterna.errors import JailError
+from sterna.errors import JailError, SternaError, StorageError
 from sterna.home import upkeep
 from sterna.home.ledger.interface import LedgerDesk
 from sterna.home.ledger.records import Change
@@ -161,3 +161,20 @@ def test_unknown_segment_of_a_later_batch_shows_that_the_ledger_is_older(tmp_pat
         found = upkeep.sign_of_age(ledger, store)
         # One batch may be there uncommitted: a crash leaves it.
         assert ("ends with batch 0" in found) == (number == 2)
+
+
+@pytest.mark.parametrize("found", [JailError("its process was ended by SIGSEGV"), StorageError("malformed")])
+def test_unknown_segment_that_kills_its_reader_says_nothing_of_the_ledger(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, found: SternaError
+) -> None:
+    """It is set aside when the crawl starts, as every other damaged one that the ledger does not know."""
+
+    def die(*_: object, **__: object) -> bytes:
+        raise found
+
+    ledger, reader = SqliteLedger(tmp_path / "l"), Confined(tmp_path / "segments")
+    monkeypatch.setattr(reader, "call", die)
+    store = SegmentStore(tmp_path / "segments", confined=reader)
+    (bad, _) = store.write_pages([(SITE, some_page(1))])
+    assert upkeep.sign_of_age(ledger, store) == ""
+    assert f"{store.path(bad.name)} is taken as damaged: {found}" in caplog.text

@@ -15,7 +15,7 @@ from sterna.storage.config import RuleSpec, StoreSpec
 from sterna.storage.confined import read_chunks
 
 RULE = RuleSpec(store=(StoreSpec(query="SELECT url, title FROM page", commands=("add",)),))
-SNAPSHOT = Snapshot(tables={"page": [Path("/c/1.page.parquet")]}, batch=5)
+SNAPSHOT = Snapshot(tables={"page": (Path("/c/1.page.parquet"),)}, batch=5)
 COLUMNS = ["url", "title"]
 (TABLE,) = frames_of([pa.table({"url": ["a"], "title": ["b"]})])
 (NARROW,) = frames_of([pa.table({"url": ["a"]})])

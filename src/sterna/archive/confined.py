@@ -3,6 +3,7 @@
 The functions are those of `archive/parquet` and `archive/arrivals`; the works at the end are what runs there.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,14 @@ from sterna.archive.arrivals import arrivals as arrivals_here
 from sterna.archive.frames import frames_of, packed, table_of, unpacked
 from sterna.archive.manifest import Contents
 from sterna.archive.rows import SCHEMAS
+from sterna.errors import SternaError
 from sterna.model import Record
 from sterna.runtime.cell.confined import Confined
 
 MERGE_SECONDS = 300.0
+FOOTER_SECONDS = 60.0
 _HERE = __name__
+_log = logging.getLogger(__name__)
 
 
 class _Merge(Record, frozen=True):
@@ -62,7 +66,13 @@ def merged(
 
 
 def last_batch(confined: Confined, path: Path) -> int:
-    return unpacked(confined.call(f"{_HERE}:last_batch_frame", packed(path.absolute())), int)
+    """The highest batch of a file; 0 if it has none or cannot be read: its process may die of it, or hang."""
+    asked = packed(path.absolute())
+    try:
+        return unpacked(confined.call(f"{_HERE}:last_batch_frame", asked, seconds=FOOTER_SECONDS), int)
+    except SternaError as error:
+        _log.warning("%s is taken as damaged: %s", path, error)
+        return 0
 
 
 def rows_of(confined: Confined, path: Path, columns: Sequence[str]) -> Iterator[Iterator[tuple[Any, ...]]]:
