@@ -2,10 +2,21 @@
 
 from tests.runtime.fakes import SITE, visit_of
 
-from sterna.model import Parcel, StateChange, Target
-from sterna.runtime.packer import MOST_AGAIN_BYTES, MOST_STATE_BYTES, MOST_URL_BYTES, Packer, is_too_heavy
+from sterna.model import Budget, Page, Parcel, StateChange, Target
+from sterna.runtime.packer import (
+    FULL_PAGES,
+    MIB,
+    MOST_AGAIN_BYTES,
+    MOST_CHANGE_BYTES,
+    MOST_STATE_BYTES,
+    MOST_URL_BYTES,
+    Packer,
+    is_too_heavy,
+)
 from sterna.runtime.reins import Gauge
+from sterna.web.urls import MAX_URL_LENGTH
 from sterna.web.weight import weight_of_url
+from sterna.wire.parcels import Unpacker, pack_parcel
 
 MANY = 40_000  # URLs, more than one parcel carries
 
@@ -93,3 +104,43 @@ def test_change_of_facts_is_too_heavy_by_their_number_and_by_what_they_say() -> 
     assert is_too_heavy(StateChange(added=((1, bytes(MOST_STATE_BYTES)),)))
     assert is_too_heavy(StateChange(removed=tuple(range(700_000))))
     assert is_too_heavy(StateChange(memory=bytes(MOST_STATE_BYTES + 1)))
+
+
+def test_change_of_facts_is_too_heavy_for_the_bytes_of_a_parcel_long_before_its_memory() -> None:
+    assert not is_too_heavy(StateChange(added=tuple((number, bytes(MIB)) for number in range(19))))
+    assert is_too_heavy(StateChange(added=tuple((number, bytes(MIB)) for number in range(20))))
+    assert is_too_heavy(StateChange(added=((1, bytes(5 * MIB)),), memory=bytes(15 * MIB)))
+
+
+def test_fact_that_no_home_takes_is_too_heavy() -> None:
+    assert not is_too_heavy(StateChange(added=((1, bytes(16 * MIB)),)))
+    assert is_too_heavy(StateChange(added=((1, bytes(16 * MIB + 1)),)))
+
+
+def test_heaviest_change_of_facts_that_is_not_too_heavy_travels_with_all_that_may_be_beside_it() -> None:
+    """Even if each of its pages must be given up."""
+    left, size = MOST_CHANGE_BYTES - 3 * 16, 16 * MIB
+    state = StateChange(added=((1, bytes(size)), (2, bytes(left - size))), removed=(3,))
+    assert not is_too_heavy(state)
+    visit, made = visit_of(budget=Budget(urls=500_000)), packer()
+    long = f"{SITE}/{'x' * (MAX_URL_LENGTH - len(SITE) - 10)}"
+    for number in range(FULL_PAGES):
+        page = Page(
+            url=f"{long}{number}",
+            fingerprint=number,
+            depth=1,
+            fetched=1.0,
+            status=200,
+            referrer=f"{long}r",
+            text="x" * 50_000,
+        )
+        made.add_page(page)
+    again = tuple(Target(f"{long}{number}", 1, long, not_before=float(number)) for number in range(2_000))
+    for number in range(500_000):
+        made.drop(number)
+    *ahead, last = taken(made, state=state, again=again)
+    assert last.state == state
+    assert len(last.checkpoint.again) > 500
+    for each in (*ahead, last):
+        came = Unpacker(visit, {}).unpack(pack_parcel(each, {}), now=10.0)
+        assert came.number == each.number

@@ -303,7 +303,7 @@ def test_validator_that_would_break_a_head_stays_at_the_host() -> None:
 
 
 def test_page_that_is_too_large_to_travel_is_given_up_and_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parcels, "_ROOM_BYTES", 5_000)
+    monkeypatch.setattr(parcels, "MAX_PARCEL_BYTES", 5_000)
     small, large = (
         page_of("/small", html="x" * 3_000),
         page_of("/large", html="y" * 6_000, referrer=f"{SITE}/"),

@@ -11,7 +11,7 @@ from sterna.model import Checkpoint, Ended, Hold, Page, Parcel, Robots, StateCha
 from sterna.runtime.reins import Gauge
 from sterna.web.bodies import BodyClaim
 from sterna.web.urls import fingerprint
-from sterna.web.weight import ROW_BYTES, weight_of_facts, weight_of_url
+from sterna.web.weight import MAX_FACT_BYTES, ROW_BYTES, weight_of_facts, weight_of_url
 
 FULL_PAGES = 500
 FULL_BYTES = 4 * 1024 * 1024
@@ -22,6 +22,9 @@ MIB = 1 << 20
 MOST_URL_BYTES = 16 * MIB
 MOST_AGAIN_BYTES = 8 * MIB
 MOST_STATE_BYTES = 32 * MIB  # a crawler with more new facts at once is ended
+# As they travel, in a parcel of 26 MiB; the rest is for URLs to try again, and for pages that are given up.
+MOST_CHANGE_BYTES = 20 * MIB
+_NUMBER_BYTES = 16  # of a fact, with the heads of both
 _HEAVY_BYTES = 8 * MIB  # of facts and pages, beside which no URLs are sent
 
 
@@ -200,17 +203,26 @@ class Packer:
 
     def _ahead(self, *, beside_bytes: int) -> list[Parcel]:
         """Parcels of URLs alone, if they are too heavy for one with the rest; they are then taken."""
-        if self._url_bytes <= MOST_URL_BYTES and (beside_bytes <= _HEAVY_BYTES or not self._url_bytes):
+        has_urls = bool(self._url_bytes or self._dropped)
+        if self._url_bytes <= MOST_URL_BYTES and (beside_bytes <= _HEAVY_BYTES or not has_urls):
             return []
         # What a start page moved to is believed only beside the page.
         moved = [target for target in self.outlinks if target.depth == 0]
         outlinks = [target for target in self.outlinks if target.depth > 0]
         ahead = [self._of_urls(found=tuple(some)) for some in _portions(self.found)]
         ahead += [self._of_urls(outlinks=tuple(some)) for some in _portions(outlinks)]
-        self.found, self.outlinks = [], moved
+        if self._dropped:
+            ahead.append(self._of_urls(done=tuple(self._dropped)))
+        self.found, self.outlinks, self._dropped = [], moved, []
         return ahead
 
-    def _of_urls(self, *, found: tuple[Target, ...] = (), outlinks: tuple[Target, ...] = ()) -> Parcel:
+    def _of_urls(
+        self,
+        *,
+        found: tuple[Target, ...] = (),
+        outlinks: tuple[Target, ...] = (),
+        done: tuple[int, ...] = (),
+    ) -> Parcel:
         self._number += 1
         visit = self._visit
         return Parcel(
@@ -220,7 +232,7 @@ class Packer:
             epoch=visit.epoch,
             number=self._number,
             outlinks=outlinks,
-            checkpoint=Checkpoint(found=found),
+            checkpoint=Checkpoint(found=found, done=done),
         )
 
     def _all_errors(self) -> dict[str, int]:
@@ -232,8 +244,14 @@ class Packer:
 
 
 def is_too_heavy(state: StateChange) -> bool:
-    """True if a change of a crawler's facts is too much for any parcel."""
-    return _weight_of_change(state) > MOST_STATE_BYTES
+    """True if a change of a crawler's facts is too much for any parcel, or one of them too large."""
+    facts = [len(fact) for _, fact in state.added]
+    numbers = _NUMBER_BYTES * (len(facts) + len(state.removed))
+    return (
+        _weight_of_change(state) > MOST_STATE_BYTES
+        or numbers + sum(facts) + len(state.memory or b"") > MOST_CHANGE_BYTES
+        or max(facts, default=0) > MAX_FACT_BYTES
+    )
 
 
 def _weight_of_change(state: StateChange) -> int:

@@ -401,7 +401,8 @@ class VisitLoop:
             if is_too_heavy(change) or rulings.facts_bytes > MAX_STATE_BYTES:
                 # No parcel could carry them, or no home hold them, and pages never go without their facts.
                 self._handler.give_up()
-                raise EngineEnded(Ended.FACTS, f"too many facts: {len(change.added):,} since the last parcel")
+                detail = f"too many or too large facts: {len(change.added):,} since the last parcel"
+                raise EngineEnded(Ended.FACTS, detail)
             return change
         except EngineEnded as error:
             self._handler.end_engine(error)

@@ -12,6 +12,7 @@ from typing import Protocol
 from sterna.model import Links, Page, Target
 
 MAX_STATE_BYTES = 48 * 1024 * 1024  # of all facts that a crawler keeps at a site
+MAX_FACT_BYTES = 16 * 1024 * 1024  # of one of them
 PAGE_BYTES, TARGET_BYTES = 600, 500  # of a page or URL, besides its columns
 VALUE_BYTES = 60  # of a text or number in a column, besides what the text says
 ROW_BYTES = 60  # of a fact that rules send home

@@ -9,9 +9,10 @@ from msgspec import Meta
 
 from sterna.errors import WireError
 from sterna.model import Record, Usage
+from sterna.web.weight import MAX_FACT_BYTES
 from sterna.wire.handshake import Random, SessionKeys, seal
 from sterna.wire.orders import MAX_FACTS, Count, Report, unsealed
-from sterna.wire.parcels import MAX_FACT_BYTES, check_usage
+from sterna.wire.parcels import check_usage
 from sterna.wire.problems import array_length, malformed, size_of
 
 MAX_HOLDINGS_BYTES = 64 * 1024 * 1024  # unpacked; a host may send less

@@ -6,7 +6,7 @@ Holds and the rules of robots.txt stay at the host. Apart from unchanged pages, 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain, repeat
 from struct import pack, unpack
 from typing import Any, Generic, TypeVar
@@ -31,15 +31,15 @@ from sterna.model import (
 from sterna.web.urls import fingerprint, site_of
 from sterna.web.weight import (
     DONE_BYTES,
+    MAX_FACT_BYTES,
     ROW_BYTES,
     weight_of_facts,
-    weight_of_objects,
     weight_of_rows,
-    weight_of_texts,
     weight_of_url,
 )
 from sterna.wire import records
-from sterna.wire.columns import JOINED_BYTES, pack_places, unpack_places
+from sterna.wire.columns import pack_places, unpack_places
+from sterna.wire.fitting import Judged, Room, fitting, is_light
 from sterna.wire.known import Marks
 from sterna.wire.problems import array_length, malformed, size_of
 from sterna.wire.weight import MAX_WEIGHT_BYTES, weight_of_state
@@ -48,10 +48,7 @@ MAX_PARCEL_BYTES = 26 * 1024 * 1024
 CLOCK_SLACK_SECONDS = 120.0  # by which the clocks of home and host may differ
 MAX_ROWS = 1_000_000  # facts that rules send home, or a crawler holds, in one parcel
 MAX_ROW_BYTES = 1024 * 1024  # of a fact that rules send home
-MAX_FACT_BYTES = 16 * 1024 * 1024  # of one that the crawler keeps
 MAX_USAGE_BYTES = 256 * 1024
-_ROOM_BYTES = MAX_PARCEL_BYTES - 2 * 1024 * 1024  # for pages; the rest of a parcel needs some too
-_COLUMN_BYTES = 14 * JOINED_BYTES  # for the columns of texts that are joined
 MAX_COUNT = 2**53
 _MAX_CPU_SECONDS = 2**32  # home counts them in microseconds
 MAX_ERRORS = 1000  # kinds of them, in all parcels of a visit
@@ -61,7 +58,6 @@ _MAX_WORD_BYTES = 2_000
 
 _encode = msgspec.msgpack.Encoder().encode
 _EMPTY: Any = msgspec.Raw(b"\x90")
-_Judged = tuple[Page, Sequence[bytes]]  # with the rows that rules sent home of it
 Part = TypeVar("Part")  # a record where a parcel is made, the bytes of one where it is read
 
 
@@ -115,7 +111,7 @@ _WORD = msgspec.msgpack.Decoder(_Word)
 
 def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
     """The parcel as home will have it: times in whole milliseconds, unchanged pages last, by their marks."""
-    changed: list[_Judged] = []
+    changed: list[Judged] = []
     unchanged: dict[int, Page] = {}
     first = len(parcel.rows) - sum(parcel.row_counts)  # rows that belong to no page
     at = first
@@ -126,14 +122,12 @@ def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
         else:
             unchanged[place] = page
         at += count
-    room = MAX_WEIGHT_BYTES - _COLUMN_BYTES - _weight_besides_pages(parcel, parcel.rows[:first])
-    fitting = _fitting(changed, room=room)
-    counts = [len(rows) for _, rows in fitting]
     checkpoint = parcel.checkpoint
-    return replace(
+    bare = replace(
         parcel,
-        pages=(*(page for page, _ in fitting), *(unchanged[place] for place in sorted(unchanged))),
-        rows=(*parcel.rows[:first], *chain.from_iterable(rows for _, rows in fitting)),
+        pages=tuple(unchanged[place] for place in sorted(unchanged)),
+        rows=parcel.rows[:first],
+        row_counts=(),
         checkpoint=replace(
             checkpoint,
             found=tuple(target for target in checkpoint.found if _is_news(target, known_marks)),
@@ -142,19 +136,50 @@ def as_sent(parcel: Parcel, known_marks: Marks) -> Parcel:
                 for target in checkpoint.again
             ),
         ),
-        row_counts=(*counts, *repeat(0, len(unchanged))) if any(counts) else (),
         holds=(),
         robots=_as_told(parcel.robots) if parcel.robots else None,
         delay_seconds=0.0,
     )
+    besides = _weight_besides_pages(bare)  # more than its bytes
+    if is_light(changed, Room(MAX_PARCEL_BYTES - besides, MAX_WEIGHT_BYTES - besides)):
+        return _with_pages(bare, changed)
+    room = Room(MAX_PARCEL_BYTES - len(_packed(bare, known_marks)), MAX_WEIGHT_BYTES - besides)
+    some = fitting(changed, room, is_taken=lambda some: _is_taken(_with_pages(bare, some), known_marks))
+    return _with_pages(bare, some)
+
+
+def _with_pages(bare: Parcel, judged: list[Judged]) -> Parcel:
+    """The parcel with these pages and their rows before the unchanged ones."""
+    counts = [len(rows) for _, rows in judged]
+    return replace(
+        bare,
+        pages=(*(page for page, _ in judged), *bare.pages),
+        rows=(*bare.rows, *chain.from_iterable(rows for _, rows in judged)),
+        row_counts=(*counts, *repeat(0, len(bare.pages))) if any(counts) else (),
+    )
+
+
+def _is_taken(sent: Parcel, known_marks: Marks) -> bool:
+    """True if every home takes this parcel."""
+    try:
+        _check(_packed(sent, known_marks), sent)
+    except WireError:
+        return False
+    return True
 
 
 def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
     """The parcel for the stream; WireError("too-large") if its facts are too much for any parcel."""
-    parcel = as_sent(parcel, known_marks)
+    sent = as_sent(parcel, known_marks)
+    packed = _packed(sent, known_marks)
+    _check(packed, sent)
+    return packed
+
+
+def _packed(parcel: Parcel, known_marks: Marks) -> bytes:
     unchanged = [page for page in parcel.pages if page.is_unchanged]
     checkpoint = parcel.checkpoint
-    packed = _encode(
+    return _encode(
         _Packed[object](
             visit=parcel.visit,
             part=parcel.part,
@@ -175,12 +200,16 @@ def pack_parcel(parcel: Parcel, known_marks: Marks) -> bytes:
             robots=_word_of(parcel.robots) if parcel.robots else _EMPTY,
         )
     )
+
+
+def _check(packed: bytes, parcel: Parcel) -> None:
+    """WireError if a home would refuse these bytes of a parcel, as home finds it."""
     if len(packed) > MAX_PARCEL_BYTES:
         raise WireError(
             "too-large", f"parcel {parcel.number} has {len(packed):,} bytes; {MAX_PARCEL_BYTES:,} are allowed"
         )
-    _weigh(_DECODER.decode(packed), packed, parcel.site)  # as home does
-    return packed
+    _weigh(_DECODER.decode(packed), packed, parcel.site)
+    _check_facts(parcel.rows, parcel.state)
 
 
 def _as_told(robots: Robots) -> Robots:
@@ -221,48 +250,14 @@ def _is_news(target: Target, marks: Marks) -> bool:
     return not marks or is_marked or fingerprint(target.url) not in marks
 
 
-def _weight_besides_pages(parcel: Parcel, first_rows: Sequence[bytes]) -> int:
-    """What the rest of a parcel takes in memory at home."""
-    checkpoint, state = parcel.checkpoint, parcel.state
-    urls = sum(map(weight_of_url, chain(checkpoint.found, checkpoint.again, parcel.outlinks)))
-    facts = weight_of_facts(len(state.added), len(state.removed)) + weight_of_rows(first_rows)
+def _weight_besides_pages(bare: Parcel) -> int:
+    """What a parcel without pages, unless they are unchanged, takes in memory at home, with its bytes."""
+    checkpoint, state = bare.checkpoint, bare.state
+    urls = sum(map(weight_of_url, chain(checkpoint.found, checkpoint.again, bare.outlinks)))
+    facts = weight_of_facts(len(state.added), len(state.removed)) + weight_of_rows(bare.rows)
     told = sum(len(fact) for _, fact in state.added) + len(state.memory or b"")
-    return urls + facts + told + 2 * DONE_BYTES * len(checkpoint.done) + MAX_USAGE_BYTES
-
-
-def _fitting(judged: list[_Judged], *, room: int) -> list[_Judged]:
-    """The pages with their rows, the largest given up where all together exceed a parcel or this memory."""
-    objects = [weight_of_objects(page) + weight_of_rows(rows) for page, rows in judged]
-    most = 4 * sum(_characters(page) for page, _ in judged)  # no character has more than four bytes
-    if most <= _ROOM_BYTES and 2 * most + sum(objects) <= room:
-        return judged
-    texts = [max(len(_encode(page)), weight_of_texts(page)) for page, _ in judged]
-    weights = [2 * text + more for text, more in zip(texts, objects, strict=True)]
-    total_texts, total, fitting = sum(texts), sum(weights), list(judged)
-    for place in sorted(range(len(judged)), key=weights.__getitem__, reverse=True):
-        if total_texts <= _ROOM_BYTES and total <= room:
-            break
-        page, _ = judged[place]
-        given_up = Page(
-            url=page.url,
-            fingerprint=page.fingerprint,
-            depth=page.depth,
-            fetched=page.fetched,
-            error="too_large",
-            referrer=page.referrer,
-        )
-        fitting[place] = given_up, ()
-        total_texts -= texts[place]
-        total -= weights[place] - weight_of_objects(given_up)
-    return fitting
-
-
-def _characters(page: Page) -> int:
-    """About the size of a page; short fields are not counted."""
-    size = len(page.text) + len(page.html) + len(page.links.urls) + len(page.links.texts)
-    size += sum(len(text) for _, texts in page.extracts for text in texts)
-    size += sum(len(name) + len(value) for name, value in page.headers)
-    return size + (len(page.raw.body) + len(page.raw.response_head) if page.raw else 0)
+    done = 2 * DONE_BYTES * (len(checkpoint.done) + len(bare.pages))
+    return urls + facts + told + done + MAX_USAGE_BYTES
 
 
 # --- at home
