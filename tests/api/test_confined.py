@@ -9,6 +9,8 @@ import pickle
 import shutil
 import subprocess
 import sys
+from itertools import islice
+from operator import eq
 from pathlib import Path
 
 import pytest
@@ -92,10 +94,23 @@ def test_answer_that_nobody_reads_ends_its_query(folder: Path) -> None:
     assert children() - before == set()
 
 
+def test_small_answers_hold_no_process_until_somebody_reads_them(folder: Path) -> None:
+    before = children()
+    collection = Collection(folder)
+    answers = [collection.query(f"SELECT {number} AS n FROM page") for number in range(4)]
+    answers.append(collection.query("SELECT range AS n FROM range(10_000)"))
+    assert len(children() - before) == 1  # it waits for the next query
+    collection._confined.close()
+    assert children() - before == set()
+    assert [len(answer.arrow()) for answer in answers] == [2, 2, 2, 2, 10_000]
+
+
 def test_two_answers_are_read_side_by_side(folder: Path) -> None:
     collection = Collection(folder)
-    left, right = (collection.query("SELECT range AS n FROM range(100_000)") for _ in range(2))
-    assert all(one == other for one, other in zip(left, right, strict=True))
+    before = children()
+    left, right = (collection.query("SELECT range AS n FROM range(1_000_000)") for _ in range(2))
+    assert len(children() - before) == 2
+    assert all(islice(map(eq, left, right), 600_000))
 
 
 def test_damaged_segment_is_left_out_and_told(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,6 +32,7 @@ from sterna.search.results import Found
 _WORKS = "sterna.api.confined_works"  # loads what this process does not need
 _LONG_SECONDS = 30 * 86_400.0  # an index or an export may take as long as it needs
 _MORE_SECONDS = 60.0  # than a query may take, which ends by itself
+_AHEAD_BYTES = 1 << 20  # of a query's rows that are taken before somebody reads them, and a frame more
 _STDOUT = Path("-")
 
 _log = logging.getLogger(__name__)
@@ -69,7 +71,7 @@ class Part(Record, frozen=True):
 
 
 def query(confined: Confined, question: Question, parameters: Mapping[str, object] | None) -> Answer:
-    """Raises QueryError if the query is wrong; its rows come while they are read."""
+    """Raises QueryError if the query is wrong; but for the first, its rows come while they are read."""
     try:
         values = packed_values(parameters or {})
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -79,10 +81,11 @@ def query(confined: Confined, question: Question, parameters: Mapping[str, objec
     frames = confined.stream(f"{_WORKS}:query_frames", asked, seconds=seconds, warn=_log.warning)
     try:
         schema = _schema(next(frames, b""))
+        ahead = list(_ahead(frames))
     except BaseException:
         frames.close()
         raise
-    return Answer(schema, _tables(frames, schema))
+    return Answer(schema, _tables(ahead, frames, schema))
 
 
 def search(confined: Confined, folders: Sequence[Path], words: str, *, limit: int, offset: int) -> Found:
@@ -153,7 +156,15 @@ def _schema(frame: bytes) -> pa.Schema:
     return schema
 
 
-def _tables(frames: Generator[bytes], schema: pa.Schema) -> Generator[pa.Table]:
+def _ahead(frames: Iterator[bytes]) -> Iterator[bytes]:
+    """The first frames. The process of a small result has sent all of it then, and can do something else."""
+    left = _AHEAD_BYTES
+    while left > 0 and (frame := next(frames, None)) is not None:
+        left -= len(frame)
+        yield frame
+
+
+def _tables(ahead: list[bytes], frames: Generator[bytes], schema: pa.Schema) -> Generator[pa.Table]:
     with closing(frames):
-        for frame in frames:
+        for frame in chain(ahead, frames):
             yield table_of(frame, schema)
