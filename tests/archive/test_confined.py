@@ -105,7 +105,7 @@ def test_merge_that_a_process_lies_about_takes_little_room(
 ) -> None:
     frames, contents, reason = lie
     pages = [each for number in (1, 2) for each in write(plain, number) if each.table == "page"]
-    folder = plain.path("")
+    folder = plain.path(pages[0].name).parent
     before, largest = sorted(folder.iterdir()), 0
 
     def watched(frames: Iterable[bytes]) -> Iterator[bytes]:
