@@ -294,3 +294,15 @@ def test_cell_ends_with_a_forker_that_is_killed(is_jailed: bool) -> None:
     with forking() as (process, line), busy_cell(line, is_jailed=is_jailed) as cell:
         process.kill()
         assert ends(cell)
+
+
+@pytest.mark.parametrize("entry", ["json:loads", "no_such_module:serve"])
+def test_warm_parent_whose_host_is_gone_before_all_is_loaded_ends_without_a_word(entry: str) -> None:
+    host, line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    host.close()
+    with line:
+        command = [sys.executable, "-P", "-m", "sterna.runtime.cell.forker", entry]
+        done = subprocess.run(
+            command, stdin=line, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

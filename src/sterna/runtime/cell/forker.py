@@ -109,7 +109,7 @@ class _Forker:
         self._decoder = msgspec.msgpack.Decoder(Request)
 
     def run(self) -> None:
-        """Serves until the host is gone, then kills the cells that still run."""
+        """Serves until the host is gone, which may be a ConnectionError; kills the cells that still run."""
         self._poll.register(self._line, select.POLLIN)
         try:
             while True:
@@ -118,8 +118,6 @@ class _Forker:
                         self._bury(descriptor)
                     elif not self._take_request():
                         return
-        except ConnectionError:
-            return
         finally:
             for child in self._children.values():
                 os.kill(child.pid, signal.SIGKILL)
@@ -249,6 +247,11 @@ def main() -> None:
     line = socket.socket(fileno=os.dup(0))
     line.setblocking(True)
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)  # cells inherit this, and must not have the line
+    with suppress(ConnectionError):  # the host may be gone before all is loaded
+        _serve(line)
+
+
+def _serve(line: socket.socket) -> None:
     try:
         serve, prepare = _load(sys.argv[1])
     # Importing may fail in any way; the host reports it.
