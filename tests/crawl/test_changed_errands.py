@@ -154,6 +154,19 @@ def test_pages_are_judged_again_by_the_archive_and_the_others_are_fetched(
     assert pages(tmp_path) == {"news/terns", "shop/"}
 
 
+def test_page_that_the_archive_shows_to_be_unwanted_is_not_fetched_again(
+    tmp_path: Path, server: PageServer
+) -> None:
+    both = select('surgery", "garden')
+    crawl(tmp_path, spec(tmp_path, server, both))
+    assert pages(tmp_path) == {"news/", "news/terns", "shop/", "shop/eggs"}
+    asked(server)
+    _, note = crawl(tmp_path, spec(tmp_path, server, select("surgery")))
+    assert pages(tmp_path) == {"news/", "shop/eggs"}
+    assert "4 stored pages judged again, 2 no longer wanted; 3 pages are fetched again" in note
+    assert sorted(asked(server)) == ["/", "/shop/deep/", "/shop/deep/deeper"]  # which no archive has
+
+
 def test_condition_on_what_was_not_kept_has_all_pages_fetched(tmp_path: Path, server: PageServer) -> None:
     crawl(tmp_path, spec(tmp_path, server, '[keep]\nfields = ["title", "links"]'))
     _, note = crawl(tmp_path, spec(tmp_path, server, select("surgery")))

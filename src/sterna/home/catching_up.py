@@ -51,13 +51,13 @@ class CatchingUp:
             self.ledger.visit_starts(now=self.now)
         if changes.follows_links:
             found = self._follow()
+        if changes.fetches_all:
+            again += self.ledger.fetch_again(kind="all", now=self.now)
+        elif changes.fetches_unkept:  # before pages are judged: those that fail are not wanted, and known
+            again += self.ledger.fetch_again(kind="unkept", now=self.now)
         if changes.judges_pages:
             judged, ended = self._judge()
             again += self.ledger.fetch_again(kind="undigested", now=self.now)
-        if changes.fetches_all:
-            again += self.ledger.fetch_again(kind="all", now=self.now)
-        elif changes.fetches_unkept:
-            again += self.ledger.fetch_again(kind="unkept", now=self.now)
         told = [
             *([f"{judged:,} stored pages judged again, {ended:,} no longer wanted"] if judged else []),
             *([f"{found:,} links that were left out are followed"] if changes.follows_links else []),
