@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import re
+import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -60,6 +62,22 @@ def test_page_lists_tables_with_rows_and_columns_and_examples_that_run(site: str
         assert words in text
     for _, sql in EXAMPLES:
         assert get(site, "/sql", sql=sql)[0] == 200, sql
+
+
+def test_page_of_several_collections_lists_each_column_of_the_joined_tables_once(
+    folder: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    with serving(folder, str(other)) as (_, line):
+        status, text, _ = get(address_in(line), "/sql")
+    assert status == 200
+    tables = text.split("<dt>")[1:]
+    assert len(tables) > 5
+    for table in tables:
+        columns = re.findall(r"([^ >,]+) <i>", table)
+        assert len(columns) == len(set(columns)), table
+        assert columns[0] == "collection"
 
 
 def test_rows_are_shown_with_links_to_csv_and_json(site: str) -> None:

@@ -171,7 +171,9 @@ class Schema:
     async def _read(self) -> Sequence[tuple[str, int, Sequence[tuple[str, str]]]]:
         found = await self.queries.table(
             "SELECT table_name, column_name, data_type FROM information_schema.columns"
-            " WHERE table_schema = 'main' ORDER BY table_name, ordinal_position"
+            # Of several collections, each has a database of its own behind the joined tables.
+            " WHERE table_catalog = current_database() AND table_schema = 'main'"
+            " ORDER BY table_name, ordinal_position"
         )
         columns: dict[str, list[tuple[str, str]]] = {}
         for table, column, kind in found.rows:
