@@ -5,12 +5,15 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.crawl.running import call
+from tests.host.deploying import snippet
 from tests.host.knocking import NAME, GatedSite, Home, config_of, limits_of, send, until, write_site
+from tests.servers import apache, nginx
 
 from sterna.errors import ConfigError
 from sterna.host.config import SETTINGS, HostConfig, read_host_file, sites_in
@@ -171,27 +174,26 @@ def run_of(folder: Path) -> list[str]:
 @pytest.fixture
 def running(hoster: Path) -> Iterator[int]:
     """The port of a host of both sites."""
-    command = [
-        sys.executable,
-        "-m",
-        "sterna",
-        "host",
-        "run",
-        "--sites",
-        str(hoster),
-        "--listen",
-        "127.0.0.1:0",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with serving(hoster) as port:
+        yield port
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[int]:
+    """The port of a host of two sites."""
+    with subprocess.Popen(run_of(folder), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         lines = []
         while not (line := process.stdout.readline()).startswith("listens"):
             assert line, "it ended"
             lines.append(line)
         assert sum(line.startswith("site ") for line in lines) == 2
-        yield int(line.rpartition(":")[2])
-        process.terminate()
-        assert process.wait(30) == 0
+        try:
+            yield int(line.rpartition(":")[2])
+        finally:
+            process.terminate()
+            code = process.wait(30)
+        assert code == 0
 
 
 def ask(port: int, name: str, path: str) -> bytes:
@@ -222,6 +224,27 @@ def test_command_serves_each_site_with_its_own_key_status_stop_and_audit(hoster:
     for name, lines in (("a", 2), ("b", 1)):
         told = call(["host", "audit", "--state", str(hoster / name)]).stdout
         assert f"  {lines} line" in told
+
+
+@pytest.mark.parametrize("server", ["nginx", "apache"])
+def test_sites_that_differ_by_port_alone_are_told_apart_behind_a_server(
+    hoster: Path, tmp_path: Path, server: str
+) -> None:
+    for name, number in (("a", 8081), ("b", 8082)):
+        file = hoster / name / SETTINGS
+        file.write_text(file.read_text().replace(f"http://{name}.test", f"http://a.test:{number}"))
+    file = {"nginx": "nginx.conf", "apache": "apache-proxy.conf"}[server]
+    with serving(hoster) as port:
+        extra = snippet(file, **{"127.0.0.1:8470": f"127.0.0.1:{port}"})
+        serve = nginx.serve if server == "nginx" else partial(apache.serve, is_ours=True)
+        with serve(hoster / "a" / "www", folder=tmp_path / "server", extra=extra) as front:
+            entry = int(front.url.rpartition(":")[2])
+            offers = [
+                decode_offer(ask(entry, f"a.test:{number}", WELL_KNOWN), f"http://a.test:{number}")
+                for number in (8081, 8082)
+            ]
+    keys = [offer.public_key for offer in offers]
+    assert keys == [Keyring(hoster / name / "keys").read("host").public for name in ("a", "b")]
 
 
 def test_unknown_name_is_refused_and_the_others_go_on(running: int) -> None:
