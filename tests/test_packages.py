@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from tests.documents import ROOT, free_port
@@ -110,6 +111,24 @@ def test_unusable_folder_is_refused_in_one_line(tmp_path: Path, prefix: str, tol
     assert done.returncode == 2
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_interpreter_in_a_home_folder_is_refused_for_a_host_that_a_unit_starts() -> None:
+    with TemporaryDirectory(dir=Path("/root" if os.geteuid() == 0 else Path.home())) as home:
+        python = Path(home, "python3")
+        python.write_text("#!/bin/sh\n")
+        python.chmod(0o755)
+        done = subprocess.run(
+            [ROOT / "scripts/install-host", "/nowhere/sterna"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHON": str(python)},
+        )
+
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{python} is in a home folder" in done.stderr
+    assert not Path("/nowhere").exists()
 
 
 def test_wheel_has_the_files_of_deploy(tmp_path: Path, offline: dict[str, str]) -> None:

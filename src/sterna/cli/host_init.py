@@ -17,7 +17,7 @@ from sterna.errors import StorageError, UsageError
 from sterna.host.config import HostFile, config_of
 from sterna.host.files import make_folder
 from sterna.host.owner.rehearsal import rehearse
-from sterna.host.owner.setup import POLICY, STATE, Server, Setup, configuration_of
+from sterna.host.owner.setup import CLOSED_TO_UNITS, POLICY, STATE, Server, Setup, configuration_of
 
 USER = "sterna"  # of a host that root sets up
 
@@ -61,9 +61,12 @@ def init(
         server=_server(server, hostname),
         user=user,
         program=_program(),
+        interpreter=Path(sys.executable).resolve(),
         listen=listen,
     )
     config_of(HostFile(site=site, root=setup.settings.root))  # before anything is written
+    if user != getpass.getuser():
+        _check_readable(setup)
     files = setup.files()
     _write(folder, files, force=force)
     make_folder(setup.keys)
@@ -107,6 +110,16 @@ def _program() -> Path:
     beside = Path(sys.executable).parent / "sterna"
     found = beside if beside.exists() else Path(shutil.which("sterna") or beside)
     return found.absolute()
+
+
+def _check_readable(setup: Setup) -> None:
+    """Raises UsageError if the host's user cannot read the program, which lies in somebody's home."""
+    for path in (setup.program, setup.interpreter):
+        if any(path.is_relative_to(closed) for closed in CLOSED_TO_UNITS):
+            raise UsageError(
+                f"the user {setup.user} cannot run {path}, which lies in a home folder: install with"
+                " 'PYTHON=/usr/bin/python3 scripts/install-host', or name with --user who may run it"
+            )
 
 
 def _is_user(name: str) -> bool:

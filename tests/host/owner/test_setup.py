@@ -4,11 +4,14 @@ import getpass
 import os
 import shlex
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.crawl.running import call
 
+from sterna.cli import host_init
 from sterna.host.config import SETTINGS, HostFile, read_host_file
 from sterna.host.owner.rehearsal import rehearse
 from sterna.host.owner.setup import UNIT, Server, Setup, configuration_of
@@ -56,6 +59,15 @@ def test_unit_may_write_where_the_host_writes_and_read_what_lies_in_home() -> No
     assert unit["ReadWritePaths"] == '/srv/sterna/a "/etc/sterna keys"'
     assert unit["ProtectHome"] == "read-only"
     assert "StateDirectory" not in unit
+
+
+def test_unit_may_read_an_interpreter_in_home_and_names_no_documentation() -> None:
+    setup = setup_in(Path("/srv/sterna/a"))
+    assert unit_of(setup)["ProtectHome"] == "yes"
+    unit = unit_of(replace(setup, interpreter=Path("/home/ada/.pyenv/bin/python3.12")))
+
+    assert unit["ProtectHome"] == "read-only"
+    assert "Documentation" not in unit
 
 
 def test_words_of_a_unit_are_quoted() -> None:
@@ -140,6 +152,7 @@ def init(folder: Path, *more: str) -> "subprocess.CompletedProcess[str]":
 @pytest.fixture(autouse=True)
 def _no_keys_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STERNA_KEYS", raising=False)
+    monkeypatch.setattr(host_init, "CLOSED_TO_UNITS", ())  # the interpreter of these tests may lie in a home
 
 
 @pytest.mark.servers
@@ -202,6 +215,20 @@ def test_invalid_flag_is_one_line_and_nothing_is_written(
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert told in done.stderr
     assert not (tmp_path / "made").exists()
+
+
+def test_program_that_the_user_of_the_host_cannot_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter = Path(sys.executable).resolve()
+    monkeypatch.setattr(host_init, "CLOSED_TO_UNITS", (str(interpreter.parent),))
+
+    done = init(tmp_path, "--user", "www-data")
+
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"the user www-data cannot run {interpreter}" in done.stderr
+    assert not (tmp_path / "made").exists()
+    assert init(tmp_path, "--user", getpass.getuser(), "--server", "nginx").returncode == 0
 
 
 def test_files_belong_to_the_user_of_the_host(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ _PLACES: dict[Server, tuple[str, ...]] = {
     "apache": ("apache2/sites-enabled/*", "httpd/conf.d/*.conf"),
 }
 _NAMES: dict[Server, str] = {"nginx": r"server_name\s[^;]*", "apache": r"Server(?:Name|Alias)\s.*"}
-_CLOSED_TO_UNITS = ("/home", "/root", "/run/user")  # by ProtectHome=yes
+CLOSED_TO_UNITS = ("/home", "/root", "/run/user")  # by ProtectHome=yes
 STATE = Path("/var/lib/sterna")  # which StateDirectory creates
 
 
@@ -37,6 +37,7 @@ class Setup:
     server: Server
     user: str  # as whom the host runs
     program: Path  # the command `sterna`
+    interpreter: Path = Path("/usr/bin/python3")  # that runs it, without symbolic links
     listen: str = "127.0.0.1:8470"
 
     @property
@@ -78,6 +79,7 @@ class Setup:
         words = [_word(str(each)) for each in start]
         text = template(UNIT)
         text = text[text.index("[Unit]") :]
+        text = re.sub(r"^Documentation=.*\n", "", text, flags=re.M)  # where that lies, only packages know
         text = re.sub(
             r"^ExecStart=(?:.*\\\n)*.*$", lambda _: f"ExecStart={' '.join(words)}", text, flags=re.M
         )
@@ -88,8 +90,8 @@ class Setup:
             text = _changed(
                 text, {"StateDirectory=sterna\nStateDirectoryMode=0700\n": f"ReadWritePaths={paths}\n"}
             )
-        read = [self.folder, self.keys, self.program, Path(self.settings.root or "/")]
-        if any(path.is_relative_to(closed) for path in read for closed in _CLOSED_TO_UNITS):
+        read = [self.folder, self.keys, self.program, self.interpreter, Path(self.settings.root or "/")]
+        if any(path.is_relative_to(closed) for path in read for closed in CLOSED_TO_UNITS):
             text = _changed(text, {"ProtectHome=yes": "ProtectHome=read-only"})
             text = text.replace("# `read-only` if the document root is in /home.\n", "")
         heading = "# systemd: keeps the host running; written by `sterna host init`.\n\n"
