@@ -1,8 +1,10 @@
 """Sterna: crawlers that migrate."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from sterna.errors import missing_extra
 from sterna.version import __version__
 
 if TYPE_CHECKING:
@@ -51,7 +53,11 @@ def __getattr__(name: str) -> object:
     # Importing any module of the package runs this file: it must load nothing else.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES.get(name, "sterna.crawler.spec")), name)
+    module = _MODULES.get(name, "sterna.crawler.spec")
+    if module.startswith("sterna.api") and find_spec("pyarrow") is None:
+        missing = ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow")
+        raise ModuleNotFoundError(f"sterna.{name} {missing_extra(missing)}", name="pyarrow") from None
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:

@@ -33,6 +33,7 @@ import shlex
 from pathlib import Path
 
 _MAX_LINE = 1_000
+_EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "tantivy"})  # of the extra 'home'
 _SPECIAL = re.compile(r'["$`!\\\\]')
 
 
@@ -46,6 +47,18 @@ def command(*words: object) -> str:
         quoted = shlex.quote(word)
         shown.append(quoted if quoted == word or _SPECIAL.search(word) else f'"{word}"')
     return " ".join(["sterna", *shown])
+
+
+def missing_extra(error: ModuleNotFoundError) -> str:
+    """What to install, if a module of an extra is missing; else empty."""
+    name = (error.name or "").partition(".")[0]
+    if name != "sqlalchemy" and name not in _EXTRA:
+        return ""
+    extras = ("home", "storage") if name == "sqlalchemy" else ("home",)
+    install = f"pip install 'sterna[{','.join(extras)}]'"
+    if (Path(__file__).parents[2] / "scripts" / "install").is_file():  # a checkout, which installs itself
+        install = f"scripts/install {' '.join(extras)}"
+    return f"needs the extra '{extras[-1]}': {install}"
 
 
 def one_line(text: str) -> str:

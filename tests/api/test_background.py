@@ -143,6 +143,9 @@ async def test_errors_of_the_crawl_are_raised_in_the_loop(server: PageServer, tm
         (URL, {"max_page": 10}, "'max_page' is not an option of a crawl: did you mean 'max_pa"),
         (URL, {"stay": "here"}, "--stay here is invalid: site, domain or any"),
         (URL, {"warc": "yes"}, "--warc yes is invalid: True or False"),
+        (URL, {"refresh_seconds": "7d"}, "refresh_seconds '7d' is invalid: seconds, such as 7 * 86_400"),
+        (URL, {"into": 5}, "into 5 is invalid: a path, as a text or a Path"),
+        (URL, {"folder": 5}, "folder 5 is invalid: a path"),
         (URL, {"max_seconds": 0}, "--max-seconds 0 is invalid: seconds, more than 0"),
         (URL, {"subtrees": "docs"}, "--subtree docs is invalid: write the beginning"),
         ("www", {}, "'www' is not a web address: write it like https://www.example.org/"),
@@ -155,7 +158,7 @@ def test_wrong_values_give_the_words_of_the_command(
     what: str, options: dict[str, object], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError) as error:
-        sterna.crawl(what, tmp_path / "c", **options)  # type: ignore[arg-type]
+        sterna.crawl(what, **{"into": tmp_path / "c"} | options)  # type: ignore[arg-type]
     assert str(error.value).startswith(words)
 
 

@@ -12,6 +12,7 @@ import sys
 from itertools import islice
 from operator import eq
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.crawl.running import crawl_here, segment_paths
@@ -167,6 +168,36 @@ def test_odd_arguments_get_an_error_of_ours(folder: Path) -> None:
         with pytest.raises(QueryError, match="parameters: "):
             collection.query("SELECT 1", parameters)  # type: ignore[arg-type]
     assert list(collection.query("SELECT 1 AS one", memory_bytes=1e9)) == [{"one": 1}]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "words"),
+    [
+        ("export", ("xml", "x"), "--to xml is invalid: jsonl, parquet, csv, warc, cdxj, wacz, sitemap or mark"),
+        ("export", ("csv", "x.csv", {"table": 5}), "table 5 is invalid: Expected `str`, got `int`"),
+        ("export", ("csv", "x.csv", {"where": 5}), "where 5 is invalid"),
+        ("export", ("csv", 5), "out 5 is invalid: a path"),
+        ("events", ("craeted",), "kind 'craeted' is invalid: created, updated or deleted"),
+        ("search", (5,), "words 5 is invalid: Expected `str`, got `int`"),
+        ("search", ("\ud800",), "words '\\ud800' is invalid"),
+        ("search", ("tern", {"limit": "3"}), "limit '3' is invalid"),
+        ("search", ("tern", {"limit": 0}), "limit 0 is invalid"),
+        ("search", ("tern", {"offset": -1}), "offset -1 is invalid"),
+        ("query", (5,), "sql 5 is invalid"),
+        ("query", ("SELECT 1", {"visit": 5}), "visit 5 is invalid"),
+        ("query", ("SELECT 1", {"seconds": "long"}), "seconds 'long' is invalid: a number"),
+        ("query", ("SELECT 1", {"memory_bytes": None}), "memory_bytes None is invalid: a number"),
+    ],
+)  # fmt: skip
+def test_wrong_values_are_named_before_a_process_is_asked(
+    folder: Path, method: str, given: tuple[Any, ...], words: str
+) -> None:
+    collection, before = Collection(folder), children()
+    named = given[-1] if isinstance(given[-1], dict) else {}
+    with pytest.raises(UsageError) as error:
+        getattr(collection, method)(*given[: len(given) - bool(named)], **named)
+    assert str(error.value).startswith(words)
+    assert children() == before
 
 
 # --- exports

@@ -57,6 +57,15 @@ def test_importing_the_package_loads_no_library() -> None:
     assert result.stdout == "[]\n"
 
 
+@pytest.mark.parametrize("name", ["crawl", "Collection", "ask"])
+def test_missing_extra_is_named(name: str) -> None:
+    program = f"import sys; sys.modules['pyarrow'] = None; from sterna import {name}"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-1]
+    assert last == f"ModuleNotFoundError: sterna.{name} needs the extra 'home': scripts/install home"
+
+
 def test_types_are_shipped() -> None:
     assert (files("sterna") / "py.typed").is_file()
 

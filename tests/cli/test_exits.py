@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import pytest
 
+from sterna import errors
 from sterna.cli.exits import INTERRUPTED, Exit, interruptible, reported
 from sterna.errors import NotACollection, QueryError, SternaError, StorageError, UsageError
 
@@ -94,6 +95,12 @@ def test_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended, reported():
         raise ModuleNotFoundError("no duckdb", name="duckdb.typing")
     assert ended.value.code == Exit.USAGE
-    assert "pip install 'sterna[home]'" in capsys.readouterr().err
+    assert "scripts/install home" in capsys.readouterr().err
     with pytest.raises(ModuleNotFoundError), reported():
         raise ModuleNotFoundError("no numpy", name="numpy")
+
+
+def test_extra_is_installed_by_pip_outside_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "__file__", "/usr/lib/python3/dist-packages/sterna/errors.py")
+    missing = errors.missing_extra(ModuleNotFoundError("no sqlalchemy", name="sqlalchemy.exc"))
+    assert missing == "needs the extra 'storage': pip install 'sterna[home,storage]'"

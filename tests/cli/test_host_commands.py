@@ -192,7 +192,7 @@ def test_keys_and_host_work_on_the_base_install(tmp_path: Path) -> None:
 def test_other_commands_say_what_is_missing_in_one_line(tmp_path: Path, words: tuple[str, ...]) -> None:
     result = without_extra(tmp_path, *words)
     assert result.returncode == 2
-    assert result.stderr == "sterna: this command needs the extra 'home': pip install 'sterna[home]'\n"
+    assert result.stderr == "sterna: this command needs the extra 'home': scripts/install home\n"
 
 
 def test_help_lists_every_command_on_the_base_install(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_base_install_does_without_sql(site: Path) -> None:
     (site / "sql.toml").write_text(f"{SPEC}[select]\nwhere = \"title LIKE '%3%'\"\n")
     result = dry_run(site, str(site / "sql.toml"), command=command)
     assert result.returncode == 2
-    assert result.stderr == "sterna: this command needs the extra 'home': pip install 'sterna[home]'\n"
+    assert result.stderr == "sterna: this command needs the extra 'home': scripts/install home\n"
 
 
 # -- the network -------------------------------------------------------------------------------------------

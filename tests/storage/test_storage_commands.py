@@ -249,5 +249,5 @@ def test_without_the_extra_one_line_names_it(stock: Stock) -> None:
     )
     assert (result.returncode, result.stderr) == (
         Exit.USAGE,
-        "sterna: this command needs the extra 'storage': pip install 'sterna[home,storage]'\n",
+        "sterna: this command needs the extra 'storage': scripts/install home storage\n",
     )

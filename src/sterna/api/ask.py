@@ -20,7 +20,7 @@ from sterna.crawler.pack import PackedCrawler
 from sterna.crawler.sql.plan import plan_query
 from sterna.errors import UsageError
 from sterna.home.crawl import Run
-from sterna.home.folder import CollectionFolder
+from sterna.home.folder import CollectionFolder, path_of
 from sterna.home.options import given_options
 from sterna.home.progress import Summary
 from sterna.model import Page, Parcel
@@ -45,7 +45,7 @@ def ask(
     """
     question = Question(sql, only_matching_urls=only_matching_urls)
     rows: list[Row] = []
-    with question_folder(Path(into) if into is not None else None) as folder:
+    with question_folder(path_of("into", into) if into is not None else None) as folder:
         chosen = gather_options(folder, urls, flags=given_options(options))
         run = question.run(rows.append)
 

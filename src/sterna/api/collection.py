@@ -4,11 +4,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 from weakref import finalize
 
 from sterna.errors import UsageError
-from sterna.home.folder import CollectionFolder, make_index_folders, names_of, rights_over
+from sterna.home.folder import CollectionFolder, make_index_folders, names_of, path_of, rights_over
 
 if TYPE_CHECKING:
     from sterna.api.status import Status
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sterna.search.results import Found
 
 EventKind = Literal["created", "updated", "deleted"]
+Number = TypeVar("Number", int, float)
 
 
 class Collection:
@@ -27,7 +28,7 @@ class Collection:
     # DuckDB, Arrow and tantivy are slow to load: each method loads what it needs.
 
     def __init__(self, folder: Path | str) -> None:
-        self.folder = CollectionFolder(Path(folder)).check().folder
+        self.folder = CollectionFolder(path_of("folder", folder)).check().folder
         self._path = self.folder.absolute()
 
     @cached_property
@@ -57,13 +58,15 @@ class Collection:
             is_one=True,
             sql=sql,
             visit=visit,
-            memory_bytes=int(memory_bytes),
-            seconds=float(seconds),
+            memory_bytes=_number(int, "memory_bytes", memory_bytes),
+            seconds=_number(float, "seconds", seconds),
         )
         return confined.query(self._confined, question, parameters)
 
     def events(self, kind: EventKind | None = None, *, site: str | None = None) -> "Answer":
         """Pages that were created, updated or deleted, as visits found it, in the order of time."""
+        if kind is not None and kind not in (kinds := get_args(EventKind)):
+            raise UsageError(f"kind {kind!r} is invalid: {', '.join(kinds[:-1])} or {kinds[-1]}")
         return self.query(
             "SELECT * FROM event WHERE ($kind IS NULL OR kind = $kind) AND ($site IS NULL OR site = $site)"
             " ORDER BY fetched, url",
@@ -100,7 +103,7 @@ class Collection:
 
         job = ExportJob(
             kind=to,
-            place=Path(out),
+            place=path_of("out", out),
             table=table,
             base=base,
             force=force,
@@ -132,7 +135,7 @@ class Collections:
     def __init__(self, *folders: Path | str) -> None:
         if not folders:
             raise UsageError("name at least one folder of a collection")
-        checked = [CollectionFolder(Path(folder)).check() for folder in folders]
+        checked = [CollectionFolder(path_of("folder", folder)).check() for folder in folders]
         self.names = names_of(checked)
         self._paths = tuple(each.folder.absolute() for each in checked)
 
@@ -155,7 +158,11 @@ class Collections:
         from sterna.api import confined  # noqa: PLC0415
 
         question = confined.Question(
-            folders=self._paths, is_one=False, sql=sql, memory_bytes=int(memory_bytes), seconds=float(seconds)
+            folders=self._paths,
+            is_one=False,
+            sql=sql,
+            memory_bytes=_number(int, "memory_bytes", memory_bytes),
+            seconds=_number(float, "seconds", seconds),
         )
         return confined.query(self._confined, question, parameters)
 
@@ -165,6 +172,14 @@ class Collections:
 
         make_index_folders(*self._paths)
         return confined.search(self._confined, self._paths, words, limit=limit, offset=offset)
+
+
+def _number(kind: type[Number], name: str, value: float) -> Number:
+    """UsageError for what is no number."""
+    try:
+        return kind(value)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"{name} {value!r} is invalid: a number") from None
 
 
 def _confined_to(owner: object, folders: Sequence[Path]) -> "Confined":

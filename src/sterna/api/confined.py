@@ -11,14 +11,14 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
 import pyarrow as pa
 
 from sterna.api.status import Status
 from sterna.archive.frames import packed, table_of, unpacked
-from sterna.errors import QueryError, StorageError
+from sterna.errors import QueryError, StorageError, UsageError
 from sterna.export.job import Exported, ExportJob, check_job
 from sterna.export.workbench import is_stream
 from sterna.home.folder import rights_over
@@ -53,8 +53,8 @@ class Question(Record, frozen=True, kw_only=True):
 class Words(Record, frozen=True):
     folders: tuple[Path, ...]
     words: str
-    limit: int
-    offset: int
+    limit: Annotated[int, msgspec.Meta(ge=1)]
+    offset: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Export(Record, frozen=True):
@@ -76,7 +76,7 @@ def query(confined: Confined, question: Question, parameters: Mapping[str, objec
         values = packed_values(parameters or {})
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise QueryError(f"parameters: {error}") from error
-    asked = packed(msgspec.structs.replace(question, parameters=values))
+    asked = _asked(msgspec.structs.replace(question, parameters=values))
     seconds = question.seconds + _MORE_SECONDS
     frames = confined.stream(f"{_WORKS}:query_frames", asked, seconds=seconds, warn=_log.warning)
     try:
@@ -90,7 +90,7 @@ def query(confined: Confined, question: Question, parameters: Mapping[str, objec
 
 def search(confined: Confined, folders: Sequence[Path], words: str, *, limit: int, offset: int) -> Found:
     """The pages that match best; indexes that are not there are created first."""
-    asked = packed(Words(tuple(folders), words, limit, offset))
+    asked = _asked(Words(tuple(folders), words, limit, offset))
     frame = confined.call(f"{_WORKS}:search_frame", asked, seconds=_LONG_SECONDS, warn=_log.warning)
     return unpacked(frame, Found)
 
@@ -107,9 +107,10 @@ def export(
     Only the place `-` needs that.
     """
     check_job(job)
+    _asked(job)
     folder = folder.absolute()
     place = job.place if job.place == _STDOUT else job.place.absolute()
-    asked = packed(Export(folder, msgspec.structs.replace(job, place=place), where))
+    asked = _asked(Export(folder, msgspec.structs.replace(job, place=place), where))
     with closing(_confined_export(folder, place)) as confined:
         for frame in confined.stream(f"{_WORKS}:export_frames", asked, seconds=_LONG_SECONDS, warn=warn):
             part = unpacked(frame, Part)
@@ -145,6 +146,18 @@ def _places(made: Exported, job: ExportJob, place: Path) -> Iterator[Path]:
             yield job.place
         elif each.parent == place.parent and each.name not in ("", ".."):
             yield job.place.with_name(each.name)
+
+
+def _asked(message: Record) -> bytes:
+    """The message for the process; UsageError if a caller gave a value that it cannot have."""
+    for field in msgspec.structs.fields(type(message)):
+        value = getattr(message, field.name)
+        try:
+            msgspec.convert(value, field.type)
+            packed(value)
+        except (msgspec.ValidationError, UnicodeEncodeError, OverflowError) as error:
+            raise UsageError(f"{field.name} {value!r} is invalid: {error}") from error
+    return packed(message)
 
 
 def _schema(frame: bytes) -> pa.Schema:

@@ -23,7 +23,7 @@ from sterna.home.away.place import Placement
 from sterna.home.crawl import Run
 from sterna.home.crawl import crawl as crawl_from_home
 from sterna.home.errand import errand_of
-from sterna.home.folder import CollectionFolder
+from sterna.home.folder import CollectionFolder, path_of
 from sterna.home.options import Options, given_options, lay_over, load, merge_seeds, read_config
 from sterna.home.progress import Progress, Summary
 from sterna.host.keyring import Keyring
@@ -95,10 +95,11 @@ async def acrawl(what: What = (), into: Path | str | None = None, **parameters: 
 
 
 def pages(what: What = (), into: Path | str | None = None, **parameters: Any) -> AsyncIterator[Page]:
-    """The pages of a crawl as they are stored, each once; takes the parameters of `sterna.crawl`.
+    """The pages of a crawl as they are stored, each at most once; takes the parameters of `sterna.crawl`.
 
     The crawl waits for a slow reader. It ends cleanly when the reader leaves the loop, and its errors are
-    raised in it. What is stored goes into the collection as well, so that the next call continues.
+    raised in it. What is stored goes into the collection as well, so that the next call continues; pages
+    that a reader left behind are read there.
     """
     stream = PageStream()
     errand = prepare(what, into, **parameters)
@@ -123,8 +124,9 @@ def prepare(  # noqa: PLR0913
 ) -> "Errand":
     """The crawl that these parameters of `crawl` describe; UsageError if one is invalid."""
     check_run(max_seconds=max_seconds, refresh_seconds=refresh_seconds)
-    packed, urls = _crawler_of(what, Path(folder))
-    collection = CollectionFolder(Path(into) if into is not None else default_folder(urls, packed))
+    packed, urls = _crawler_of(what, path_of("folder", folder))
+    place = path_of("into", into) if into is not None else default_folder(urls, packed)
+    collection = CollectionFolder(place)
     chosen = gather_options(collection, urls, packed=packed, flags=given_options(options))
     run = Run(
         stop=asyncio.Event(),
@@ -159,7 +161,7 @@ def check_run(*, max_seconds: float | None, refresh_seconds: float | None) -> No
     if max_seconds is not None and not (is_number(max_seconds) and 0 < max_seconds < math.inf):
         raise UsageError(f"--max-seconds {max_seconds} is invalid: seconds, more than 0")
     if refresh_seconds is not None and not (is_number(refresh_seconds) and 0 <= refresh_seconds < math.inf):
-        raise UsageError(f"--refresh {refresh_seconds} is invalid: seconds, 0 or more")
+        raise UsageError(f"refresh_seconds {refresh_seconds!r} is invalid: seconds, such as 7 * 86_400")
 
 
 def is_number(value: object) -> bool:

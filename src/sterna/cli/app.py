@@ -12,9 +12,9 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from sterna.cli.commands import COMMANDS, HOST_COMMANDS
-from sterna.cli.exits import Exit, missing_extra, reported
+from sterna.cli.exits import Exit, reported
 from sterna.cli.flags import command_group
-from sterna.errors import UsageError
+from sterna.errors import UsageError, missing_extra
 from sterna.version import __version__
 
 
@@ -51,8 +51,9 @@ def _load(name: str, place: str) -> Any:
     try:
         loaded = getattr(import_module(f"sterna.cli.{module}"), member)
     except ModuleNotFoundError as error:
-        if not (text := missing_extra(error)):
+        if not (missing := missing_extra(error)):
             raise
+        text = f"this command {missing}"
 
         def miss(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
             sys.stderr.write(f"sterna: {text}\n")

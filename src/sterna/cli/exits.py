@@ -12,13 +12,11 @@ from types import FrameType
 from typing import Any
 
 from sterna.cli.hints import runnable
-from sterna.errors import CollectionError, QueryError, SternaError, StorageError, UsageError
+from sterna.errors import CollectionError, QueryError, SternaError, StorageError, UsageError, missing_extra
 from sterna.query.terminal import harmless
 
 INTERRUPTED = 130  # as shells report a command that Ctrl-C ended
 
-# What the extra 'home' installs.
-_EXTRA = frozenset({"duckdb", "fastwarc", "pyarrow", "pytz", "sqlglot", "tantivy"})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _interrupted = threading.Event()  # set by the handler of SIGINT, cleared when a command begins
@@ -62,7 +60,7 @@ def reported() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if not (text := missing_extra(error)):
             raise
-        raise _fail(text, Exit.USAGE) from None
+        raise _fail(f"this command {text}", Exit.USAGE) from None
 
 
 def _command_line_error() -> type[Exception]:
@@ -122,14 +120,6 @@ def _noting_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def missing_extra(error: ModuleNotFoundError) -> str:
-    """What to install, if a module of an extra is missing."""
-    name = (error.name or "").partition(".")[0]
-    if name == "sqlalchemy":
-        return "this command needs the extra 'storage': pip install 'sterna[home,storage]'"
-    return "this command needs the extra 'home': pip install 'sterna[home]'" if name in _EXTRA else ""
 
 
 def leave(code: int) -> None:

@@ -57,6 +57,8 @@ def default_place(kind: ExportFormat, *, name: str, table: str = "page") -> Path
 
 def check_job(job: ExportJob) -> None:
     """UsageError if options contradict each other, or the place is taken or unsuitable."""
+    if job.kind not in (kinds := get_args(ExportFormat)):
+        raise UsageError(f"--to {job.kind} is invalid: {', '.join(kinds[:-1])} or {kinds[-1]}")
     if job.table != "page" and job.kind not in _ROWS:
         raise UsageError(f"--table goes with --to {', '.join(_ROWS)}: --to {job.kind} is made of pages")
     if job.base and job.kind != "sitemap":

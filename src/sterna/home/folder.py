@@ -264,3 +264,10 @@ def names_of(collections: Sequence[CollectionFolder]) -> list[str]:
         raise UsageError(f"the collection {again[0]} is named twice")
     names = [place.name for place in places]
     return [str(place) if names.count(place.name) > 1 else place.name for place in places]
+
+
+def path_of(name: str, value: Path | str) -> Path:
+    """The path that a Python program gave for the parameter `name`; UsageError if it is none."""
+    if not isinstance(value, str | Path):
+        raise UsageError(f"{name} {value!r} is invalid: a path, as a text or a Path")
+    return Path(value)
