@@ -173,7 +173,7 @@ def test_odd_arguments_get_an_error_of_ours(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "given", "words"),
     [
-        ("export", ("xml", "x"), "--to xml is invalid: jsonl, parquet, csv, warc, cdxj, wacz, sitemap or mark"),
+        ("export", ("xml", "x"), "--to xml is invalid: jsonl, parquet, csv, warc, cdxj, wacz, sitemap or "),
         ("export", ("csv", "x.csv", {"table": 5}), "table 5 is invalid: Expected `str`, got `int`"),
         ("export", ("csv", "x.csv", {"where": 5}), "where 5 is invalid"),
         ("export", ("csv", 5), "out 5 is invalid: a path"),

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sterna.cli.display import Display, JsonDisplay, LineDisplay, LiveDisplay, Meter, report
-from sterna.cli.lines import LINE_SECONDS
+from sterna.cli.lines import LINE_SECONDS, date_text
 from sterna.home.folder import CollectionFolder
 from sterna.home.progress import Progress, Summary
 from sterna.model import Usage
@@ -89,3 +90,45 @@ def summary(**fields: Any) -> Summary:
 def test_report_names_no_limit_that_nobody_set(tmp_path: Path, ended: str, is_own: bool, words: str) -> None:
     lines = report(summary(ended=ended, has_own_limit=is_own), CollectionFolder(tmp_path))
     assert f"the crawler was ended: {words}" in lines
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"pages": 12, "kept": 6, "unchanged": 0}, "6 of 12 were not wanted; failed: a word of tern (6)"),
+        ({"pages": 12, "kept": 11, "unchanged": 0}, "1 of 12 was not wanted; failed: a word of tern (6)"),
+        ({"pages": 12, "kept": 11, "unchanged": 7}, "1 of the 5 that came anew was not wanted; failed: "),
+    ],
+)
+def test_report_says_how_many_pages_were_not_wanted(
+    tmp_path: Path, fields: dict[str, int], words: str
+) -> None:
+    told = summary(ended="finished", unmet={"a word of tern": 6})
+    lines = report(replace(told, **fields), CollectionFolder(tmp_path))
+    assert any(line.startswith(words) for line in lines)
+
+
+def test_report_counts_in_english_and_its_queries_are_whole_commands(tmp_path: Path) -> None:
+    told = summary(ended="stopped", kept=1, notes={"empty": 1}, left_out=1)
+    lines = report(replace(told, unchanged=0), CollectionFolder(tmp_path))
+    assert lines[0].startswith("1 page in 1.0 s")
+    assert f"""1 page had neither text nor links; see which: sterna query {tmp_path} "SELECT""" in lines[2]
+    assert "1 link left out by --include, --exclude or --subtree" in lines
+    assert any(line.startswith("stopped cleanly with 1 URL to go") for line in lines)
+
+
+def test_display_says_which_site_waits_and_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    progress = Progress(began=0.0)
+    progress.notices.pause("https://a.test", "asked for a pause (HTTP 503)", until=1030.0)
+    progress.notices.pause("https://b.test", "asked for a pause (HTTP 429)", until=1020.0)
+    progress.notices.pause("https://c.test", "asked for a pause (HTTP 429)", until=999.0)
+    words = (
+        f"waiting: https://a.test asked for a pause (HTTP 503), until {date_text(1030.0)}, and 1 more site"
+    )
+    LineDisplay()._show(progress, Meter())
+    assert words in capsys.readouterr().err
+    JsonDisplay()._show(progress, Meter())
+    assert json.loads(capsys.readouterr().out)["progress"]["waiting"] == [words]

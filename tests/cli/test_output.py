@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,11 @@ import duckdb
 import pytest
 from tests.cli.test_commands import A, one_line
 from tests.crawl.running import sterna
-from tests.servers.pages import PageServer, linking
+from tests.servers import nginx
+from tests.servers.pages import Page, PageServer, linking
+from tests.servers.plain import Reply
+
+from sterna.cli.lines import bytes_text
 
 pytestmark = pytest.mark.servers
 
@@ -71,8 +76,8 @@ def test_folder_with_other_files_is_left_alone(crawled: Path, tmp_path: Path) ->
 def test_ask_writes_its_rows(server: PageServer, tmp_path: Path, name: str) -> None:
     sql = "SELECT title FROM page WHERE title LIKE 'Page%' ORDER BY title"
     result = sterna("ask", sql, server.url(A), "--delay", "0", "-o", tmp_path / name)
-    assert result.stdout == ""
-    assert f"5 rows -> {tmp_path / name}" in result.stderr
+    size = bytes_text((tmp_path / name).stat().st_size)
+    assert result.stdout == f"5 rows -> {tmp_path / name} ({size})\n"
     assert titles(tmp_path / name) == [f"Page {n}" for n in range(1, 6)]
 
 
@@ -106,9 +111,9 @@ def test_ask_says_which_condition_no_page_met(server: PageServer) -> None:
     result = sterna("ask", sql, server.url(A), "--delay", "0", "--quiet")
     assert result.stdout.endswith("\n(0 rows)\n")
     said = sterna("ask", sql, server.url(A), "--delay", "0").stderr
-    assert "no row: 6 pages read, none of them wanted: " in said
-    assert 'albatross%" (not of 6)' in said
-    assert '"Page%" (not of 1)' in said
+    assert "no row: 6 pages read, none of them wanted; failed: " in said
+    assert 'albatross%" (6)' in said
+    assert '"Page%" (1)' in said
     assert "not fetched: pages for which not (" in said
     assert "errors: http_404 1" in said
 
@@ -123,8 +128,56 @@ def test_crawl_says_which_condition_no_page_met(server: PageServer, tmp_path: Pa
     spec = tmp_path / "gulls.toml"
     spec.write_text(f'name = "gulls"\nseeds = ["{server.url(A)}"]\n[select]\nkeywords_any = ["gull"]\n')
     result = sterna("crawl", spec, "--into", tmp_path / "c", "--delay", "0")
-    assert "0 of them were wanted: the page" in result.stdout
-    assert "(not of 6)" in result.stdout
+    assert re.search(r"^6 of 6 were not wanted; failed: the page .* \(6\)$", result.stdout, re.MULTILINE)
+
+
+def test_crawl_says_why_a_site_waits(tmp_path: Path) -> None:
+    busy = {"/": Reply(503, headers={"Retry-After": "3600"})}
+    with PageServer({A: busy}).run_in_thread() as server:
+        url = server.url(A)
+        flags = ("--into", tmp_path / "c", "--delay", "0", "--wait", "0")
+        for again in ((url,), ()):
+            result = sterna("crawl", *again, *flags)
+            (line,) = [each for each in result.stdout.splitlines() if "may be visited again at" in each]
+            assert line.endswith(": it asked for a pause (HTTP 503)")
+
+
+def test_site_that_refuses_its_robots_txt_is_asked_again_without_strict_robots(tmp_path: Path) -> None:
+    site: dict[str, Page] = {"/": linking(title="Start"), "/robots.txt": Reply(403)}
+    with PageServer({A: site}).run_in_thread() as server:
+        flags = ("--into", tmp_path / "c", "--delay", "0")
+        strict = sterna("crawl", server.url(A), *flags, "--strict-robots")
+        assert strict.returncode == 1
+        assert "its robots.txt was refused (HTTP 403)" in strict.stdout
+        assert sterna("crawl", *flags).returncode == 1  # the wait is not over
+        assert sterna("crawl", *flags, "--no-strict-robots").stdout.startswith("1 page in ")
+
+
+def test_start_address_of_a_server_without_tls_is_told_how_to_be_written(tmp_path: Path) -> None:
+    (tmp_path / "quick.toml").write_text("robots_pause = 0\n")
+    with nginx.serve(tmp_path, folder=tmp_path / "nginx") as server:
+        place = server.url.removeprefix("http://")
+        result = sterna("crawl", place, "--into", tmp_path / "c", "--config", tmp_path / "quick.toml")
+    assert f"the server may speak plain HTTP: write http://{place}/" in result.stdout
+
+
+def test_rules_that_fail_leave_no_collection(server: PageServer, tmp_path: Path) -> None:
+    (tmp_path / "r.clp").write_text("(defrule broken (page (titel ?x)) => (keep))")
+    spec = tmp_path / "gulls.toml"
+    spec.write_text(f'name = "gulls"\nseeds = ["{server.url(A)}"]\nrules = ["r.clp"]\n')
+    folder = tmp_path / "made" / "c"
+    result = sterna("crawl", spec, "--into", folder)
+    assert (result.returncode, folder.exists()) == (2, False)
+    sterna("crawl", server.url(A), "--into", folder, "--delay", "0")
+    assert sterna("crawl", spec, "--into", folder).returncode == 2
+    assert (folder / "ledger.sqlite").exists()  # what was crawled before stays
+
+
+def test_crawl_says_how_many_links_its_scope_left_out(server: PageServer, tmp_path: Path) -> None:
+    flags = ("--into", tmp_path / "c", "--delay", "0", "--include", "/nothing/")
+    result = sterna("crawl", server.url(A), *flags)
+    assert result.stdout.startswith("1 page in ")
+    assert "\n6 links left out by --include, --exclude or --subtree\n" in result.stdout
 
 
 # -- sterna list

@@ -37,9 +37,8 @@ def server() -> Iterator[PageServer]:
 
 def spec(folder: Path, server: PageServer, body: str = "") -> Path:
     path = folder / "errand.toml"
-    path.write_text(
-        f'name = "errand"\nseeds = ["{server.url(A)}"]\n{body}\n[politeness]\ndelay = 0\ncontact = "me"\n'
-    )
+    manners = '[politeness]\ndelay = 0\ncontact = "me@example.org"\n'
+    path.write_text(f'name = "errand"\nseeds = ["{server.url(A)}"]\n{body}\n{manners}')
     return path
 
 
@@ -77,7 +76,7 @@ def test_include_that_admits_more_follows_the_links_that_were_left_out(
     summary, note = crawl(tmp_path, "--include", "/news/|/shop/")
     assert pages(tmp_path) == NEWS | SHOP
     assert "--include changed" in note
-    assert "2 links that were left out are followed" in note
+    assert "2 links are followed that had been left out" in note
     assert not {"/news/", "/news/terns"} & set(asked(server))  # what is stored is not fetched again
     assert summary["ended"] == "finished"
     _, note = crawl(tmp_path)
@@ -98,7 +97,7 @@ def test_subtree_that_a_spec_adds_is_crawled(tmp_path: Path, server: PageServer)
     _, note = crawl(tmp_path, spec(tmp_path, server, '[scope]\nsubtrees = ["/news", "/shop/deep"]'))
     assert pages(tmp_path) == NEWS  # nothing that was fetched links there
     _, note = crawl(tmp_path, spec(tmp_path, server))
-    assert (pages(tmp_path), "subtrees changed" in note) == (NEWS | SHOP, True)
+    assert (pages(tmp_path), "--subtree changed" in note) == (NEWS | SHOP, True)
 
 
 def test_wider_borders_lead_to_other_sites(tmp_path: Path, server: PageServer) -> None:
@@ -106,7 +105,7 @@ def test_wider_borders_lead_to_other_sites(tmp_path: Path, server: PageServer) -
     crawl(tmp_path, url, "--allow-private")
     _, note = crawl(tmp_path, "--stay", "any")
     assert ask(tmp_path / "c", "SELECT title FROM page WHERE title = 'Neighbour'")
-    assert "--stay changed: 1 links that were left out are followed" in note
+    assert "--stay changed: 1 link is followed that had been left out" in note
 
 
 def test_greater_depth_goes_on(tmp_path: Path, server: PageServer) -> None:
@@ -115,11 +114,14 @@ def test_greater_depth_goes_on(tmp_path: Path, server: PageServer) -> None:
     assert (pages(tmp_path), "--max-depth changed" in note) == (NEWS | SHOP, True)
 
 
-def test_narrowed_scope_says_nothing_and_fetches_nothing(tmp_path: Path, server: PageServer) -> None:
+def test_narrowed_scope_is_said_and_fetches_nothing(tmp_path: Path, server: PageServer) -> None:
     crawl(tmp_path, server.url(A))
     asked(server)
     _, note = crawl(tmp_path, "--include", "/news/", "--exclude", "/shop/", "--max-depth", "3")
-    assert (note, asked(server)) == ("", [])
+    told = "--include, --exclude, --max-depth narrowed: fewer links are followed; stored pages stay"
+    assert (note, asked(server)) == (told, [])
+    _, note = crawl(tmp_path)
+    assert note == ""
 
 
 def test_links_of_a_crawler_that_keeps_none_are_found_by_fetching_its_pages(
@@ -147,7 +149,7 @@ def test_pages_are_judged_again_by_the_archive_and_the_others_are_fetched(
     asked(server)
     _, note = crawl(tmp_path, spec(tmp_path, server, select("surgery")))
     assert pages(tmp_path) == {"news/", "shop/eggs"}
-    assert "7 stored pages judged again, 5 no longer wanted" in note
+    assert "7 stored pages are judged again, 5 no longer wanted" in note
     assert asked(server) == []
     assert len(ask(tmp_path / "c", "SELECT url FROM event WHERE kind = 'deleted'")) == 5
     _, note = crawl(tmp_path, spec(tmp_path, server, select("garden")))
@@ -163,7 +165,7 @@ def test_page_that_the_archive_shows_to_be_unwanted_is_not_fetched_again(
     asked(server)
     _, note = crawl(tmp_path, spec(tmp_path, server, select("surgery")))
     assert pages(tmp_path) == {"news/", "shop/eggs"}
-    assert "4 stored pages judged again, 2 no longer wanted; 3 pages are fetched again" in note
+    assert "4 stored pages are judged again, 2 no longer wanted; 3 pages are fetched again" in note
     assert sorted(asked(server)) == ["/", "/shop/deep/", "/shop/deep/deeper"]  # which no archive has
 
 

@@ -79,7 +79,7 @@ def _peak_of_widening(folder: Path, count: int) -> int:
             written = SegmentStore(collection.segments_folder).write_pages(pages, batch=batch)
             ledger.commit(Change(parcels=(), batch=number, segments=tuple(written)), now=time.time())
         done = sterna_process("crawl", *flags, "40", "--include", "/", "--max-seconds", "5")
-    followed = re.search(r"([\d,]+) links that were left out are followed", done.stdout)
+    followed = re.search(r"([\d,]+) links are followed that had been left out", done.stdout)
     assert followed
     assert int(followed[1].replace(",", "")) >= count
     return int(summary_of(done)["peak_memory_bytes"])

@@ -233,9 +233,9 @@ def test_sites_that_differ_by_port_alone_are_told_apart_behind_a_server(
     for name, number in (("a", 8081), ("b", 8082)):
         file = hoster / name / SETTINGS
         file.write_text(file.read_text().replace(f"http://{name}.test", f"http://a.test:{number}"))
-    file = {"nginx": "nginx.conf", "apache": "apache-proxy.conf"}[server]
+    source = {"nginx": "nginx.conf", "apache": "apache-proxy.conf"}[server]
     with serving(hoster) as port:
-        extra = snippet(file, **{"127.0.0.1:8470": f"127.0.0.1:{port}"})
+        extra = snippet(source, **{"127.0.0.1:8470": f"127.0.0.1:{port}"})
         serve = nginx.serve if server == "nginx" else partial(apache.serve, is_ours=True)
         with serve(hoster / "a" / "www", folder=tmp_path / "server", extra=extra) as front:
             entry = int(front.url.rpartition(":")[2])

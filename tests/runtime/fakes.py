@@ -12,6 +12,7 @@ from sterna.errors import FetchError
 from sterna.model import Etiquette, Parcel, Target, Visit
 from sterna.runtime.access import Kit, RuntimeConfig
 from sterna.runtime.engine.client import Engines
+from sterna.runtime.notices import Notices
 from sterna.runtime.reader import read
 from sterna.runtime.readers import Readers, document_of
 from sterna.runtime.runtime import Runtime
@@ -222,6 +223,7 @@ def make_kit(
     engines: Engines | None = None,
     proxy: str = "",
     shares_holds: bool = True,
+    notices: Notices | None = None,
 ) -> Kit:
     return Kit(
         clock=VirtualClock(),
@@ -234,6 +236,7 @@ def make_kit(
         readers=cast(Readers, FakeReaders(read_failures)),
         engines=engines or Engines(is_jailed=False),
         config=RuntimeConfig(proxy=proxy, shares_holds=shares_holds),
+        notices=notices or Notices(),
     )
 
 

@@ -271,7 +271,15 @@ def test_each_failure_is_logged_with_its_address(caplog: pytest.LogCaptureFixtur
         (f"{url}: timeout: 60 s", THREE),
     ]
     first, second = failures, failures[:2]
-    assert caplog.messages == [f"{line} from {address}" for line, address in first + second]
+    assert caplog.messages == [f"{line} at {address}" for line, address in first + second]
+
+
+def test_site_without_a_robots_txt_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="sterna"):
+        ask(everywhere(reply(404)))
+        assert caplog.messages == []
+        ask(everywhere(reply(403)))
+    assert caplog.messages == [f"{SITE}/robots.txt: HTTP 403 at {ONE}"]
 
 
 def test_every_address_of_a_usual_name_is_asked() -> None:

@@ -21,6 +21,7 @@ from sterna.model import (
     Crawler,
     Ended,
     Hold,
+    Scope,
     Target,
 )
 from sterna.runtime.handler import (
@@ -31,6 +32,7 @@ from sterna.runtime.handler import (
     MAX_REDIRECTS,
     MAX_TRIES,
 )
+from sterna.runtime.notices import Notices, Pause
 from sterna.web.politeness import site_key
 
 # Pauses that a site asks for
@@ -75,6 +77,25 @@ def test_503_without_a_header_backs_off_ever_longer() -> None:
     assert web.times("/") == [0.0, BUSY_SECONDS]
     assert outcome.last.ended is Ended.BLOCKED
     assert holds_of(outcome) == {site_key(SITE): BUSY_SECONDS + 2 * BUSY_SECONDS}
+
+
+def test_users_are_told_why_a_site_waits_and_until_when() -> None:
+    notices = Notices()
+    carry_out(visit_of(), FakeWeb({"/": [reply(503, retry_after="25"), linking()]}), notices=notices)
+    assert notices.waiting(BEGIN) == {SITE: Pause("asked for a pause (HTTP 503)", BEGIN + 25.0)}
+    assert notices.waiting(BEGIN + 25.0) == {}
+    carry_out(visit_of(), FakeWeb({"/": FetchError("connect")}), notices=(failing := Notices()))
+    proxied: Script = {"/robots.txt": FetchError("proxy", "Could not resolve proxy: foo"), "/": linking()}
+    carry_out(visit_of(), FakeWeb(proxied), notices=failing)
+    (pause,) = failing.pauses.values()
+    assert pause.why == "could not be asked (proxy: Could not resolve proxy: foo)"
+
+
+def test_links_that_the_scope_leaves_out_are_counted_once_each() -> None:
+    web = FakeWeb({"/": linking("/a", "/b", "/c", "https://b.test/x"), "/a": linking("/b", "/d")})
+    crawler = Crawler(scope=Scope(include=("/a$",)))
+    carry_out(visit_of(crawler=crawler), web, notices=(notices := Notices()))
+    assert notices.left_out == 3  # /b, /c and /d
 
 
 def test_503_that_passes_is_a_page() -> None:

@@ -14,8 +14,8 @@ from sterna.api.crawlers import check_argument
 from sterna.cli.crawl import exit_code, run_under
 from sterna.cli.display import choose_display, why_nothing
 from sterna.cli.flags import argument, option, setting_flags, setting_values, switch, with_flags
-from sterna.cli.lines import plural, warn
-from sterna.cli.output import job_of, out_option, write_rows_as_markdown
+from sterna.cli.lines import say, warn
+from sterna.cli.output import job_of, out_option, write_rows_as_markdown, written
 from sterna.cli.query import write_answer
 from sterna.home.options import Options
 from sterna.query.terminal import Format, TextFormat
@@ -70,8 +70,8 @@ def ask(
         if not is_live and summary.total_pages:
             with open_collection(collection, warn=warn) as engine:
                 count = _write(engine, question.home_sql, form, job)
-        if job and count:
-            display.warn(f"{plural(count, 'row')} -> {job.place}")
+        if job and count and not quiet:
+            say(written(count, "row", job))
         if not count:
             for line in why_nothing(summary, collection, question.passed_over):
                 display.warn(line)

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sterna.cli.hints import runnable
@@ -24,12 +25,14 @@ from sterna.cli.lines import (
 from sterna.errors import command
 from sterna.home.away.place import Placement
 from sterna.home.folder import CollectionFolder
+from sterna.home.ledger.records import SiteRow
+from sterna.home.pauses import pauses_of
 from sterna.home.progress import Progress, Summary
 from sterna.model import LIMITS, Ended
 from sterna.query.terminal import harmless
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 RATE_SECONDS = 10.0
 JSON_SECONDS = 5.0
@@ -116,7 +119,7 @@ class JsonDisplay(Display):
             "active": progress.active,
             "away": len(progress.away),
         }
-        say_json({"progress": fields})
+        say_json({"progress": fields | {"waiting": _waiting(progress)}})
 
     def wait_for(self, text: str) -> None:
         if text:
@@ -143,7 +146,8 @@ class LineDisplay(Display):
             sys.stderr.write(harmless(f"{placement.site}: {place} ({placement.reason})") + "\n")
 
     def _show(self, progress: Progress, meter: "Meter") -> None:
-        sys.stderr.write("  ".join(f"{name} {value}" for name, value in _fields(progress, meter)) + "\n")
+        fields = [f"{name} {value}" for name, value in _fields(progress, meter)]
+        sys.stderr.write(harmless("  ".join([*fields, *_waiting(progress)])) + "\n")
 
     def wait_for(self, text: str) -> None:
         if not text:
@@ -165,22 +169,22 @@ class LiveDisplay(LineDisplay):
     @contextmanager
     def showing(self, progress: Progress) -> Iterator[None]:
         # rich takes as long to load as the rest of the command, and a script never sees it.
-        from rich.console import Console  # noqa: PLC0415
+        from rich.console import Console, Group  # noqa: PLC0415
         from rich.live import Live  # noqa: PLC0415
         from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
 
         meter = Meter()
         console = Console(stderr=True)
 
-        def table() -> "Table":
+        def table() -> "Group":
             grid = Table.grid(padding=(0, 2))
             fields = _fields(progress, meter)
             for _ in fields:
                 grid.add_column(justify="right")
             grid.add_row(*(f"[dim]{name}[/]" for name, _ in fields))
             grid.add_row(*(value for _, value in fields))
-            grid.add_row(*([progress.note] if progress.note else []))
-            return grid
+            return Group(grid, *map(Text, filter(None, [progress.note, *map(harmless, _waiting(progress))])))
 
         with Live(get_renderable=table, console=console, refresh_per_second=4, transient=True):
             yield
@@ -224,13 +228,20 @@ def _fields(progress: Progress, meter: Meter) -> list[tuple[str, str]]:
     ]
 
 
+def _waiting(progress: Progress) -> list[str]:
+    """Which site waits for long, and why; how many more do."""
+    waits = progress.notices.waiting(time.time())
+    words = [f"waiting: {site} {each.why}, until {date_text(each.until)}" for site, each in waits.items()]
+    return words if len(words) < 2 else [f"{words[0]}, and {plural(len(words) - 1, 'more site')}"]
+
+
 # -- after the run -----------------------------------------------------------------------------------------
 
 
 _ODD = {
     "redirect_loop": "only redirected in a circle; if the site wants a login or consent: --cookies FILE",
     "scripts": "showed nothing without scripts, which are not run here; look for a sitemap, a feed or an API",
-    "empty": "had neither text nor links; see which: SELECT url FROM page WHERE note = 'empty'",
+    "empty": "had neither text nor links; see which: {which}",
     "cut": "came only in part; to fetch them again: --refresh 0",
     "damaged": "could be decompressed only in part; to fetch them again: --refresh 0",
 }
@@ -239,16 +250,18 @@ _ODD = {
 def report(summary: Summary, collection: CollectionFolder) -> list[str]:
     folder = collection.folder
     lines = [
-        f"{summary.pages:,} pages in {duration_text(summary.seconds)}"
+        f"{plural(summary.pages, 'page')} in {duration_text(summary.seconds)}"
         f" ({summary.pages_per_second:,.1f} a second),"
         f" {bytes_text(summary.bytes_received)} received, {plural(summary.sites, 'site')} -> {folder}"
     ]
     if summary.kept < summary.pages:
-        lines.append(f"{summary.kept:,} of them were wanted{_unmet(summary)}")
+        lines.append(_unwanted(summary))
     if summary.rows:
         lines.append(f"{plural(summary.rows, 'fact')} sent home by its rules")
     if summary.unchanged:
-        lines.append(f"{summary.unchanged:,} of them were unchanged since the last visit")
+        lines.append(f"{_of_them(summary.unchanged)} unchanged since the last visit")
+    if summary.left_out:
+        lines.append(f"{plural(summary.left_out, 'link')} left out by --include, --exclude or --subtree")
     if trips := summary.visits.get("host", 0):
         saved = summary.saved
         lines.append(
@@ -266,7 +279,7 @@ def report(summary: Summary, collection: CollectionFolder) -> list[str]:
         lines.append(_errors(summary))
     if "private_address" in summary.errors:
         lines.append("sites in private networks were not visited; to visit them: --allow-private")
-    lines += _odd_pages(summary)
+    lines += _odd_pages(summary, folder)
     if summary.ended in LIMITS:
         reason = f"its limit of {summary.ended} is reached"
         if not summary.has_own_limit:
@@ -286,42 +299,57 @@ def why_nothing(summary: Summary, collection: CollectionFolder, passed_over: str
     elif not summary.kept:
         lines = [f"no row: {plural(summary.pages, 'page')} read, none of them wanted{_unmet(summary)}"]
     else:
-        met = (
-            f"{summary.kept:,} of {plural(summary.pages, 'page')} met what is checked there{_unmet(summary)}"
-        )
-        lines = [f"no row: {met}; none of them gives a row"]
+        met = f"{summary.kept:,} of {plural(summary.pages, 'page')} met what is checked there"
+        lines = [f"no row: {met}, but none of them gives a row{_unmet(summary)}"]
     if passed_over:
         lines.append(f"not fetched: pages for which {passed_over}")
     if summary.errors:
         lines.append(_errors(summary))
     if summary.ended == "limit":
-        lines.append(f"the limit of pages is reached with {summary.pending:,} URLs to go: --max-pages N")
+        lines.append(f"the limit of pages is reached with {_to_go(summary)}: --max-pages N")
     return lines + ([] if summary.pages else _troubled_sites(collection))
 
 
+def _of_them(count: int) -> str:
+    return f"{count:,} of them {'was' if count == 1 else 'were'}"
+
+
+def _unwanted(summary: Summary) -> str:
+    """How many pages were not wanted, of those that were judged: an unchanged one was judged before."""
+    count, came = summary.pages - summary.kept, summary.pages - summary.unchanged
+    of = f"the {came:,} that came anew" if summary.unchanged and count <= came else f"{summary.pages:,}"
+    return f"{count:,} of {of} {'was' if count == 1 else 'were'} not wanted{_unmet(summary)}"
+
+
 def _unmet(summary: Summary) -> str:
-    """How many of the pages that were not wanted failed which condition."""
-    told = (f"{words} (not of {count:,})" for words, count in summary.unmet.items())
-    return f": {', '.join(told)}" if summary.unmet else ""
+    """The conditions that pages failed, each with their number; a page may fail several."""
+    told = [f"{words} ({count:,})" for words, count in summary.unmet.items()]
+    return f"; failed: {', '.join(told)}" if told else ""
+
+
+def _to_go(summary: Summary) -> str:
+    return f"{plural(summary.pending, 'URL')} to go"
 
 
 def _errors(summary: Summary) -> str:
     return "errors: " + ", ".join(f"{kind} {count:,}" for kind, count in summary.errors.items())
 
 
-def _odd_pages(summary: Summary) -> list[str]:
+def _odd_pages(summary: Summary, folder: Path) -> list[str]:
     """A line for each kind of page that came without what its visitors see, with what to do."""
     counts = Counter(summary.notes)
     counts["redirect_loop"] += summary.errors.get("redirect_loop", 0)
-    return [f"{plural(counts[kind], 'page')} {told}" for kind, told in _ODD.items() if counts[kind]]
+    which = command("query", folder, "SELECT url FROM page WHERE note = 'empty'")
+    told = ((counts[kind], words.replace("{which}", which)) for kind, words in _ODD.items())
+    return [f"{plural(count, 'page')} {words}" for count, words in told if count]
 
 
 def _what_is_left(summary: Summary, collection: CollectionFolder) -> list[str]:
     again = command("crawl", "--into", collection.folder)
     if summary.ended == "stopped":
-        return [f"stopped cleanly with {summary.pending:,} URLs to go; continue with: {again}"]
+        return [f"stopped cleanly with {_to_go(summary)}; continue with: {again}"]
     if summary.ended in ("limit", "pages"):
-        return [f"the limit is reached with {summary.pending:,} URLs to go; for more: {again} --max-pages N"]
+        return [f"the limit is reached with {_to_go(summary)}; for more: {again} --max-pages N"]
     if summary.ended == "waiting":
         return [
             *_troubled_sites(collection),
@@ -340,14 +368,25 @@ def _troubled_sites(collection: CollectionFolder) -> list[str]:
     """The sites that the crawl waits for, or has given up."""
     with collection.open_ledger() as ledger:
         rows = [row for row in ledger.site_rows() if row.next_turn or row.robots == "disqualified"]
+        pauses = pauses_of(ledger)
     lines = []
     for row in rows[:MAX_SITES]:
         state = "is given up"
         if row.next_turn is not None:
             state = f"may be visited again at {date_text(row.next_turn)}"
-        is_out = row.robots == "disqualified"
-        cause = f": its robots.txt could not be fetched ({row.reason})" if is_out else ""
+        cause = f": it {pauses[row.site].why}" if row.site in pauses else ""
+        if row.robots == "disqualified":
+            cause = f": its robots.txt {_fault(row)}"
         lines.append(harmless(f"{row.site} {state}{cause}"))
     if len(rows) > MAX_SITES:
         lines.append(f"and {len(rows) - MAX_SITES:,} more sites: {command('status', collection.folder)}")
     return lines
+
+
+def _fault(row: SiteRow) -> str:
+    """Why a robots.txt is not known."""
+    what = "was refused" if row.reason.startswith("HTTP 4") else "could not be fetched"
+    hint = ""
+    if "wrong version number" in row.reason and row.site.startswith("https://"):
+        hint = f"; the server may speak plain HTTP: write {row.site.replace('https', 'http', 1)}/"
+    return f"{what} ({row.reason}){hint}"

@@ -5,12 +5,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from types import FrameType
 from typing import Any
 
+from sterna.cli.commands import COMMANDS, HOST_COMMANDS
 from sterna.cli.hints import runnable
 from sterna.errors import CollectionError, QueryError, SternaError, StorageError, UsageError, missing_extra
 from sterna.query.terminal import harmless
@@ -77,9 +78,16 @@ def _invalid_line(error: Any) -> SystemExit:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{words}\n")
         return SystemExit(int(Exit.USAGE))
-    command = context.command_path if context else "sterna"
+    command = context.command_path if context else _command_of(sys.argv[1:])
     words = harmless(" ".join(words.split())).rstrip(".")
     return _fail(f"{words}: see '{command} --help'", Exit.USAGE)
+
+
+def _command_of(words: Sequence[str]) -> str:
+    """The command that these words call; an error of the parser does not tell."""
+    names = [word for word in words[:1] if word in COMMANDS]
+    names += [word for word in words[1:2] if names == ["host"] and word in HOST_COMMANDS]
+    return " ".join(["sterna", *names])
 
 
 @contextmanager

@@ -135,13 +135,15 @@ def strings(values: list[str] | None) -> tuple[str, ...] | None:
 
 
 def read_age(text: str, flag: str = "--refresh") -> float:
-    """Seconds in an age such as 0, 90m, 12h or 7d."""
+    """Seconds in an age such as 0, 90m, 12h or 7d; any other than 0 has a unit."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, None)
     try:
-        seconds = float(number) * unit
+        seconds = float(number) * (unit or 1.0)
     except ValueError:
         seconds = -1.0
+    if unit is None and 0 < seconds < float("inf"):
+        raise UsageError(f"{flag} {text} has no unit: write {text}d for days, {text}h, {text}m or {text}s")
     if not 0 <= seconds < float("inf"):
         raise UsageError(f"{flag} {text} is not an age: write it like 90m, 12h or 7d")
     return seconds

@@ -93,7 +93,7 @@ async def _watch(state: Path) -> None:
         await asyncio.sleep(PROGRESS_SECONDS)
         with suppress(SternaError), closing(Index(state)) as index:  # the survey reports what is wrong
             if survey := index.last_survey(is_over=False):
-                warn(f"{survey.pages:,} pages read")
+                warn(f"{plural(survey.pages, 'page')} read")
 
 
 def _report(config: HostConfig, outcome: "Outcome", *, seconds: float, as_json: bool) -> Exit:

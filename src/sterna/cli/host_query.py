@@ -81,7 +81,8 @@ def _lines(visit: Visit, held: Holdings) -> list[str]:
     waiting = sum(each.urls for each in held.waiting)
     return [
         f"visit {visit.id}: crawler {harmless(visit.crawler.name)} at {visit.site}, {report.state}",
-        f"  {usage.pages:,} pages in {plural(usage.requests, 'request')}, {plural(report.parcels, 'parcel')}",
+        f"  {plural(usage.pages, 'page')} in {plural(usage.requests, 'request')},"
+        f" {plural(report.parcels, 'parcel')}",
         f"  {plural(len(held.parcels), 'parcel')} wait for home, {bytes_text(size)}",
         f"  {plural(waiting, 'URL')} in the frontier, {held.done:,} done",
         *(f"    {each.urls:>9,}  at depth {each.depth}" for each in held.waiting),

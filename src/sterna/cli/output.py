@@ -41,7 +41,15 @@ def write_pages(collection: CollectionFolder, job: ExportJob) -> str:
     from sterna.api.confined import export  # noqa: PLC0415 - Arrow is slow to load
 
     made = export(collection.folder, job, where="", stdout=sys.stdout.buffer, warn=warn)
-    return f"{plural(made.count, made.noun)} -> {job.place} ({bytes_text(made.size_bytes)})"
+    return written(made.count, made.noun, job)
+
+
+def written(count: int, noun: str, job: ExportJob) -> str:
+    """What lies where, and how large it is."""
+    place = job.place
+    files = (path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
+    size_bytes = sum(path.stat().st_size for path in files)
+    return f"{plural(count, noun)} -> {place} ({bytes_text(size_bytes)})"
 
 
 def write_rows_as_markdown(engine: "Engine", sql: str, job: ExportJob) -> int:

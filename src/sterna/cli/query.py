@@ -15,7 +15,7 @@ import typer
 from sterna.cli.confinement import keep_to
 from sterna.cli.flags import SafeCellsOption, argument, option
 from sterna.cli.lines import warn
-from sterna.errors import UsageError
+from sterna.errors import UsageError, command
 from sterna.export.workbench import check_file, is_stream, whole_file
 from sterna.query.terminal import Format
 
@@ -92,6 +92,8 @@ def _asked(words: Sequence[str], file: Path | None) -> tuple[list[Path], str]:
     """What is queried, and the SQL: the last word, unless a file has it."""
     if file is None:
         *folders, sql = words
+        if not folders and " " in sql.strip():
+            raise UsageError(f"name the collection first: {command('query', 'DIR', sql)}")
         if not folders or os.path.isdir(sql):  # noqa: PTH112 - of a long query Path would raise OSError
             raise UsageError("give the query either as SQL or by --file FILE, after the collection")
         return [Path(folder) for folder in folders], sql

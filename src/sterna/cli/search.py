@@ -79,6 +79,9 @@ def _split(what: Sequence[str]) -> tuple[list[Path], Sequence[str]]:
     count = 1
     while count < len(what) and os.path.isfile(Path(what[count]) / MARKER):  # noqa: PTH113 - a long word is no path
         count += 1
+    if count == len(what) == 1 and not CollectionFolder(Path(what[0])).is_collection():
+        usage = command("search", "DIR", what[0])
+        raise UsageError(f"{what[0]} is not a collection: name one before the words: {usage}")
     if count == len(what):
         raise UsageError(f"give words to search for, such as: sterna search {' '.join(what)} tern")
     return [Path(folder) for folder in what[:count]], what[count:]
@@ -149,7 +152,7 @@ def serve(
             count = searcher.page_count()
 
             def say_ready() -> None:
-                typer.echo(f"{title}: {count:,} pages at http://{place}/ until Ctrl-C")
+                typer.echo(f"{title}: {plural(count, 'page')} at http://{place}/ until Ctrl-C")
                 if not is_local:
                     warn(f"warning: other machines may reach {place}: anyone there can read the collection")
 

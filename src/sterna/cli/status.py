@@ -38,10 +38,11 @@ def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
         return
     counts, index = found.counts, found.index
     say(
-        f"{folder}: {counts.pages:,} pages of {plural(counts.sites, 'site')}, {counts.pending:,} URLs to go",
-        f"  {counts.requests:,} requests, {bytes_text(counts.bytes_received)} received,"
+        f"{folder}: {plural(counts.pages, 'page')} of {plural(counts.sites, 'site')},"
+        f" {plural(counts.pending, 'URL')} to go",
+        f"  {plural(counts.requests, 'request')}, {bytes_text(counts.bytes_received)} received,"
         f" {plural(counts.visits, 'visit')}, {counts.leased:,} under way,"
-        f" {counts.waiting_sites:,} sites waiting",
+        f" {plural(counts.waiting_sites, 'site')} waiting",
     )
     if counts.requisites:
         received = bytes_text(counts.requisite_bytes)

@@ -7,6 +7,7 @@ from sterna.errors import UsageError
 from sterna.model import Scope
 from sterna.web.urls import Canonical, is_trap, path_of
 
+_NO_SITE = re.compile(r"https?/|[^:/?#]*[\"'<>]")  # a colon is missing, or quotes came along
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")
 
 
@@ -35,13 +36,19 @@ def _test(option: str, expression: str) -> TextTest:
     try:
         return search_test(expression)
     except UsageError as error:
-        raise UsageError(f"{option} {error}") from error
+        hint = ""
+        if expression.startswith("*") and (rest := expression.strip("*")):  # as file names are matched
+            end = "" if expression.endswith("*") else "$"
+            hint = f"; it is a regular expression: write {re.escape(rest)}{end}"
+        raise UsageError(f"{option} {error}{hint}") from error
 
 
 def seed_url(text: str, canonical: Canonical) -> str | None:
     """The canonical URL of a start address, whose scheme may be missing; None if it is not a web address."""
     has_scheme = _SCHEME.match(text) is not None
     # A single word is more often a typing error than a hostname; with a scheme it is accepted.
+    if _NO_SITE.match(text):
+        return None
     if not (has_scheme or "." in text or ":" in text or text.startswith("localhost")):
         return None
     return canonical(text if has_scheme else f"https://{text}")

@@ -59,10 +59,10 @@ class CatchingUp:
             judged, ended = self._judge()
             again += self.ledger.fetch_again(kind="undigested", now=self.now)
         told = [
-            *([f"{judged:,} stored pages judged again, {ended:,} no longer wanted"] if judged else []),
-            *([f"{found:,} links that were left out are followed"] if changes.follows_links else []),
+            *([f"{_are(judged, 'stored page')} judged again, {ended:,} no longer wanted"] if judged else []),
+            *([f"{_are(found, 'link')} followed that had been left out"] if found else []),
             *(["URLs that were too deep are fetched"] if changes.goes_deeper else []),
-            *([f"{again:,} pages are fetched again"] if again else []),
+            *([f"{_are(again, 'page')} fetched again"] if again else []),
         ]
         what = ", ".join(changes.names)
         self.say(f"{what} changed: {'; '.join(told) or 'nothing that is stored is concerned'}")
@@ -158,6 +158,10 @@ class CatchingUp:
                     yield from self.segments.rows(segment.name, columns)
                 except DamagedSegment as error:
                     self.say(f"{error}; its rows are left out")
+
+
+def _are(count: int, noun: str) -> str:
+    return f"{count:,} {noun} is" if count == 1 else f"{count:,} {noun}s are"
 
 
 def _pieces(values: Iterator[T], size: int) -> Iterator[list[T]]:

@@ -23,6 +23,7 @@ class Changes(Record, frozen=True, kw_only=True):
     """What changed since the pages of a collection were fetched, and what follows."""
 
     names: tuple[str, ...] = ()  # of what changed, for people
+    narrowed: tuple[str, ...] = ()  # of the scope: what is stored stays
     follows_links: bool = False  # those that the archive has, and that were left out
     goes_deeper: bool = False  # to URLs that the ledger has already
     reads_sitemaps: bool = False
@@ -32,21 +33,21 @@ class Changes(Record, frozen=True, kw_only=True):
 
     @property
     def has_work(self) -> bool:
-        return any(value for name, value in asdict(self).items() if name != "names")
+        return any(value for name, value in asdict(self).items() if name not in ("names", "narrowed"))
 
     def plus(self, other: "Changes") -> "Changes":
         merged = {name: getattr(self, name) or value for name, value in asdict(other).items()}
-        return Changes(**merged | {"names": tuple(dict.fromkeys((*self.names, *other.names)))})
+        told = {name: (*getattr(self, name), *getattr(other, name)) for name in ("names", "narrowed")}
+        return Changes(**merged | {name: tuple(dict.fromkeys(each)) for name, each in told.items()})
 
 
 def changes_between(before: Errand, now: Errand) -> Changes:
     """What follows if a collection that was crawled for `before` is crawled for `now`."""
     names = _widened(before, now)
-    if "--max-depth" in names:
-        found = Changes(names=tuple(names), goes_deeper=True)
+    narrowed = (name for name in _widened(now, before) if name.startswith("--") and name not in names)
+    found = Changes(names=tuple(names), narrowed=tuple(narrowed), goes_deeper="--max-depth" in names)
+    if found.goes_deeper:
         names.remove("--max-depth")
-    else:
-        found = Changes(names=tuple(names))
     if names:
         # Rules decide which links are followed, so only they know which of the archive's would have been.
         has_links = "links" in before.program.keep.fields and not (before.program.rules or now.program.rules)
@@ -70,7 +71,7 @@ def _widened(before: Errand, now: Errand) -> list[str]:
         "--stay": _BORDERS[new.stay] > _BORDERS[old.stay],
         "--include": _admits_more(old.include, new.include),
         "--exclude": not set(old.exclude) <= set(new.exclude),
-        "subtrees": _admits_more(old.subtrees, new.subtrees),
+        "--subtree": _admits_more(old.subtrees, new.subtrees),
         "--sitemaps": new.use_sitemaps and not old.use_sitemaps,
         "drop_params": not set(old.drop_params) <= set(new.drop_params),
         "select": before.program.prune not in (None, now.program.prune),

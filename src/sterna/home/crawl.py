@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -35,6 +36,7 @@ from sterna.home.ledger.interface import Ledger, LedgerDesk
 from sterna.home.ledger.records import NOTHING, UNDER_WAY, Counts
 from sterna.home.ledger.sqlite.ledger import SqliteLedger
 from sterna.home.options import Options, dump, host_name, is_private_name, load, settings_of
+from sterna.home.pauses import note_pauses
 from sterna.home.progress import Progress, Saved, Summary
 from sterna.home.requisites import COLUMNS, targets
 from sterna.home.requisites import crawler_of as requisites_crawler_of
@@ -84,16 +86,22 @@ class Run:
 
 async def crawl(collection: CollectionFolder, options: Options, *, run: Run, progress: Progress) -> Summary:
     """Crawls until nothing is left, a limit is reached or the run is stopped."""
-    with (
-        collection.open_for_crawl(),
-        closing(SqliteLedger(collection.ledger_path)) as ledger,
-        reader_of(collection.segments_folder) as confined,
-        ThreadPoolExecutor(1) as thread,
-    ):
-        collection.claim(ledger)
-        desk = LedgerDesk(ledger, thread)
-        home = _Home(collection, options, desk=desk, confined=confined, run=run, progress=progress)
-        return await home.crawl()
+    is_new = not collection.folder.exists()
+    try:
+        with (
+            collection.open_for_crawl(),
+            closing(SqliteLedger(collection.ledger_path)) as ledger,
+            reader_of(collection.segments_folder) as confined,
+            ThreadPoolExecutor(1) as thread,
+        ):
+            collection.claim(ledger)
+            desk = LedgerDesk(ledger, thread)
+            home = _Home(collection, options, desk=desk, confined=confined, run=run, progress=progress)
+            return await home.crawl()
+    except RulesError:  # nothing was fetched: a collection that was made for them would keep their start URLs
+        if is_new and not collection.has_archive():
+            shutil.rmtree(collection.folder)
+        raise
 
 
 @contextmanager
@@ -168,6 +176,7 @@ class _Home:
         async with open_runtime(config, clock) as runtime:
             await self._check_rules(runtime)
             runtime.restore(self._ledger.holds(now=clock.now()))
+            self.progress.notices = runtime.notices
             async with open_carrier(
                 runtime,
                 options,
@@ -185,6 +194,7 @@ class _Home:
             readers_peak = runtime.peak_memory_bytes()
         if self._warc:
             self._ledger.set_warc_positions(self._warc.close())
+        note_pauses(self._ledger, self.progress.notices, now=clock.now())
         return self._summary(ended, readers_peak)
 
     def _secrets(self) -> Secrets:
@@ -228,7 +238,7 @@ class _Home:
         ledger.ask_again(msgspec.structs.replace(options, seeds=run.asked).seed_urls(), now=now)
         if run.retry:
             ledger.retry(now=now, least_pause=self._etiquette.delay_seconds)
-        elif options.ignore_robots:
+        elif options.ignore_robots or self._was_stricter():
             ledger.requalify(now=now)
         if run.refresh_seconds is not None:
             ledger.refresh(older_than=now - run.refresh_seconds, now=now, spared=spared)
@@ -247,6 +257,10 @@ class _Home:
         ledger.ask_owners(now=now, may_ask=self._sends)
         ledger.forgive_hosts(and_ask=options.require_host)  # each run tries failed hosts again
         self._note_counts(ledger.counts(now=now))
+
+    def _was_stricter(self) -> bool:
+        """True if sites may wait only because the runs before took a refused robots.txt for a ban."""
+        return load(self._ledger.setting("options")).strict_robots and not self.options.strict_robots
 
     def _take_errand(self) -> PackedCrawler:
         """The errand of this run."""
@@ -278,6 +292,9 @@ class _Home:
                 ledger.forget_states()
             if asks_more(errand.crawler.program, old.crawler.program) and not changes.has_work:
                 ledger.forget_validators()
+        if changes.narrowed:
+            narrowed = ", ".join(changes.narrowed)
+            self.run.say(f"{narrowed} narrowed: fewer links are followed; stored pages stay")
         if changes.has_work:
             ledger.set_setting(CHANGING, f"{packed} {dump(self.options)}")
             CatchingUp(
@@ -482,6 +499,8 @@ class _Home:
     def _summary(self, ended: str, readers_peak: int) -> Summary:
         progress, usage, now = self.progress, self.progress.usage, self.run.clock.now()
         counts = self._ledger.counts(now=now)
+        scope = self._crawler().scope
+        has_borders = bool(scope.include or scope.exclude or scope.subtrees)
         seconds = now - progress.began
         if ended == "finished" and progress.limits:  # the crawler's own
             ended = progress.limits.most_common(1)[0][0]
@@ -514,6 +533,7 @@ class _Home:
             notes=dict(progress.notes),
             requisites=progress.requisites,
             requisite_bytes=progress.requisite_bytes,
+            left_out=progress.notices.left_out if has_borders else 0,
             collection=str(self.collection.folder),
         )
 

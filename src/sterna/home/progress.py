@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from sterna.model import REQUISITES, Page, Parcel, Usage
+from sterna.runtime.notices import Notices
 from sterna.web.urls import fingerprint
 
 _MOST_REDIRECTS = 100_000  # that are remembered in a run
@@ -51,6 +52,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[str, int] = {}
     requisites: int = 0  # images, styles, scripts and fonts that pages need; they are no pages
     requisite_bytes: int = 0  # of those received
+    left_out: int = 0  # links that include, exclude or subtrees left out; of visits here
 
 
 class Circles:
@@ -99,6 +101,7 @@ class Progress:
     total_pages: int = 0
     max_pages: int | None = None
     note: str = ""
+    notices: Notices = field(default_factory=Notices)  # the runtime's, once it is open
     _circles: Circles = field(default_factory=Circles)
 
     def add(self, parcels: Iterable[Parcel]) -> None:

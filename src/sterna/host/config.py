@@ -1,6 +1,7 @@
 """A host's configuration: for which site, where the pages come from, its policy; from flags or a file."""
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -121,6 +122,8 @@ def config_of(written: HostFile) -> HostConfig:
 
 
 def _site(written: str) -> str:
+    if not re.search(r"[.:]|^localhost$", written):  # one word is more often a typing error than a hostname
+        raise ConfigError(f"site {written!r} is not an origin: write it as https://www.example.org")
     url = _canonical(written if "://" in written else f"https://{written}")
     if url is None or url.count("/") != 3 or not url.endswith("/"):
         raise ConfigError(f"site {written!r} is not an origin: write it as https://www.example.org")

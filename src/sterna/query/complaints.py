@@ -143,7 +143,8 @@ def _explained(said: _Said, sql: str, names: Names | None) -> str:
         name = found[1] or found[2]
         there = list(dict.fromkeys(column for table in columns.values() for column in table))
         tables = "; ".join(f"{table} has {_listed(each)}" for table, each in columns.items())
-        return f'there is no column "{name}"{_nearest(name, there)}; {tables}'
+        quotes = f"; a text goes in single quotes: '{name}'" if f'"{name}"' in sql else ""
+        return f'there is no column "{name}"{_nearest(name, there)}{quotes}; {tables}'
     # As one line, without the candidates and hints after an empty line.
     return " ".join(message.partition("\n\n")[0].split())
 

@@ -10,6 +10,7 @@ import msgspec
 from sterna.errors import FetchError
 from sterna.model import Record, Visit
 from sterna.runtime.engine.client import Engines
+from sterna.runtime.notices import Notices
 from sterna.runtime.packer import FULL_BYTES, FULL_PAGES
 from sterna.runtime.readers import Readers
 from sterna.runtime.reins import Reins
@@ -57,6 +58,7 @@ class Kit:
     engines: Engines
     config: RuntimeConfig = field(default_factory=RuntimeConfig)
     reins: Reins = field(default_factory=Reins)
+    notices: Notices = field(default_factory=Notices)
 
 
 class Reply(Record, frozen=True):
@@ -114,10 +116,13 @@ class Access:
     def wait_seconds(self, site: str) -> float:
         return self._kit.gate.until(site_key(site)) - self._kit.clock.now()
 
-    def hold_site(self, site: str, seconds: float) -> None:
-        key = site_key(site)
+    def hold_site(self, site: str, seconds: float, *, why: str = "") -> None:
+        """Asks nothing of the site for so long; users are told why, if that is more than its delay."""
+        key, until = site_key(site), self._kit.clock.now() + seconds
         self.held.add(key)
-        self._kit.gate.hold(key, self._kit.clock.now() + seconds)
+        self._kit.gate.hold(key, until)
+        if why:
+            self._kit.notices.pause(site, why, until=until)
 
     async def addresses(self, url: str, *, most: int = MAX_ADDRESSES) -> tuple[str, ...]:
         """The addresses that may be asked for the URL; FetchError if there are none."""

@@ -300,7 +300,7 @@ class Handler:
         self._failures += kind != "truncated"  # who sends a part of an answer is there
         if self._failures >= MAX_FAILURES_IN_A_ROW:
             self._frontier.put_back(target)
-            self._pause_site(FAILING_PAUSE_SECONDS)
+            self._pause_site(FAILING_PAUSE_SECONDS, f"failed {self._failures} times in a row ({kind})")
             self._end(Ended.FAILING)
         elif target.attempts + 1 < MAX_TRIES:
             self._try_again(target)
@@ -324,13 +324,13 @@ class Handler:
             self._try_again(target, after_seconds=seconds)
         else:
             found = _Found(self._pages.failed(target, f"http_{response.status}"))
-        self._pause_site(seconds)
+        self._pause_site(seconds, f"asked for a pause (HTTP {response.status})")
         if seconds > LONGEST_WAIT_SECONDS:
             self._end(Ended.BLOCKED)
         return found
 
-    def _pause_site(self, seconds: float) -> None:
-        self._access.hold_site(self._visit.site, seconds)
+    def _pause_site(self, seconds: float, why: str) -> None:
+        self._access.hold_site(self._visit.site, seconds, why=why)
         self._send_soon()  # a crash must not lose the pause that the site asked for
 
 

@@ -37,6 +37,7 @@ class Following:
         # Fingerprints of links that do not belong in the frontier: other sites, out of scope, known before;
         # and 0, which marks a link that must not be followed.
         self._passed: set[int] = {0}
+        self.left_out = 0  # links of this site that the scope does not admit; counted by add()
 
     @property
     def held_count(self) -> int:
@@ -107,6 +108,7 @@ class Following:
         if is_admitted and self._frontier.add(target, mark, is_wanted=self._is_within(target)):
             self._packer.add_found(target)
         else:
+            self.left_out += not is_admitted and mark not in self._passed
             self._passed.add(mark)
 
     def _is_within(self, target: Target) -> bool:

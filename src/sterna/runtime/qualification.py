@@ -13,6 +13,7 @@ from sterna.web.urls import Canonical
 
 ROUNDS = 2
 MAX_ADDRESSES = 64  # more than one reply of a name server holds, unless somebody wants us to knock for ever
+_USUAL = frozenset({404, 410})  # no robots.txt is no failure
 MAX_PAUSE_SECONDS = 24 * 3600.0
 
 _log = logging.getLogger(__name__)
@@ -28,7 +29,8 @@ async def qualify(site: str, before: Robots, *, access: Access, kit: Kit, etique
         if _is_final(answer, times.pause_seconds):
             break
     if answer.pause_seconds:
-        access.hold_site(site, answer.pause_seconds)
+        why = f"asked for a pause (HTTP {answer.status} for its robots.txt)"
+        access.hold_site(site, answer.pause_seconds, why=why)
     return judge(answer, before, now=kit.clock.now(), times=times, is_strict=etiquette.strict_robots)
 
 
@@ -48,8 +50,8 @@ async def _ask_all(url: str, access: Access, readers: Readers, *, pause_seconds:
     answer = RobotsAnswer(0)
     for address in addresses:
         answer = await _ask(url, address, access=access, readers=readers)
-        if answer.reason or not 200 <= answer.status < 300:
-            _log.info("%s: %s from %s", url, answer.reason or f"HTTP {answer.status}", address)
+        if answer.reason or not (200 <= answer.status < 300 or answer.status in _USUAL):
+            _log.info("%s: %s at %s", url, answer.reason or f"HTTP {answer.status}", address)
         if _is_final(answer, pause_seconds):
             break
     return answer

@@ -31,6 +31,7 @@ class Runtime:
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
         self.engines = kit.engines  # also for rules that run here without a visit
+        self.notices = kit.notices
         self._under_way = 0
 
     def restore(self, holds: Iterable[Hold]) -> None:

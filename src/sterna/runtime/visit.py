@@ -79,6 +79,7 @@ class VisitLoop:
         self._robots = visit.robots  # the state of the site; changed by _is_qualified() alone
         self._qualifying = asyncio.Lock()
         self._ended: Ended | None = None
+        self._trouble = "took too long for its robots.txt"  # why the visit fails, if it does
         self._spending = Spending(visit.budget, reins=kit.reins, began=kit.clock.now(), look=self._spent)
 
     async def run(self) -> None:
@@ -100,6 +101,7 @@ class VisitLoop:
             for watch in watches:
                 watch.cancel()
             _release(self._packer.take_claims())
+            self._kit.notices.left_out += self._handler.following.left_out
             if self._handler.rulings:
                 await self._handler.rulings.close()
 
@@ -323,6 +325,7 @@ class VisitLoop:
             )
         except FetchError as error:  # a fault of the proxy
             self._packer.errors[error.kind] += 1
+            self._trouble = f"could not be asked ({error})"
         except SternaError:
             raise
         except Exception as error:
@@ -330,12 +333,13 @@ class VisitLoop:
             _log.warning("%s: its robots.txt was given up: %r", visit.site, error)
             _log.debug("where it happened", exc_info=error)
             self._packer.errors["internal"] += 1
+            self._trouble = f"has a robots.txt that could not be read ({type(error).__name__})"
         return None
 
     def _fail(self) -> None:
         """Ends the visit, unless it has ended, and pauses the site for a while."""
         if self._ended is None:
-            self._access.hold_site(self._visit.site, FAILING_PAUSE_SECONDS)
+            self._access.hold_site(self._visit.site, FAILING_PAUSE_SECONDS, why=self._trouble)
             self._end(Ended.FAILING)
 
     def _gauge(self) -> Gauge:

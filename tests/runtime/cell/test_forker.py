@@ -303,6 +303,6 @@ def test_warm_parent_whose_host_is_gone_before_all_is_loaded_ends_without_a_word
     with line:
         command = [sys.executable, "-P", "-m", "sterna.runtime.cell.forker", entry]
         done = subprocess.run(
-            command, stdin=line, capture_output=True, text=True, timeout=SECONDS, check=False
+            command, stdin=line.fileno(), capture_output=True, text=True, timeout=SECONDS, check=False
         )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

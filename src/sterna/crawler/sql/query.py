@@ -128,7 +128,8 @@ def check_names(query: exp.Expr, tables: Mapping[str, Sequence[str]]) -> None:
         name = column.table if column.table and column.table.lower() not in aliases | read else column.name
         is_known = name.lower() in aliases or name.lower() in columns or name.lower() in read
         if not is_known and isinstance(column.this, exp.Identifier):
-            raise UsageError(f"unknown column {name!r}: {_nearest(name, columns)}")
+            quotes = f"; a text goes in single quotes: '{name}'" if column.this.quoted else ""
+            raise UsageError(f"unknown column {name!r}: {_nearest(name, columns)}{quotes}")
 
 
 def _aliases(query: exp.Expr) -> Iterator[str]:
