@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.documents import ROOT, Document, copy_demo_site, copy_examples, demo_site, free_port, started
 
-from sterna.cli import demo
+from sterna.cli import demo, host_init
 from sterna.cli.exits import Exit
 from sterna.host.policy import load
 
@@ -45,6 +45,7 @@ def host_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[int, int
     """Keys of its own, and other ports for the site and its host."""
     monkeypatch.setenv("STERNA_KEYS", str(tmp_path / "keys"))
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(host_init, "CLOSED_TO_UNITS", ())  # the interpreter of these tests may lie in a home
     monkeypatch.setattr(load, "read_machine", lambda: None)  # other tests keep the machine busy
     return {8480: free_port(), 8481: free_port()}
 

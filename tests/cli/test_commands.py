@@ -322,7 +322,7 @@ def test_verbose_crawl_names_each_address_that_gave_no_robots_txt(tmp_path: Path
     command = ("crawl", "http://127.0.5.99:9/", "--into", tmp_path / "c", "--config", tmp_path / "quick.toml")
     said = sterna(*command, "--here", "--verbose").stderr
     assert said.count("http://127.0.5.99:9/robots.txt: connect: ") == 2
-    assert said.count(" from 127.0.5.99") == 2
+    assert said.count(" at 127.0.5.99") == 2
     assert "robots.txt: connect" not in sterna(*command, "--here", "--retry").stderr
 
 

@@ -500,7 +500,8 @@ class _Home:
         progress, usage, now = self.progress, self.progress.usage, self.run.clock.now()
         counts = self._ledger.counts(now=now)
         scope = self._crawler().scope
-        has_borders = bool(scope.include or scope.exclude or scope.subtrees)
+        # What hosts left out is not known, and from here only a few pages of theirs are fetched.
+        has_borders = bool(scope.include or scope.exclude or scope.subtrees) and not progress.visits["host"]
         seconds = now - progress.began
         if ended == "finished" and progress.limits:  # the crawler's own
             ended = progress.limits.most_common(1)[0][0]

@@ -15,7 +15,7 @@ from sterna.crawler.scope import ScopeRules, seed_url, subtree_path
 from sterna.crawler.spec import GENTLE_SECONDS, CrawlOptions
 from sterna.errors import ConfigError, UsageError, WireError
 from sterna.home.away.hosts import Configured
-from sterna.home.settings import LEAST_HOURS, MOST_HOURS, SETTINGS, flag_of
+from sterna.home.settings import LEAST_HOURS, MOST_HOURS, SETTINGS, flag_of, is_contact, is_proxy
 from sterna.model import Etiquette, RobotsTimes, Scope
 from sterna.web.dns import literal_address
 from sterna.web.politeness import NO_LIMITS, Limits, Rate
@@ -26,7 +26,6 @@ from sterna.wire.keys import PublicKey
 MAX_SITE_CONNECTIONS = 64
 _LEAST_DELAY = 1e-3
 _LOGIN = re.compile(r"(?:[a-zA-Z]+:)?//[^/?#]*@")
-_PROXIES = frozenset({"http", "https", "socks4", "socks4a", "socks5", "socks5h"})
 
 
 class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,10 +87,10 @@ class Options(CrawlOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         is_list = re.fullmatch(r"[A-Za-z0-9*,;=. -]*", self.accept_language) is not None
         _check(is_list, "--accept-language", repr(self.accept_language), "a list such as de,en;q=0.5")
         _check(
-            _is_contact(self.contact), "--contact", self.contact, "an email address, or a URL with https://"
+            is_contact(self.contact), "--contact", self.contact, "an email address, or a URL with https://"
         )
         allowed = "a URL, such as http://127.0.0.1:3128 or socks5://127.0.0.1:1080"
-        _check(_is_proxy(self.proxy), "--proxy", self.proxy.rpartition("@")[2], allowed)
+        _check(is_proxy(self.proxy), "--proxy", self.proxy.rpartition("@")[2], allowed)
         is_there = not self.ca_file or Path(self.ca_file).is_file()
         _check(is_there, "--ca-file", self.ca_file, "the name of an existing file")
         for subtree in self.subtrees:
@@ -269,19 +268,6 @@ def lay_over(options: Options, own: Mapping[str, object], flags: Mapping[str, An
 
 def merge_seeds(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*old, *new)))
-
-
-def _is_contact(text: str) -> bool:
-    is_url = text.startswith(("http://", "https://")) and Canonical(())(text) is not None
-    return not text or is_url or re.fullmatch(r"(mailto:)?[^\s@:/]+@[^\s@:/]+", text) is not None
-
-
-def _is_proxy(text: str) -> bool:
-    """True for a proxy with a scheme or a port; libcurl would take any word for a hostname."""
-    found = re.fullmatch(r"(?:(\w+)://)?(?:[^/\s]*@)?(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d+)?/?", text)
-    if not text or found is None:
-        return not text
-    return (found[1] or "").lower() in _PROXIES if found[1] else found[2] is not None
 
 
 def _robots_name(user_agent: str) -> str:

@@ -52,7 +52,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[str, int] = {}
     requisites: int = 0  # images, styles, scripts and fonts that pages need; they are no pages
     requisite_bytes: int = 0  # of those received
-    left_out: int = 0  # links that include, exclude or subtrees left out; of visits here
+    left_out: int = 0  # links that include, exclude or subtrees left out; 0 with visits at hosts
 
 
 class Circles:

@@ -5,16 +5,19 @@ in docs/reference.md are made from this description.
 """
 
 import math
+import re
 import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
+from sterna.web.urls import Canonical
 from sterna.wire.keys import DEFAULT_KEYS
 
 SCOPE, POLITENESS, NETWORK = "What to crawl", "Politeness", "Network"
 HOSTS, OUTPUT = "Hosts at the sites", "Collection and output"
 LEAST_HOURS, MOST_HOURS = 0.01, 24.0  # between two tries to fetch a robots.txt
+_PROXIES = frozenset({"http", "https", "socks4", "socks4a", "socks5", "socks5h"})
 PANELS = (SCOPE, POLITENESS, NETWORK, HOSTS, OUTPUT)
 
 
@@ -272,3 +275,16 @@ def default_text(name: str, default: object) -> str:
     if isinstance(default, int | float):
         return f"{default:g}"
     return str(default or "")
+
+
+def is_contact(text: str) -> bool:
+    is_url = text.startswith(("http://", "https://")) and Canonical(())(text) is not None
+    return not text or is_url or re.fullmatch(r"(mailto:)?[^\s@:/]+@[^\s@:/]+", text) is not None
+
+
+def is_proxy(text: str) -> bool:
+    """True for a proxy with a scheme or a port; libcurl would take any word for a hostname."""
+    found = re.fullmatch(r"(?:(\w+)://)?(?:[^/\s]*@)?(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d+)?/?", text)
+    if not text or found is None:
+        return not text
+    return (found[1] or "").lower() in _PROXIES if found[1] else found[2] is not None
