@@ -58,6 +58,8 @@ def test_host_is_there_in_six_commands_and_five_minutes(tmp_path: Path, nginx: N
     printed = [line.strip() for line in told.partition("next:\n")[2].splitlines()]
     assert "checked   sterna-nginx.conf (nginx)" in told
 
+    policy = mine / "policy.toml"  # without its limit of load: the tests themselves keep the machine busy
+    policy.write_text(re.sub(r"^machine = \S+", "machine = 0", policy.read_text(), flags=re.MULTILINE))
     # Where systemd runs, the next commands enable the unit; this is what it runs.
     (command,) = re.findall(r"^ExecStart=(.*)$", (mine / "sterna-host.service").read_text(), re.MULTILINE)
     host = subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE, text=True, env=plain)
