@@ -7,9 +7,11 @@ from types import TracebackType
 
 import pytest
 
-from sterna.api.followers import LOOK_SECONDS, RETRY_SECONDS, Follower, Pursuit
+from sterna.api.followers import INDEX, LOOK_SECONDS, RETRY_SECONDS, STORAGE, Follower, Pursuit
 from sterna.archive.manifest import Snapshot
 from sterna.errors import StorageError
+
+REST = "index: not complete; the rest is done by: sterna index c"
 
 
 class Recorder:
@@ -61,9 +63,17 @@ class Crawl:
         self.batch = min(self.batch + 1, self.batches)
         return is_over
 
-    def pursuit(self, opened: Callable[[], AbstractContextManager[Follower] | None]) -> Pursuit:
+    def pursuit(
+        self, opened: Callable[[], AbstractContextManager[Follower] | None], *, name: str = INDEX
+    ) -> Pursuit:
         return Pursuit(
-            "index", opened, take=self.take, wait=self.wait, stop=self.stop, warn=self.warnings.append
+            name,
+            opened,
+            take=self.take,
+            wait=self.wait,
+            stop=self.stop,
+            warn=self.warnings.append,
+            by_hand="sterna index c",
         )
 
 
@@ -91,10 +101,14 @@ def test_follower_that_comes_no_further_does_not_keep_the_crawl_from_its_end() -
 
 def test_what_is_left_at_the_end_names_the_command_that_does_it() -> None:
     crawl, follower = Crawl(3), Recorder(step=0)
-    pursuit = crawl.pursuit(lambda: follower)
-    pursuit.by_hand = "sterna storage run c"
-    pursuit.run()
-    assert crawl.warnings == ["index: not complete; the rest is done by: sterna storage run c"]
+    crawl.pursuit(lambda: follower, name=STORAGE).run()
+    assert crawl.warnings == ["storage: not complete; the rest is done by: sterna index c"]
+
+
+def test_index_counts_when_it_is_closed() -> None:
+    crawl, follower = Crawl(3), Recorder(step=0)
+    crawl.pursuit(lambda: follower).run()
+    assert crawl.warnings == []
 
 
 def test_stop_leaves_the_rest() -> None:
@@ -126,14 +140,14 @@ def test_trouble_that_stays_is_told_once() -> None:
     crawl, follower = Crawl(9), Recorder()
     follower.faults = [StorageError("the disk is full")] * 100
     crawl.pursuit(lambda: follower).run()
-    assert crawl.warnings == ["index: the disk is full"]
+    assert crawl.warnings == ["index: the disk is full", REST]
 
 
 def test_trouble_at_the_end_is_told_even_if_it_is_new() -> None:
     crawl, follower = Crawl(0), Recorder()
     follower.faults = [StorageError("one"), StorageError("two")]
     crawl.pursuit(lambda: follower).run()
-    assert crawl.warnings == ["index: two"]
+    assert crawl.warnings == ["index: two", REST]
 
 
 def test_trouble_in_opening_is_trouble_like_any_other() -> None:
@@ -144,7 +158,7 @@ def test_trouble_in_opening_is_trouble_like_any_other() -> None:
 
     pursuit = crawl.pursuit(refuse)
     pursuit.run()
-    assert (crawl.warnings, pursuit.batch) == (["index: the index is broken"], -1)
+    assert (crawl.warnings, pursuit.batch) == (["index: the index is broken", REST], -1)
 
 
 def test_error_of_its_own_ends_it_with_a_word() -> None:

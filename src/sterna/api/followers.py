@@ -16,6 +16,7 @@ from sterna.errors import SternaError, command
 from sterna.home.folder import CollectionFolder
 
 INDEX, STORAGE = "index", "storage"
+_BY_HAND = {INDEX: ("index",), STORAGE: ("storage", "run")}
 LOOK_SECONDS = 0.5
 RETRY_SECONDS = 5.0  # after an error: another process may hold the index, or the disk may be full
 TELL_SECONDS = 1.0
@@ -58,7 +59,7 @@ class Pursuit:
     wait: Callable[[float], bool]  # that many seconds, or until the crawl is over; returns whether it is
     stop: threading.Event
     warn: Callable[[str], None]
-    by_hand: str = ""  # the command that does what is left at the end
+    by_hand: str  # the command that does what is left at the end
     # All of these are changed by run(), in its thread, and read by others.
     follower: Follower | None = None
     is_broken: bool = False  # ended by an unexpected error
@@ -73,15 +74,13 @@ class Pursuit:
 
     def run(self) -> None:
         """Catches up until the crawl is over, and then with what came before its end."""
-        is_over = False
+        is_over = is_behind = False
         try:
             with ExitStack() as stack:
                 while not self.stop.is_set():
                     before = self.batch
                     is_behind = self._catch_up(stack)
                     if is_over and not (is_behind and self.batch > before):
-                        if is_behind and self.by_hand:
-                            self._tell(f"{self.name}: not complete; the rest is done by: {self.by_hand}")
                         break
                     is_over = self.wait(RETRY_SECONDS if self._trouble else LOOK_SECONDS)
         except Exception as error:
@@ -90,6 +89,10 @@ class Pursuit:
             raise
         if self._trouble:
             self._tell(self._trouble)
+        # An index is complete when it is closed, which it is by now.
+        is_left = self._trouble or (is_behind and self.name == STORAGE)
+        if is_left and not self.stop.is_set():
+            self._tell(f"{self.name}: not complete; the rest is done by: {self.by_hand}")
 
     def _catch_up(self, stack: ExitStack) -> bool:
         """True if the follower has not processed everything."""
@@ -143,8 +146,7 @@ class Company:
             wait=self._over.wait,
             stop=self._stopped,
             warn=lambda text: say(Report(warning=text)),
-            # The index is committed, and its position with it, only when it is closed.
-            by_hand=command("storage", "run", collection.folder) if name == STORAGE else "",
+            by_hand=command(*_BY_HAND[name], collection.folder),
         )
         self._thread = threading.Thread(target=self._pursuit.run, daemon=True)
 
