@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.web.soup import PIECES
 from tests.web.test_html import HOSTILE
-from tests.web.test_scan import PIECES
 
 from sterna.model import DEFAULT_FIELDS, Field, Link, Links, Selector
 from sterna.web import html

@@ -14,7 +14,7 @@ from sterna.web.charset import charset_of, decode_text
 from sterna.web.content_coding import decode, decode_start
 from sterna.web.css import urls_of_css
 from sterna.web.extraction import Extracts, extract
-from sterna.web.html import Html, Texts, read_html, read_may
+from sterna.web.html import Html, ReadPage, Texts, read_html, read_may
 from sterna.web.keywords import keywords_of
 from sterna.web.language import guess_language
 from sterna.web.markup import collapse, language_of
@@ -22,6 +22,7 @@ from sterna.web.signature import change_between, digest_of, is_digest, likeness_
 from sterna.web.sitemap import read_sitemap
 from sterna.web.sniffing import type_of
 from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
+from sterna.web.walk import read_tree
 from sterna.web.weight import weight_of, weight_of_texts
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml"})
@@ -98,7 +99,7 @@ class Document(Html, frozen=True, kw_only=True):
     cpu_seconds: float = 0.0  # spent on reading; set by the reader
 
 
-def read_document(fetched: Fetched) -> Document:
+def read_document(fetched: Fetched, read_page: ReadPage = read_tree) -> Document:
     """Reads a body; ReadError if it fails to decompress, or if it should be a sitemap and is none."""
     manner = _manner(fetched.manner)
     if fetched.kind == "robots":
@@ -127,7 +128,7 @@ def read_document(fetched: Fetched) -> Document:
     if document.content_type == "text/css" and manner.follows_css:
         document = _with_css(document, fetched, body=body)
     if document.content_type in _HTML_TYPES:
-        return _compared(_with_html(document, fetched, body=body), fetched)
+        return _compared(_with_html(document, fetched, body=body, read_page=read_page), fetched)
     if document.content_type in _TEXT_TYPES and document.may_index:
         return _compared(_with_text(document, fetched, body=body), fetched)
     return document
@@ -173,7 +174,7 @@ def _with_text(document: Document, fetched: Fetched, *, body: bytes) -> Document
     )
 
 
-def _with_html(document: Document, fetched: Fetched, *, body: bytes) -> Document:
+def _with_html(document: Document, fetched: Fetched, *, body: bytes, read_page: ReadPage) -> Document:
     manner = _manner(fetched.manner)
     text = decode_text(body, charset_of(fetched.content_type))[0]
     html = read_html(
@@ -184,6 +185,7 @@ def _with_html(document: Document, fetched: Fetched, *, body: bytes) -> Document
         agent=manner.agent,
         wants=manner.wants,
         reads_css=manner.reads_css,
+        read=read_page,
     )
     return replace(
         document,

@@ -2,17 +2,16 @@
 
 import re
 from collections.abc import Collection, Iterable
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from msgspec import Meta
 
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record
 from sterna.web.css import urls_of_page
 from sterna.web.keywords import keywords_of
-from sterna.web.markup import MAX_LINKS, merge
-from sterna.web.scan import scan
+from sterna.web.markup import MAX_LINKS, Findings, merge
 from sterna.web.urls import Canonical
-from sterna.web.walk import WITHOUT_TREE, read_tree
+from sterna.web.walk import read_tree
 
 # Each text of a list takes many times its bytes in memory: a reader that got loose must not send millions.
 Texts = Annotated[tuple[str, ...], Meta(max_length=50_000)]
@@ -31,6 +30,13 @@ class Html(Record, frozen=True, kw_only=True):
     description: str = ""
     headings: Texts = ()
     keywords: Texts = ()
+    differs: bool = False  # two ways to read it came to different results
+
+
+class ReadPage(Protocol):
+    """Reads what a page says, in one way or another."""
+
+    def __call__(self, text: str, *, agent: str, wants: Collection[Field]) -> Findings: ...
 
 
 class May(Record, frozen=True):
@@ -50,13 +56,13 @@ def read_html(
     agent: str = "sterna",
     wants: Collection[Field] = DEFAULT_FIELDS,
     reads_css: bool = False,
+    read: ReadPage = read_tree,
 ) -> Html:
     """Reads a page that came from `url`; `x_robots` is its X-Robots-Tag header, `agent` our name in it.
 
     What the CSS within the page names counts as a link only where `reads_css` says so.
     """
-    page = scan(text, agent=agent) if WITHOUT_TREE.issuperset(wants) else None
-    page = page or read_tree(text, agent=agent, wants=wants)
+    page = read(text, agent=agent, wants=wants)
     for href in urls_of_page(text) if reads_css else ():
         page.add_media(href, "css")
     base = (canonical(page.base, url) if page.base else None) or url
@@ -78,6 +84,7 @@ def read_html(
         description=page.description if "description" in shown else "",
         headings=page.headings if "headings" in shown else (),
         keywords=keywords,
+        differs=page.differs,
     )
 
 

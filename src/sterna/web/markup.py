@@ -13,6 +13,7 @@ MAX_MEDIA = 2_000  # links to what a page shows or runs; they take no room from 
 MAX_TITLE_LENGTH = 500
 MAX_DESCRIPTION_LENGTH = 1_000
 MAX_LINK_TEXT_LENGTH = 200
+MAX_HEADINGS = 200
 
 Attributes = Mapping[str, str | None]
 
@@ -49,6 +50,7 @@ def merge(known: tuple[str, str] | None, text: str, rel: str) -> tuple[str, str]
 class Findings:
     """What the tags of a page have said so far, in document order; only its reader fills it."""
 
+    differs = False  # another way to read the page finds something else
     # Seldom wanted, and so not set for every page.
     description = ""
     shared_description = ""  # what is shown of the page where people share it
@@ -115,20 +117,21 @@ def _read_html(page: Findings, attributes: Attributes) -> None:
 
 def _read_image(page: Findings, attributes: Attributes) -> None:
     page.add_media(attributes.get("src"), "img")
-    _read_srcset(page, attributes)
+    read_srcset(page, attributes.get("srcset") or "", attributes.get("sizes") or "")
 
 
-def _read_srcset(page: Findings, attributes: Attributes) -> None:
-    if written := attributes.get("srcset"):
+def read_srcset(page: Findings, written: str, sizes: str) -> None:
+    """Adds the candidates of an image, if it has any; those that usual screens show are no others."""
+    if written:
         candidates = candidates_of(written)
-        usual = shown(candidates, attributes.get("sizes") or "")
+        usual = shown(candidates, sizes)
         for url, _ in candidates:
             page.add_media(url, "img" if url in usual else "srcset")
 
 
 def _read_source(page: Findings, attributes: Attributes) -> None:
     page.add_media(attributes.get("src"), "media")
-    _read_srcset(page, attributes)
+    read_srcset(page, attributes.get("srcset") or "", attributes.get("sizes") or "")
 
 
 def _read_player(page: Findings, attributes: Attributes) -> None:

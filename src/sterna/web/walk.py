@@ -14,6 +14,7 @@ from selectolax.lexbor import LexborNode, create_tag
 
 from sterna.model import DEFAULT_FIELDS, Field
 from sterna.web.markup import (
+    MAX_HEADINGS,
     MAX_LINK_TEXT_LENGTH,
     MAX_TITLE_LENGTH,
     READERS,
@@ -27,7 +28,6 @@ from sterna.web.markup import (
 )
 from sterna.web.tree import parse
 
-MAX_HEADINGS = 200
 MAX_HEADING_LENGTH = 200
 # What is looked at of the text of a link or a heading, in pieces and in characters of each: they can nest,
 # and each would read the text of all the inner ones.
@@ -38,9 +38,10 @@ WITHOUT_TREE: frozenset[Field] = frozenset({"links", "language", "headers", "htm
 _CLOSE: frozenset[Field] = frozenset({"description", "headings", "keywords"})
 
 # Tags that say nothing and part no words, plainly written: half of all tags, and without them both the parser
-# and the walk have half as much to do.
+# and the walk have half as much to do. Behind another "<" they are left: what is before and behind them would
+# become a tag.
 _SILENT = re.compile(
-    r"</?(?:a(?:bbr|cronym)|b(?:d[io]|ig)?|c(?:ite|ode)|d(?:ata|el|fn)|em|font|i(?:ns)?|kbd|label|mark|nobr|q"
+    r"<(?<!<<)(?<!</<)/?(?:a(?:bbr|cronym)|b(?:d[io]|ig)?|c(?:ite|ode)|d(?:ata|el|fn)|em|font|i(?:ns)?|kbd|label|mark|nobr|q"
     r"|s(?:amp|mall|pan|trike|trong|u[bp])?|t(?:ime|t)|u|var|wbr)"
     r"""(?:[ \t\n\r\f/][^<>"']*+(?:"[^"<>]*+"[^<>"']*+)*+)?+>"""
 )
@@ -199,7 +200,7 @@ def read_tree(text: str, *, agent: str, wants: Collection[Field] = DEFAULT_FIELD
     """Returns what is wanted of a page, and always its links."""
     page = Reading(agent) if _CLOSE.isdisjoint(wants) else CloseReading(agent)
     tree = parse(_slimmed(text))
-    _walk(tree.root, page)
+    walk(tree.root, page)
     page.finish(wants)
     return page
 
@@ -209,7 +210,7 @@ def _slimmed(text: str) -> str:
     return text[:body] + _SILENT.sub("", text[body:])
 
 
-def _walk(root: LexborNode | None, page: Reading) -> None:
+def walk(root: LexborNode | None, page: Reading) -> None:
     """Walks a tree once, in document order and without recursion: a page may nest to any depth."""
     add, special = page.pieces.append, page.special
     stack: Stack = []  # what follows when the current branch ends: an element's end, then its next sibling

@@ -26,7 +26,7 @@ libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 woken, answered = threading.Event(), threading.Event()
 
-def prepare():
+def prepare(is_jailed):
     threading.Thread(target=work, daemon=True).start()
 
 def work():

@@ -112,7 +112,7 @@ async def test_machine_without_seccomp_refuses_to_jail_and_runs_the_rest(modules
 
 async def test_jail_that_fails_halfway_lets_nothing_run(modules: Path) -> None:
     (modules / "halfway.py").write_text(
-        "from obedient import serve\ndef prepare():\n    raise OSError(12, 'no memory')\n"
+        "from obedient import serve\ndef prepare(is_jailed):\n    raise OSError(12, 'no memory')\n"
     )
     async with Forker("halfway:serve") as warm, await warm.start(limits=LIMITS, is_jailed=True) as cell:
         assert await hear(cell) == ""

@@ -4,9 +4,9 @@
 
 Its standard input is a SEQPACKET socket to its host; when the host closes it, the forker and its cells end.
 The function gets the cell's socket. If the module has a function `warm`, the forker calls it to load what
-cells cannot load; if it has a function `prepare`, the cell calls it before the seccomp filter is installed,
-the last time that a thread can be started. Once all is loaded, the forker gives up its own rights: jailed or
-not, no cell has more.
+cells cannot load; if it has a function `prepare`, the cell tells it whether it is jailed before the seccomp
+filter is installed, the last time that a thread can be started. Once all is loaded, the forker gives up its
+own rights: jailed or not, no cell has more.
 """
 
 import gc
@@ -20,6 +20,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -35,7 +36,7 @@ GARBAGE_OBJECTS = 100_000  # before the collector runs: a page makes thousands o
 EXIT_BROKEN, EXIT_MEMORY, EXIT_NO_JAIL = 70, 77, 78
 
 Serve = Callable[[socket.socket], None]
-Prepare = Callable[[], None]
+Prepare = Callable[[bool], None]
 
 
 class Request(Record, frozen=True):
@@ -180,13 +181,13 @@ class _Forker:
                     keep=sock.fileno(),
                     parent=parent,
                     inherited_bytes=inherited_bytes,
-                    prepare=self._prepare,
+                    prepare=partial(self._prepare, True) if self._prepare else None,
                 )
             else:
                 jail.limit(request.limits, parent=parent, inherited_bytes=inherited_bytes)
                 jail.close_all_but(sock.fileno())
                 if self._prepare:
-                    self._prepare()
+                    self._prepare(False)
         except (JailError, OSError) as error:
             with suppress(OSError):  # the line may be closed already; the exit code says it too
                 tell(self._line, Unjailed(request.number, str(error)))

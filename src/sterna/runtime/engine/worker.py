@@ -68,7 +68,7 @@ _warm = [Clips(out_of_memory=_die_of_memory)]
 _prepared: list[Watchdog] = []
 
 
-def prepare() -> None:
+def prepare(is_jailed: bool) -> None:
     """Starts the watchdog: in the jail no thread can be started."""
     _prepared.append(Watchdog())
 
