@@ -1,4 +1,4 @@
-"""Compiles the reader in C while a wheel is made, where there is a compiler; without it the wheel has none."""
+"""Compiles the reader in C while a wheel is made, where there is a compiler; else the wheel has none."""
 
 import sysconfig
 from runpy import run_path

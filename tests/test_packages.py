@@ -1,5 +1,6 @@
 """What the scripts install works: a checkout, a host in a folder, a wheel, a Debian package, units."""
 
+import json
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from tests.documents import ROOT, free_port
+from tests.servers.hostile import HostileServer
 from tests.wheelhouse import make_wheels
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -138,6 +140,51 @@ def test_wheel_has_the_files_of_deploy(tmp_path: Path, offline: dict[str, str]) 
     assert "sterna/py.typed" in names
     for path in (ROOT / "deploy").iterdir():
         assert f"sterna/deploy/{path.name}" in names
+
+
+def test_wheel_has_the_reader_in_c_where_there_is_a_compiler(tmp_path: Path, offline: dict[str, str]) -> None:
+    (wheel,) = run(ROOT / "scripts/wheel", tmp_path, **offline).splitlines()
+    assert "py3-none-linux_" in wheel
+    names = run("python3", "-m", "zipfile", "-l", wheel)
+    assert "sterna/web/native/libreader.so" in names
+    assert "sterna/web/native/reader.c" not in names
+
+
+def test_machine_without_a_compiler_installs_and_crawls(tmp_path: Path, offline: dict[str, str]) -> None:
+    checkout = copy_checkout(tmp_path / "clone")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("bash", "cat", "dirname", "env", "rm", "sh", "touch", "tr", "uname"):
+        (tools / name).symlink_to(shutil.which(name) or "")
+
+    said = subprocess.run(
+        [checkout / "scripts/install"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**offline, "PATH": str(tools), "CC": ""},
+    )
+
+    assert "the reader in C was not built (no C compiler)" in said.stderr
+    told = subprocess.run(
+        [checkout / ".venv/bin/sterna", "doctor"], capture_output=True, text=True, check=False
+    )
+    assert "pages are read    in Python" in told.stdout
+    assert "missing: the reader in C was not compiled" in told.stdout
+    with HostileServer().run_in_thread() as server:
+        server.links = ["/leaf/a"]
+        command = [
+            sys.executable,
+            "-m",
+            "sterna",
+            "crawl",
+            f"{server.url}/",
+            "--into",
+            tmp_path / "c",
+            "--json",
+        ]
+        done = run(*command, **{**os.environ, "PYTHONPATH": str(checkout / "src")})
+    assert json.loads(done.splitlines()[-1])["pages"] == 2
 
 
 def test_first_stage_of_the_container_builds_from_what_it_copies(

@@ -1,4 +1,4 @@
-"""What protection this machine offers against foreign crawlers, tried with a real rule engine."""
+"""What protection this machine offers against foreign crawlers, tried with an engine, and how it reads."""
 
 import asyncio
 import time
@@ -8,6 +8,8 @@ from msgspec.structs import asdict
 from sterna.errors import JailError
 from sterna.runtime.cell.jail import JailLimits, Protection, protection
 from sterna.runtime.cell.pool import Forker
+from sterna.web.native.build import SLOWER
+from sterna.web.native.reader import why_not
 
 TRIAL = "sterna.runtime.engine.worker:serve_trial"
 TRIAL_SECONDS = 20.0
@@ -19,6 +21,7 @@ class Report(Protection, frozen=True, array_like=False, kw_only=True):
     takes_foreign_crawlers: bool
     runs_own_crawlers: bool
     start_milliseconds: float  # of an engine in the sandbox, or without one if there is none
+    reads_in_c: bool  # pages, which takes half the time
 
 
 async def examine() -> Report:
@@ -32,11 +35,14 @@ async def examine() -> Report:
         missing.append(f"no engine starts in the jail: {jail_trouble}")
     if trouble:
         missing.append(f"no engine starts at all: {trouble}")
+    if reason := why_not():
+        missing.append(f"{reason}: {SLOWER} (apt install gcc libc6-dev, then install Sterna again)")
     return Report(
         **asdict(offered) | {"missing": tuple(missing)},
         takes_foreign_crawlers=offered.has_seccomp and not jail_trouble,
         runs_own_crawlers=not trouble,
         start_milliseconds=round(jailed_took or plain_took, 1),
+        reads_in_c=offered.has_seccomp and not reason,
     )
 
 

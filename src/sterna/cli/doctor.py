@@ -25,6 +25,7 @@ def doctor(as_json: JsonOption = False) -> None:
             "Landlock": f"ABI {report.landlock_abi}" if report.landlock_abi else "none",
             "bubblewrap": bubblewrap,
             "CLIPS engine": engine,
+            "pages are read": "in C" if report.reads_in_c else "in Python",
             "own crawlers": "run" if report.runs_own_crawlers else "cannot run with rules",
             "foreign crawlers": "can be taken" if report.takes_foreign_crawlers else "are refused",
         }

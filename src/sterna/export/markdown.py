@@ -23,9 +23,10 @@ from sterna.export.markdown_text import (
     paragraph,
     table_lines,
 )
+from sterna.web.markup import MAX_HEADINGS
 from sterna.web.tree import parse
 from sterna.web.urls import Canonical
-from sterna.web.walk import INLINE, MAX_HEADINGS, TEXT
+from sterna.web.walk import INLINE, TEXT
 
 _SKIPPED = frozenset({
     "audio", "canvas", "frameset", "head", "iframe", "input", "noembed", "noframes", "noscript", "object",

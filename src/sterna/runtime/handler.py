@@ -172,6 +172,12 @@ class Handler:
             claim.shrink(kept)
             return _Found(msgspec.structs.replace(page, size=size))
         self._packer.reading_seconds += document.cpu_seconds
+        if document.differs:
+            _log.warning(
+                "%s (%s): two ways to read it differ, and the slower one is taken; please report this page",
+                target.url,
+                document.digest.hex(),
+            )
         self._packer.unmet.update(document.unmet)
         if document.lost:
             _log.warning("%s: %d entries of the sitemap could not be read", target.url, document.lost)
