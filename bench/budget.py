@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -25,19 +26,21 @@ import msgspec
 import uvloop
 from bench.crawl import DEBIAN, SERVER, START, install_sites
 from bench.measuring import descendants, thread_seconds
-from selectolax.lexbor import LexborHTMLParser
 from tests.servers.nginx import serve
 
 from sterna.archive.rows import link_table, page_table
 from sterna.archive.segments import SegmentStore
-from sterna.model import Page
+from sterna.model import DEFAULT_FIELDS, Links, Page
 from sterna.web import walk
 from sterna.web.charset import decode_text
 from sterna.web.curl import CurlConfig, CurlFetcher
 from sterna.web.document import Document, Fetched, Manner, read_document
 from sterna.web.html import join
 from sterna.web.http import Request
-from sterna.web.scan import scan
+from sterna.web.language import guess_language
+from sterna.web.markup import Findings
+from sterna.web.native.judge import JudgedReader
+from sterna.web.native.reader import NativeReader
 from sterna.web.urls import Canonical, fingerprint
 
 PICTURE = Path(__file__).parent.parent / "docs" / "budget.svg"
@@ -135,35 +138,33 @@ def fetch_cost(urls: Sequence[str]) -> Step:
 
 
 def reader_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
-    """What a reader does with an answer, one after the other."""
+    """What a reader does with an answer, one after the other; last, what the tree takes instead of C."""
     decoder, encoder, canonical = msgspec.msgpack.Decoder(Fetched), msgspec.msgpack.Encoder(), Canonical()
+    native, judged = NativeReader(), JudgedReader()
     answers = [encoder.encode(_answer(url, body)) for url, body in bodies]
     texts = [decode_text(body, None)[0] for _, body in bodies]
-    slim = [walk._slimmed(text) for text in texts]
-    documents = [read_document(_answer(url, body)) for url, body in bodies]
-    parsed = cost(LexborHTMLParser, slim)
-    whole = cost(lambda text: walk.read_tree(text, agent="sterna"), texts)
-    slimmed = cost(walk._slimmed, texts)
+    documents = [read_document(_answer(url, body), judged) for url, body in bodies]
     read = [walk.read_tree(text, agent="sterna") for text in texts]
     return [
         Step("answer in (msgpack)", cost(decoder.decode, answers)),
         Step("digest (BLAKE2)", cost(lambda each: blake2b(each[1], digest_size=16).digest(), bodies)),
         Step("charset", cost(lambda each: decode_text(each[1], None), bodies)),
-        Step("silent tags taken out", slimmed),
-        Step("parse (lexbor)", parsed),
-        Step("walk: text and links", whole - slimmed - parsed),
-        Step(
-            "links joined",
-            cost(lambda page: join(page.hrefs, "http://h.test/a/b.html", canonical=canonical), read),
-        ),
+        Step("text and links, in C", cost(partial(native.read, agent="sterna", wants=DEFAULT_FIELDS), texts)),
+        Step("links joined", cost(lambda page: _joined(page, canonical), read)),
         Step("fingerprints of links", cost(lambda document: _mark_all(document.links.urls), documents)),
+        Step("language guessed", cost(lambda document: guess_language(document.text), documents)),
         Step("document out (msgpack)", cost(encoder.encode, documents)),
+        Step("by the tree instead of C", cost(partial(walk.read_tree, agent="sterna"), texts)),
     ]
 
 
+def _joined(page: Findings, canonical: Canonical) -> Links:
+    return join(page.hrefs, page.media, "http://h.test/a/b.html", canonical=canonical)
+
+
 def link_steps(bodies: Sequence[tuple[str, bytes]]) -> list[Step]:
-    texts = [decode_text(body, None)[0] for _, body in bodies]
-    return [Step("links by scan, without a tree", cost(lambda text: scan(text, agent="sterna"), texts))]
+    native, texts = NativeReader(), [decode_text(body, None)[0] for _, body in bodies]
+    return [Step("links alone, in C", cost(partial(native.read, agent="sterna", wants=("links",)), texts))]
 
 
 def archive_steps(bodies: Sequence[tuple[str, bytes]], folder: Path) -> tuple[list[Step], dict[str, float]]:
@@ -286,7 +287,7 @@ def main() -> None:
         f"a whole crawl, {speed:,.0f} pages/s": whole,
         f"a whole crawl with --keep links, {link_speed:,.0f} pages/s": whole_links,
         "a reader, step by step": reader_steps(bodies),
-        "a reader with --keep links instead of the four steps from silent tags to walk": link_steps(bodies),
+        "a reader with --keep links instead of text and links": link_steps(bodies),
         "home and runtime, the large steps": [fetch, *archive],
     }
     for title, steps in rows.items():

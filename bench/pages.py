@@ -1,6 +1,6 @@
-"""What reading a page costs, by scan and by tree, on the real pages of this machine: python -m bench.pages.
+"""What reading a page costs, in C and by the tree, on the real pages of this machine: python -m bench.pages.
 
-Every page is also compared: the scan must be unsure or say what the tree says.
+Every page is also compared: C must be in doubt or say what the tree says.
 """
 
 import argparse
@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.web.test_scan import by_scan, by_tree
-
+from sterna.model import DEFAULT_FIELDS
 from sterna.web.charset import decode_text
-from sterna.web.scan import scan
+from sterna.web.markup import Findings
+from sterna.web.native.judge import is_different
+from sterna.web.native.reader import NativeReader
+from sterna.web.walk import read_tree
 
 DOCS = Path("/usr/share/doc")
 
@@ -29,34 +31,36 @@ def main() -> None:
 
 
 def compare(paths: list[Path]) -> None:
-    by: dict[str, list[float]] = {"tree": [], "scan": []}
-    unsure, differing = [], []
+    native = NativeReader()
+    by: dict[str, list[float]] = {"tree": [], "C": []}
+    doubted, differing = [], []
     for path in paths:
         text = decode_text(path.read_bytes(), None)[0]
         # In turn, page by page: the machine's speed wanders.
-        by["tree"].append(seconds_of(by_tree, text))
-        by["scan"].append(seconds_of(lambda text: scan(text, agent="sterna"), text))
-        said = by_scan(text)
-        if said is None:
-            unsure.append(path)
-        elif said != by_tree(text):
+        told, seconds = timed(lambda text: read_tree(text, agent="sterna"), text)
+        by["tree"].append(seconds)
+        found, seconds = timed(lambda text: native.read(text, agent="sterna", wants=DEFAULT_FIELDS), text)
+        by["C"].append(seconds)
+        if found is None:
+            doubted.append(path)
+        elif told is None or is_different(found, told, DEFAULT_FIELDS):
             differing.append(path)
-    print(f"{len(paths)} pages, {len(unsure)} unsure, {len(differing)} differ")
-    for name, seconds in by.items():
-        mean, median = statistics.mean(seconds) * 1e6, statistics.median(seconds) * 1e6
+    print(f"{len(paths):,} pages, {len(doubted):,} in doubt, {len(differing)} differ")
+    for name, times in by.items():
+        mean, median = statistics.mean(times) * 1e6, statistics.median(times) * 1e6
         print(f"{name}: {mean:.0f} us a page, median {median:.0f}")
-    for path in (*differing, *unsure[:20]):
-        print("differs" if path in differing else "unsure", path)
+    for path in (*differing, *doubted[:20]):
+        print("differs" if path in differing else "in doubt", path)
 
 
-def seconds_of(read: Callable[[str], object], text: str) -> float:
-    """The faster of two runs."""
+def timed(read: Callable[[str], Findings | None], text: str) -> tuple[Findings | None, float]:
+    """What was read, and the faster of two runs."""
     times = []
     for _ in range(2):
         start = time.perf_counter()
-        read(text)
+        found = read(text)
         times.append(time.perf_counter() - start)
-    return min(times)
+    return found, min(times)
 
 
 if __name__ == "__main__":
