@@ -173,17 +173,10 @@ def test_machine_without_a_compiler_installs_and_crawls(tmp_path: Path, offline:
     assert "missing: the reader in C was not compiled" in told.stdout
     with HostileServer().run_in_thread() as server:
         server.links = ["/leaf/a"]
-        command = [
-            sys.executable,
-            "-m",
-            "sterna",
-            "crawl",
-            f"{server.url}/",
-            "--into",
-            tmp_path / "c",
-            "--json",
-        ]
-        done = run(*command, **{**os.environ, "PYTHONPATH": str(checkout / "src")})
+        done = run(
+            *(sys.executable, "-m", "sterna", "crawl", f"{server.url}/", "--into", tmp_path / "c", "--json"),
+            **{**os.environ, "PYTHONPATH": str(checkout / "src")},
+        )
     assert json.loads(done.splitlines()[-1])["pages"] == 2
 
 

@@ -1,6 +1,7 @@
 """Pages: what is read of them, and that nothing in them stops the reader."""
 
 import time
+from array import array
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from sterna.model import MEDIA_RELS, Link, Links
 from sterna.web.html import Html, May, read_html, read_may
 from sterna.web.markup import MAX_LINKS, language_of
-from sterna.web.urls import Canonical
+from sterna.web.urls import Canonical, fingerprint
 
 URL = "http://www.example.org/docs/page.html"
 SITE = "http://www.example.org"
@@ -37,6 +38,7 @@ def test_a_page_is_read_as_a_whole() -> None:
             Link("http://www.example.org/docs/", "", "canonical"),
             Link("http://www.example.org/docs/next.html", "the next page", ""),
         ),
+        marks=array("q", [fingerprint(f"{SITE}/docs/"), fingerprint(f"{SITE}/docs/next.html")]).tobytes(),
         may_index=True,
         may_follow=True,
         may_archive=True,

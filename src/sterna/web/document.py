@@ -1,7 +1,6 @@
 """A server's response to a document: the function that a reader process calls for every body."""
 
 import re
-from array import array
 from functools import lru_cache
 from typing import Literal
 
@@ -21,7 +20,7 @@ from sterna.web.markup import collapse, language_of
 from sterna.web.signature import change_between, digest_of, is_digest, likeness_of
 from sterna.web.sitemap import read_sitemap
 from sterna.web.sniffing import type_of
-from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical, fingerprint
+from sterna.web.urls import DEFAULT_DROP_PARAMS, Canonical
 from sterna.web.walk import read_tree
 from sterna.web.weight import weight_of, weight_of_texts
 
@@ -84,7 +83,6 @@ class Document(Html, frozen=True, kw_only=True):
     digest: bytes
     size: int
     content_type: str
-    marks: bytes = b""  # of each link to a page its fingerprint, a signed 64-bit integer; 0 if not to follow
     urls: Texts = ()
     sitemaps: Texts = ()
     is_unchanged: bool = False
@@ -193,9 +191,9 @@ def _with_html(document: Document, fetched: Fetched, *, body: bytes, read_page: 
         | {
             "language": html.language or document.language or guess_language(html.text),
             "links": html.links if html.may_follow else _unfollowed(html.links),
+            "marks": html.marks if html.may_follow else b"",
         },
         note=document.note or (_note_of(html, text) if "text" in manner.wants and html.may_index else ""),
-        marks=_marks(html.links) if html.may_follow else b"",
         html=text.replace("\0", "\ufffd") if "html" in manner.wants and html.may_index else "",
         extracts=extract(text, manner.selectors) if manner.selectors and html.may_index else (),
     )
@@ -211,24 +209,11 @@ def _compared(document: Document, fetched: Fetched) -> Document:
     return replace(document, likeness=likeness, is_alike=is_alike)
 
 
-def _marks(links: Links) -> bytes:
-    """Returns the marks of links to pages; those to media have none."""
-    urls = links.to_pages()
-    marks = array("q", map(_mark, urls))
-    if "nofollow" in links.rels:
-        for at, rel in enumerate(links.rels.split("\n")[: len(urls)]):
-            if "nofollow" in rel:
-                marks[at] = 0
-    return marks.tobytes()
-
-
 def _unfollowed(links: Links) -> Links:
     """The links of a page with `nofollow`, each with this rel: so whoever reads them later knows."""
     return Links.of(*(replace(link, rel=f"{link.rel} nofollow".strip()) for link in links))
 
 
-# The pages of a site have many of their links in common.
-_mark = lru_cache(maxsize=16_384)(fingerprint)
 _manner = lru_cache(maxsize=64)(msgspec.msgpack.Decoder(Manner).decode)
 _canonical = lru_cache(maxsize=64)(Canonical)
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 from sterna.model import DEFAULT_FIELDS, Field, Links, Record
 from sterna.web.css import urls_of_page
 from sterna.web.keywords import keywords_of
-from sterna.web.markup import MAX_LINKS, Findings, merge
+from sterna.web.markup import Findings
 from sterna.web.urls import Canonical
 from sterna.web.walk import read_tree
 
@@ -24,6 +24,7 @@ class Html(Record, frozen=True, kw_only=True):
     text: str = ""
     language: str = ""
     links: Links = Links()
+    marks: bytes = b""  # of each link to a page, as of `Joined`
     may_index: bool = True
     may_follow: bool = True
     may_archive: bool = True
@@ -69,6 +70,7 @@ def read_html(
     may = read_may(x_robots, page.robots, agent=agent)
     shown = wants if may.index else ()
     language = page.language or page.content_language
+    links, marks = join(page, base, canonical=canonical)
     keywords: tuple[str, ...] = ()
     if "keywords" in shown:
         headings, own_text = page.content
@@ -77,7 +79,8 @@ def read_html(
         title=page.title if "title" in shown else "",
         text=page.text if "text" in shown else "",
         language=language,
-        links=join(page.hrefs, page.media, base, canonical=canonical),
+        links=links,
+        marks=marks,
         may_index=may.index,
         may_follow=may.follow,
         may_archive=may.archive,
@@ -113,20 +116,19 @@ def read_may(x_robots: str, metas: Iterable[str] = (), *, agent: str = "sterna")
     )
 
 
-def join(
-    hrefs: dict[str, tuple[str, str]], media: dict[str, str], base: str, *, canonical: Canonical
-) -> Links:
-    """Returns the links as absolute URLs in columns: those to pages, each once, then those to media."""
-    found: dict[str, tuple[str, str]] = {}
-    for href, (text, rel) in hrefs.items():
-        url = canonical(href, base)
-        if url is not None and (url in found or len(found) < MAX_LINKS):
-            found[url] = merge(found.get(url), text, rel)
+def join(page: Findings, base: str, *, canonical: Canonical) -> tuple[Links, bytes]:
+    """Returns the links as absolute URLs in columns, those to pages first; and the marks of these."""
+    found = page.joined(base, canonical)
     needed: dict[str, str] = {}
-    for href, rel in media.items():
+    for href, rel in page.media.items():
         url = canonical(href, base)
         if url is not None and needed.get(url, "srcset") == "srcset":
             needed[url] = rel
-    texts = "\n".join([text for text, _ in found.values()]).rstrip("\n")
-    rels = "\n".join([*(rel for _, rel in found.values()), *needed.values()]).rstrip("\n")
-    return Links("\n".join([*found, *needed]), texts, rels)
+    if not needed:
+        return Links(found.urls, found.texts.rstrip("\n"), found.rels.rstrip("\n")), found.marks
+    glue = "\n" if found.urls else ""
+    urls, rels = (
+        glue.join((found.urls, "\n".join(needed))),
+        glue.join((found.rels, "\n".join(needed.values()))),
+    )
+    return Links(urls, found.texts.rstrip("\n"), rels), found.marks

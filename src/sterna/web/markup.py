@@ -1,11 +1,14 @@
 """What the tags of a page say, by their attributes: the part of reading that needs neither tree nor text."""
 
 import re
+from array import array
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 from sterna.model import MEDIA_RELS
 from sterna.web.srcset import candidates_of, shown
+from sterna.web.urls import Canonical, fingerprint
 
 MAX_LINKS = 10_000
 MAX_HREFS = 2 * MAX_LINKS  # before they are joined: several can mean one URL, and some mean none
@@ -47,6 +50,18 @@ def merge(known: tuple[str, str] | None, text: str, rel: str) -> tuple[str, str]
     return known[0] or text, rel if is_weak(known[1]) else known[1]
 
 
+class Joined(NamedTuple):
+    """Links to pages as absolute URLs, each once, in columns of lines that are equally long; and their marks.
+
+    A mark is the fingerprint of a URL, a signed 64-bit integer, or 0 if the link is not to be followed.
+    """
+
+    urls: str = ""
+    texts: str = ""
+    rels: str = ""
+    marks: bytes = b""
+
+
 class Findings:
     """What the tags of a page have said so far, in document order; only its reader fills it."""
 
@@ -75,6 +90,18 @@ class Findings:
         if href and (href in self.hrefs or len(self.hrefs) < MAX_HREFS):
             self.hrefs[href] = merge(self.hrefs.get(href), text, rel)
 
+    def joined(self, base: str, canonical: Canonical) -> Joined:
+        """The links to pages, joined to the base; called once, at last."""
+        found: dict[str, tuple[str, str]] = {}
+        for href, (text, rel) in self.hrefs.items():
+            url = canonical(href, base)
+            if url is not None and (url in found or len(found) < MAX_LINKS):
+                found[url] = merge(found.get(url), text, rel)
+        texts = "\n".join([text for text, _ in found.values()])
+        rels = "\n".join([rel for _, rel in found.values()])
+        marks = array("q", [0 if is_weak(rel) else _mark(url) for url, (_, rel) in found.items()])
+        return Joined("\n".join(found), texts, rels, marks.tobytes())
+
     def add_media(self, href: str | None, rel: str) -> None:
         """Adds a link to what the page shows or runs; an image that usual screens show is never `srcset`."""
         href = (href or "").partition("#")[0].strip()
@@ -83,6 +110,10 @@ class Findings:
             return
         if self.media.get(href, "srcset") == "srcset" and (href in self.media or len(self.media) < MAX_MEDIA):
             self.media[href] = rel
+
+
+# The pages of a site have many of their links in common.
+_mark = lru_cache(maxsize=16_384)(fingerprint)
 
 
 def rel_of(attributes: Attributes) -> str:

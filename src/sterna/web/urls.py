@@ -91,9 +91,7 @@ class Canonical:
 
     def _join(self, href: str, base: str) -> str | None:
         """Joins a plain path to the folder of its base; what a parser would do, at a fifth of the cost."""
-        if base != self._folder_base:
-            self._folder_base, self._folder = base, (self._resolve(".", base) or "").rpartition("/")[0]
-        folder = self._folder
+        folder = self.folder_of(base)
         if not folder:
             return None
         while href.startswith("../"):
@@ -102,6 +100,12 @@ class Canonical:
                 folder = folder.rpartition("/")[0]
         url = f"{folder}/{href}"
         return url if len(url) <= MAX_URL_LENGTH else None
+
+    def folder_of(self, base: str) -> str:
+        """The URL of the folder of a base, without its last slash; "" if it has none."""
+        if base != self._folder_base:
+            self._folder_base, self._folder = base, (self._resolve(".", base) or "").rpartition("/")[0]
+        return self._folder
 
     def _clean(self, url: str) -> str:
         site = site_of(url)

@@ -13,11 +13,15 @@ LINKS: tuple[Field, ...] = ("links",)
 DOUBTFUL = "<a href=x><table><tr><td>tern"
 
 
+tell = NativeReader.read
+
+
 def read(reader: JudgedReader, text: str) -> Findings:
     return reader(text, agent="sterna", wants=DEFAULT_FIELDS)
 
 
 def lie(self: NativeReader, text: str, **_: object) -> Findings:
+    tell(self, text, agent="sterna", wants=DEFAULT_FIELDS)
     found = Findings("sterna")
     found.title = "gull"
     return found

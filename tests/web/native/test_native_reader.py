@@ -28,6 +28,7 @@ def is_sure(text: str, wants: tuple[Field, ...] = EVERYTHING) -> bool:
     """Whether C is sure of a page; what it then says must be what the tree says."""
     said = NATIVE.read(text, agent="Sterna", wants=wants)
     if said is not None:
+        said.hrefs = NATIVE.hrefs()
         assert not is_different(said, read_tree(text, agent="Sterna", wants=wants), wants), text[:2_000]
     return said is not None
 
@@ -37,6 +38,7 @@ def is_sure_of_damaged(text: str) -> bool:
     said = NATIVE.read(text, agent="sterna", wants=EVERYTHING)
     if said is None:
         return False
+    said.hrefs = NATIVE.hrefs()
     if is_different(said, read_tree(text, agent="sterna", wants=EVERYTHING), EVERYTHING):
         whole = CloseReading("sterna")
         walk(parse(text).root, whole)

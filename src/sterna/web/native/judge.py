@@ -24,7 +24,9 @@ class JudgedReader:
         found = self._native.read(text, agent=agent, wants=wants)
         if found is None or self._chance.randrange(self._one_in) == 0:
             judged = read_tree(text, agent=agent, wants=wants)
-            judged.differs = found is not None and is_different(found, judged, wants)
+            if found is not None:
+                found.hrefs = self._native.hrefs()
+                judged.differs = is_different(found, judged, wants)
             return judged
         return found
 

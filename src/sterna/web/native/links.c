@@ -73,7 +73,7 @@ static Slice word_at(const Links *links, uint32_t at, uint32_t size) {
     return (Slice){links->words.data + at, size};
 }
 
-static uint32_t *slot_of(const Links *links, Slice href) {
+uint32_t *slot_of(const Links *links, Slice href) {
     uint32_t mask = links->slot_count - 1, slot = (uint32_t)hash_of(links->seed, href) & mask;
     for (; links->slots[slot]; slot = (slot + 1) & mask) {
         const Link *link = &links->links[links->slots[slot] - 1];
@@ -114,6 +114,7 @@ void add_link(Reader *reader, Slice href, Slice text, Slice rel) {
     if (mark) href.size = (size_t)(mark - href.data);
     href = stripped(href);
     if (!href.size) return;
+    if (!(reader->wants & WANTS_TEXT)) text.size = 0;
     bool is_weak = contains(rel, "nofollow");
     make_room(reader, links);
     uint32_t *slot = slot_of(links, href);

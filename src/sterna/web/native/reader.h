@@ -14,6 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "numbers of pages are written as this machine has them"
+#endif
+
 typedef unsigned char byte;
 
 typedef struct {
@@ -107,7 +111,7 @@ Slice text_since(const Text *text, size_t start);
 /* --- links.c --- */
 
 typedef struct {
-    uint32_t href, href_size, text, text_size, rel, rel_size; /* places in `words` */
+    uint32_t href, href_size, text, text_size, rel, rel_size, url, url_size; /* places in `words` */
     bool is_weak; /* a better link to the same target may come: one to follow */
 } Link;
 
@@ -126,6 +130,8 @@ Slice rel_of(Reader *reader, Slice written);
 void read_link_element(Reader *reader);
 void add_media(Reader *reader, const char *kind, Slice href);
 void add_srcset(Reader *reader);
+/* The slot of a link with this href, which is 0 if there is none. */
+uint32_t *slot_of(const Links *links, Slice href);
 void free_links(Links *links);
 
 /* --- tokens.c --- */
@@ -190,7 +196,7 @@ typedef struct { /* the link that is open */
 /* What was found. Lists have a NUL behind each part; a link without text or rel has an empty part. */
 typedef struct {
     Slice title, text, language, base, description, shared_description;
-    Slice robots, content_languages, headings, hrefs, texts, rels, media;
+    Slice robots, content_languages, headings, hrefs, texts, rels, media, hard, marks;
 } Found;
 
 /* The buffers of a reader: what is part of a Found, then a rel that is being read. */
@@ -207,6 +213,8 @@ enum {
     B_texts,
     B_rels,
     B_rel,
+    B_hard,
+    B_marks,
     B_count
 };
 

@@ -10,14 +10,15 @@ from functools import cache
 
 from sterna.errors import JailError
 from sterna.model import Field
-from sterna.web.markup import MAX_HEADINGS, Findings, language_of, read_srcset
+from sterna.web.markup import MAX_HEADINGS, Findings, Joined, language_of, read_srcset
 from sterna.web.native.build import LIBRARY
+from sterna.web.urls import Canonical, site_of
 
 # As reader.h has them.
 _WANTS_TEXT, _WANTS_HEADINGS, _WANTS_DESCRIPTION = 1, 2, 4
 _SLICES = (
     *("title", "text", "language", "base", "description", "shared_description"),
-    *("robots", "content_languages", "headings", "hrefs", "texts", "rels", "media"),
+    *("robots", "content_languages", "headings", "hrefs", "texts", "rels", "media", "hard", "marks"),
 )
 # The fields that it reads; the rest needs a tree.
 READ: frozenset[Field] = frozenset({
@@ -52,7 +53,20 @@ def load() -> ctypes.CDLL | None:
         *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t),
         *(ctypes.c_uint, ctypes.c_char_p, ctypes.c_void_p),
     ]
+    library.reader_split.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p]
+    library.reader_join.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p]
     return library
+
+
+class _NativeFindings(Findings):
+    """The findings of the page that was read last, whose links lie in the reader."""
+
+    def __init__(self, agent: str, reader: "NativeReader") -> None:
+        super().__init__(agent)
+        self._reader = reader
+
+    def joined(self, base: str, canonical: Canonical) -> Joined:
+        return self._reader.joined(base, canonical)
 
 
 class NativeReader:
@@ -61,7 +75,7 @@ class NativeReader:
     def __init__(self) -> None:
         library = load()
         assert library
-        self._call = library.reader_read
+        self._call, self._split, self._join = library.reader_read, library.reader_split, library.reader_join
         seeds = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
         self._reader = library.reader_new(*seeds)
         if not self._reader:
@@ -80,18 +94,31 @@ class NativeReader:
         self.doubt = self._call(self._reader, page, len(page), flags, agent.lower().encode(), self._at)
         return None if self.doubt else self._findings(agent, flags)
 
+    def hrefs(self) -> dict[str, tuple[str, str]]:
+        """The links of the last page as they are written, with text and rel; until they are joined."""
+        texts_and_rels = zip(self._parts("texts"), self._parts("rels"), strict=True)
+        return dict(zip(self._parts("hrefs"), texts_and_rels, strict=True))
+
+    def joined(self, base: str, canonical: Canonical) -> Joined:
+        """The links of the last page, joined: plain ones in C, the others here."""
+        given = site_of(base).encode(), canonical.folder_of(base).encode()
+        if self._split(self._reader, *given, self._at):
+            raise MemoryError
+        hard = "".join([f"{canonical(href, base) or ''}\0" for href in self._parts("hard")]).encode()
+        if self._join(self._reader, hard, len(hard), self._at):
+            raise MemoryError
+        marks: _Slice = self._found.marks
+        packed = ctypes.string_at(marks.data, marks.size) if marks.size else b""
+        return Joined(self._text("hrefs"), self._text("texts"), self._text("rels"), packed)
+
     def _findings(self, agent: str, flags: int) -> Findings:
-        found = Findings(agent)
+        found = _NativeFindings(agent, self)
         found.language = language_of(self._text("language"))
         found.content_language = next(filter(None, map(language_of, self._parts("content_languages"))), "")
         found.base = self._text("base")
         found.robots = self._parts("robots")
-        hrefs, rels = self._parts("hrefs"), self._parts("rels")
         if flags & _WANTS_TEXT:
             found.title, found.text = self._text("title"), self._text("text")
-            found.hrefs = dict(zip(hrefs, zip(self._parts("texts"), rels, strict=True), strict=True))
-        else:
-            found.hrefs = {href: ("", rel) for href, rel in zip(hrefs, rels, strict=True)}
         if flags & _WANTS_DESCRIPTION:
             found.description = self._text("description") or self._text("shared_description")
         if flags & _WANTS_HEADINGS:
