@@ -187,6 +187,7 @@ WIDE_AND_DEEP = {
     "one long word": "<h1>" + "x" * 1_500_000,
     "signs": "\u2014" * 1_000_000,
     "a wide table": "<table><tr>" + "<td>x" * 40_000,
+    "many options": "<select>" + "<option>x" * 80_000,
 }
 
 

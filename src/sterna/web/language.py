@@ -5,7 +5,6 @@ A guess is made only where one language is far ahead of the others; a short or m
 
 import re
 from collections import Counter
-from itertools import chain
 
 from sterna.web.keywords import stop_words
 
@@ -15,6 +14,7 @@ _LEAST_WORDS, _MOST_WORDS = 20, 300
 _SURE_SHARE, _SURE_LEAD = 0.16, 1.25  # of the words that are small ones, and before the second language
 _LEAST_LETTERS = 20  # of a script
 _WORDS = re.compile(r"[^\W\d_]+")
+_ONLY_LETTERS = bytes(byte if chr(byte).isalpha() else ord(" ") for byte in range(128)) + bytes(128)
 # The scripts of which one language is by far the most common on the web.
 _SCRIPTS = {
     "ja": re.compile("[\u3040-\u30ff]"),
@@ -47,13 +47,17 @@ def guess_language(text: str) -> str:
     if not sample.isascii() and _OTHER_SCRIPT.search(sample) and (language := _by_script(sample)):
         return language
     sample = sample.lower()
-    words = _WORDS.findall(sample)[:_MOST_WORDS]
+    words = _words_of(sample)[:_MOST_WORDS]
     if len(words) < _LEAST_WORDS:
         return ""
-    known = stop_words().languages_of
-    small = [known[word] for word in words if word in known]
-    hits = Counter(chain.from_iterable(small))
-    alone = Counter(languages[0] for languages in small if len(languages) == 1)
+    known, counts = stop_words().languages_of, Counter(words)
+    hits, alone = Counter[str](), Counter[str]()
+    for word in counts.keys() & known.keys():
+        languages = known[word]
+        for language in languages:
+            hits[language] += counts[word]
+        if len(languages) == 1:
+            alone[languages[0]] += counts[word]
     ranked = sorted(hits, key=lambda each: (hits[each], alone[each]), reverse=True)
     if not ranked or hits[ranked[0]] < _SURE_SHARE * len(words):
         return ""
@@ -63,6 +67,12 @@ def guess_language(text: str) -> str:
             return ""
     needed = _NEEDED.get(best)
     return best if needed is None or needed.search(sample) else ""
+
+
+def _words_of(sample: str) -> list[str]:
+    if sample.isascii():  # as the pattern finds them, at a fifth of the cost
+        return sample.encode().translate(_ONLY_LETTERS).decode().split()
+    return _WORDS.findall(sample)
 
 
 def _by_script(sample: str) -> str:

@@ -7,10 +7,12 @@ each other. Browsers bound the depth (Blink: 512). We take out the tags that nes
 
 import re
 
-from selectolax.lexbor import LexborHTMLParser, SelectolaxError
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, SelectolaxError
 
 from sterna.errors import ReadError
 
+# With its events the parser takes time with the square of the options of a select.
+_WITHOUT_EVENTS = LexborDocumentOptions.WO_EVENTS.value
 _FEW_TAGS = 2_000
 _FEW_CHARS = 100_000
 _MAX_TOIL = 50_000_000  # visits to an open element: a third of a second
@@ -44,7 +46,7 @@ def parse(text: str) -> LexborHTMLParser:
     if _may_exhaust(text) and _toil_of(text.lower()) > _MAX_TOIL:
         text = _SILENT_TAG.sub(" ", text)
     try:
-        return LexborHTMLParser(text)
+        return LexborHTMLParser(text, options=_WITHOUT_EVENTS)
     except SelectolaxError as error:
         raise ReadError("parser", "out of memory while parsing the page") from error
 

@@ -28,8 +28,6 @@ _FIXED = {  # the size of what follows the head; what is in lists and maps count
     0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4,
 }  # fmt: skip
 
-_IS_WIDE = re.compile("[\U00010000-\U0010ffff]").search
-_IS_BROAD = re.compile("[\u0100-\uffff]").search
 _CONTINUATION = bytes(range(0x80, 0xC0))
 # The first bytes of characters that make their text broad (from U+0100) or wide (from U+10000).
 _IS_WIDE_UTF8 = re.compile(rb"[\xf0-\xff]").search
@@ -81,9 +79,11 @@ def weight_of_utf8(data: bytes) -> int:
 def _width(text: str) -> int:
     if text.isascii():
         return 1
-    if _IS_WIDE(text):
-        return 4
-    return 2 if _IS_BROAD(text) else 1
+    try:  # an encoder tells it faster than a pattern
+        text.encode("latin-1")
+        return 1
+    except UnicodeEncodeError:
+        return 2 if len(text.encode("utf-16-le", "surrogatepass")) == 2 * len(text) else 4
 
 
 # --- records
