@@ -20,6 +20,8 @@ from pathlib import Path
 from bench.fuzz_parts.apart import work_apart
 from bench.fuzz_parts.besieging import besiege
 from bench.fuzz_parts.deceiving import deceive
+from bench.fuzz_parts.native import KIND as IN_C
+from bench.fuzz_parts.native import read_in_c
 from bench.fuzz_parts.parsing import read_files, read_responses
 from bench.fuzz_parts.results import Part, Results, print_results
 
@@ -64,7 +66,7 @@ def main() -> None:
         at_home = parts_of(HOME_SHARES, given)
         if at_home:
             work_apart(deceive, [at_home], Path(work) / "home", results)
-        for kinds, read in ((READERS, read_responses), (FILES, read_files)):
+        for kinds, read in ((READERS, read_responses), ((IN_C,), read_in_c), (FILES, read_files)):
             if shares := shares_of(kinds, given):
                 work_apart(read, shares, Path(work) / read.__name__, results)
     print_results(results, seconds=time.monotonic() - began)
@@ -98,7 +100,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=100_000, help="inputs for host and home; 0 for none")
     parser.add_argument("--each", type=int, default=100_000, help="inputs for each parser; 0 for none")
     parser.add_argument("--seed", type=int, default=1, help="another one gives other inputs")
-    kinds = ["", *HOST_SHARES, *HOME_SHARES, *READERS, *FILES]
+    kinds = ["", *HOST_SHARES, *HOME_SHARES, *READERS, IN_C, *FILES]
     parser.add_argument("--only", default="", metavar="KIND", choices=kinds)
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the number of the first one")
     return parser.parse_args()

@@ -6,20 +6,21 @@ from pathlib import Path
 
 from tests.conformance.suites import Case, first_of
 
-from sterna.model import Field
-from sterna.web.html import read_html
+from sterna.web.html import ReadPage, read_html
+from sterna.web.native.judge import JudgedReader
 from sterna.web.urls import Canonical
+from sterna.web.walk import read_tree
 
 PAGE = "http://example.org/folder/page"
 _SECTION = re.compile(rb"^#(errors|new-errors|document-fragment|script-(?:on|off)|document)$", re.MULTILINE)
 _ELEMENT = re.compile(r"\| ( *)<(?!!)([^>]*)>")
 _ATTRIBUTE = re.compile(r"\| ( *)href=\"(.*)\"")
 _LINKING = frozenset({"a", "area"})
-_WAYS: dict[str, tuple[Field, ...]] = {"tree": ("text", "links"), "patterns": ("links",)}
 
 
 def wpt(folder: Path) -> Iterator[Case]:
-    """The links of every whole page that is parsed without scripts, by a tree and by patterns."""
+    """The links of every whole page that is parsed without scripts, by a tree, and by C where it is sure."""
+    ways: dict[str, ReadPage] = {"tree": read_tree, "C": JudgedReader()}
     place = first_of(
         folder / "html5lib-tests" / "tree-construction",
         folder / "wpt" / "html" / "syntax" / "parsing" / "resources",
@@ -32,8 +33,8 @@ def wpt(folder: Path) -> Iterator[Case]:
                 continue
             page = data.removesuffix(b"\n").decode()
             wanted = links_in(sections[b"document"].decode())
-            for way, wants in _WAYS.items():
-                got = [link.url for link in read_html(page, PAGE, Canonical(), wants=wants).links]
+            for way, read in ways.items():
+                got = [link.url for link in read_html(page, PAGE, Canonical(), read=read).links]
                 yield Case(f"{path.stem} {number} by {way}", sorted(got), sorted(wanted))
 
 

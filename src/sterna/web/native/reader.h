@@ -285,11 +285,13 @@ bool contains(Slice text, const char *word);
 /* Whether a word, in any case and with white space around it, is this one, which is in lower case. */
 bool is_word(Slice written, Slice word);
 
-/* --- reader.c: what Python calls, see native_reader.py --- */
+/* --- reader.c: what Python calls, see native/reader.py --- */
 
 Reader *reader_new(uint64_t seed, uint64_t other_seed);
 void reader_free(Reader *reader);
 int reader_read(Reader *reader, const byte *page, size_t size, unsigned wants, const char *agent,
                 Found *found);
+int reader_split(Reader *reader, const char *site, const char *folder, Found *found);
+int reader_join(Reader *reader, const byte *resolved, size_t size, Found *found);
 
 #endif
