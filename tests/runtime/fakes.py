@@ -191,10 +191,11 @@ class FakeResolver:
 
 
 class FakeReaders:
-    """Reads in this process; raises for the paths it is told to."""
+    """Reads in this process, as slowly as it is told to; raises for the paths it is told to."""
 
-    def __init__(self, failures: Mapping[str, Exception] | None = None) -> None:
+    def __init__(self, failures: Mapping[str, Exception] | None = None, *, seconds: float = 0.0) -> None:
         self._failures = failures or {}
+        self._seconds = seconds
 
     def begin(self) -> None:
         """Nothing has to be started."""
@@ -203,7 +204,7 @@ class FakeReaders:
         """Nothing has to be started."""
 
     async def read(self, fetched: Fetched) -> Document:
-        await asyncio.sleep(0)
+        await asyncio.sleep(self._seconds)
         failure = self._failures.get(fetched.url.removeprefix(SITE))
         if failure:
             raise failure
@@ -218,6 +219,7 @@ def make_kit(
     *,
     names: Mapping[str, Sequence[str]] | None = None,
     read_failures: Mapping[str, Exception] | None = None,
+    read_seconds: float = 0.0,
     limits: Limits = NO_LIMITS,
     connections: int = 100,
     engines: Engines | None = None,
@@ -233,7 +235,7 @@ def make_kit(
         slots=asyncio.Semaphore(connections),
         bodies=BodyRoom(),
         documents=BodyRoom(DOCUMENT_ROOM_BYTES),
-        readers=cast(Readers, FakeReaders(read_failures)),
+        readers=cast(Readers, FakeReaders(read_failures, seconds=read_seconds)),
         engines=engines or Engines(is_jailed=False),
         config=RuntimeConfig(proxy=proxy, shares_holds=shares_holds),
         notices=notices or Notices(),

@@ -132,6 +132,16 @@ def test_large_documents_wait_until_those_before_them_are_at_home(is_small: bool
     assert max(weights) <= DOCUMENT_ROOM_BYTES < sum(weights)
 
 
+def test_large_documents_do_not_wait_for_the_time_of_the_next_parcel() -> None:
+    paths = [f"/{n}" for n in range(12)]
+    web = FakeWeb(dict.fromkeys(paths, plain_text(1_000_000, is_small=False)))
+    asked = visit_of(*paths, robots=KNOWN_RULES, etiquette=polite(connections=12))
+    # Each claims nearly all of the room until it is read, and the rest of what it takes until it is at home.
+    outcome = carry_out(asked, web, home=Home(seconds=0.01), read_seconds=0.01)
+    assert outcome.pages == dict.fromkeys(paths, (200, ""))
+    assert outcome.seconds < 1.0
+
+
 def test_large_raw_responses_that_no_reader_sees_wait_too() -> None:
     paths = [f"/{n}" for n in range(6)]
     moved = reply(301, bytes(6_000_000), location="/0/moved")

@@ -256,7 +256,10 @@ class Handler:
     ) -> None:
         """A page goes home; a sitemap is only done with."""
         if target.kind == "page":
-            self._packer.add_page(page, target, rows=rows, claim=claim and claim.pass_on())
+            held = claim.pass_on() if claim else None
+            self._packer.add_page(page, target, rows=rows, claim=held)
+            if held and self._kit.documents.waiting:
+                self._send_soon()  # others wait for its room, which it has until it is at home
             return
         is_good = 200 <= page.status < 400 and not page.error
         self._packer.add_done(target, error="" if is_good else page.error or f"http_{page.status}")
