@@ -29,6 +29,7 @@ class One:
     batch = 0
     def __enter__(self): return self
     def __exit__(self, *_): print("closed", flush=True)
+    def is_left(self, batch): return self.batch < batch
     def catch_up(self, snapshot, *, stop):
         if kind == "hangs":
             print("hangs", flush=True)

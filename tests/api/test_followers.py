@@ -7,7 +7,7 @@ from types import TracebackType
 
 import pytest
 
-from sterna.api.followers import INDEX, LOOK_SECONDS, RETRY_SECONDS, STORAGE, Follower, Pursuit
+from sterna.api.followers import INDEX, LOOK_SECONDS, RETRY_SECONDS, Follower, Pursuit
 from sterna.archive.manifest import Snapshot
 from sterna.errors import StorageError
 
@@ -23,6 +23,7 @@ class Recorder:
         self.calls: list[int] = []
         self.happened: list[str] = []
         self.faults: list[Exception] = []  # what the next calls raise
+        self.is_in_trouble = False  # although it has come as far as it can
 
     def __enter__(self) -> "Recorder":
         self.happened.append("opened")
@@ -38,6 +39,9 @@ class Recorder:
         if self.faults:
             raise self.faults.pop(0)
         self.batch = min(snapshot.batch, self.batch + self.step)
+
+    def is_left(self, batch: int) -> bool:
+        return self.batch < batch or self.is_in_trouble
 
 
 class Crawl:
@@ -63,11 +67,9 @@ class Crawl:
         self.batch = min(self.batch + 1, self.batches)
         return is_over
 
-    def pursuit(
-        self, opened: Callable[[], AbstractContextManager[Follower] | None], *, name: str = INDEX
-    ) -> Pursuit:
+    def pursuit(self, opened: Callable[[], AbstractContextManager[Follower] | None]) -> Pursuit:
         return Pursuit(
-            name,
+            INDEX,
             opened,
             take=self.take,
             wait=self.wait,
@@ -96,19 +98,14 @@ def test_after_the_end_the_rest_is_done_in_as_many_steps_as_it_takes() -> None:
 def test_follower_that_comes_no_further_does_not_keep_the_crawl_from_its_end() -> None:
     crawl, follower = Crawl(3), Recorder(step=0)
     crawl.pursuit(lambda: follower).run()
-    assert (follower.batch, follower.calls) == (0, [0, 1, 2, 3, 3])
+    assert (follower.batch, follower.calls, crawl.warnings) == (0, [0, 1, 2, 3, 3], [REST])
 
 
-def test_what_is_left_at_the_end_names_the_command_that_does_it() -> None:
-    crawl, follower = Crawl(3), Recorder(step=0)
-    crawl.pursuit(lambda: follower, name=STORAGE).run()
-    assert crawl.warnings == ["storage: not complete; the rest is done by: sterna index c"]
-
-
-def test_index_counts_when_it_is_closed() -> None:
-    crawl, follower = Crawl(3), Recorder(step=0)
+def test_trouble_that_keeps_nobody_waiting_is_named_at_the_end() -> None:
+    crawl, follower = Crawl(3), Recorder()
+    follower.is_in_trouble = True  # as a database that is down
     crawl.pursuit(lambda: follower).run()
-    assert crawl.warnings == []
+    assert (follower.batch, crawl.warnings) == (3, [REST])
 
 
 def test_stop_leaves_the_rest() -> None:

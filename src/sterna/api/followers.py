@@ -44,6 +44,9 @@ class Follower(Protocol):
         Called repeatedly, also where nothing is new: it may have something of its own to retry.
         """
 
+    def is_left(self, batch: int) -> bool:
+        """Whether something up to this batch will not be done by closing it, because of trouble or not."""
+
 
 Open = Callable[[], AbstractContextManager[Follower] | None]  # None: there is nothing to follow for
 
@@ -74,13 +77,14 @@ class Pursuit:
 
     def run(self) -> None:
         """Catches up until the crawl is over, and then with what came before its end."""
-        is_over = is_behind = False
+        is_over = is_left = False
         try:
             with ExitStack() as stack:
                 while not self.stop.is_set():
                     before = self.batch
                     is_behind = self._catch_up(stack)
                     if is_over and not (is_behind and self.batch > before):
+                        is_left = self.follower is not None and self.follower.is_left(self.take().batch)
                         break
                     is_over = self.wait(RETRY_SECONDS if self._trouble else LOOK_SECONDS)
         except Exception as error:
@@ -89,9 +93,7 @@ class Pursuit:
             raise
         if self._trouble:
             self._tell(self._trouble)
-        # An index is complete when it is closed, which it is by now.
-        is_left = self._trouble or (is_behind and self.name == STORAGE)
-        if is_left and not self.stop.is_set():
+        if (self._trouble or is_left) and not self.stop.is_set():
             self._tell(f"{self.name}: not complete; the rest is done by: {self.by_hand}")
 
     def _catch_up(self, stack: ExitStack) -> bool:

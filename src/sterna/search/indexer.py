@@ -91,6 +91,10 @@ class Indexer:
         """The last batch that can be searched completely."""
         return self._committed if self._pending else self._taken
 
+    def is_left(self, batch: int) -> bool:
+        """Whether batches are left that closing it, which commits, does not complete."""
+        return self._taken < batch
+
     def catch_up(self, snapshot: Snapshot, *, stop: threading.Event) -> None:
         """Indexes new batches; ends early, after a whole batch, at `stop` or after WORK_SECONDS."""
         if snapshot.batch < self._committed:

@@ -89,6 +89,10 @@ class Manager:
                 return
             stop.wait(LOOK_SECONDS / 10)
 
+    def is_left(self, batch: int) -> bool:
+        """Whether a rule has not reached this batch, which may be because of its database."""
+        return any(sink.position.batch < batch for worker in self._workers for sink in worker.sinks)
+
     def forget(self) -> None:
         """Resets the rules, so that everything is stored again."""
         self._file.look()
