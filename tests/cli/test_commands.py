@@ -17,6 +17,9 @@ from tests.crawl.running import COMMAND, rows, start, sterna, sterna_process, st
 from tests.servers.pages import PageServer, linking
 from tests.servers.plain import Reply
 
+from sterna.cli.app import _load
+from sterna.cli.commands import COMMANDS, HOST_COMMANDS
+
 pytestmark = pytest.mark.servers
 
 A = "127.0.5.1"
@@ -54,6 +57,19 @@ def one_line(text: str) -> str:
 def test_help_names_every_command_and_the_exit_codes() -> None:
     text = sterna("--help").stdout
     assert all(word in text for word in ("crawl", "status", "query", "demo", "Exit codes"))
+
+
+def test_list_of_commands_has_the_first_sentence_of_each_and_loads_none_of_them() -> None:
+    for commands in (COMMANDS, HOST_COMMANDS):
+        for name, entry in commands.items():
+            command = _load(name, entry.place)
+            first = " ".join((command.help or "").split("\n\n")[0].split())
+            assert (entry.help, bool(entry.help)) == (first if entry.help else "", not command.hidden)
+    timed = [sys.executable, "-X", "importtime", "-m", "sterna", "--help"]
+    told = subprocess.run(timed, capture_output=True, text=True, check=True)
+    assert all(f" {name} " in told.stdout for name, entry in COMMANDS.items() if entry.help)
+    heavy = ("sterna.home.folder", "sterna.runtime", "sterna.export", "pyarrow", "duckdb", "clips")
+    assert not any(f" {name}" in told.stderr for name in heavy)
 
 
 def test_crawl_help_names_every_flag_of_the_interface() -> None:

@@ -3,6 +3,7 @@
 import sys
 
 _RUN_USERS_PYTHON = ("follow", "storage")  # storage commands may be Python functions
+_HELP = [[], ["--help"], ["-h"], ["host"], ["host", "--help"], ["host", "-h"]]  # which loads no command
 
 
 def run() -> None:
@@ -16,6 +17,10 @@ def run() -> None:
                 from sterna.version import __version__  # noqa: PLC0415
 
                 sys.stdout.write(f"sterna {__version__}\n")
+            elif sys.argv[1:] in _HELP:
+                from sterna.cli.app import main  # noqa: PLC0415
+
+                main()
             else:
                 from sterna.cli import confinement  # noqa: PLC0415
                 from sterna.runtime.cell.kernel import share_heaps  # noqa: PLC0415

@@ -8,25 +8,39 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from sterna.cli.commands import COMMANDS, HOST_COMMANDS
+from sterna.cli.commands import COMMANDS, HOST_COMMANDS, Entry
 from sterna.cli.exits import Exit, reported
 from sterna.cli.flags import command_group
 from sterna.errors import UsageError, missing_extra
 from sterna.version import __version__
 
 
-def _lazy(commands: Mapping[str, str]) -> type[TyperGroup]:
+def _lazy(commands: Mapping[str, Entry]) -> type[TyperGroup]:
     class Group(TyperGroup):
         """Knows its commands by name, and loads the one that is asked for."""
+
+        is_listing = False  # changed by format_help() while it runs
 
         def list_commands(self, ctx: Any) -> list[str]:
             return list(commands)
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            return _load(cmd_name, commands[cmd_name]) if cmd_name in commands else None
+            if cmd_name not in commands:
+                return None
+            entry = commands[cmd_name]
+            if self.is_listing:
+                return TyperCommand(cmd_name, help=entry.help, hidden=not entry.help)
+            return _load(cmd_name, entry.place)
+
+        def format_help(self, ctx: Any, formatter: Any) -> None:
+            self.is_listing = True
+            try:
+                super().format_help(ctx, formatter)
+            finally:
+                self.is_listing = False
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             if args and args[0] not in commands and not args[0].startswith("-"):
@@ -36,7 +50,7 @@ def _lazy(commands: Mapping[str, str]) -> type[TyperGroup]:
     return Group
 
 
-def _unknown_command(name: str, group: str, commands: Mapping[str, str]) -> str:
+def _unknown_command(name: str, group: str, commands: Mapping[str, Entry]) -> str:
     if "://" in name:
         return f"{name} is not a command: to crawl it: {shlex.join(['sterna', 'crawl', name])}"
     near = get_close_matches(name, commands, n=1)
@@ -69,7 +83,7 @@ def _load(name: str, place: str) -> Any:
     return get_command(alone)
 
 
-def _group(help: str, commands: Mapping[str, str], **more: Any) -> typer.Typer:
+def _group(help: str, commands: Mapping[str, Entry], **more: Any) -> typer.Typer:
     return command_group(
         help, cls=_lazy(commands), add_completion=False, pretty_exceptions_enable=False, **more
     )
