@@ -255,6 +255,9 @@ async def test_a_pattern_that_is_too_large_is_a_fault_of_its_rule(hasty: Engines
     assert (verdict.error_count, verdict.ended) == (1, "")
 
 
+GROWING = "(do-for-all-facts ((?a x)) TRUE (assert (x (+ 100 (nth$ 1 ?a:implied)))))"
+
+
 @pytest.mark.parametrize(
     "action",
     [
@@ -276,7 +279,7 @@ async def test_a_pattern_that_is_too_large_is_a_fault_of_its_rule(hasty: Engines
         "(retract ?p) (bind ?y (fact-slot-value ?p url))",
         "(retract ?p ?p *)",
         "(do-for-all-facts ((?a x) (?b x)) TRUE (retract ?a ?b))",
-        "(do-for-all-facts ((?a x)) TRUE (assert (x (+ 100 (nth$ 1 ?a:implied)))))",
+        GROWING,
         "(bind ?y (fact-slot-value ?p nothing))",
         "(bind ?p 1) (modify ?p (url x))",
         "(return) (exit-that-is-not-there)",
@@ -287,7 +290,11 @@ async def test_odd_calls_crash_nothing(hasty: Engines, action: str) -> None:
     try:
         verdict = await judged(hasty, rules)
     except EngineEnded as error:
-        assert (error.ended, "not-there" in action) == ("rules", True)
+        # What grows without end may meet its memory before its time.
+        assert (error.ended, action) in {
+            ("rules", "(return) (exit-that-is-not-there)"),
+            ("memory_bytes", GROWING),
+        }
     else:
         assert verdict.ended in ("", "wall_seconds", "facts")
 
